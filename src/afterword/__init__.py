@@ -1,0 +1,56 @@
+"""Afterword: embeddings from any pretrained language model, by letting every token look back from what comes after it.
+
+>>> from afterword import Encoder, reba
+>>> encoder = Encoder.load("afterword-mini", reba(copies=2, pool="mean"))
+>>> encoder.encode(["The bank of the river.", "A bank for my money."]).shape[0]
+2
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .codec import parse_method
+    from .encoder import Encoder
+    from .errors import AfterwordError
+    from .methods import Method, bellm, classical, ditto, echo, prompt, reba
+
+_ROOMS = {
+    "Encoder": "encoder",
+    "Method": "methods",
+    "classical": "methods",
+    "echo": "methods",
+    "reba": "methods",
+    "ditto": "methods",
+    "prompt": "methods",
+    "bellm": "methods",
+    "parse_method": "codec",
+    "AfterwordError": "errors",
+}
+
+__version__ = "0.1.0"
+__all__ = [
+    "AfterwordError",
+    "Encoder",
+    "Method",
+    "bellm",
+    "classical",
+    "ditto",
+    "echo",
+    "parse_method",
+    "prompt",
+    "reba",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name's room when the name is first asked for, so that ``import afterword`` stays light."""
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'afterword' has no attribute {name!r}: it has {', '.join(__all__)}")
+    return getattr(import_module(f".{_ROOMS[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,252 @@
+"""A Hugging Face model run without padding: a flat batch in, a `Trace` out. Loading is in `loading.py`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .anatomy import find_stack, reset_rotary
+from .attention import BALLAST, Plan, Run, running
+from .batch import Batch
+from .errors import AttentionNotSeen, UnsupportedModel
+from .kernels import ROWS, PackedLinears
+from .sight import Sight, Stack, coupled
+from .taps import Tap
+from .tokens import Tokenizer
+from .views import MatrixView
+
+Way = Literal["flat", "stacked", "eager"]
+"""How a model is run: all segments end to end through the seam; equal-length batches through the seam; or
+equal-length batches with the model's own attention."""
+
+LAST, TABLE = "last", "table"
+Layer = int | str
+"""A state: "last" (normed, as the model returns it), "table" (the input embedding table), or hidden_states[k]."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a model; the self-check filled it in.
+
+    Attributes:
+        kind: config.model_type.
+        layers, heads: of attention; 0 where the model has none.
+        width: of the last state.
+        causal: no token's state depends on what comes after it.
+        way: how it is run.
+        attention: weights can be read.
+        offset: position of the first token (RoBERTa and its kin do not start at 0).
+        max_length: tokens at most, or None.
+        split_at: segments on both sides of this length must not share a forward (long rotary frequencies).
+        grows: beyond `split_at`, one length at a time (dynamic rotary frequencies).
+        checks: what each way of running gave in the self-check.
+    """
+
+    kind: str
+    layers: int
+    heads: int
+    width: int
+    causal: bool = False
+    way: Way = "eager"
+    attention: bool = False
+    offset: int = 0
+    max_length: int | None = None
+    split_at: int | None = None
+    grows: bool = False
+    checks: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a forward leaves: states (N, D) by layer, on the batch's flat axis; the taps hold their own readings."""
+
+    states: dict[Layer, Tensor]
+
+
+class Backbone:
+    """A model, its tokenizer and the way it is run.
+
+    Args:
+        model: a base model (no language-model head).
+        tokenizer: its tokenizer.
+        facts: what loading found out.
+        modules: the attention module of each layer, in order, where the seam is used.
+    """
+
+    def __init__(
+        self, model: nn.Module, tokenizer: Tokenizer, facts: Facts, modules: Sequence[nn.Module] = ()
+    ) -> None:
+        self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
+        self.packed = PackedLinears(model)
+        self.observed: list[Plan] | None = None
+        """The plans of the forwards that ran, while somebody looks (the self-check)."""
+        shared = 0 < len(set(map(id, modules))) < facts.layers
+        self._shared_layers = facts.layers if shared else 0
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its states."""
+        return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """The layers and the norm behind them, for coupled streams.
+
+        Raises:
+            UnsupportedModel: they cannot be told apart.
+        """
+        return find_stack(self.model, self.modules)
+
+    def forward(
+        self,
+        batch: Batch,
+        layers: frozenset[Layer] = frozenset({LAST}),
+        sight: Sight | None = None,
+        taps: Sequence[Tap] = (),
+    ) -> Trace:
+        """Run one batch.
+
+        Args:
+            batch: texts laid end to end, on any device.
+            layers: the states that are wanted.
+            sight: layers that see both ways.
+            taps: readers of attention; they are filled as it runs.
+
+        Returns:
+            States (N, D), in the batch's order.
+
+        Raises:
+            AttentionNotSeen: taps or a sight, and the model's attention is out of reach.
+        """
+        sight = sight if sight else None
+        if taps and not self.facts.attention:
+            raise AttentionNotSeen(f"{self.facts.kind} has no attention weights to read: use classical, echo or prompt")
+        if sight is not None and self.facts.way == "eager":
+            raise AttentionNotSeen(
+                f"{self.facts.kind} runs with its own attention, so no layer can be made to see both ways: "
+                "BeLLM needs a model that follows transformers' attention interface"
+            )
+        with self.packed.fast():
+            parts = [self._run(batch, runs, layers, sight, taps) for runs in self._apart(batch)]
+        if len(parts) == 1:
+            return Trace(parts[0])
+        return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
+
+    def _apart(self, batch: Batch) -> Iterator[list[int]]:
+        """Numbers of the groups that may share a forward; consecutive, since groups are ordered by length."""
+        apart: list[int] = []
+        last: object = None
+        for i, group in enumerate(batch.groups):
+            key = self._key(group.length)
+            if apart and key != last:
+                yield apart
+                apart = []
+            apart.append(i)
+            last = key
+        if apart:
+            yield apart
+
+    def _key(self, length: int) -> object:
+        if self.facts.way != "flat":
+            return length
+        if self.facts.split_at is None:
+            return 0
+        return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at
+
+    def _run(
+        self, batch: Batch, groups: list[int], layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]
+    ) -> dict[Layer, Tensor]:
+        members = [batch.groups[i] for i in groups]
+        start, end = members[0].start, members[-1].start + members[-1].count * members[-1].length
+        tokens = batch.tokens[start:end].to(self.device)
+        runs = tuple(Run(i, g.start - start, g.count, g.length) for i, g in zip(groups, members, strict=True))
+        if self.facts.grows:
+            reset_rotary(self.model)
+        if self.facts.way == "flat":
+            out = self._flat(tokens, batch.position[start:end].to(self.device), runs, layers, sight, taps)
+        else:
+            out = self._stacked(tokens, runs[0], layers, sight, taps)
+        states: dict[Layer, Tensor] = {}
+        for layer in layers:
+            if layer == TABLE:
+                states[layer] = self.model.get_input_embeddings()(tokens)  # type: ignore[operator]
+            else:
+                state = out.last_hidden_state if layer == LAST else out.hidden_states[layer]
+                states[layer] = state.flatten(0, 1)[: len(tokens)]
+        return states
+
+    def _flat(
+        self,
+        tokens: Tensor,
+        position: Tensor,
+        runs: tuple[Run, ...],
+        layers: frozenset[Layer],
+        sight: Sight | None,
+        taps: Sequence[Tap],
+    ) -> Any:
+        """All segments end to end, filled with one-token texts that nobody reads to whole rows of the kernels."""
+        spare = -len(tokens) % (ROWS * torch.get_num_threads()) if tokens.device.type == "cpu" else 0
+        if spare:
+            runs = (*runs, Run(BALLAST, len(tokens), spare, 1))
+            tokens = torch.cat([tokens, tokens[:1].expand(spare)])
+            position = torch.cat([position, position.new_zeros(spare)])
+        ids, at = tokens[None], position[None] + self.facts.offset
+        return self._call(runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
+
+    def _stacked(
+        self, tokens: Tensor, run: Run, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]
+    ) -> Any:
+        """One group as an ordinary batch of equal lengths."""
+        ids = tokens.view(run.count, run.length)
+        if self.facts.way == "stacked":
+            return self._call((run,), False, layers, sight, taps, input_ids=ids)
+        extra = {"output_attentions": True} if taps else {}
+        out = self.model(input_ids=ids, **self._quiet, **extra, **_hidden_too(layers))
+        for layer, matrix in enumerate(out.attentions or () if taps else ()):
+            view = MatrixView(layer, run.group, self.facts.causal, matrix.float())
+            for tap in (t for t in taps if t.wants(layer)):
+                tap.read(view)
+        return out
+
+    def _call(
+        self,
+        runs: tuple[Run, ...],
+        flat: bool,
+        layers: frozenset[Layer],
+        sight: Sight | None,
+        taps: Sequence[Tap],
+        **inputs: Tensor,
+    ) -> Any:
+        both, streams = frozenset[int](), nullcontext()
+        if sight is not None and sight.couple == "replace":
+            both = sight.of(self.facts.layers)
+        plan = Plan(runs, flat, both, tuple(taps), self._shared_layers)
+        plan.modules.update({id(m): i for i, m in enumerate(self.modules)} if not self._shared_layers else {})
+        if sight is not None and sight.couple != "replace":
+            streams = coupled(self.stack, sight, plan)  # type: ignore[assignment]
+        if self.observed is not None:
+            self.observed.append(plan)
+        with running(plan), streams:
+            return self.model(**inputs, **self._quiet, **_hidden_too(layers))
+
+    @cached_property
+    def _quiet(self) -> dict[str, Any]:
+        """Arguments that keep a model from doing what nobody asked for."""
+        known = inspect.signature(self.model.forward).parameters
+        return {"use_cache": False} if "use_cache" in known else {}
+
+
+def _hidden_too(layers: frozenset[Layer]) -> dict[str, bool]:
+    return {"output_hidden_states": True} if any(isinstance(layer, int) for layer in layers) else {}

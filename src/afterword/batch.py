@@ -1,0 +1,194 @@
+"""A flat batch: the tokens of all its texts laid end to end, segments of one length side by side. No padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .layout import Writing
+from .shapes import Tokens
+
+TEMPLATE, SPECIAL = 0, -1
+"""What `Group.copy` says of a token that belongs to no copy of the text."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Segments of one length n: G of them, contiguous on the flat axis.
+
+    Attributes:
+        start, count, length: where the group begins, G, n.
+        text: index in the batch of each segment's text (G,); -1 where the vector does not read the segment.
+        spans: half-open token span of each copy (G, copies, 2).
+        special: special tokens in front and behind (G, 2).
+        first: index in its text of the segment's first copied token (G,).
+        limit: how many copies a method sees, where a longer forward is shared.
+        tokens: token ids (G, n).
+    """
+
+    start: int
+    count: int
+    length: int
+    text: Tensor
+    spans: Tensor
+    special: Tensor
+    first: Tensor
+    tokens: Tensor
+    limit: int | None = None
+
+    @cached_property
+    def at(self) -> Tensor:
+        """Token indices (1, n)."""
+        return torch.arange(self.length, device=self.tokens.device)[None]
+
+    @cached_property
+    def copies(self) -> int:
+        """How many copies of the text a method sees."""
+        return self.spans.shape[1] if self.limit is None else self.limit
+
+    @cached_property
+    def copy(self) -> Tensor:
+        """Which copy each token belongs to, from 1 (G, n); 0 = template, -1 = special."""
+        out = torch.zeros(self.count, self.length, dtype=torch.int8, device=self.tokens.device)
+        for c in range(self.spans.shape[1]):
+            start, end = self.spans[:, c].T[..., None]
+            out = out.masked_fill((self.at >= start) & (self.at < end), c + 1)
+        front, behind = self.special.T[..., None]
+        return out.masked_fill((self.at < front) | (self.at >= self.length - behind), SPECIAL)
+
+    @cached_property
+    def scope(self) -> Tensor:
+        """Tokens that exist for the method (G, n): all, less the copies past `limit`."""
+        return self.copy <= self.copies
+
+    def limited(self, copies: int) -> Group:
+        """This group as a method of fewer copies sees it. Exact where later tokens cannot change earlier ones."""
+        return Group(
+            self.start, self.count, self.length, self.text, self.spans, self.special, self.first, self.tokens, copies
+        )
+
+    def of(self, flat: Tensor) -> Tensor:
+        """A flat (N, ...) tensor's part (G, n, ...)."""
+        return flat[self.start : self.start + self.count * self.length].unflatten(0, (self.count, self.length))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one forward reads.
+
+    Attributes:
+        tokens: ids (N,).
+        position: position of each token in its segment (N,).
+        groups: the segments by length; together they cover the flat axis.
+        texts: how many texts, T.
+        source: whose state each token lends (N,); None = its own. In a chunked text the tokens of a chunk's
+            first copy lend those of the full pass.
+    """
+
+    tokens: Tokens
+    position: Tokens
+    groups: tuple[Group, ...]
+    texts: int
+    source: Tensor | None = None
+
+    @property
+    def runs(self) -> tuple[tuple[int, int, int], ...]:
+        """(start, G, n) of each group."""
+        return tuple((g.start, g.count, g.length) for g in self.groups)
+
+    def limited(self, copies: int) -> Batch:
+        """This batch as a method of fewer copies sees it."""
+        return Batch(self.tokens, self.position, tuple(g.limited(copies) for g in self.groups), self.texts, self.source)
+
+
+def batched(sizes: Sequence[int], budget: int, at_most: int | None = None) -> Iterator[list[int]]:
+    """Indices in batches of about ``budget`` tokens, longest first; a text over the budget stands alone.
+
+    >>> list(batched([3, 9, 1, 2], budget=6))
+    [[1], [0, 3, 2]]
+    """
+    batch: list[int] = []
+    total = 0
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        if batch and (total + sizes[i] > budget or len(batch) == at_most):
+            yield batch
+            batch, total = [], 0
+        batch.append(i)
+        total += sizes[i]
+    if batch:
+        yield batch
+
+
+def lay(writings: Sequence[Writing], device: torch.device | str = "cpu") -> Batch:
+    """Lay texts end to end.
+
+    Args:
+        writings: one per text, each with the same number of copies.
+        device: where the tensors go.
+
+    Returns:
+        The batch; its texts keep their order as indices, its tokens are ordered by segment length.
+    """
+    rows = [(len(s.ids), t, i) for t, w in enumerate(writings) for i, s in enumerate(w.segments)]
+    rows.sort(key=lambda r: -r[0])
+    flat: list[int] = []
+    where: dict[tuple[int, int], int] = {}
+    groups = []
+    for begin, end in _runs([n for n, _, _ in rows]):
+        start = len(flat)
+        for n, t, i in rows[begin:end]:
+            where[t, i] = len(flat)
+            flat += writings[t].segments[i].ids
+        members = [(t, writings[t].segments[i]) for _, t, i in rows[begin:end]]
+        groups.append((start, members))
+    tokens = torch.tensor(flat, dtype=torch.long, device=device)
+    made = tuple(_group(start, members, tokens) for start, members in groups)
+    position = torch.cat([g.at.expand(g.count, -1).reshape(-1) for g in made]) if made else tokens
+    chunked = any(len(w.segments) > 1 for w in writings)
+    return Batch(tokens, position, made, len(writings), _sources(writings, where, tokens) if chunked else None)
+
+
+def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    begin = 0
+    for i in range(1, len(lengths) + 1):
+        if i == len(lengths) or lengths[i] != lengths[begin]:
+            yield begin, i
+            begin = i
+
+
+def _group(start: int, members: list, tokens: Tensor) -> Group:  # type: ignore[type-arg]
+    n = len(members[0][1].ids)
+    long = {"dtype": torch.long, "device": tokens.device}
+    return Group(
+        start,
+        len(members),
+        n,
+        text=torch.tensor([t if s.pooled else -1 for t, s in members], **long),
+        spans=torch.tensor([_even(s.copies, members) for _, s in members], **long),
+        special=torch.tensor([s.special for _, s in members], **long),
+        first=torch.tensor([s.first for _, s in members], **long),
+        tokens=tokens[start : start + len(members) * n].view(len(members), n),
+    )
+
+
+def _even(copies: tuple[tuple[int, int], ...], members: list) -> list[tuple[int, int]]:  # type: ignore[type-arg]
+    """As many spans as the member with most: a full pass has one copy, its chunks have several."""
+    most = max(len(s.copies) for _, s in members)
+    return [*copies, *[(0, 0)] * (most - len(copies))]
+
+
+def _sources(writings: Sequence[Writing], where: dict[tuple[int, int], int], tokens: Tensor) -> Tensor:
+    source = torch.arange(len(tokens), device=tokens.device)
+    for t, w in enumerate(writings):
+        if len(w.segments) == 1:
+            continue
+        full, origin = w.segments[0], where[t, 0]
+        for i, s in enumerate(w.segments[1:], 1):
+            (a, b), own = s.copies[0], where[t, i]
+            at = origin + full.copies[0][0] + s.first
+            source[own + a : own + b] = torch.arange(at, at + b - a, device=tokens.device)
+    return source

@@ -1,0 +1,184 @@
+"""Methods as text: JSON for files, ``reba:copies=2,pool=mean`` for people."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from .errors import MethodError, UnknownMethod
+from .layout import Layout
+from .methods import CATALOGUE, Method
+from .sight import Sight
+from .states import States
+from .weights import Backward, Plain, SelfAttention, Table1, Weighting
+
+WEIGHTINGS: dict[str, type[Weighting]] = {
+    "plain": Plain,
+    "table1": Table1,
+    "self_attention": SelfAttention,
+    "backward": Backward,
+}
+
+
+def to_json(method: Method) -> dict[str, Any]:
+    """A method as plain data.
+
+    >>> from afterword.methods import reba
+    >>> from_json(to_json(reba(copies=3))) == reba(copies=3)
+    True
+    """
+    kind = next(name for name, cls in WEIGHTINGS.items() if type(method.weigh) is cls)
+    return {
+        "name": method.name,
+        "layout": asdict(method.layout),
+        "states": method.states.kind,
+        "weigh": {"kind": kind, **asdict(method.weigh)},
+        "sight": {**asdict(method.sight), "layers": list(method.sight.layers)},
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> Method:
+    """A method from plain data: what `to_json` gave, or ``{"method": "reba", "copies": 2}``.
+
+    Raises:
+        MethodError: it is neither, or an option is unknown.
+    """
+    if not isinstance(data, Mapping):
+        raise MethodError(f"a method is an object, not {data!r:.60}")
+    if "method" in data:
+        return make(str(data["method"]), {k: v for k, v in data.items() if k != "method"})
+    if unknown := set(data) - {"name", "layout", "states", "weigh", "sight"}:
+        raise MethodError(f"a method has no {sorted(map(str, unknown))[0]!r}: it has layout, states, weigh and sight")
+    weigh = dict(_object(data, "weigh"))
+    kind = weigh.pop("kind", "plain")
+    if kind not in WEIGHTINGS:
+        raise MethodError(f"weigh kind {kind!r}: choose one of {', '.join(WEIGHTINGS)}")
+    sight = dict(_object(data, "sight"))
+    sight["layers"] = tuple(sight.get("layers", ()))
+    return Method(
+        _build(Layout, _object(data, "layout")),
+        States(str(data.get("states", "last"))),
+        _build(WEIGHTINGS[kind], weigh),
+        _build(Sight, sight),
+        name=str(data.get("name", "custom")),
+    )
+
+
+def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, Mapping):
+        raise MethodError(f"{key} is an object, not {value!r:.60}")
+    return value
+
+
+def _build(cls: type[Any], options: Mapping[str, Any]) -> Any:
+    known = {f.name for f in fields(cls)}
+    if unknown := set(options) - known:
+        raise MethodError(f"{cls.__name__} has no option {sorted(map(str, unknown))[0]!r}: it has {', '.join(sorted(known))}")
+    try:
+        return cls(**options)
+    except (TypeError, AttributeError, ValueError) as e:
+        if isinstance(e, MethodError):
+            raise
+        raise MethodError(f"{cls.__name__}: {e}") from None
+
+
+OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*(,|$)')
+
+
+def parse_method(text: str) -> Method:
+    """A method as a person writes it.
+
+    Args:
+        text: ``name`` or ``name:option=value,option=value``; a value with a comma stands in double quotes, as in
+            JSON; ``@file.json`` reads a file.
+
+    Raises:
+        UnknownMethod: no such method; the names are listed.
+        MethodError: an option is unknown or makes no sense.
+
+    >>> parse_method("reba:copies=3,pool=mean").name
+    'reba-3 mean'
+    """
+    if text.startswith("@"):
+        return from_json(_read(Path(text[1:])))
+    name, _, rest = text.partition(":")
+    options: dict[str, Any] = {}
+    at = 0
+    while at < len(rest):
+        match = OPTION.match(rest, at)
+        if match is None:
+            raise MethodError(f"{text!r}: write options as name=value, separated by commas, not {rest[at:]!r:.40}")
+        key, value, comma = match.groups()
+        if key in options:
+            raise MethodError(f"{text!r} gives {key} twice")
+        options[key] = _value(value.strip())
+        at = match.end()
+        if comma and at == len(rest):
+            raise MethodError(f"{text!r} ends with a comma")
+    return make(name.strip(), options)
+
+
+def _value(text: str) -> Any:
+    plain = {"true": True, "false": False, "none": None}
+    if text.lower() in plain:
+        return plain[text.lower()]
+    if text.startswith('"'):
+        try:
+            return json.loads(text, strict=False)
+        except ValueError:
+            raise MethodError(f"{text}: not a string in double quotes, as JSON writes it") from None
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise MethodError(f"{path} cannot be read: {e.strerror or e}") from None
+    except ValueError as e:
+        raise MethodError(f"{path} is not JSON: {e}") from None
+    if not isinstance(found, Mapping):
+        raise MethodError(f'{path} holds no object: write {{"method": "reba", "copies": 2}}')
+    return found
+
+
+def make(name: str, options: Mapping[str, Any]) -> Method:
+    """A method by name and options.
+
+    Raises:
+        UnknownMethod: no such method; the names are listed.
+        MethodError: an option is unknown or makes no sense.
+
+    >>> make("echo", {"copies": 3}).layout.copies
+    3
+    """
+    if name not in CATALOGUE:
+        raise UnknownMethod(f"no method {name!r}: there are {', '.join(CATALOGUE)}")
+    known = inspect.signature(CATALOGUE[name]).parameters
+    if unknown := [k for k in options if k not in known]:
+        raise MethodError(f"{name} has no option {unknown[0]!r}: it has {', '.join(known)}")
+    given = dict(options)
+    if isinstance(given.get("layers"), str | int):
+        given["layers"] = _layers(str(given["layers"]))
+    if isinstance(given.get("head"), list):
+        given["head"] = tuple(given["head"])
+    try:
+        return CATALOGUE[name](**given)
+    except (TypeError, AttributeError, ValueError) as e:
+        if isinstance(e, MethodError):
+            raise
+        raise MethodError(f"{name}: {e}") from None
+
+
+def _layers(text: str) -> list[int]:
+    """Layers as ``3+5+7``."""
+    try:
+        return [int(part) for part in text.split("+")]
+    except ValueError:
+        raise MethodError(f"layers={text}: write layer numbers from 0, joined by +, as in 3+5") from None

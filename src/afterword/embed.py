@@ -1,0 +1,112 @@
+"""One batch through the model and out as vectors: ``embedding = weights @ states``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from .backbone import Backbone
+from .batch import Batch, batched
+from .errors import ModelError
+from .layout import Writing
+from .methods import Method
+from .shapes import Rows
+from .words import Found, word_targets
+
+Made = TypeVar("Made")
+
+
+def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: Found | None = None) -> list[Tensor]:
+    """The vectors of a batch by several methods that share its layout, from one forward.
+
+    Args:
+        backbone: the model.
+        methods: with one sight; a method of fewer copies than the batch sees only those.
+        batch: texts laid end to end.
+        words: per text, per word, its tokens; None for sentence vectors.
+
+    Returns:
+        Per method (T, R, D) in float32 or better; R = 1 for sentences, the most words of a text for words.
+    """
+    facts = backbone.facts
+    dtype = torch.float64 if backbone.dtype == torch.float64 else torch.float32
+    seen = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
+    targets = [_targets(backbone, m, b, words, dtype) for m, b in zip(methods, seen, strict=True)]
+    taps = [m.weigh.tap(t, facts.layers) for m, t in zip(methods, targets, strict=True)]
+    layers = frozenset(layer for m in methods for layer in m.states.layers)
+    trace = backbone.forward(batch, layers, methods[0].sight, [t for t in taps if t is not None])
+    made = []
+    for method, view, rows, tap in zip(methods, seen, targets, taps, strict=True):
+        states = method.states.of(trace)
+        states = states if batch.source is None else states[batch.source]
+        weights = [
+            method.weigh(g, r.to(g.tokens.device), tap.of(i) if tap is not None else None)
+            for i, (g, r) in enumerate(zip(view.groups, rows, strict=True))
+        ]
+        made.append(combine(view, weights, states.to(dtype)))
+    return made
+
+
+def _targets(
+    backbone: Backbone, method: Method, batch: Batch, words: Found | None, dtype: torch.dtype
+) -> list[Rows]:
+    if words is not None:
+        return [word_targets(g, words, method.weigh.which(g), dtype) for g in batch.groups]
+    mask_id = backbone.tokenizer.mask_id if method.weigh.pool == "mask" else None
+    return [method.weigh.sentence(g, dtype, mask_id) for g in batch.groups]
+
+
+def combine(batch: Batch, weights: Sequence[Rows], states: Tensor) -> Tensor:
+    """weights @ states, text by text (T, R, D). A text's sum depends on its own length alone, to the last bit."""
+    out = states.new_zeros(batch.texts, weights[0].shape[1], states.shape[1])
+    for group, rows in zip(batch.groups, weights, strict=True):
+        inside = group.of(states)
+        read = group.text >= 0
+        for r in range(rows.shape[1]):
+            made = (rows[:, r, :, None].to(states.dtype) * inside).sum(1)
+            out[:, r].index_add_(0, group.text[read], made[read])
+    return out
+
+
+def in_batches(writings: Sequence[Writing], budget: int, at_most: int | None) -> Iterator[list[int]]:
+    """Indices of texts, batch by batch, longest first."""
+    return batched([w.size for w in writings], budget, at_most)
+
+
+def halving(
+    run: Callable[[list[int]], Made], indices: list[int], deliver: Callable[[list[int], Made], None]
+) -> bool:
+    """Run a batch; out of memory, run its halves.
+
+    Returns:
+        Whether it had to be cut.
+
+    Raises:
+        ModelError: one text alone does not fit.
+    """
+    try:
+        made = run(indices)
+    except (torch.OutOfMemoryError, RuntimeError, MemoryError) as e:
+        if not out_of_memory(e):
+            raise
+        if len(indices) == 1:
+            raise ModelError("one text alone does not fit into memory: lower max_length, or dtype='bfloat16'") from e
+    else:
+        deliver(indices, made)
+        return False
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    half = (len(indices) + 1) // 2
+    halving(run, indices[:half], deliver)
+    halving(run, indices[half:], deliver)
+    return True
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on any device."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
+        words in str(error).lower() for words in ("out of memory", "can't allocate memory", "not enough memory")
+    )

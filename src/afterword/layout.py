@@ -1,0 +1,316 @@
+"""How a text is written for the model: a template, copies, special tokens. Texts in, `Writing`s out.
+
+A writing is one or more *segments*, runs of tokens that attend to each other. In a segment every copy of the
+text is a half-open span of token indices; what lies outside the spans is template or special.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .errors import InputError, MethodError
+from .tokens import Offset, Spelled, Tokenizer
+
+Text = str | Sequence[int]
+Span = tuple[int, int]
+
+TEXT = "text"
+MASK = "[MASK]"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Tokens that attend to each other.
+
+    Attributes:
+        ids: token ids (n,).
+        copies: per copy of the text, its half-open span of token indices; empty where truncation cut it off.
+        special: how many special tokens stand in front of and behind the rest.
+        first: index, in the text, of the first token of the copies (not 0 in a chunk).
+        pooled: whether the text's vector reads this segment (a chunked text's full pass only lends its states).
+    """
+
+    ids: list[int]
+    copies: tuple[Span, ...]
+    special: tuple[int, int] = (0, 0)
+    first: int = 0
+    pooled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """One text as the model reads it.
+
+    Attributes:
+        segments: one; for a chunked text the full pass and then its chunks.
+        offsets: per copy, per token of the copy, the characters it stands for (token indices where the text
+            was given as ids); empty unless asked for.
+        kept, total: content tokens kept and there in all, before any repetition.
+    """
+
+    segments: tuple[Segment, ...]
+    offsets: tuple[tuple[Offset, ...], ...] = ()
+    kept: int = 0
+    total: int = 0
+
+    @property
+    def size(self) -> int:
+        """Tokens of all segments."""
+        return sum(len(s.ids) for s in self.segments)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a text is written.
+
+    Args:
+        template: a string with ``{text}`` (once or more) and perhaps ``{condition}``; None is the text alone.
+            ``[MASK]`` becomes the tokenizer's own mask token.
+        copies: how often the text stands there.
+        join: "ids" tokenizes each part by itself and joins the ids, "text" tokenizes the whole string. None
+            means "text" for a template and "ids" without one.
+        separator: what stands between two copies, as text.
+        truncate: cut the text "before" the repetition (each copy loses the same tail) or the whole "after" it.
+        add_special_tokens: whether the tokenizer's special tokens are fed, once around the whole.
+        punctuate: PromptBERT's clean-up of the text (kongds/Prompt-BERT, evaluation.py:193-202): end with a
+            full stop, no double quotes, no final question mark.
+        chunk: write the text in pieces of this many tokens, each repeated by itself (ReBA, section 6).
+
+    >>> Layout(template="In one word, {text} is").parts
+    ['In one word, ', None, ' is']
+    """
+
+    template: str | None = None
+    copies: int = 1
+    join: Literal["ids", "text"] | None = None
+    separator: str = ""
+    truncate: Literal["before", "after"] = "before"
+    add_special_tokens: bool = True
+    punctuate: bool = False
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be written."""
+        if not isinstance(self.copies, int) or isinstance(self.copies, bool) or self.copies < 1:
+            raise MethodError(f"copies={self.copies!r}: give a whole number of at least 1")
+        if self.join not in (None, "ids", "text"):
+            raise MethodError(f"join={self.join!r}: choose 'ids' or 'text'")
+        if self.truncate not in ("before", "after"):
+            raise MethodError(f"truncate={self.truncate!r}: choose 'before' or 'after'")
+        if self.chunk is not None and (not isinstance(self.chunk, int) or self.chunk < 1):
+            raise MethodError(f"chunk={self.chunk!r}: give a number of tokens, at least 1")
+        if self.chunk is not None and (self.template is not None or self.join == "text" or self.separator):
+            raise MethodError(f"chunk={self.chunk} repeats token ids: it takes no template, separator or join='text'")
+        if len(self.fields - {TEXT}) and self.fields != {TEXT, "condition"}:
+            raise MethodError(f"template {self.template!r} holds {sorted(self.fields)}: only {{text}} and {{condition}}")
+        if TEXT not in self.fields:
+            raise MethodError(f"template {self.template!r} has no {{text}}: write where the text goes")
+        times = self.parts.count(None)
+        if self.template is not None and times > 1 and self.copies not in (1, times):
+            raise MethodError(f"the template holds {{text}} {times} times: copies={self.copies} contradicts it")
+
+    @property
+    def fields(self) -> set[str]:
+        """The placeholders of the template."""
+        try:
+            return {f for _, f, _, _ in string.Formatter().parse(self.template or "{text}") if f is not None}
+        except ValueError as e:
+            raise MethodError(f"template {self.template!r}: {e}; write a literal brace twice, {{{{ or }}}}") from None
+
+    @property
+    def parts(self) -> list[str | None]:
+        """The literals in order, None where a copy of the text goes; ``{condition}`` stays in its literal."""
+        parts: list[str | None] = [""]
+        for literal, field, _, _ in string.Formatter().parse(self.template or "{text}"):
+            parts[-1] = f"{parts[-1]}{literal}"
+            if field == TEXT:
+                parts += [None, ""]
+            elif field is not None:
+                parts[-1] = f"{parts[-1]}\0"  # a NUL cannot be in a text: it marks the condition
+        if parts.count(None) == 1 and self.copies > 1:
+            at = parts.index(None)
+            parts[at : at + 1] = [None, *[p for _ in range(self.copies - 1) for p in (self.separator, None)]]
+        return [p for p in parts if p != ""]
+
+    @property
+    def total_copies(self) -> int:
+        """How often the text stands in the writing."""
+        return self.parts.count(None)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the writing is nothing but special tokens and copies of the ids."""
+        return self.template is None and self.join != "text" and not self.separator and self.chunk is None
+
+    def write(
+        self,
+        texts: Sequence[Text],
+        tokenizer: Tokenizer,
+        max_length: int | None = None,
+        *,
+        conditions: Sequence[str] | None = None,
+        offsets: bool = False,
+    ) -> list[Writing]:
+        """Write each text.
+
+        Args:
+            texts: strings, or lists of content token ids.
+            tokenizer: the model's.
+            max_length: tokens at most in one segment, special tokens and template included.
+            conditions: one per text, for a template with ``{condition}``.
+            offsets: keep character offsets, for words.
+
+        Returns:
+            One `Writing` per text, in order.
+
+        Raises:
+            InputError: a text with no room left by its template; a condition missing or not asked for.
+            NoMaskToken: ``[MASK]`` in the template, none in the tokenizer.
+        """
+        self._check_conditions(texts, conditions)
+        whole = self.join == "text" or (self.join is None and self.template is not None)
+        strings = [i for i, t in enumerate(texts) if isinstance(t, str)]
+        spelled: dict[int, Spelled] = {}
+        if not whole or len(strings) < len(texts):
+            spelled = self._spell(texts, strings if not whole else [], tokenizer, offsets)
+        written = []
+        for i, text in enumerate(texts):
+            parts = self._literals(tokenizer, conditions[i] if conditions is not None else None)
+            if i in spelled:
+                written.append(self._join(spelled[i], parts, tokenizer, max_length, offsets))
+            else:
+                written.append(self._whole(self._clean(str(text)), parts, tokenizer, max_length, offsets))
+        return written
+
+    def _check_conditions(self, texts: Sequence[Text], conditions: Sequence[str] | None) -> None:
+        wanted = "condition" in self.fields
+        if wanted and conditions is None:
+            raise InputError("the template holds {condition}: pass conditions=, one per text")
+        if not wanted and conditions is not None:
+            raise InputError("conditions were given, but the template holds no {condition}")
+        if conditions is not None and len(conditions) != len(texts):
+            raise InputError(f"{len(conditions)} conditions for {len(texts)} texts: give one per text")
+
+    def _clean(self, text: str) -> str:
+        if not self.punctuate or not text:
+            return text
+        text = text if text[-1] in ".?\"'" else text + "."
+        text = text.replace('"', "'")
+        return text[:-1] + "." if text[-1] == "?" else text
+
+    def _spell(
+        self, texts: Sequence[Text], strings: Sequence[int], tokenizer: Tokenizer, offsets: bool
+    ) -> dict[int, Spelled]:
+        """Ids of every text that is tokenized by itself; where offsets are not wanted they are left out."""
+        plain = [self._clean(str(texts[i])) for i in strings]
+        found = tokenizer.spell(plain) if offsets else [Spelled(ids, []) for ids in tokenizer.ids(plain)]
+        spelled = dict(zip(strings, found, strict=True))
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                spelled[i] = Spelled(list(text), [(j, j + 1) for j in range(len(text))] if offsets else [])
+        return spelled
+
+    def _literals(self, tokenizer: Tokenizer, condition: str | None) -> list[str | None]:
+        parts = self.parts
+        if any(p and MASK in p for p in parts):
+            mask = tokenizer.tokens([tokenizer.mask_id])[0]
+            parts = [p.replace(MASK, mask) if p else p for p in parts]
+        return parts if condition is None else [p.replace("\0", condition) if p else p for p in parts]
+
+    def _join(
+        self, text: Spelled, parts: list[str | None], tokenizer: Tokenizer, max_length: int | None, offsets: bool
+    ) -> Writing:
+        """Join parts that were tokenized one by one."""
+        literals = tokenizer.ids([p for p in parts if p is not None]) if any(parts) else []
+        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
+        fixed = len(prefix) + len(suffix) + sum(map(len, literals))
+        copies, ids, kept = parts.count(None), text.ids, len(text.ids)
+        if self.chunk is not None:
+            return self._chunks(text, tokenizer, max_length, offsets)
+        if max_length is not None and self.truncate == "before":
+            kept = min(kept, _room(max_length - fixed, copies, max_length))
+            ids = ids[:kept]
+        body, spans, rest = list(prefix), [], iter(literals)
+        for part in parts:
+            if part is None:
+                spans.append((len(body), len(body) + len(ids)))
+                body += ids
+            else:
+                body += next(rest)
+        if max_length is not None and len(body) + len(suffix) > max_length:
+            body = body[: max_length - len(suffix)]
+            spans = [(min(a, len(body)), min(b, len(body))) for a, b in spans]
+            kept = spans[0][1] - spans[0][0]
+        segment = Segment(body + suffix, tuple(spans), (len(prefix), len(suffix)))
+        seen = tuple(tuple(text.offsets[: b - a]) for a, b in spans) if offsets else ()
+        return Writing((segment,), seen, kept, len(text.ids))
+
+    def _whole(
+        self, text: str, parts: list[str | None], tokenizer: Tokenizer, max_length: int | None, offsets: bool
+    ) -> Writing:
+        """Tokenize the whole string; which tokens are a copy's is read off the character offsets."""
+        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
+        room = None if max_length is None else max_length - len(prefix) - len(suffix)
+        cut, total = text, None
+        while True:
+            ranges, at = [], 0
+            for part in parts:
+                at += len(cut if part is None else part)
+                if part is None:
+                    ranges.append((at - len(cut), at))
+            spelled = tokenizer.spell(["".join(cut if p is None else p for p in parts)])[0]
+            spans = [_tokens_of(spelled.offsets, r) for r in ranges]
+            total = total if total is not None else spans[0][1] - spans[0][0]
+            over = 0 if room is None else len(spelled.ids) - room
+            if over <= 0 or self.truncate == "after":
+                break
+            if not cut:
+                raise InputError(f"the template alone is {len(spelled.ids)} tokens, max_length={max_length} leaves {room}")
+            keep = max(spans[0][1] - spans[0][0] - -(-over // len(spans)), 0)
+            last = spelled.offsets[spans[0][0] + keep][0] if spans[0][0] + keep < len(spelled.ids) else ranges[0][0]
+            cut = cut[: min(max(last - ranges[0][0], 0), len(cut) - 1)]
+        ids = prefix + spelled.ids[:room] + suffix
+        end = len(ids) - len(suffix)
+        shifted = [(min(a + len(prefix), end), min(b + len(prefix), end)) for a, b in spans]
+        segment = Segment(ids, tuple(shifted), (len(prefix), len(suffix)))
+        seen = [
+            tuple((s - r[0], e - r[0]) for s, e in spelled.offsets[a - len(prefix) : b - len(prefix)])
+            for (a, b), r in zip(shifted, ranges, strict=True)
+        ]
+        return Writing((segment,), tuple(seen) if offsets else (), shifted[0][1] - shifted[0][0], total)
+
+    def _chunks(self, text: Spelled, tokenizer: Tokenizer, max_length: int | None, offsets: bool) -> Writing:
+        """The full pass, then each chunk repeated by itself (ReBA, section 6)."""
+        assert self.chunk is not None
+        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
+        fixed, kept, size = len(prefix) + len(suffix), len(text.ids), self.chunk
+        if max_length is not None:
+            kept = min(kept, _room(max_length - fixed, 1, max_length))
+            size = min(size, _room(max_length - fixed, self.copies, max_length))
+        special = (len(prefix), len(suffix))
+        full = Segment(
+            prefix + text.ids[:kept] + suffix, ((len(prefix), len(prefix) + kept),), special, pooled=False
+        )
+        chunks = []
+        for first in range(0, kept, size):
+            ids = text.ids[first : min(first + size, kept)]
+            spans = [(len(prefix) + c * len(ids), len(prefix) + (c + 1) * len(ids)) for c in range(self.copies)]
+            chunks.append(Segment(prefix + ids * self.copies + suffix, tuple(spans), special, first))
+        seen = (tuple(text.offsets[:kept]),) * self.copies if offsets else ()
+        return Writing((full, *chunks), seen, kept, len(text.ids))
+
+
+def _room(tokens: int, copies: int, max_length: int) -> int:
+    """Content tokens that each copy may have."""
+    if tokens < copies:
+        raise InputError(f"max_length={max_length} leaves no room for {copies} copies of the text beside its template")
+    return tokens // copies
+
+
+def _tokens_of(offsets: Sequence[Offset], characters: Span) -> Span:
+    """The half-open span of tokens that overlap a range of characters."""
+    at = [i for i, (s, e) in enumerate(offsets) if s < characters[1] and e > characters[0]]
+    return (at[0], at[-1] + 1) if at else (0, 0)

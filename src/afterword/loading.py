@@ -1,0 +1,269 @@
+"""Load any Hugging Face model and find, by a self-check, a way of running it that gives its own vectors.
+
+Three ways are tried, the fastest first. Each must reproduce, on a few texts that share a batch, what the model's
+own eager attention gives for each text alone; the seam must have been called once per layer. A model that no way
+reproduces is refused: never a silent wrong vector.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
+from transformers.utils import logging as hf_logging
+
+from . import anatomy
+from .attention import NAME
+from .backbone import LAST, Backbone, Facts, Way
+from .batch import lay
+from .errors import ModelError, UnsupportedModel
+from .layout import Segment, Writing
+from .tokens import Tokenizer
+
+TOLERANCE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5, a missing mask by more than 1e-2
+LENGTHS = (7, 3, 1, 5, 7)  # texts of the self-check, two of one length, one of one token
+LONGEST_WINDOW = 512  # windows up to here are crossed by a text of the self-check
+OWN = Path(__file__).parent / "models"
+logger = logging.getLogger(__name__)
+
+
+def find(name: str | Path) -> str:
+    """The folder of a model that comes with the package, else the name itself."""
+    return str(OWN / name) if (OWN / str(name) / "config.json").exists() else str(name)
+
+
+def load_backbone(
+    name: str | Path,
+    *,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | str | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+) -> Backbone:
+    """Load a model and its tokenizer, and check how it must be run.
+
+    Args:
+        name: a folder, a model on the Hugging Face hub, or one of our own ("afterword-mini").
+        device: None = a GPU where there is one.
+        dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
+        revision: of the hub's repository.
+        trust_remote_code: run the model's own code.
+
+    Raises:
+        ModelError: the folder is incomplete, the name unknown, the weights not safetensors.
+        UnsupportedModel: no way of running it gives its own vectors.
+    """
+    path = find(name)
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    _check_folder(path)
+    common = {"revision": revision, "trust_remote_code": trust_remote_code}
+    with _one_line(str(name)):
+        config = AutoConfig.from_pretrained(path, **common)
+        tokenizer = Tokenizer(AutoTokenizer.from_pretrained(path, **common))
+        wanted = dtype or (torch.float32 if device.type == "cpu" else "auto")
+        model = _model(path, config, wanted, common)
+    return check(model.to(device), tokenizer)
+
+
+def _check_folder(path: str) -> None:
+    folder = Path(path)
+    if not folder.is_dir():
+        return
+    if not (folder / "config.json").exists():
+        raise ModelError(f"{path} holds no config.json: give the folder of a model, as save_pretrained writes it")
+    if not any(folder.glob("*.safetensors")):
+        raise ModelError(f"{path} holds no *.safetensors: weights are read from safetensors only; convert them first")
+
+
+@contextmanager
+def _one_line(name: str) -> Any:
+    """Say in one line what transformers says in many, and nothing where all is well."""
+    verbosity, bar = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as e:  # what a broken folder raises is of any kind
+        first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
+        raise ModelError(f"{name} cannot be loaded: {first:.300}") from e
+    finally:
+        hf_logging.set_verbosity(verbosity)
+        if bar:
+            hf_logging.enable_progress_bar()
+
+
+def _model(path: str, config: Any, dtype: Any, common: dict[str, Any]) -> nn.Module:
+    """The model without its head; through the seam where its construction allows it."""
+    kind = AutoModelForTextEncoding if getattr(config, "is_encoder_decoder", False) else AutoModel
+    for implementation in (NAME, "eager"):
+        try:
+            model, loaded = kind.from_pretrained(
+                path,
+                attn_implementation=implementation,
+                dtype=dtype,
+                use_safetensors=True,
+                output_loading_info=True,
+                **common,
+            )
+            break
+        except (KeyError, ValueError, AttributeError, TypeError) as e:
+            if implementation == "eager":
+                raise
+            logger.debug("%s is not built with the seam: %s", path, e)
+    if missing := [k for k in loaded["missing_keys"] if "pooler" not in k]:
+        raise ModelError(f"{path} lacks {len(missing)} weights, {missing[0]} among them: the folder is incomplete")
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
+    """The self-check: the first way of running that reproduces the model's own eager attention.
+
+    Args:
+        model: in eval mode.
+        tokenizer: its tokenizer.
+
+    Returns:
+        The backbone; ``facts.checks`` says what each way gave.
+
+    Raises:
+        UnsupportedModel: none does, with the reasons.
+    """
+    config = model.config
+    offset = anatomy.position_offset(model)
+    split_at, grows = anatomy.rotary_split(config)
+    limits = [n for n in (tokenizer.max_length, anatomy.position_limit(config, offset)) if n is not None]
+    facts = Facts(
+        kind=str(getattr(config, "model_type", type(model).__name__)),
+        layers=anatomy.count_layers(config),
+        heads=anatomy.count_heads(config),
+        width=int(getattr(config, "hidden_size", 0) or getattr(config, "d_model", 0)),
+        offset=offset,
+        max_length=min(limits, default=None),
+        split_at=split_at,
+        grows=grows,
+    )
+    with torch.no_grad(), anatomy.in_float32(model):
+        return _Check(model, tokenizer, facts).run()
+
+
+class _Check:
+    """One model's self-check."""
+
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, facts: Facts) -> None:
+        self.model, self.tokenizer, self.facts = model, tokenizer, facts
+        self.texts = self._texts()
+        self.tried: dict[str, str] = {}
+
+    def _texts(self) -> list[list[int]]:
+        """Random texts, and the first of them once more with another last token."""
+        lengths, wide = list(LENGTHS), anatomy.window(self.model.config)
+        if wide is not None and wide <= LONGEST_WINDOW:
+            lengths.append(wide + 3)
+        if self.facts.max_length is not None:
+            lengths = [min(n, self.facts.max_length) for n in lengths]
+        config, g = self.model.config, torch.Generator().manual_seed(0)
+        special = {getattr(config, f"{a}_token_id", None) for a in ("pad", "eos", "bos")}
+        vocabulary = self.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+        usable = [t for t in range(min(vocabulary, 2000)) if t not in special]
+        texts = [[usable[int(i)] for i in torch.randint(len(usable), (n,), generator=g)] for n in lengths]
+        other = next(t for t in usable if t != texts[0][-1])
+        return [*texts, [*texts[0][:-1], other]]
+
+    def run(self) -> Backbone:
+        through_seam = self.model.config._attn_implementation == NAME
+        own = self._own()
+        for way in ("flat", "stacked") if through_seam else ():
+            if backbone := self._try(way, own):
+                return backbone
+        if through_seam:
+            self.model.set_attn_implementation("eager")  # type: ignore[operator]
+        if backbone := self._try("eager", own):
+            return backbone
+        reasons = "; ".join(f"{way}: {what}" for way, what in self.tried.items())
+        raise UnsupportedModel(f"{self.facts.kind} cannot be run exactly ({reasons})")
+
+    def _own(self) -> list[Tensor]:
+        """What the model gives for each text alone with its own attention."""
+        implementation = self.model.config._attn_implementation
+        if implementation == NAME:
+            self.model.set_attn_implementation("eager")  # type: ignore[operator]
+        backbone = Backbone(self.model, self.tokenizer, replace(self.facts, way="eager"))
+        try:
+            states = [self._states(backbone, [t])[0] for t in self.texts]
+        finally:
+            if implementation == NAME:
+                self.model.set_attn_implementation(NAME)  # type: ignore[operator]
+        first, again = states[0], states[-1]
+        causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * _size(states))
+        self.facts = replace(self.facts, causal=causal)
+        return states
+
+    @staticmethod
+    def _states(backbone: Backbone, texts: Sequence[Sequence[int]]) -> list[Tensor]:
+        writings = [Writing((Segment(list(t), ((0, len(t)),)),)) for t in texts]
+        batch = lay(writings, backbone.device)
+        flat = backbone.forward(batch).states[LAST]
+        found: dict[int, Tensor] = {}
+        for group in batch.groups:
+            found.update(zip(group.text.tolist(), group.of(flat), strict=True))
+        return [found[i] for i in range(len(texts))]
+
+    def _try(self, way: Way, own: list[Tensor]) -> Backbone | None:
+        if way == "flat" and "position_ids" not in inspect.signature(self.model.forward).parameters:
+            self.tried[way] = "takes no position_ids"
+            return None
+        backbone = Backbone(self.model, self.tokenizer, replace(self.facts, way=way))
+        backbone.observed = []
+        try:
+            got = self._states(backbone, self.texts)
+        except Exception as e:  # whatever a model trips over, the next way may do
+            self.tried[way] = f"{type(e).__name__}: {e}"[:160].replace("\n", " ")
+            return None
+        error = max(float((a - b).abs().max()) for a, b in zip(got, own, strict=True)) / _size(own)
+        self.tried[way] = f"{error:.1e} from eager"
+        if not error <= TOLERANCE:
+            return None
+        if way == "eager":
+            return self._finish(way, ())
+        calls = {len(plan.order) for plan in backbone.observed}
+        if calls != {self.facts.layers}:
+            self.tried[way] += f", but {sorted(calls)} of {self.facts.layers} layers ask the seam for their attention"
+            return None
+        by_id = {id(m): m for m in self.model.modules()}
+        return self._finish(way, [by_id[i] for i in backbone.observed[-1].order])
+
+    def _finish(self, way: Way, modules: Sequence[nn.Module]) -> Backbone:
+        facts = replace(self.facts, way=way, attention=way != "eager", checks=self.tried)
+        backbone = Backbone(self.model, self.tokenizer, facts, modules)
+        if way == "eager" and self.facts.heads:
+            backbone.facts = replace(facts, attention=self._shows_attention(backbone))
+        return backbone
+
+    def _shows_attention(self, backbone: Backbone) -> bool:
+        """Whether ``output_attentions=True`` gives one proper matrix per layer."""
+        ids = torch.tensor([self.texts[0]], device=backbone.device)
+        try:
+            found = self.model(input_ids=ids, output_attentions=True).attentions
+        except (TypeError, AttributeError, ValueError):
+            return False
+        n = len(self.texts[0])
+        return (
+            bool(found)
+            and len(found) == self.facts.layers
+            and all(a is not None and a.shape == (1, self.facts.heads, n, n) for a in found)
+            and all(torch.allclose(a.sum(-1), torch.ones(()).to(a), atol=1e-3) for a in found)
+        )
+
+
+def _size(states: Sequence[Tensor]) -> float:
+    return max(float(s.abs().max()) for s in states)

@@ -1,0 +1,81 @@
+"""Steps that need no fitting: normalise, truncate, and a dense layer that somebody else trained."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import ModelError
+
+
+class Post(ABC):
+    """A step from vectors (n, D) to vectors (n, D')."""
+
+    @abstractmethod
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Transform vectors (n, D); rows do not depend on each other."""
+
+
+@dataclass(frozen=True)
+class Normalise(Post):
+    """Length 1; a zero vector stays zero."""
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Vectors (n, D) of length 1."""
+        return F.normalize(vectors, dim=-1)
+
+
+@dataclass(frozen=True)
+class Truncate(Post):
+    """The first components (Matryoshka models are trained so that these do).
+
+    Args:
+        dimensions: how many are kept.
+    """
+
+    dimensions: int
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Vectors (n, dimensions)."""
+        return vectors[..., : self.dimensions]
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "Identity": lambda x: x,
+    "Tanh": torch.tanh,
+    "ReLU": torch.relu,
+    "GELU": F.gelu,
+    "Sigmoid": torch.sigmoid,
+    "SiLU": F.silu,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Post):
+    """A linear layer and an activation: sentence-transformers' Dense.
+
+    Args:
+        weight: (D', D).
+        bias: (D',) or None.
+        activation: a name of `ACTIVATIONS`.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+    activation: str = "Identity"
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown activation."""
+        if self.activation not in ACTIVATIONS:
+            raise ModelError(f"Dense activation {self.activation!r}: known are {', '.join(ACTIVATIONS)}")
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Vectors (n, D')."""
+        weight = self.weight.to(vectors)
+        bias = self.bias.to(vectors) if self.bias is not None else None
+        return ACTIVATIONS[self.activation](F.linear(vectors, weight, bias))

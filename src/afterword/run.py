@@ -1,0 +1,316 @@
+"""Many texts, one or several methods: windows, batches, one forward where several methods can share it."""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .backbone import Backbone
+from .batch import lay
+from .embed import halving, in_batches, vectors
+from .errors import InputError, TooLong
+from .layout import Layout, Text, Writing
+from .methods import Method
+from .post import Post
+from .sight import Sight
+from .texts import check_ids
+from .words import Word, place
+
+Array = NDArray[np.floating[Any]]
+OnEmpty = Literal["error", "nan"]
+OnLong = Literal["warn", "error", "ignore"]
+
+WINDOW = 16_384  # texts that are sorted by length together
+TOKENS = {"cpu": 4096, "cuda": 32_768}  # of a batch, by default
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much at a time, and what to do with texts that do not fit.
+
+    Args:
+        max_length: tokens of a segment at most.
+        batch_size: texts of a forward at most.
+        batch_tokens: tokens of a forward, about.
+        on_long: a text over `max_length` is cut with a warning, refused, or just cut.
+        on_empty: a text without tokens is refused, or gives NaN.
+        show_progress_bar: on stderr.
+    """
+
+    max_length: int | None = None
+    batch_size: int | None = None
+    batch_tokens: int | None = None
+    on_long: OnLong = "warn"
+    on_empty: OnEmpty = "error"
+    show_progress_bar: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        for name in ("max_length", "batch_size", "batch_tokens"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise InputError(f"{name}={value!r}: give a whole number of at least 1")
+        if self.on_long not in ("warn", "error", "ignore"):
+            raise InputError(f"on_long={self.on_long!r}: choose warn, error or ignore")
+        if self.on_empty not in ("error", "nan"):
+            raise InputError(f"on_empty={self.on_empty!r}: choose error or nan")
+
+    def tokens(self, device: torch.device) -> int:
+        """Tokens of a forward."""
+        return self.batch_tokens or TOKENS.get(device.type, 8192)
+
+
+@dataclass
+class Cuts:
+    """How many texts were cut, and by how much."""
+
+    lost: list[int] = field(default_factory=list)
+    texts: int = 0
+
+    def note(self, writings: Sequence[Writing], limits: Limits, first: int = 0) -> None:
+        """Count the texts that were cut.
+
+        Raises:
+            TooLong: one was, under on_long="error".
+        """
+        self.texts += len(writings)
+        for i, w in enumerate(writings):
+            if w.kept < w.total:
+                if limits.on_long == "error":
+                    raise TooLong(
+                        f"text {first + i} has {w.total} tokens, of which max_length={limits.max_length} leaves {w.kept}: "
+                        "shorten it, or on_long='warn' cuts it"
+                    )
+                self.lost.append(w.total - w.kept)
+
+    def warn(self, limits: Limits) -> None:
+        """Say it once."""
+        if self.lost and limits.on_long == "warn":
+            warnings.warn(
+                f"{len(self.lost)} of {self.texts} texts were cut to max_length={limits.max_length}: they lost "
+                f"{statistics.median(self.lost):.0f} tokens in the middle, {max(self.lost)} at most",
+                stacklevel=4,
+            )
+
+
+@dataclass(frozen=True)
+class Share:
+    """Methods that share a forward, and how its texts are written."""
+
+    layout: Layout
+    methods: tuple[int, ...]
+
+
+def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
+    """Which methods share a forward.
+
+    Methods of one layout and one sight always do. Beyond that, on a causal model, what is nothing but copies of the
+    text shares the forward with most copies: a first copy does not know of a second. A token behind the text would.
+    """
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for i, method in enumerate(methods):
+        layout = method.layout
+        trails = layout.add_special_tokens and bool(backbone.tokenizer.suffix)
+        free = layout.plain and backbone.facts.causal and not trails and not method.sight
+        key = replace(layout, copies=1, join=None) if free else layout
+        groups.setdefault((key, method.sight or Sight()), []).append(i)
+    made = []
+    for members in groups.values():
+        lead = max((methods[i].layout for i in members), key=lambda lay: lay.total_copies)
+        made.append(Share(lead, tuple(members)))
+    return made
+
+
+def sentence_vectors(
+    backbone: Backbone,
+    methods: Sequence[Method],
+    texts: Sequence[Text],
+    limits: Limits,
+    *,
+    post: Sequence[Post] = (),
+    conditions: Sequence[str] | None = None,
+    out: Sequence[Array] | None = None,
+    width: Sequence[int] = (),
+) -> list[Array]:
+    """Sentence vectors of all texts by all methods.
+
+    Args:
+        backbone: the model.
+        methods: any.
+        texts: checked.
+        limits: how much at a time.
+        post: steps applied to every vector.
+        conditions: one per text, for a template with {condition}.
+        out: per method, where to write; else arrays are made.
+        width: per method, D.
+
+    Returns:
+        Per method (n, D), in order.
+    """
+    check_ids(texts, backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+    dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
+    results = list(out or [np.empty((len(texts), d), dtype) for d in width])
+    cuts = [Cuts() for _ in methods]
+    with torch.no_grad(), _progress(len(texts) * len(methods), limits) as bar:
+        for first in range(0, len(texts), WINDOW):
+            window = slice(first, first + WINDOW)
+            job = _Window(backbone, methods, texts[window], conditions and conditions[window], limits, post, first)
+            job.run([r[window] for r in results], cuts, bar)
+    max(cuts, key=lambda c: len(c.lost), default=Cuts()).warn(limits)
+    return results
+
+
+@dataclass
+class _Window:
+    """Texts that are sorted by length together."""
+
+    backbone: Backbone
+    methods: Sequence[Method]
+    texts: Sequence[Text]
+    conditions: Sequence[str] | None
+    limits: Limits
+    post: Sequence[Post]
+    first: int
+
+    def run(self, results: Sequence[Array], cuts: Sequence[Cuts], bar: Any) -> None:
+        for share in shares(self.methods, self.backbone):
+            for layout, methods, writings, wanted in self._passes(share, cuts):
+                self._pass(layout, methods, writings, wanted, results, bar)
+
+    def _write(self, layout: Layout) -> list[Writing]:
+        return layout.write(
+            self.texts, self.backbone.tokenizer, self.limits.max_length, conditions=self.conditions
+        )
+
+    def _passes(
+        self, share: Share, cuts: Sequence[Cuts]
+    ) -> Iterator[tuple[Layout, tuple[int, ...], list[Writing], list[int]]]:
+        """Layout, methods, writings and the texts that are run so: all, or those too long to share."""
+        lead = self._write(share.layout)
+        layouts = {self.methods[i].layout for i in share.methods}
+        everything = list(range(len(self.texts)))
+        if len({lay.total_copies for lay in layouts}) == 1:
+            for i in share.methods:
+                cuts[i].note(lead, self.limits, self.first)
+            yield share.layout, share.methods, lead, everything
+            return
+        fit = [i for i in everything if lead[i].kept == lead[i].total]
+        yield share.layout, share.methods, lead, fit
+        for layout in layouts:
+            members = tuple(i for i in share.methods if self.methods[i].layout == layout)
+            alone = self._write(layout)
+            for i in members:
+                cuts[i].note(alone, self.limits, self.first)
+            yield layout, members, alone, sorted(set(everything) - set(fit))
+
+    def _pass(
+        self,
+        layout: Layout,
+        methods: tuple[int, ...],
+        writings: list[Writing],
+        wanted: list[int],
+        results: Sequence[Array],
+        bar: Any,
+    ) -> None:
+        wanted = self._without_empty(writings, wanted, methods, results)
+        device = self.backbone.device
+
+        def run(indices: list[int]) -> list[Tensor]:
+            batch = lay([writings[i] for i in indices], device)
+            return vectors(self.backbone, [self.methods[m] for m in methods], batch)
+
+        def deliver(indices: list[int], made: list[Tensor]) -> None:
+            for m, vector in zip(methods, made, strict=True):
+                found = vector[:, 0]
+                for step in self.post:
+                    found = step(found)
+                results[m][indices] = found.cpu().numpy()
+            bar(len(indices) * len(methods))
+
+        budget = self.limits.tokens(device)
+        sizes = [writings[i] for i in wanted]
+        for indices in in_batches(sizes, budget, self.limits.batch_size):
+            halving(run, [wanted[i] for i in indices], deliver)
+
+    def _without_empty(
+        self, writings: list[Writing], wanted: list[int], methods: tuple[int, ...], results: Sequence[Array]
+    ) -> list[int]:
+        empty = [i for i in wanted if writings[i].total == 0 or _blank(self.texts[i])]
+        if empty and self.limits.on_empty == "error":
+            text = self.texts[empty[0]]
+            what = "blank" if _blank(text) else "of no token the model knows"
+            raise InputError(f"text {self.first + empty[0]} is {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN")
+        for m in methods:
+            results[m][empty] = np.nan
+        return [i for i in wanted if i not in set(empty)] if empty else wanted
+
+
+def _blank(text: Text) -> bool:
+    return not text.strip() if isinstance(text, str) else not text
+
+
+class _progress:  # noqa: N801  (reads as a function: a context manager)
+    def __init__(self, total: int, limits: Limits) -> None:
+        self.bar: Any = None
+        if limits.show_progress_bar:
+            from tqdm.auto import tqdm
+
+            self.bar = tqdm(total=total, unit="text", desc="embedding")
+
+    def __enter__(self) -> Any:
+        return self.bar.update if self.bar is not None else lambda _: None
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def word_vectors(
+    backbone: Backbone,
+    method: Method,
+    texts: Sequence[Text],
+    words: Sequence[Sequence[Word]],
+    limits: Limits,
+    post: Sequence[Post] = (),
+) -> list[Array]:
+    """Vectors of the words of each text.
+
+    Returns:
+        Per text (words, D).
+
+    Raises:
+        WordNotFound: one is not in its text, or was cut off.
+    """
+    check_ids(texts, backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+    writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, offsets=True)
+    copy = method.layout.total_copies if method.weigh.copy == "last" else 1
+    tokens = place(words, texts, writings, copy)
+    cuts = Cuts()
+    cuts.note(writings, limits)
+    rows: list[Array] = [np.zeros((0, backbone.facts.width), np.float32)] * len(texts)
+
+    def run(indices: list[int]) -> Tensor:
+        batch = lay([writings[i] for i in indices], backbone.device)
+        return vectors(backbone, [method], batch, [tokens[i] for i in indices])[0]
+
+    def deliver(indices: list[int], made: Tensor) -> None:
+        for i, vector in zip(indices, made, strict=True):
+            found = vector[: len(tokens[i])]
+            for step in post:
+                found = step(found)
+            rows[i] = found.cpu().numpy()
+
+    wanted = [i for i, w in enumerate(words) if w]
+    with torch.no_grad():
+        for indices in in_batches([writings[i] for i in wanted], limits.tokens(backbone.device), limits.batch_size):
+            halving(run, [wanted[i] for i in indices], deliver)
+    cuts.warn(limits)
+    return rows

@@ -1,0 +1,207 @@
+"""One layer's attention, read by the piece: no (heads, n, n) matrix is ever built.
+
+Fused attention gives, beside its output, the log-sum-exp of every query's scores. With it any single weight is
+
+    log A[q, k] = score(q, k) - lse[q]
+
+so a diagonal costs O(n d) a head, one column too, and a maximum over heads one running (n, C) buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .shapes import Keys, Queries
+
+TILE = 64  # rows of scores held at once by the plain log-sum-exp
+
+
+class AttentionView(ABC):
+    """The attention of one layer over one group of segments.
+
+    Attributes:
+        layer: from 0.
+        group: which of the batch's groups.
+        causal: every weight right of the diagonal is 0.
+    """
+
+    layer: int
+    group: int
+    causal: bool
+
+    @property
+    @abstractmethod
+    def heads(self) -> int:
+        """H."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """n."""
+
+    @abstractmethod
+    def diagonal(self) -> Tensor:
+        """A[k, k] of every head (G, H, n)."""
+
+    @abstractmethod
+    def onto(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """log A[row, column]: what each row gives to each column (G, H, rows, C), for columns (G, C)."""
+
+    @abstractmethod
+    def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """log A[column, row]: what each column token gives to each row (G, H, rows, C)."""
+
+
+@dataclass(frozen=True)
+class MatrixView(AttentionView):
+    """Attention that a model handed out as matrices (G, H, n, n)."""
+
+    layer: int
+    group: int
+    causal: bool
+    matrix: Tensor
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def length(self) -> int:
+        """n."""
+        return int(self.matrix.shape[-1])
+
+    def diagonal(self) -> Tensor:
+        """A[k, k] of every head (G, H, n)."""
+        return self.matrix.diagonal(dim1=-2, dim2=-1)
+
+    def onto(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """log A[row, column] (G, H, rows, C)."""
+        part = self.matrix[:, heads, rows]
+        return part.gather(-1, columns[:, None, None].expand(*part.shape[:3], -1)).log()
+
+    def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """log A[column, row] (G, H, rows, C)."""
+        part = self.matrix[:, heads, :, rows]
+        return part.gather(2, columns[:, None, :, None].expand(*part.shape[:2], -1, part.shape[3])).log().mT
+
+
+@dataclass(frozen=True)
+class ScoreView(AttentionView):
+    """Attention inside the seam: queries, keys and the model's own rules.
+
+    Attributes:
+        q, k: (G, H, n, d) and, not repeated, (G, K, n, d).
+        scaling: what scores are multiplied by.
+        mask: what sees what, (n, n) bool; None where everything, or everything up to itself, is seen.
+        bias: added to the scores (1, H, n, n), or None.
+        softcap: scores are squashed to ±softcap by tanh, or None.
+        sinks: one more score per head that takes weight and gives nothing (H,), or None.
+        fused_lse: log-sum-exp of the scores (G, H, n), where the fused kernel gave it.
+    """
+
+    layer: int
+    group: int
+    causal: bool
+    q: Queries
+    k: Keys
+    scaling: float
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
+    fused_lse: Tensor | None = None
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(self.q.shape[1])
+
+    @property
+    def length(self) -> int:
+        """n."""
+        return int(self.q.shape[2])
+
+    @cached_property
+    def lse(self) -> Tensor:
+        """log of the sum of exp of every query's scores (G, H, n), in float32 or better."""
+        return _wide(self.fused_lse) if self.fused_lse is not None else self._plain_lse()
+
+    def _plain_lse(self) -> Tensor:
+        """The same by tiles of rows: any device, any rule of the model."""
+        n = self.q.shape[2]
+        columns = torch.arange(n, device=self.q.device).expand(self.q.shape[0], n)
+        tiles = []
+        for start in range(0, n, TILE):
+            rows = slice(start, min(start + TILE, n))
+            s = self._scores(columns[:, : rows.stop] if self.causal else columns, rows, slice(None))
+            if self.causal:
+                s = s.masked_fill(~_below(rows, s.shape[-1], s.device), -math.inf)
+            tiles.append(s.logsumexp(-1))
+        lse = torch.cat(tiles, -1)
+        return lse if self.sinks is None else torch.logaddexp(lse, _wide(self.sinks).view(1, -1, 1))
+
+    def diagonal(self) -> Tensor:
+        """A[k, k] of every head (G, H, n)."""
+        n = self.q.shape[2]
+        s = self._capped((_wide(self.q) * self._keys(slice(None))).sum(-1) * self.scaling)
+        if self.bias is not None:
+            s = s + self.bias[..., :n, :n].diagonal(dim1=-2, dim2=-1)
+        return (s - self.lse).exp()
+
+    def onto(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """log A[row, column] (G, H, rows, C). Right of a causal layer's diagonal it means nothing."""
+        lse = self.lse[:, heads, rows]
+        if self.softcap is None and self.bias is None and self.mask is None:
+            q, k = _wide(self.q[:, heads, rows]), self._keys(heads, columns)
+            (g, h, r, d), c = q.shape, k.shape[2]
+            s = torch.baddbmm(lse.reshape(g * h, r, 1), q.reshape(-1, r, d), k.reshape(-1, c, d).mT, beta=-1, alpha=self.scaling)
+            return s.view(g, h, r, c)
+        return self._scores(columns, rows, heads) - lse[..., None]
+
+    def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """log A[column, row] (G, H, rows, C). Left of a causal layer's diagonal it means nothing."""
+        q = _wide(self.q[:, heads])
+        q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
+        s = self._capped(self._keys(heads)[:, :, rows] @ q.mT * self.scaling)
+        if self.bias is not None:
+            s = s + self.bias[0, heads][:, columns][..., rows].permute(1, 0, 3, 2)
+        if self.mask is not None:
+            s = s.masked_fill(~self.mask[columns][..., rows].mT[:, None], -math.inf)
+        return s - self.lse[:, heads].gather(2, columns[:, None].expand(-1, s.shape[1], -1))[:, :, None]
+
+    def _scores(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """Scores of some rows on some columns (G, H, rows, C)."""
+        s = self._capped(_wide(self.q[:, heads, rows]) @ self._keys(heads, columns).mT * self.scaling)
+        if self.bias is not None:
+            s = s + self.bias[0, heads, rows][..., columns].permute(2, 0, 1, 3)
+        if self.mask is not None:
+            s = s.masked_fill(~self.mask[rows][:, columns].transpose(0, 1)[:, None], -math.inf)
+        return s
+
+    def _capped(self, scores: Tensor) -> Tensor:
+        return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
+
+    def _keys(self, heads: slice, columns: Tensor | None = None) -> Tensor:
+        """Keys of some heads, repeated for grouped queries, at some columns (G, H, C, d)."""
+        k, per = self.k, self.heads // self.k.shape[1]
+        if columns is not None:
+            k = k.gather(2, columns[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3]))
+        wanted = torch.arange(self.heads, device=k.device)[heads] // per
+        return _wide(k if len(wanted) == k.shape[1] else k[:, wanted])
+
+
+def _wide(x: Tensor) -> Tensor:
+    """At least float32: half-precision scores would be off by their own last bit times ten."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _below(rows: slice, columns: int, device: torch.device) -> Tensor:
+    """Which columns a causal row sees (rows, columns)."""
+    return torch.arange(columns, device=device) <= torch.arange(rows.start, rows.stop, device=device)[:, None]

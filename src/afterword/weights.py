@@ -1,0 +1,211 @@
+"""Which weights w_k: each method's half of ``embedding = weights @ states``.
+
+A *target* row says which tokens a vector stands for: all tokens of a copy, its last one, those of a word. A
+`Weighting` turns target rows (G, R, n) into weight rows (G, R, n), with what its tap read of the attention.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .batch import SPECIAL, Group
+from .errors import InputError, MethodError, NoSuchHead
+from .shapes import Rows
+from .taps import Diagonal, MaxOverHeads, Tap, Triangle
+
+Pool = Literal["mean", "last", "cls", "sum", "mask", "half"]
+Copy = Literal["first", "last", "all"]
+Normalise = Literal["token", "total"]
+
+POOLS = ("mean", "last", "cls", "sum", "mask", "half")
+
+
+@dataclass(frozen=True)
+class Weighting(ABC):
+    """How tokens are weighted.
+
+    Args:
+        pool: which tokens a sentence vector stands for, among those of `copy`: their "mean", their "sum", the
+            "last" or the first ("cls") of them, the "mask" token, the first "half" of the sequence.
+        copy: the tokens of the first or last copy of the text, or "all", a template's own tokens included.
+        pool_special_tokens: whether special tokens count among them.
+    """
+
+    pool: Pool = "mean"
+    copy: Copy = "all"
+    pool_special_tokens: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown pool."""
+        if self.pool not in POOLS:
+            raise MethodError(f"pool={self.pool!r}: choose one of {', '.join(POOLS[:3])}")
+
+    def check(self, layers: int, heads: int) -> None:
+        """Whether a model of so many layers and heads will do; raises NoSuchHead."""
+
+    def tap(self, targets: Sequence[Rows], layers: int) -> Tap | None:
+        """What must be read of the attention of a model of so many layers; None where nothing."""
+        return None
+
+    @abstractmethod
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """Weight rows (G, R, n) of one group."""
+
+    def sentence(self, group: Group, dtype: torch.dtype = torch.float32, mask_id: int | None = None) -> Rows:
+        """The target row of a sentence (G, 1, n).
+
+        Raises:
+            InputError: no token is left to pool.
+        """
+        chosen = self._chosen(group) if self.pool != "mask" else group.tokens == mask_id
+        if self.pool == "half":
+            chosen = (group.at < group.length // 2).expand(group.count, -1)
+        read = group.text >= 0
+        if not bool(chosen.any(1)[read].all()):
+            raise InputError("a text has no token left to pool: raise max_length, or truncate='before' the repetition")
+        if self.pool in ("last", "mask"):
+            at = torch.where(chosen, group.at, -1).amax(1)
+            chosen = group.at == at[:, None]
+        elif self.pool == "cls":
+            chosen = group.at == chosen.int().argmax(1)[:, None]
+        rows = chosen.to(dtype)
+        if self.pool == "mean":
+            rows = rows / rows.sum(1, keepdim=True).clamp(min=1)
+        return (rows * read[:, None])[:, None]
+
+    def _chosen(self, group: Group) -> Tensor:
+        if self.copy == "all":
+            chosen = (group.copy != SPECIAL) & group.scope
+        else:
+            chosen = group.copy == self.which(group)
+        return chosen | (group.copy == SPECIAL) if self.pool_special_tokens else chosen
+
+    def which(self, group: Group) -> int:
+        """The number of the copy whose tokens count, from 1."""
+        return group.copies if self.copy == "last" else 1
+
+
+@dataclass(frozen=True)
+class Plain(Weighting):
+    """Each token its own state: classical pooling, Echo, prompts, BeLLM."""
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """The targets themselves."""
+        return targets
+
+
+@dataclass(frozen=True)
+class Table1(Weighting):
+    """Echo's mean as Table 1 of the ReBA paper prints it: the sum over j = n .. kn of v_j, divided by 2n."""
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """From the last token of the first copy to the end of the last one (G, 1, n)."""
+        start, end = group.spans[:, 0, 1] - 1, group.spans[:, group.copies - 1, 1]
+        n = (group.spans[:, 0, 1] - group.spans[:, 0, 0])[:, None]
+        inside = (group.at >= start[:, None]) & (group.at < end[:, None])
+        return (inside / (2.0 * n) * (group.text >= 0)[:, None]).to(targets.dtype)[:, None]
+
+
+@dataclass(frozen=True)
+class SelfAttention(Weighting):
+    """How much each token attends to itself in one head (Ditto, section 3).
+
+    Args:
+        layer, head: from 0.
+        normalise: divide by the sum of the weights; the paper does not (footnote 2).
+    """
+
+    layer: int = 0
+    head: int = 0
+    normalise: bool = False
+
+    def check(self, layers: int, heads: int) -> None:
+        """Whether the head is there."""
+        if not (0 <= self.layer < layers and 0 <= self.head < heads):
+            raise NoSuchHead(
+                f"head {self.layer + 1}-{self.head + 1} (layer {self.layer}, head {self.head} from 0) is not there: "
+                f"the model has {layers} layers of {heads} heads"
+            )
+
+    def tap(self, targets: Sequence[Rows], layers: int) -> Tap:
+        """The diagonal of the head."""
+        return Diagonal(self.layer, self.head)
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """A_kk on the targets."""
+        assert reading is not None
+        rows = targets * reading[:, None]
+        return rows / rows.sum(-1, keepdim=True) if self.normalise else rows
+
+
+@dataclass(frozen=True)
+class Backward(Weighting):
+    """Backward attention: e_i = sum over k of A_new[i, k] v_k (ReBA, Equation 4).
+
+    Args:
+        columns: k runs over "all" tokens from i on, or leaves special tokens out ("content").
+        normalise: None as the paper; "token" divides each e_i by the sum of its weights, "total" the vector by
+            the sum of all its weights.
+        attention: A_new is the maximum over heads of all layers ("max") or of the last one ("last_layer").
+        triangle: k >= i ("upper", Equation 4) or every k ("full").
+        scale_half: divide by half the sequence's length besides (the released code).
+    """
+
+    columns: Literal["all", "content"] = "all"
+    normalise: Normalise | None = None
+    attention: Literal["max", "last_layer"] = "max"
+    triangle: Triangle = "upper"
+    scale_half: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse unknown options."""
+        super().__post_init__()
+        allowed = {
+            "columns": ("all", "content"),
+            "normalise": (None, "token", "total"),
+            "attention": ("max", "last_layer"),
+            "triangle": ("upper", "full"),
+        }
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise MethodError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(str, values))}")
+
+    def tap(self, targets: Sequence[Rows], layers: int) -> Tap:
+        """Algorithm 1's matrix, only the columns that are targets."""
+        columns = [_columns(t) for t in targets]
+        return MaxOverHeads(columns, self.triangle, layer=layers - 1 if self.attention == "last_layer" else None)
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """Sum over the targets i of A_new[i, k]."""
+        assert reading is not None
+        seen = group.scope & (group.copy != SPECIAL) if self.columns == "content" else group.scope
+        a = reading.to(targets.dtype) * seen[:, None]
+        if self.normalise == "token":
+            a = a / a.sum(-1, keepdim=True)
+        chosen = targets.gather(-1, _columns(targets)[:, None].expand(-1, targets.shape[1], -1))
+        chosen = chosen * _real(targets)[:, None]
+        rows = torch.stack([(chosen[:, r, :, None] * a).sum(1) for r in range(chosen.shape[1])], 1)
+        if self.normalise == "total":
+            rows = rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+        return rows / (group.length // 2) if self.scale_half else rows
+
+
+def _columns(targets: Rows) -> Tensor:
+    """Token indices that any row of a segment targets (G, C); padded with 0 to the segment with most."""
+    wanted = (targets != 0).any(1)
+    most = max(int(wanted.sum(1).max()), 1)
+    order = torch.argsort(~wanted, dim=1, stable=True)[:, :most]
+    return order * _real(targets)
+
+
+def _real(targets: Rows) -> Tensor:
+    """Which of `_columns` are no padding (G, C)."""
+    wanted = (targets != 0).any(1)
+    most = max(int(wanted.sum(1).max()), 1)
+    return torch.arange(most, device=targets.device) < wanted.sum(1, keepdim=True)
