@@ -1,0 +1,1 @@
+"""Texts, tokens and curves of the afterword-mini recipe."""

@@ -1,0 +1,235 @@
+"""The recipe of afterword-mini through its command line: a whole tiny run, a killed one, and every way to fail."""
+
+import gzip
+import json
+import lzma
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+sys.path.insert(0, str(RECIPES))
+
+import measure_mini  # noqa: E402
+import pretrain_mini  # noqa: E402
+from mini import corpus, packing  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+CPU = torch.device("cpu")
+FULL = Path("/dev/full")
+
+
+def command(out: Path, *more: str) -> list[str]:
+    """A tiny run that needs nothing beside the project."""
+    recipe = str(RECIPES / "pretrain_mini.py")
+    return [
+        sys.executable,
+        recipe,
+        "--tiny",
+        "--corpus",
+        str(out / "none"),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        *more,
+    ]
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The same command line inside this process, where a test can spoil something."""
+    monkeypatch.setattr(sys, "argv", ["pretrain_mini", "--device", "cpu", *arguments])
+    return pretrain_mini.main()
+
+
+def with_data_of(tiny: Path, out: Path) -> Path:
+    """A fresh run folder whose tokenizer and packed ids are there already."""
+    shutil.copytree(tiny / "data", out / "data")
+    return out
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished tiny run. It went through a resume: half of the steps, then the rest from the checkpoint."""
+    out = tmp_path_factory.mktemp("tiny")
+    done = subprocess.run(command(out), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "going on from step 30" in done.stderr
+    return out
+
+
+def test_a_tiny_run_goes_from_text_to_a_model_that_loads(tiny: Path):
+    rows = [json.loads(line) for line in (tiny / "loss.jsonl").read_text().splitlines()]
+    losses = [row["loss"] for row in rows if "loss" in row]
+    assert losses[-1] < losses[0] - 1
+    assert [row["step"] for row in rows] == sorted(row["step"] for row in rows)
+    assert rows[-1]["enwiki_perplexity"] == pytest.approx(math.exp(rows[-1]["enwiki_nats"]))
+    assert rows[-1]["zhwiki_bits_per_character"] > 0
+    assert (tiny / "loss.png").stat().st_size > 1000
+    model = AutoModelForCausalLM.from_pretrained(tiny / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tiny / "model")
+    assert model.dtype == torch.float16
+    assert model.config.vocab_size == len(tokenizer) == pretrain_mini.TINY.vocab
+
+
+def test_killed_and_resumed_gives_the_weights_of_an_unbroken_run(tiny: Path, tmp_path: Path):
+    killed, unbroken = with_data_of(tiny, tmp_path / "killed"), with_data_of(tiny, tmp_path / "unbroken")
+    process = subprocess.Popen(command(killed, "--every", "3"), stderr=subprocess.DEVNULL)
+    while not (killed / "last.pt").exists():
+        assert process.poll() is None, "it ended before its first checkpoint"
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (killed / "model").exists()
+    resumed = subprocess.run(command(killed, "--every", "7"), capture_output=True, text=True)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on from step" in resumed.stderr
+
+    plan = pretrain_mini.TINY
+    whole = pretrain_mini.train(plan, unbroken, CPU, stop=plan.steps, every=1000)
+    again = torch.load(killed / "last.pt", weights_only=True)["model"]
+    start = pretrain_mini.build_model(plan).state_dict()
+    for name, weight in whole.model.state_dict().items():
+        assert torch.equal(weight, again[name]), name
+        assert weight.isfinite().all() and not torch.equal(weight, start[name]), name
+    files = [load_file(out / "model" / "model.safetensors") for out in (tiny, killed)]
+    assert all(torch.equal(files[0][name], files[1][name]) for name in files[0])
+
+
+def test_a_missing_corpus_is_one_line(tmp_path: Path, monkeypatch, capsys):
+    assert run_here(monkeypatch, "--corpus", str(tmp_path), "--out", str(tmp_path / "out")) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "enwiki.txt.xz" in error and "--corpus" in error
+
+
+def test_other_options_than_the_checkpoints_are_refused(tiny: Path, monkeypatch, capsys):
+    assert run_here(monkeypatch, "--tiny", "--out", str(tiny), "--lr", "1") == 2
+    assert "another lr" in capsys.readouterr().err
+
+
+def test_nan_stops_the_run_and_keeps_the_last_checkpoint(tiny: Path, tmp_path: Path, monkeypatch, capsys):
+    out = with_data_of(tiny, tmp_path / "nan")
+    sane, calls = pretrain_mini.loss_of, Counter[str]()
+
+    def breaks(model, ids):
+        calls["all"] += 1
+        return sane(model, ids) * (math.nan if calls["all"] > 14 else 1)  # two forwards a step: in step 7
+
+    monkeypatch.setattr(pretrain_mini, "loss_of", breaks)
+    assert run_here(monkeypatch, "--tiny", "--out", str(out), "--every", "7") == 2
+    assert "no number at step 7" in capsys.readouterr().err.splitlines()[-1]
+    state = torch.load(out / "last.pt", weights_only=True)
+    assert state["step"] == 7
+    assert all(weight.isfinite().all() for weight in state["model"].values())
+
+
+def test_a_learning_rate_that_explodes_is_one_line(tiny: Path, tmp_path: Path, monkeypatch, capsys):
+    out = with_data_of(tiny, tmp_path / "wild")
+    assert run_here(monkeypatch, "--tiny", "--out", str(out), "--lr", "1e30") == 2
+    assert "no number" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.skipif(not FULL.is_char_device(), reason="no /dev/full here: a disk that is always full")
+def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(tiny: Path, tmp_path: Path, monkeypatch, capsys):
+    out = with_data_of(tiny, tmp_path / "full")
+    assert run_here(monkeypatch, "--tiny", "--out", str(out), "--stop", "8", "--every", "8") == 0
+    good = (out / "last.pt").read_bytes()
+    (out / "last.pt.part").symlink_to(FULL)
+    capsys.readouterr()
+    assert run_here(monkeypatch, "--tiny", "--out", str(out), "--every", "8") == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "no space left" in last and "last.pt" in last
+    assert (out / "last.pt").read_bytes() == good
+    assert not (out / "last.pt.part").is_symlink()
+
+
+@pytest.mark.skipif(not FULL.is_char_device(), reason="no /dev/full here: a disk that is always full")
+def test_packing_on_a_full_disk_leaves_no_half_file(tiny: Path, tmp_path: Path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny / "model").backend_tokenizer
+    (tmp_path / "x.bin.part").symlink_to(FULL)
+    with pytest.raises(corpus.RecipeError, match="no space left"):
+        packing.pack(tokenizer, ["text"] * 9, tmp_path / "x.bin", seed=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_texts_of_the_evaluation_sets_are_dropped(tmp_path: Path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    copied = "The U.S. Army left the island in May."
+    english = [f"Kept words before. {copied} Kept words after.", "Yes it is.\nTwo men are dancing on the roof"]
+    novels = [corpus.NOVELS_AFTER_1929[0] + " and more.", "It was a dark night. Yes it is."]
+    texts = {"enwiki": english, "enwiki_more": [], "novels": novels, "zhwiki": ["天气很好。一个男人在河边弹吉他。好。"]}
+    for name, documents in texts.items():
+        (folder / f"{name}.txt.xz").write_bytes(lzma.compress("\n\n".join(documents).encode()))
+    rows = [{"sentence1": "the u.s. army left the island in may .", "sentence2": "Yes it is.", "score": 1}]
+    rows.append({"sentence1": "Two men are dancing on the roof.", "sentence2": "一个男人在河边弹吉他", "score": 1})
+    (tmp_path / "en").mkdir()
+    (tmp_path / "en" / "sts.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    found = corpus.read_corpus(folder)
+    assert found["enwiki"].train == ["Kept words before. Kept words after.", "Yes it is."]  # three words prove nothing
+    assert found["novels"].train == ["It was a dark night. Yes it is."]
+    assert found["zhwiki"].train == ["天气很好。好。"]
+    assert found["enwiki"].hits == {"en/sts": 2} and found["zhwiki"].hits == {"en/sts": 1}
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_every_text_survives_the_tokenizer(tiny: Path, text: str):
+    tokenizer = AutoTokenizer.from_pretrained(tiny / "model")
+    for sample in (text, "我们 love 🙂👩‍👩‍👧  in 2024,\n\t  isn't it?"):
+        ids = tokenizer(sample).input_ids
+        assert ids[0] == tokenizer.bos_token_id and ids[-1] != tokenizer.eos_token_id
+        assert tokenizer.decode(ids, skip_special_tokens=True) == sample
+
+
+def test_offsets_cover_the_text_and_digits_and_han_stand_alone(tiny: Path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny / "model")
+    text = "The year 2024, 我们在学校 read."
+    spans = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False).offset_mapping
+    assert set().union(*(range(a, b) for a, b in spans)) == set(range(len(text)))
+    pieces = [text[a:b] for a, b in spans]
+    assert not [p for p in pieces if len(p.strip()) > 1 and any(c.isdigit() or c in "我们在学校" for c in p)]
+
+
+def test_a_longer_run_begins_like_a_shorter_one(tiny: Path):
+    short, long = (packing.Blocks(tiny / "data", 128, count, seed=3) for count in (100, 2000))
+    assert (short.rows(0, 100) == long.rows(0, 100)).all()
+    rows = long.rows(0, 2000)
+    assert rows.shape == (2000, 129)
+    shares = [(long.source == i).mean() for i in range(3)]
+    assert shares == pytest.approx(list(corpus.SHARES.values()), abs=0.05)
+
+
+def test_the_schedule_warms_up_and_ends_low():
+    plan = pretrain_mini.Plan(steps=1000, warmup=100, lr=1.0, final_lr=0.05)
+    rates = [pretrain_mini.learning_rate(plan, step) for step in range(1000)]
+    assert rates[0] == 0.01 and max(rates) == rates[99] == 1.0
+    assert rates[99:] == sorted(rates[99:], reverse=True)
+    assert rates[-1] == pytest.approx(0.05, abs=1e-3)
+
+
+def test_the_measurement_runs_and_a_reload_is_bitwise(tiny: Path, tmp_path: Path, monkeypatch, capsys):
+    folders = ["--model", str(tiny / "model"), "--data", str(tiny / "data"), "--shared", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["measure_mini", *folders, "--characters", "2000"])
+    assert measure_mini.main() == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["reload_bitwise"] is True
+    assert figures["language"]["afterword-mini"]["zhwiki"]["unknown"] == 0
+    monkeypatch.setattr(sys, "argv", ["measure_mini", "--model", str(tmp_path)])
+    assert measure_mini.main() == 2
+    assert capsys.readouterr().err.count("\n") == 1
