@@ -1,0 +1,81 @@
+# Every target sets up what it needs. On a fresh machine: make demo, make test.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+LOWEST ?= .venv-lowest
+WORKERS ?= 2
+EXTRAS := dev,all
+ARGS ?=
+
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --retries 10
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal
+
+.PHONY: help setup demo test quick thorough lowest check fix bench docs pins clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(PY):
+	$(PYTHON) -m venv $(VENV)
+
+# The demo needs little, and is the first thing anyone runs: it does not wait for the tools.
+$(VENV)/.demo: pyproject.toml constraints.txt | $(PY)
+	$(PIP) -c constraints.txt -e ".[demo]"
+	touch $@
+
+$(VENV)/.ready: pyproject.toml constraints.txt | $(PY)
+	$(PIP) -c constraints.txt -e ".[$(EXTRAS)]"
+	touch $(VENV)/.demo $@
+
+$(LOWEST)/.ready: pyproject.toml constraints.txt scripts/lowest.py
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python scripts/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --retries 10 \
+		-c $(LOWEST)/constraints.txt -e ".[st,test]"
+	touch $@
+
+setup: $(VENV)/.ready ## a virtual environment with everything, at the pinned versions
+
+demo: $(VENV)/.demo ## sentences, words and similarities, with a real model
+	$(PY) examples/demo.py
+
+test: $(VENV)/.ready ## all tests (ARGS="-k words" to choose)
+	$(PY) $(PYTEST) $(ARGS)
+
+quick: $(VENV)/.ready ## the tests that take seconds
+	$(PY) $(PYTEST) -m "not slow" $(ARGS)
+
+thorough: $(VENV)/.ready ## all tests, 10,000 examples for each property
+	HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) $(ARGS)
+
+lowest: $(LOWEST)/.ready ## the quick tests on the lowest versions that pyproject.toml declares
+	$(LOWEST)/bin/python $(PYTEST) -m "not slow" $(ARGS)
+
+check: $(VENV)/.ready ## style, docstrings, types, architecture
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pytest -q tests/test_architecture.py
+
+fix: $(VENV)/.ready ## what the style tools can mend by themselves
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(VENV)/.ready ## every benchmark, one after the other
+	for file in benchmarks/[a-z]*.py; do $(PY) "$$file"; done
+
+docs: $(VENV)/.ready ## regenerate the generated pages
+	$(PY) scripts/generate_docs.py
+
+pins: $(VENV)/.ready ## write constraints.txt anew from what is installed
+	{ head -n 1 constraints.txt; $(PY) -m pip freeze --all --exclude-editable --exclude pip | sed 's/+cpu$$//'; } > constraints.new
+	mv constraints.new constraints.txt
+	touch $(VENV)/.demo $(VENV)/.ready
+
+clean: ## remove the environments and the caches
+	rm -rf $(VENV) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,79 @@
+"""What every test stands on: no network, fixed threads, shapes checked at run time, and the data beside the project."""
+
+import os
+
+# Read once, when the libraries are imported: so before any of them.
+os.environ.update(
+    HF_HUB_OFFLINE="1",
+    HF_DATASETS_OFFLINE="1",
+    TOKENIZERS_PARALLELISM="false",
+    TRANSFORMERS_VERBOSITY="error",
+    HF_HUB_DISABLE_PROGRESS_BARS="1",
+)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+ROOT = Path(__file__).parent.parent
+
+settings.register_profile(
+    "default",
+    deadline=None,  # the first call of a kernel is slow, and so is a busy machine
+    max_examples=50,
+    derandomize="CI" in os.environ,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=10_000, derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# Every annotated shape in src is checked at each call. AFTERWORD_CHECK_SHAPES=0 leaves the checks out.
+if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":
+    install_import_hook("afterword", "beartype.beartype")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """One thread, whatever the test before has set; a test that wants two calls torch.set_num_threads(2)."""
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project's root."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The data and models that lie beside the project and are no part of it; without them the test is skipped."""
+    folder = Path(os.environ.get("AFTERWORD_SHARED") or ROOT.parent / "shared").resolve()
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there: set AFTERWORD_SHARED to the folder that holds oracle/ and data/")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def oracle(shared: Path) -> Path:
+    """Vectors computed with the authors' own code, and the tiny models they belong to."""
+    return _inside(shared, "oracle")
+
+
+@pytest.fixture(scope="session")
+def data(shared: Path) -> Path:
+    """The evaluation sets."""
+    return _inside(shared, "data")
+
+
+def _inside(shared: Path, name: str) -> Path:
+    if not (shared / name).is_dir():
+        pytest.skip(f"{shared / name} is not there")
+    return shared / name

@@ -1,0 +1,84 @@
+"""What a user sees first: the names, and that looking at them costs nothing."""
+
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import pytest
+
+import afterword
+
+NAMES = """
+    Encoder Method bellm classical ditto echo errors methods parse_method prompt reba
+""".split()
+
+HEAVY = ("torch", "transformers", "sentence_transformers", "tokenizers", "numpy", "peft", "datasets", "matplotlib")
+
+REPORT = f"""
+import sys, time
+print("HEAVY", *sorted(set({HEAVY}) & set(sys.modules)))
+print("CPU", time.process_time())
+"""
+
+
+def look(code: str) -> tuple[list[str], float, str]:
+    """Run `code` in a fresh interpreter: heavy modules that it loaded, CPU seconds that it took, what it printed."""
+    done = subprocess.run([sys.executable, "-c", code + REPORT], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    *printed, heavy, seconds = done.stdout.splitlines()
+    return heavy.split()[1:], float(seconds.split()[1]), "\n".join(printed)
+
+
+def test_the_names():
+    assert sorted(set(afterword.__all__) - {"__version__"}) == sorted(NAMES)
+    for name in afterword.__all__:
+        assert getattr(afterword, name) is not None
+    assert set(afterword.__all__) <= set(dir(afterword))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = afterword.no_such_name
+
+
+def test_the_version_is_the_package_version():
+    assert afterword.__version__ == version("afterword")
+
+
+def test_import_is_light():
+    heavy, seconds, _ = look("import afterword; dir(afterword); afterword.__version__\n")
+    assert heavy == []
+    assert seconds < 1.0
+
+
+HELP = """
+import sys, runpy
+sys.argv = ["afterword", *{args}]
+try:
+    runpy.run_module("afterword", run_name="__main__")
+except SystemExit as end:
+    assert end.code in (0, None), end.code
+"""
+
+
+@pytest.mark.parametrize("args", [["--help"], ["embed", "--help"], ["methods", "--help"]], ids=" ".join)
+def test_help_is_light(args: list[str]):
+    heavy, seconds, printed = look(HELP.format(args=args))
+    assert "Usage" in printed
+    assert heavy == []
+    assert seconds < 2.0
+
+
+def test_the_command_is_installed():
+    (command,) = entry_points(group="console_scripts", name="afterword")
+    assert command.value == "afterword.cli:main"
+    done = subprocess.run(
+        [Path(sys.executable).with_name("afterword"), "--help"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (Path(afterword.__file__).parent / "py.typed").exists()
