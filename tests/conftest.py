@@ -33,9 +33,10 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# Every annotated shape in src is checked at each call. AFTERWORD_CHECK_SHAPES=0 leaves the checks out.
+# Every shape in the rooms that hold tensors is checked at each call; what users hand in is checked by the code itself. AFTERWORD_CHECK_SHAPES=0 leaves the checks out.
 if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":
-    install_import_hook("afterword", "beartype.beartype")
+    rooms = ("attention", "views", "taps", "weights", "batch", "embed", "backbone", "states", "sight", "anatomy")
+    install_import_hook([f"afterword.{room}" for room in rooms], "beartype.beartype")
 
 
 @pytest.fixture(autouse=True)

@@ -79,7 +79,9 @@ def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _build(cls: type[Any], options: Mapping[str, Any]) -> Any:
     known = {f.name for f in fields(cls)}
     if unknown := set(options) - known:
-        raise MethodError(f"{cls.__name__} has no option {sorted(map(str, unknown))[0]!r}: it has {', '.join(sorted(known))}")
+        raise MethodError(
+            f"{cls.__name__} has no option {sorted(map(str, unknown))[0]!r}: it has {', '.join(sorted(known))}"
+        )
     try:
         return cls(**options)
     except (TypeError, AttributeError, ValueError) as e:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -13,10 +14,46 @@ from .batch import Batch, batched
 from .errors import ModelError
 from .layout import Writing
 from .methods import Method
-from .shapes import Rows
 from .words import Found, word_targets
 
 Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """One method's half of a forward.
+
+    Attributes:
+        batch: as the method sees it.
+        weights: per group (G, R, n).
+        states: (N, D), each token's own or the one that is lent to it.
+    """
+
+    batch: Batch
+    weights: list[Tensor]
+    states: Tensor
+
+
+def weights(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: Found | None = None) -> list[Weighed]:
+    """Run a batch once and weigh it by several methods that share its layout; arguments as for `vectors`."""
+    facts = backbone.facts
+    if words is not None:
+        methods = [replace(m, weigh=m.weigh.for_words()) for m in methods]
+    dtype = torch.float64 if backbone.dtype == torch.float64 else torch.float32
+    seen = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
+    targets = [_targets(backbone, m, b, words, dtype) for m, b in zip(methods, seen, strict=True)]
+    taps = [m.weigh.tap(t, facts.layers) for m, t in zip(methods, targets, strict=True)]
+    layers = frozenset(layer for m in methods for layer in m.states.layers)
+    trace = backbone.forward(batch, layers, methods[0].sight, [t for t in taps if t is not None])
+    made = []
+    for method, view, rows, tap in zip(methods, seen, targets, taps, strict=True):
+        states = method.states.of(trace).to(dtype)
+        weighed = [
+            method.weigh(g, r, tap.of(i) if tap is not None else None)
+            for i, (g, r) in enumerate(zip(view.groups, rows, strict=True))
+        ]
+        made.append(Weighed(view, weighed, states if batch.source is None else states[batch.source]))
+    return made
 
 
 def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: Found | None = None) -> list[Tensor]:
@@ -31,35 +68,17 @@ def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: 
     Returns:
         Per method (T, R, D) in float32 or better; R = 1 for sentences, the most words of a text for words.
     """
-    facts = backbone.facts
-    dtype = torch.float64 if backbone.dtype == torch.float64 else torch.float32
-    seen = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
-    targets = [_targets(backbone, m, b, words, dtype) for m, b in zip(methods, seen, strict=True)]
-    taps = [m.weigh.tap(t, facts.layers) for m, t in zip(methods, targets, strict=True)]
-    layers = frozenset(layer for m in methods for layer in m.states.layers)
-    trace = backbone.forward(batch, layers, methods[0].sight, [t for t in taps if t is not None])
-    made = []
-    for method, view, rows, tap in zip(methods, seen, targets, taps, strict=True):
-        states = method.states.of(trace)
-        states = states if batch.source is None else states[batch.source]
-        weights = [
-            method.weigh(g, r.to(g.tokens.device), tap.of(i) if tap is not None else None)
-            for i, (g, r) in enumerate(zip(view.groups, rows, strict=True))
-        ]
-        made.append(combine(view, weights, states.to(dtype)))
-    return made
+    return [combine(w.batch, w.weights, w.states) for w in weights(backbone, methods, batch, words)]
 
 
-def _targets(
-    backbone: Backbone, method: Method, batch: Batch, words: Found | None, dtype: torch.dtype
-) -> list[Rows]:
+def _targets(backbone: Backbone, method: Method, batch: Batch, words: Found | None, dtype: torch.dtype) -> list[Tensor]:
     if words is not None:
         return [word_targets(g, words, method.weigh.which(g), dtype) for g in batch.groups]
     mask_id = backbone.tokenizer.mask_id if method.weigh.pool == "mask" else None
     return [method.weigh.sentence(g, dtype, mask_id) for g in batch.groups]
 
 
-def combine(batch: Batch, weights: Sequence[Rows], states: Tensor) -> Tensor:
+def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:
     """weights @ states, text by text (T, R, D). A text's sum depends on its own length alone, to the last bit."""
     out = states.new_zeros(batch.texts, weights[0].shape[1], states.shape[1])
     for group, rows in zip(batch.groups, weights, strict=True):
@@ -76,9 +95,7 @@ def in_batches(writings: Sequence[Writing], budget: int, at_most: int | None) ->
     return batched([w.size for w in writings], budget, at_most)
 
 
-def halving(
-    run: Callable[[list[int]], Made], indices: list[int], deliver: Callable[[list[int], Made], None]
-) -> bool:
+def halving(run: Callable[[list[int]], Made], indices: list[int], deliver: Callable[[list[int], Made], None]) -> bool:
     """Run a batch; out of memory, run its halves.
 
     Returns:

@@ -17,7 +17,16 @@ from .errors import InputError
 from .layout import Text
 from .methods import Method
 from .post import Normalise, Post, Truncate
-from .run import Array, Limits, OnEmpty, OnLong, sentence_vectors, word_vectors
+from .run import (
+    Array,
+    Limits,
+    OnEmpty,
+    OnLong,
+    attention_matrix,
+    sentence_vectors,
+    token_weights,
+    word_vectors,
+)
 from .texts import check_texts, with_prompt, words_by_text
 
 
@@ -248,7 +257,9 @@ class Encoder:
         methods = [replace(m, layout=with_prompt(m.layout, prompt)) for m in methods]
         width = [self._width(m, steps) for m in methods]
         if out is not None and out.shape != (len(checked), width[0]):
-            raise InputError(f"out has the shape {out.shape}: {len(checked)} texts of this encoder need {(len(checked), width[0])}")
+            raise InputError(
+                f"out has the shape {out.shape}: {len(checked)} texts of this encoder need {(len(checked), width[0])}"
+            )
         return sentence_vectors(
             self.backbone, methods, checked, limits,
             post=steps, conditions=conditions, out=None if out is None else [out], width=width,
@@ -304,6 +315,33 @@ class Encoder:
         if one_each:
             return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
         return rows[0] if single else rows
+
+    def weights(self, text: Text) -> tuple[list[str], Array]:
+        """How much each token of a text counts.
+
+        Args:
+            text: one string, or one list of token ids.
+
+        Returns:
+            The n tokens as the model reads them, template, copies and special tokens included; weights (n,).
+        """
+        checked = check_texts([text])[0]
+        return token_weights(self.backbone, self.method, checked, Limits(self.max_length))
+
+    def attention(self, text: Text) -> tuple[list[str], Array]:
+        """Algorithm 1 of ReBA: the maximum over layers and heads of (A + A^T) / 2.
+
+        Args:
+            text: one string, or one list of token ids.
+
+        Returns:
+            The n tokens as the model reads them; the matrix (n, n), of triangle="upper" only the part k >= i.
+
+        Raises:
+            MethodError: the encoder's method is not `reba`.
+        """
+        checked = check_texts([text])[0]
+        return attention_matrix(self.backbone, self.method, checked, Limits(self.max_length))
 
     def similarity(self, a: Array, b: Array) -> Array:
         """How similar each row of ``a`` (n, D) is to each of ``b`` (m, D), by `similarity_fn_name`.

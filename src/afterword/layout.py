@@ -73,10 +73,12 @@ class Layout:
         join: "ids" tokenizes each part by itself and joins the ids, "text" tokenizes the whole string. None
             means "text" for a template and "ids" without one.
         separator: what stands between two copies, as text.
-        truncate: cut the text "before" the repetition (each copy loses the same tail) or the whole "after" it.
+        truncate: cut the text "before" the repetition (each copy loses the same tail), the copies "after" it, or
+            the "whole" sequence with the special tokens behind it (cqdyf099/ReBA@6448aa9 does so).
         add_special_tokens: whether the tokenizer's special tokens are fed, once around the whole.
-        punctuate: PromptBERT's clean-up of the text (kongds/Prompt-BERT, evaluation.py:193-202): end with a
-            full stop, no double quotes, no final question mark.
+        punctuate: clean the text up first: "stop" ends it with a full stop (kongds/Prompt-BERT,
+            evaluation.py:193-202), "all" besides writes ' for " and ends a question with a full stop
+            (kongds/scaling_sentemb, evaluation.py:191-223).
         chunk: write the text in pieces of this many tokens, each repeated by itself (ReBA, section 6).
 
     >>> Layout(template="In one word, {text} is").parts
@@ -87,9 +89,9 @@ class Layout:
     copies: int = 1
     join: Literal["ids", "text"] | None = None
     separator: str = ""
-    truncate: Literal["before", "after"] = "before"
+    truncate: Literal["before", "after", "whole"] = "before"
     add_special_tokens: bool = True
-    punctuate: bool = False
+    punctuate: Literal["stop", "all"] | None = None
     chunk: int | None = None
 
     def __post_init__(self) -> None:
@@ -98,14 +100,18 @@ class Layout:
             raise MethodError(f"copies={self.copies!r}: give a whole number of at least 1")
         if self.join not in (None, "ids", "text"):
             raise MethodError(f"join={self.join!r}: choose 'ids' or 'text'")
-        if self.truncate not in ("before", "after"):
-            raise MethodError(f"truncate={self.truncate!r}: choose 'before' or 'after'")
+        if self.truncate not in ("before", "after", "whole"):
+            raise MethodError(f"truncate={self.truncate!r}: choose 'before', 'after' or 'whole'")
+        if self.punctuate not in (None, "stop", "all"):
+            raise MethodError(f"punctuate={self.punctuate!r}: choose 'stop' or 'all'")
         if self.chunk is not None and (not isinstance(self.chunk, int) or self.chunk < 1):
             raise MethodError(f"chunk={self.chunk!r}: give a number of tokens, at least 1")
         if self.chunk is not None and (self.template is not None or self.join == "text" or self.separator):
             raise MethodError(f"chunk={self.chunk} repeats token ids: it takes no template, separator or join='text'")
         if len(self.fields - {TEXT}) and self.fields != {TEXT, "condition"}:
-            raise MethodError(f"template {self.template!r} holds {sorted(self.fields)}: only {{text}} and {{condition}}")
+            raise MethodError(
+                f"template {self.template!r} holds {sorted(self.fields)}: only {{text}} and {{condition}}"
+            )
         if TEXT not in self.fields:
             raise MethodError(f"template {self.template!r} has no {{text}}: write where the text goes")
         times = self.parts.count(None)
@@ -195,9 +201,11 @@ class Layout:
             raise InputError(f"{len(conditions)} conditions for {len(texts)} texts: give one per text")
 
     def _clean(self, text: str) -> str:
-        if not self.punctuate or not text:
+        if self.punctuate is None or not text:
             return text
         text = text if text[-1] in ".?\"'" else text + "."
+        if self.punctuate == "stop":
+            return text
         text = text.replace('"', "'")
         return text[:-1] + "." if text[-1] == "?" else text
 
@@ -241,6 +249,8 @@ class Layout:
             else:
                 body += next(rest)
         if max_length is not None and len(body) + len(suffix) > max_length:
+            if self.truncate == "whole":
+                suffix = suffix[: max(max_length - len(body), 0)]
             body = body[: max_length - len(suffix)]
             spans = [(min(a, len(body)), min(b, len(body))) for a, b in spans]
             kept = spans[0][1] - spans[0][0]
@@ -265,13 +275,18 @@ class Layout:
             spans = [_tokens_of(spelled.offsets, r) for r in ranges]
             total = total if total is not None else spans[0][1] - spans[0][0]
             over = 0 if room is None else len(spelled.ids) - room
-            if over <= 0 or self.truncate == "after":
+            if over <= 0 or self.truncate != "before":
                 break
             if not cut:
-                raise InputError(f"the template alone is {len(spelled.ids)} tokens, max_length={max_length} leaves {room}")
+                raise InputError(
+                    f"the template alone is {len(spelled.ids)} tokens, max_length={max_length} leaves {room}"
+                )
             keep = max(spans[0][1] - spans[0][0] - -(-over // len(spans)), 0)
             last = spelled.offsets[spans[0][0] + keep][0] if spans[0][0] + keep < len(spelled.ids) else ranges[0][0]
             cut = cut[: min(max(last - ranges[0][0], 0), len(cut) - 1)]
+        if room is not None and over > 0 and self.truncate == "whole":
+            suffix = suffix[: max(room + len(suffix) - len(spelled.ids), 0)]
+            room = max_length - len(prefix) - len(suffix) if max_length is not None else None
         ids = prefix + spelled.ids[:room] + suffix
         end = len(ids) - len(suffix)
         shifted = [(min(a + len(prefix), end), min(b + len(prefix), end)) for a, b in spans]
@@ -291,9 +306,7 @@ class Layout:
             kept = min(kept, _room(max_length - fixed, 1, max_length))
             size = min(size, _room(max_length - fixed, self.copies, max_length))
         special = (len(prefix), len(suffix))
-        full = Segment(
-            prefix + text.ids[:kept] + suffix, ((len(prefix), len(prefix) + kept),), special, pooled=False
-        )
+        full = Segment(prefix + text.ids[:kept] + suffix, ((len(prefix), len(prefix) + kept),), special, pooled=False)
         chunks = []
         for first in range(0, kept, size):
             ids = text.ids[first : min(first + size, kept)]

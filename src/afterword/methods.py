@@ -84,9 +84,10 @@ def echo(
     variant: Literal["paper", "table1", "released"] = "paper",
     repeat: Literal["ids", "text"] | None = None,
     separator: str = "",
-    truncate: Literal["before", "after"] | None = None,
+    truncate: Literal["before", "after", "whole"] | None = None,
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
+    tail: bool = False,
 ) -> Method:
     """Repeat the text and pool the last copy, whose tokens have seen the whole text.
 
@@ -101,9 +102,10 @@ def echo(
             "released" takes the very last token alone, as that paper's code does (cqdyf099/ReBA@6448aa9).
         repeat: repeat token "ids" or "text" (joined by the separator).
         separator: between the copies.
-        truncate: cut "before" or "after" the repetition.
+        truncate: cut "before" or "after" the repetition, or the "whole" with its special tokens.
         add_special_tokens: feed the tokenizer's special tokens.
         pool_special_tokens: let them have weight.
+        tail: let what the template puts behind the last copy count too, as Springer et al.'s code can.
 
     >>> echo(copies=3).layout.copies
     3
@@ -115,14 +117,14 @@ def echo(
         copies,
         "ids" if template is not None and repeat is None else (repeat or ("text" if released else None)),
         separator,
-        truncate or ("after" if released else "before"),
+        truncate or ("whole" if released else "before"),
         add_special_tokens,
     )
-    weigh: Weighting = Plain(pool, "last", pool_special_tokens)
+    weigh: Weighting = Plain(pool, "tail" if tail else "last", pool_special_tokens)
     if variant == "table1":
         weigh = Table1(pool, "last", pool_special_tokens)
     elif released and pool == "mean":
-        weigh = Plain("last", "all", True)
+        weigh = Plain("last", "tail", True)
     return Method(layout, States(states), weigh, name=f"echo-{layout.total_copies} {pool}{_note(variant)}")
 
 
@@ -137,7 +139,7 @@ def reba(
     triangle: Literal["upper", "full"] = "upper",
     repeat: Literal["ids", "text"] | None = None,
     separator: str = "",
-    truncate: Literal["before", "after"] | None = None,
+    truncate: Literal["before", "after", "whole"] | None = None,
     chunk: int | None = None,
     variant: Literal["paper", "released"] = "paper",
     add_special_tokens: bool = True,
@@ -157,7 +159,7 @@ def reba(
         triangle: "upper" sums k >= i, "full" every k.
         repeat: repeat token "ids" or "text" (joined by the separator).
         separator: between the copies.
-        truncate: cut "before" or "after" the repetition.
+        truncate: cut "before" or "after" the repetition, or the "whole" with its special tokens.
         chunk: repeat pieces of so many tokens instead of the whole text.
         variant: "released" is what the authors' code computes (cqdyf099/ReBA@6448aa9): the string repeated, cut
             after; last: the last row of the whole symmetric matrix, normalised; mean: the upper rows of the
@@ -176,12 +178,12 @@ def reba(
         copies,
         repeat or ("text" if released else None),
         separator,
-        truncate or ("after" if released else "before"),
+        truncate or ("whole" if released else "before"),
         add_special_tokens,
         chunk=chunk,
     )
     if released:
-        whole: tuple[Any, ...] = ("last", "all", True, "all", "token", attention, "full")
+        whole: tuple[Any, ...] = ("last", "all", True, "all", "token", attention, "full", True)
         half: tuple[Any, ...] = ("half", "first", True, "all", "total", attention, "upper", True)
         weigh = Backward(*whole if pool == "last" else half)
     else:
@@ -237,8 +239,8 @@ def prompt(
         template: a name of `TEMPLATES`, or any string with {text} and perhaps {condition} or [MASK].
         pool: None = the [MASK] token where the template has one, else the last token.
         states: which states.
-        variant: "released" cleans the text up as the authors' code does (kongds/Prompt-BERT): a full stop at the
-            end, no double quotes, no final question mark.
+        variant: "released" cleans the text up as the authors' code does: a full stop at the end; without [MASK]
+            also no double quotes and no final question mark (see `Layout`).
         add_special_tokens: feed the tokenizer's special tokens.
         pool_special_tokens: let them have weight.
 
@@ -250,7 +252,8 @@ def prompt(
     masked = MASK in text
     if pool == "mask" and not masked:
         raise MethodError(f"pool='mask': template {text!r} holds no {MASK}")
-    layout = Layout(text, add_special_tokens=add_special_tokens, punctuate=variant == "released")
+    clean: Literal["stop", "all"] = "stop" if masked else "all"
+    layout = Layout(text, add_special_tokens=add_special_tokens, punctuate=clean if variant == "released" else None)
     weigh = Plain(pool or ("mask" if masked else "last"), "all", pool_special_tokens)
     return Method(layout, States(states), weigh, name=f"prompt {template if template in TEMPLATES else text!r}")
 

@@ -13,15 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .backbone import Backbone
+from .backbone import LAST, Backbone
 from .batch import lay
-from .embed import halving, in_batches, vectors
-from .errors import InputError, TooLong
+from .embed import halving, in_batches, vectors, weights
+from .errors import InputError, MethodError, TooLong
 from .layout import Layout, Text, Writing
 from .methods import Method
 from .post import Post
 from .sight import Sight
 from .texts import check_ids
+from .weights import Backward
 from .words import Word, place
 
 Array = NDArray[np.floating[Any]]
@@ -186,9 +187,7 @@ class _Window:
                 self._pass(layout, methods, writings, wanted, results, bar)
 
     def _write(self, layout: Layout) -> list[Writing]:
-        return layout.write(
-            self.texts, self.backbone.tokenizer, self.limits.max_length, conditions=self.conditions
-        )
+        return layout.write(self.texts, self.backbone.tokenizer, self.limits.max_length, conditions=self.conditions)
 
     def _passes(
         self, share: Share, cuts: Sequence[Cuts]
@@ -247,7 +246,9 @@ class _Window:
         if empty and self.limits.on_empty == "error":
             text = self.texts[empty[0]]
             what = "blank" if _blank(text) else "of no token the model knows"
-            raise InputError(f"text {self.first + empty[0]} is {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN")
+            raise InputError(
+                f"text {self.first + empty[0]} is {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN"
+            )
         for m in methods:
             results[m][empty] = np.nan
         return [i for i in wanted if i not in set(empty)] if empty else wanted
@@ -291,7 +292,7 @@ def word_vectors(
     """
     check_ids(texts, backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
     writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, offsets=True)
-    copy = method.layout.total_copies if method.weigh.copy == "last" else 1
+    copy = method.layout.total_copies if method.weigh.for_words().copy in ("last", "tail") else 1
     tokens = place(words, texts, writings, copy)
     cuts = Cuts()
     cuts.note(writings, limits)
@@ -314,3 +315,45 @@ def word_vectors(
             halving(run, [wanted[i] for i in indices], deliver)
     cuts.warn(limits)
     return rows
+
+
+def token_weights(backbone: Backbone, method: Method, text: Text, limits: Limits) -> tuple[list[str], Array]:
+    """The tokens of one text as written, and the weight of each in its vector.
+
+    Returns:
+        n tokens and weights (n,); a chunked text gives those of its chunks, one after the other.
+    """
+    writing = method.layout.write([text], backbone.tokenizer, limits.max_length)[0]
+    batch = lay([writing], backbone.device)
+    with torch.no_grad():
+        rows = weights(backbone, [method], batch)[0].weights
+    ids: list[int] = []
+    found: list[float] = []
+    for group, row in zip(batch.groups, rows, strict=True):
+        for g in torch.argsort(group.first, stable=True).tolist():
+            if group.text[g] >= 0:
+                ids += group.tokens[g].tolist()
+                found += row[g, 0].tolist()
+    return backbone.tokenizer.tokens(ids), np.asarray(found)
+
+
+def attention_matrix(backbone: Backbone, method: Method, text: Text, limits: Limits) -> tuple[list[str], Array]:
+    """Algorithm 1's matrix of one text as written: A_new[i, k], the most that any head gives between i and k.
+
+    Returns:
+        n tokens and the matrix (n, n); with triangle="upper" its part k >= i.
+
+    Raises:
+        MethodError: the method has no backward attention.
+    """
+    weigh = method.weigh
+    if not isinstance(weigh, Backward):
+        raise MethodError(f"{method.name} reads no attention between tokens: use reba()")
+    writing = method.layout.write([text], backbone.tokenizer, limits.max_length)[0]
+    batch = lay([writing], backbone.device)
+    tap = weigh.tap(
+        [torch.ones(g.count, 1, g.length, device=g.tokens.device) for g in batch.groups], backbone.facts.layers
+    )
+    with torch.no_grad():
+        backbone.forward(batch, frozenset({LAST}), method.sight, [tap])
+    return backbone.tokenizer.tokens(batch.groups[0].tokens[0].tolist()), tap.of(0)[0].cpu().numpy()

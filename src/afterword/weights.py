@@ -20,7 +20,7 @@ from .shapes import Rows
 from .taps import Diagonal, MaxOverHeads, Tap, Triangle
 
 Pool = Literal["mean", "last", "cls", "sum", "mask", "half"]
-Copy = Literal["first", "last", "all"]
+Copy = Literal["first", "last", "tail", "all"]
 Normalise = Literal["token", "total"]
 
 POOLS = ("mean", "last", "cls", "sum", "mask", "half")
@@ -33,7 +33,8 @@ class Weighting(ABC):
     Args:
         pool: which tokens a sentence vector stands for, among those of `copy`: their "mean", their "sum", the
             "last" or the first ("cls") of them, the "mask" token, the first "half" of the sequence.
-        copy: the tokens of the first or last copy of the text, or "all", a template's own tokens included.
+        copy: the tokens of the "first" or the "last" copy of the text, of the last and all behind it ("tail"), or
+            "all", a template's own included.
         pool_special_tokens: whether special tokens count among them.
     """
 
@@ -49,7 +50,7 @@ class Weighting(ABC):
     def check(self, layers: int, heads: int) -> None:
         """Whether a model of so many layers and heads will do; raises NoSuchHead."""
 
-    def tap(self, targets: Sequence[Rows], layers: int) -> Tap | None:
+    def tap(self, targets: Sequence[Tensor], layers: int) -> Tap | None:
         """What must be read of the attention of a model of so many layers; None where nothing."""
         return None
 
@@ -82,13 +83,19 @@ class Weighting(ABC):
     def _chosen(self, group: Group) -> Tensor:
         if self.copy == "all":
             chosen = (group.copy != SPECIAL) & group.scope
+        elif self.copy == "tail":
+            chosen = (group.at >= group.spans[:, group.copies - 1, :1]) & (group.copy != SPECIAL) & group.scope
         else:
             chosen = group.copy == self.which(group)
         return chosen | (group.copy == SPECIAL) if self.pool_special_tokens else chosen
 
     def which(self, group: Group) -> int:
         """The number of the copy whose tokens count, from 1."""
-        return group.copies if self.copy == "last" else 1
+        return group.copies if self.copy in ("last", "tail") else 1
+
+    def for_words(self) -> Weighting:
+        """The weighting of words, where it is not that of sentences."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,12 @@ class Table1(Weighting):
         """From the last token of the first copy to the end of the last one (G, 1, n)."""
         start, end = group.spans[:, 0, 1] - 1, group.spans[:, group.copies - 1, 1]
         n = (group.spans[:, 0, 1] - group.spans[:, 0, 0])[:, None]
-        inside = (group.at >= start[:, None]) & (group.at < end[:, None])
-        return (inside / (2.0 * n) * (group.text >= 0)[:, None]).to(targets.dtype)[:, None]
+        inside = (group.at >= start[:, None]) & (group.at < end[:, None]) & (group.text >= 0)[:, None]
+        return (inside.to(targets.dtype) / (2 * n))[:, None]
+
+    def for_words(self) -> Weighting:
+        """The tokens of the last copy, as in the same table."""
+        return Plain("mean", "last", self.pool_special_tokens)
 
 
 @dataclass(frozen=True)
@@ -133,7 +144,7 @@ class SelfAttention(Weighting):
                 f"the model has {layers} layers of {heads} heads"
             )
 
-    def tap(self, targets: Sequence[Rows], layers: int) -> Tap:
+    def tap(self, targets: Sequence[Tensor], layers: int) -> Tap:
         """The diagonal of the head."""
         return Diagonal(self.layer, self.head)
 
@@ -154,14 +165,15 @@ class Backward(Weighting):
             the sum of all its weights.
         attention: A_new is the maximum over heads of all layers ("max") or of the last one ("last_layer").
         triangle: k >= i ("upper", Equation 4) or every k ("full").
-        scale_half: divide by half the sequence's length besides (the released code).
+        released: the authors' code (cqdyf099/ReBA@6448aa9): the sentence mean is divided by half the sequence's
+            length once more; words sum their rows of the upper triangle and are normalised.
     """
 
     columns: Literal["all", "content"] = "all"
     normalise: Normalise | None = None
     attention: Literal["max", "last_layer"] = "max"
     triangle: Triangle = "upper"
-    scale_half: bool = False
+    released: bool = False
 
     def __post_init__(self) -> None:
         """Refuse unknown options."""
@@ -176,7 +188,7 @@ class Backward(Weighting):
             if getattr(self, name) not in values:
                 raise MethodError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(str, values))}")
 
-    def tap(self, targets: Sequence[Rows], layers: int) -> Tap:
+    def tap(self, targets: Sequence[Tensor], layers: int) -> Tap:
         """Algorithm 1's matrix, only the columns that are targets."""
         columns = [_columns(t) for t in targets]
         return MaxOverHeads(columns, self.triangle, layer=layers - 1 if self.attention == "last_layer" else None)
@@ -193,7 +205,11 @@ class Backward(Weighting):
         rows = torch.stack([(chosen[:, r, :, None] * a).sum(1) for r in range(chosen.shape[1])], 1)
         if self.normalise == "total":
             rows = rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
-        return rows / (group.length // 2) if self.scale_half else rows
+        return rows / max(group.length // 2, 1) if self.released and self.pool == "half" else rows
+
+    def for_words(self) -> Weighting:
+        """The same; the released code has its own way."""
+        return Backward("mean", "first", True, "all", "total", self.attention) if self.released else self
 
 
 def _columns(targets: Rows) -> Tensor:

@@ -35,7 +35,9 @@ def span_of(word: Word, text: Text, where: str = "the text") -> tuple[int, int]:
     first, number = word
     if isinstance(first, str):
         if not isinstance(text, str):
-            raise InputError(f"{where} is a list of token ids: give the word {first!r} as a span of tokens (start, end)")
+            raise InputError(
+                f"{where} is a list of token ids: give the word {first!r} as a span of tokens (start, end)"
+            )
         if not first:
             raise InputError("a word is an empty string")
         found = [m.span() for m in re.finditer(re.escape(first), text)]
@@ -63,7 +65,7 @@ def tokens_of(span: tuple[int, int], writing: Writing, copy: int, what: str) -> 
     offsets = writing.offsets[copy - 1]
     found = [i for i, (s, e) in enumerate(offsets) if s < span[1] and e > span[0]]
     end = max((e for _, e in offsets), default=0)
-    if span[1] > end and writing.kept < writing.total or (span[1] > end and not found):
+    if (span[1] > end and writing.kept < writing.total) or (span[1] > end and not found):
         raise WordNotFound(f"{what} was cut off with the end of its text, after character {end}: raise max_length")
     if not found:
         raise WordNotFound(f"{what} leaves no token: the tokenizer drops all its characters")
@@ -112,11 +114,6 @@ def place(words: Sequence[Sequence[Word]], texts: Sequence[Text], writings: Sequ
         WordNotFound: one is not there; the message names text and word.
     """
     return [
-        [
-            tokens_of(span_of(w, text, f"text {t}"), writing, copy, f"the word {w!r} of text {t}")
-            for w in words[t]
-        ]
+        [tokens_of(span_of(w, text, f"text {t}"), writing, copy, f"the word {w!r} of text {t}") for w in words[t]]
         for t, (text, writing) in enumerate(zip(texts, writings, strict=True))
     ]
-
-
