@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from .layout import Writing
+from .layout import Segment, Writing
 from .shapes import Tokens
+
+Member = tuple[int, Segment]
+"""A segment and the index of its text in the batch."""
 
 TEMPLATE, SPECIAL = 0, -1
 """What `Group.copy` says of a token that belongs to no copy of the text."""
@@ -26,8 +29,10 @@ class Group:
         spans: half-open token span of each copy (G, copies, 2).
         special: special tokens in front and behind (G, 2).
         first: index in its text of the segment's first copied token (G,).
-        limit: how many copies a method sees, where a longer forward is shared.
+        part: share of its text that the segment's copies hold (G,).
+        final: whether its text ends in it (G,).
         tokens: token ids (G, n).
+        limit: how many copies a method sees, where a longer forward is shared.
     """
 
     start: int
@@ -37,6 +42,8 @@ class Group:
     spans: Tensor
     special: Tensor
     first: Tensor
+    part: Tensor
+    final: Tensor
     tokens: Tensor
     limit: int | None = None
 
@@ -63,13 +70,12 @@ class Group:
     @cached_property
     def scope(self) -> Tensor:
         """Tokens that exist for the method (G, n): all, less the copies past `limit`."""
-        return self.copy <= self.copies
+        within: Tensor = self.copy <= self.copies
+        return within
 
     def limited(self, copies: int) -> Group:
         """This group as a method of fewer copies sees it. Exact where later tokens cannot change earlier ones."""
-        return Group(
-            self.start, self.count, self.length, self.text, self.spans, self.special, self.first, self.tokens, copies
-        )
+        return replace(self, limit=copies)
 
     def of(self, flat: Tensor) -> Tensor:
         """A flat (N, ...) tensor's part (G, n, ...)."""
@@ -140,7 +146,7 @@ def lay(writings: Sequence[Writing], device: torch.device | str = "cpu") -> Batc
     groups = []
     for begin, end in _runs([n for n, _, _ in rows]):
         start = len(flat)
-        for n, t, i in rows[begin:end]:
+        for _, t, i in rows[begin:end]:
             where[t, i] = len(flat)
             flat += writings[t].segments[i].ids
         members = [(t, writings[t].segments[i]) for _, t, i in rows[begin:end]]
@@ -160,22 +166,23 @@ def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
             begin = i
 
 
-def _group(start: int, members: list, tokens: Tensor) -> Group:  # type: ignore[type-arg]
+def _group(start: int, members: Sequence[Member], tokens: Tensor) -> Group:
     n = len(members[0][1].ids)
-    long = {"dtype": torch.long, "device": tokens.device}
     return Group(
         start,
         len(members),
         n,
-        text=torch.tensor([t if s.pooled else -1 for t, s in members], **long),
-        spans=torch.tensor([_even(s.copies, members) for _, s in members], **long),
-        special=torch.tensor([s.special for _, s in members], **long),
-        first=torch.tensor([s.first for _, s in members], **long),
+        text=tokens.new_tensor([t if s.pooled else -1 for t, s in members]),
+        spans=tokens.new_tensor([_even(s.copies, members) for _, s in members]),
+        special=tokens.new_tensor([s.special for _, s in members]),
+        first=tokens.new_tensor([s.first for _, s in members]),
+        part=torch.tensor([s.part for _, s in members], dtype=torch.float64, device=tokens.device),
+        final=torch.tensor([s.final for _, s in members], device=tokens.device),
         tokens=tokens[start : start + len(members) * n].view(len(members), n),
     )
 
 
-def _even(copies: tuple[tuple[int, int], ...], members: list) -> list[tuple[int, int]]:  # type: ignore[type-arg]
+def _even(copies: tuple[tuple[int, int], ...], members: Sequence[Member]) -> list[tuple[int, int]]:
     """As many spans as the member with most: a full pass has one copy, its chunks have several."""
     most = max(len(s.copies) for _, s in members)
     return [*copies, *[(0, 0)] * (most - len(copies))]

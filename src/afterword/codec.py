@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import MethodError, UnknownMethod
 from .layout import Layout
@@ -56,7 +57,7 @@ def from_json(data: Mapping[str, Any]) -> Method:
         raise MethodError(f"a method has no {sorted(map(str, unknown))[0]!r}: it has layout, states, weigh and sight")
     weigh = dict(_object(data, "weigh"))
     kind = weigh.pop("kind", "plain")
-    if kind not in WEIGHTINGS:
+    if not isinstance(kind, str) or kind not in WEIGHTINGS:
         raise MethodError(f"weigh kind {kind!r}: choose one of {', '.join(WEIGHTINGS)}")
     sight = dict(_object(data, "sight"))
     sight["layers"] = tuple(sight.get("layers", ()))
@@ -77,17 +78,49 @@ def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _build(cls: type[Any], options: Mapping[str, Any]) -> Any:
-    known = {f.name for f in fields(cls)}
-    if unknown := set(options) - known:
-        raise MethodError(
-            f"{cls.__name__} has no option {sorted(map(str, unknown))[0]!r}: it has {', '.join(sorted(known))}"
-        )
+    _check_options(cls.__name__, options, get_type_hints(cls), [f.name for f in fields(cls)])
     try:
         return cls(**options)
     except (TypeError, AttributeError, ValueError) as e:
         if isinstance(e, MethodError):
             raise
         raise MethodError(f"{cls.__name__}: {e}") from None
+
+
+def _check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Whether every option is there and of its type, by the annotations."""
+    names = list(known)
+    for key, value in options.items():
+        if key not in names:
+            raise MethodError(f"{owner} has no option {key!r}: it has {', '.join(names)}")
+        if not _fits(value, hints[key]):
+            raise MethodError(f"{owner}: {key}={value!r:.60} does not fit: give {_spoken(hints[key])}")
+
+
+def _fits(value: object, hint: Any) -> bool:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return any(value == p and type(value) is type(p) for p in parts)
+    if origin in (Union, UnionType):
+        return any(_fits(value, p) for p in parts)
+    if origin is tuple and parts[-1] is not ...:
+        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_fits, value, parts))
+    if origin is not None:
+        return isinstance(value, list | tuple) and all(_fits(v, parts[0]) for v in value)
+    if hint in (None, type(None)):
+        return value is None
+    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))
+
+
+def _spoken(hint: Any) -> str:
+    """A type as a person would say it."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " or ".join(map(str, parts))
+    if origin in (Union, UnionType):
+        return " or ".join(_spoken(p) for p in parts)
+    plain = {int: "a whole number", str: "a string", bool: "true or false", type(None): "none"}
+    return plain.get(hint, "a list of whole numbers")
 
 
 OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*(,|$)')
@@ -162,14 +195,13 @@ def make(name: str, options: Mapping[str, Any]) -> Method:
     """
     if name not in CATALOGUE:
         raise UnknownMethod(f"no method {name!r}: there are {', '.join(CATALOGUE)}")
-    known = inspect.signature(CATALOGUE[name]).parameters
-    if unknown := [k for k in options if k not in known]:
-        raise MethodError(f"{name} has no option {unknown[0]!r}: it has {', '.join(known)}")
     given = dict(options)
     if isinstance(given.get("layers"), str | int):
         given["layers"] = _layers(str(given["layers"]))
     if isinstance(given.get("head"), list):
         given["head"] = tuple(given["head"])
+    function = CATALOGUE[name]
+    _check_options(name, given, get_type_hints(function), inspect.signature(function).parameters)
     try:
         return CATALOGUE[name](**given)
     except (TypeError, AttributeError, ValueError) as e:

@@ -31,6 +31,8 @@ class Segment:
         special: how many special tokens stand in front of and behind the rest.
         first: index, in the text, of the first token of the copies (not 0 in a chunk).
         pooled: whether the text's vector reads this segment (a chunked text's full pass only lends its states).
+        part: the share of the text that its copies hold (less than 1 in a chunk).
+        final: whether the text ends here.
     """
 
     ids: list[int]
@@ -38,6 +40,8 @@ class Segment:
     special: tuple[int, int] = (0, 0)
     first: int = 0
     pooled: bool = True
+    part: float = 1.0
+    final: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +315,8 @@ class Layout:
         for first in range(0, kept, size):
             ids = text.ids[first : min(first + size, kept)]
             spans = [(len(prefix) + c * len(ids), len(prefix) + (c + 1) * len(ids)) for c in range(self.copies)]
-            chunks.append(Segment(prefix + ids * self.copies + suffix, tuple(spans), special, first))
+            body, part, final = prefix + ids * self.copies + suffix, len(ids) / kept, first + size >= kept
+            chunks.append(Segment(body, tuple(spans), special, first, part=part, final=final))
         seen = (tuple(text.offsets[:kept]),) * self.copies if offsets else ()
         return Writing((full, *chunks), seen, kept, len(text.ids))
 

@@ -1,4 +1,4 @@
-"""The catalogue: each method of the papers is a value, made by a function of a few lines. Weights are never trained here."""
+"""The catalogue: each method of the papers is a value, made by a function of a few lines."""
 
 from __future__ import annotations
 

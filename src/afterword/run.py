@@ -69,6 +69,17 @@ class Limits:
         return self.batch_tokens or TOKENS.get(device.type, 8192)
 
 
+class TextsCut(UserWarning):
+    """Texts were cut: ``lost`` tokens each, out of ``texts`` texts; several warnings can be summed up by these."""
+
+    def __init__(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
+        self.lost, self.texts, self.max_length = lost, texts, max_length
+        super().__init__(
+            f"{len(lost)} of {texts} texts were cut to max_length={max_length}: they lost "
+            f"{statistics.median(lost):.0f} tokens in the middle, {max(lost)} at most"
+        )
+
+
 @dataclass
 class Cuts:
     """How many texts were cut, and by how much."""
@@ -87,7 +98,7 @@ class Cuts:
             if w.kept < w.total:
                 if limits.on_long == "error":
                     raise TooLong(
-                        f"text {first + i} has {w.total} tokens, of which max_length={limits.max_length} leaves {w.kept}: "
+                        f"text {first + i} has {w.total} tokens, max_length={limits.max_length} leaves {w.kept}: "
                         "shorten it, or on_long='warn' cuts it"
                     )
                 self.lost.append(w.total - w.kept)
@@ -95,11 +106,7 @@ class Cuts:
     def warn(self, limits: Limits) -> None:
         """Say it once."""
         if self.lost and limits.on_long == "warn":
-            warnings.warn(
-                f"{len(self.lost)} of {self.texts} texts were cut to max_length={limits.max_length}: they lost "
-                f"{statistics.median(self.lost):.0f} tokens in the middle, {max(self.lost)} at most",
-                stacklevel=4,
-            )
+            warnings.warn(TextsCut(self.lost, self.texts, limits.max_length), stacklevel=4)
 
 
 @dataclass(frozen=True)
@@ -351,9 +358,8 @@ def attention_matrix(backbone: Backbone, method: Method, text: Text, limits: Lim
         raise MethodError(f"{method.name} reads no attention between tokens: use reba()")
     writing = method.layout.write([text], backbone.tokenizer, limits.max_length)[0]
     batch = lay([writing], backbone.device)
-    tap = weigh.tap(
-        [torch.ones(g.count, 1, g.length, device=g.tokens.device) for g in batch.groups], backbone.facts.layers
-    )
+    everything = [torch.ones(g.count, 1, g.length, device=g.tokens.device) for g in batch.groups]
+    tap = weigh.tap(everything, backbone.facts.layers)
     with torch.no_grad():
         backbone.forward(batch, frozenset({LAST}), method.sight, [tap])
     return backbone.tokenizer.tokens(batch.groups[0].tokens[0].tolist()), tap.of(0)[0].cpu().numpy()

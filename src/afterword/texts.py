@@ -35,7 +35,7 @@ def _text(text: Any, i: int) -> Text:
         return check_text(text, f"text {i}")
     if hasattr(text, "tolist"):
         text = text.tolist()
-    if isinstance(text, list | tuple) and all(isinstance(t, numbers.Integral) and t >= 0 for t in text):
+    if isinstance(text, list | tuple) and all(isinstance(t, numbers.Integral) and int(t) >= 0 for t in text):
         return [int(t) for t in text]
     check_text(text, f"text {i}")
     raise AssertionError("unreachable")

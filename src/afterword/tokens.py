@@ -46,7 +46,7 @@ def check_text(text: object, where: str = "text") -> str:
             text.encode()
         except UnicodeEncodeError as e:
             raise InputError(
-                f"{where} holds a lone surrogate {text[e.start]!r} at position {e.start}: decode it with errors='replace'"
+                f"{where} holds a lone surrogate {text[e.start]!r} at {e.start}: decode it with errors='replace'"
             ) from None
     return text
 
@@ -125,8 +125,11 @@ class Tokenizer:
 
     @cached_property
     def description(self) -> str:
-        """A hash of all that the tokenizer does."""
-        text = self._backend.to_str() if self._backend is not None else repr(self.hf)
+        """A hash of all that the tokenizer does, wherever it was loaded from."""
+        if self._backend is not None:
+            text = self._backend.to_str()
+        else:
+            text = repr((type(self.hf).__name__, self.prefix, self.suffix, sorted(self.hf.get_vocab().items())))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def tokens(self, ids: Sequence[int]) -> list[str]:

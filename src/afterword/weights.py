@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -47,6 +47,9 @@ class Weighting(ABC):
         if self.pool not in POOLS:
             raise MethodError(f"pool={self.pool!r}: choose one of {', '.join(POOLS[:3])}")
 
+    reads_attention: ClassVar[bool] = False
+    """Whether there must be attention to read."""
+
     def check(self, layers: int, heads: int) -> None:
         """Whether a model of so many layers and heads will do; raises NoSuchHead."""
 
@@ -64,23 +67,26 @@ class Weighting(ABC):
         Raises:
             InputError: no token is left to pool.
         """
-        chosen = self._chosen(group) if self.pool != "mask" else group.tokens == mask_id
-        if self.pool == "half":
-            chosen = (group.at < group.length // 2).expand(group.count, -1)
-        read = group.text >= 0
-        if not bool(chosen.any(1)[read].all()):
+        chosen = self._chosen(group, mask_id)
+        read = (group.text >= 0)[:, None]
+        if not bool((chosen.any(1) | ~read[:, 0]).all()):
             raise InputError("a text has no token left to pool: raise max_length, or truncate='before' the repetition")
         if self.pool in ("last", "mask"):
             at = torch.where(chosen, group.at, -1).amax(1)
-            chosen = group.at == at[:, None]
+            chosen = (group.at == at[:, None]) & group.final[:, None]
         elif self.pool == "cls":
-            chosen = group.at == chosen.int().argmax(1)[:, None]
-        rows = chosen.to(dtype)
+            chosen = (group.at == chosen.int().argmax(1)[:, None]) & (group.first == 0)[:, None]
+        rows = (chosen & read).to(dtype)
         if self.pool == "mean":
-            rows = rows / rows.sum(1, keepdim=True).clamp(min=1)
-        return (rows * read[:, None])[:, None]
+            rows = rows * (group.part[:, None] / chosen.sum(1, keepdim=True).clamp(min=1)).to(dtype)
+        return rows[:, None]
 
-    def _chosen(self, group: Group) -> Tensor:
+    def _chosen(self, group: Group, mask_id: int | None) -> Tensor:
+        """Which tokens have weight (G, n)."""
+        if self.pool == "mask":
+            return group.tokens.eq(-1 if mask_id is None else mask_id)
+        if self.pool == "half":
+            return (group.at < group.length // 2).expand(group.count, -1)
         if self.copy == "all":
             chosen = (group.copy != SPECIAL) & group.scope
         elif self.copy == "tail":
@@ -136,6 +142,8 @@ class SelfAttention(Weighting):
     head: int = 0
     normalise: bool = False
 
+    reads_attention: ClassVar[bool] = True
+
     def check(self, layers: int, heads: int) -> None:
         """Whether the head is there."""
         if not (0 <= self.layer < layers and 0 <= self.head < heads):
@@ -174,6 +182,8 @@ class Backward(Weighting):
     attention: Literal["max", "last_layer"] = "max"
     triangle: Triangle = "upper"
     released: bool = False
+
+    reads_attention: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse unknown options."""

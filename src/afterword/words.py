@@ -30,7 +30,7 @@ def span_of(word: Word, text: Text, where: str = "the text") -> tuple[int, int]:
     """
     if isinstance(word, str):
         word = (word, 0)
-    if not (isinstance(word, tuple) and len(word) == 2 and isinstance(word[1], int)):
+    if not (isinstance(word, tuple) and len(word) == 2 and isinstance(word[0], str | int) and isinstance(word[1], int)):
         raise InputError(f"{word!r} is no word: give a string, (string, n), or a span (start, end)")
     first, number = word
     if isinstance(first, str):

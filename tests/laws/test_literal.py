@@ -1,0 +1,154 @@
+"""The algorithms of the ReBA paper as it prints them, loop by loop in float64, against the library."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from afterword import Encoder, echo, reba
+from afterword.loading import load_backbone
+
+from tests.tiny import tiny
+
+KINDS = ("gpt2", "llama", "mistral", "bert")
+TOLERANCE = {"gpt2": 1e-10, "bert": 1e-10, "llama": 5e-6, "mistral": 5e-6}  # the last two norm in float32 inside
+
+texts = st.lists(st.integers(8, 290), min_size=1, max_size=9)
+copies = st.integers(1, 4)
+
+
+@lru_cache
+def backbone(folder: Path, kind: str):
+    return load_backbone(tiny(kind, folder / kind), dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("literal")
+
+
+class Literal:
+    """One sequence through the model's own eager attention."""
+
+    def __init__(self, own, ids: list[int]) -> None:
+        model = own.model
+        model.set_attn_implementation("eager")
+        with torch.no_grad():
+            out = model(input_ids=torch.tensor([ids]), output_attentions=True)
+        model.set_attn_implementation("afterword")
+        self.v = out.last_hidden_state[0].numpy()
+        self.attentions = [a[0].double().numpy() for a in out.attentions]
+
+    def algorithm_1(self) -> np.ndarray:
+        n = len(self.v)
+        a_new = np.zeros((n, n))
+        for layer in self.attentions:
+            for a in layer:
+                symmetric = (a + a.T) / 2
+                a_new = (a_new + symmetric) / 2 + np.abs(a_new - symmetric) / 2
+        return a_new
+
+    def algorithm_2(self, i: int, v: np.ndarray | None = None) -> np.ndarray:
+        a_new, v = self.algorithm_1(), self.v if v is None else v
+        e = np.zeros(v.shape[1])
+        for k in range(i, len(v)):
+            e += a_new[i, k] * v[k]
+        return e
+
+
+def special(own, fed: bool) -> tuple[list[int], list[int]]:
+    return (own.tokenizer.prefix, own.tokenizer.suffix) if fed else ([], [])
+
+
+def close(kind: str, got: np.ndarray, expected: np.ndarray) -> bool:
+    return float(np.abs(got - expected).max()) <= TOLERANCE[kind] * max(float(np.abs(expected).max()), 1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(ids=texts, k=copies, pool=st.sampled_from(["last", "mean"]), fed=st.booleans())
+def test_algorithm_3(models: Path, kind: str, ids: list[int], k: int, pool: str, fed: bool) -> None:
+    """A sentence: e_n, or the mean of e_i (Equation 5)."""
+    own = backbone(models, kind)
+    prefix, suffix = special(own, fed)
+    literal = Literal(own, prefix + ids * k + suffix)
+    rows = [literal.algorithm_2(len(prefix) + i) for i in range(len(ids))]
+    expected = rows[-1] if pool == "last" else sum(rows) / len(rows)
+    assert close(kind, Encoder(own, reba(k, pool, add_special_tokens=fed)).encode([ids])[0], expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(ids=texts, k=copies, fed=st.booleans(), ends=st.tuples(st.integers(0, 8), st.integers(0, 8)))
+def test_algorithm_2(models: Path, kind: str, ids: list[int], k: int, fed: bool, ends: tuple[int, int]) -> None:
+    """A word of one or more tokens: the mean of their e_i."""
+    own = backbone(models, kind)
+    start, end = sorted(e % (len(ids) + 1) for e in ends)
+    start, end = (start, end) if start < end else (0, len(ids))
+    prefix, suffix = special(own, fed)
+    literal = Literal(own, prefix + ids * k + suffix)
+    expected = np.mean([literal.algorithm_2(len(prefix) + i) for i in range(start, end)], 0)
+    got = Encoder(own, reba(k, add_special_tokens=fed)).encode_words([ids], [(start, end)])[0]
+    assert close(kind, got, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(ids=texts, k=copies, fed=st.booleans())
+def test_algorithm_1(models: Path, kind: str, ids: list[int], k: int, fed: bool) -> None:
+    """The whole matrix."""
+    own = backbone(models, kind)
+    prefix, suffix = special(own, fed)
+    expected = Literal(own, prefix + ids * k + suffix).algorithm_1()
+    got = Encoder(own, reba(k, triangle="full", add_special_tokens=fed)).attention(ids)[1]
+    assert close(kind, got, expected)
+    upper = Encoder(own, reba(k, add_special_tokens=fed)).attention(ids)[1]
+    assert close(kind, upper, np.triu(expected))
+
+
+@pytest.mark.parametrize("kind", ("gpt2", "llama"))
+@given(
+    ids=texts, k=st.integers(1, 3), size=st.integers(1, 4), pool=st.sampled_from(["last", "mean"]), fed=st.booleans()
+)
+def test_section_6(models: Path, kind: str, ids: list[int], k: int, size: int, pool: str, fed: bool) -> None:
+    """Chunks: each is repeated by itself; its first copy lends the states of the pass over the whole text."""
+    own = backbone(models, kind)
+    prefix, suffix = special(own, fed)
+    whole = Literal(own, prefix + ids + suffix)
+    rows = []
+    for first in range(0, len(ids), size):
+        chunk = ids[first : first + size]
+        literal = Literal(own, prefix + chunk * k + suffix)
+        v = literal.v.copy()
+        for i in range(len(chunk)):
+            v[len(prefix) + i] = whole.v[len(prefix) + first + i]
+        rows += [literal.algorithm_2(len(prefix) + i, v) for i in range(len(chunk))]
+    expected = rows[-1] if pool == "last" else sum(rows) / len(rows)
+    encoder = Encoder(own, reba(k, pool, chunk=size, add_special_tokens=fed))
+    assert close(kind, encoder.encode([ids])[0], expected)
+    words = encoder.encode_words([ids], [[(0, len(ids)), (len(ids) - 1, len(ids))]])[0]
+    assert close(kind, words, np.stack([np.mean(rows, 0), rows[-1]]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(ids=texts, k=copies, pool=st.sampled_from(["last", "mean"]), fed=st.booleans())
+def test_echo(models: Path, kind: str, ids: list[int], k: int, pool: str, fed: bool) -> None:
+    """The last copy's last token, or its mean."""
+    own = backbone(models, kind)
+    prefix, suffix = special(own, fed)
+    v = Literal(own, prefix + ids * k + suffix).v
+    copy = v[len(prefix) + (k - 1) * len(ids) : len(prefix) + k * len(ids)]
+    expected = copy[-1] if pool == "last" else copy.mean(0)
+    assert close(kind, Encoder(own, echo(k, pool, add_special_tokens=fed)).encode([ids])[0], expected)
+
+
+def test_the_last_layer_alone(models: Path) -> None:
+    """attention="last_layer" fuses the heads of the last layer only."""
+    own, ids = backbone(models, "gpt2"), [20, 30, 40, 50]
+    literal = Literal(own, own.tokenizer.prefix + ids * 2 + own.tokenizer.suffix)
+    literal.attentions = literal.attentions[-1:]
+    expected = literal.algorithm_2(len(own.tokenizer.prefix) + 3)
+    assert close("gpt2", Encoder(own, reba(attention="last_layer")).encode([ids])[0], expected)
