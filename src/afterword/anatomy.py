@@ -1,4 +1,4 @@
-"""What a model is made of: its layers, the norm behind them, where positions start, how its rotary frequencies behave."""
+"""What a model is made of: its layers, the norm behind them, where positions start, how rotary frequencies behave."""
 
 from __future__ import annotations
 
@@ -42,8 +42,19 @@ def position_limit(config: Any, offset: int) -> int | None:
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"):
         value = getattr(config, name, None)
         if isinstance(value, int) and value > 0:
-            return value - offset
+            return int(value * _stretch(config)) - offset
     return None
+
+
+def _stretch(config: Any) -> float:
+    """How far dynamic rotary frequencies reach beyond the positions a model was trained on."""
+    return max((float(r.get("factor") or 1) for r in _rotary(config) if r.get("rope_type") == "dynamic"), default=1.0)
+
+
+def _rotary(config: Any) -> list[dict[str, Any]]:
+    """The rotary parameters: one set, or one for each kind of layer."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    return [parameters] if "rope_type" in parameters else [p for p in parameters.values() if isinstance(p, dict)]
 
 
 def window(config: Any) -> int | None:
@@ -59,9 +70,7 @@ def rotary_split(config: Any) -> tuple[int | None, bool]:
     Returns:
         The length beyond which they change (None: they never do), and whether they then differ for each length.
     """
-    parameters = getattr(config, "rope_parameters", None) or {}
-    kinds = [parameters] if "rope_type" in parameters else [p for p in parameters.values() if isinstance(p, dict)]
-    for kind in kinds:
+    for kind in _rotary(config):
         if kind.get("rope_type") in ("longrope", "dynamic"):
             grows = kind["rope_type"] == "dynamic"
             original = None if grows else kind.get("original_max_position_embeddings")
@@ -123,17 +132,13 @@ def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
 
 @contextmanager
 def in_float32(model: nn.Module) -> Iterator[None]:
-    """Parameters in float32 for a while; a half-precision model is bit for bit what it was afterwards.
-
-    Buffers stay: rotary frequencies are float32 already.
-    """
-    was = {name: p.dtype for name, p in model.named_parameters() if p.dtype in (torch.float16, torch.bfloat16)}
+    """Parameters and buffers in float32 for a while; a half-precision model is bit for bit what it was afterwards."""
+    every = [*model.parameters(), *model.buffers()]
+    half = [(t, t.dtype) for t in every if t.dtype in (torch.float16, torch.bfloat16)]
     try:
-        for name, p in model.named_parameters():
-            if name in was:
-                p.data = p.data.float()
+        for t, _ in half:
+            t.data = t.data.float()
         yield
     finally:
-        for name, p in model.named_parameters():
-            if name in was:
-                p.data = p.data.to(was[name])
+        for t, dtype in half:
+            t.data = t.data.to(dtype)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -33,9 +33,10 @@ HARMLESS = frozenset(
 """Extras that layers pass along and that never change attention: the rule already holds the window."""
 
 BALLAST = -1  # the group of texts that fill a batch and that nobody reads
-SAMPLE = 64  # rows of a rule that are looked at before it is believed to be plain
+CELLS = 1 << 21  # entries of a rule, or of a head's scores, that are worked out at once
 
 
+@runtime_checkable
 class Reader(Protocol):
     """What reads attention as it passes: see `taps.Tap`."""
 
@@ -51,7 +52,7 @@ class Run(NamedTuple):
 
     group: int
     start: int
-    count: int
+    segments: int
     length: int
 
 
@@ -115,30 +116,32 @@ class Rule:
     sees: Callable[..., Tensor]
     cache: dict[tuple[int, bool], Seen] = field(default_factory=dict)
 
-    def of(self, start: int, n: int, both_ways: bool, device: torch.device) -> Seen:
+    def of(self, n: int, both_ways: bool, device: torch.device) -> Seen:
         """What sees what in a segment of n tokens; the same for all segments of this length."""
         if (n, both_ways) not in self.cache:
-            self.cache[n, both_ways] = self._seen(start, n, both_ways, device)
+            self.cache[n, both_ways] = self._seen(n, both_ways, device)
         return self.cache[n, both_ways]
 
-    def _seen(self, start: int, n: int, both_ways: bool, device: torch.device) -> Seen:
-        rows = torch.linspace(0, n - 1, min(n, SAMPLE), device=device).round().long()
-        some = self._rows(start, rows, n)
-        if both_ways:
-            some = some | self._rows(start, rows, n, flip=True)
-        lower = torch.arange(n, device=device) <= rows[:, None]
-        if bool(some.all()):
-            return Seen(None, False, n == 1)
-        if bool((some == lower).all()):
-            return Seen(None, True, True)
-        mask = self._rows(start, torch.arange(n, device=device), n)
-        mask = mask | mask.mT if both_ways else mask
-        return Seen(mask, False, not bool(mask.triu(1).any()))
+    def _seen(self, n: int, both_ways: bool, device: torch.device) -> Seen:
+        """Every entry is looked at: a window or a chunk may show in the last row only, a rule of one's own anywhere."""
+        full = causal = True
+        for first in range(0, n, step := max(1, CELLS // n)):
+            rows = torch.arange(first, min(first + step, n), device=device)
+            some = self._rows(rows, n, both_ways)
+            full = full and bool(some.all())
+            causal = causal and bool((some == (torch.arange(n, device=device) <= rows[:, None])).all())
+            if not (full or causal):
+                mask = self._rows(torch.arange(n, device=device), n, both_ways)
+                return Seen(mask, False, not bool(mask.triu(1).any()))
+        return Seen(None, not full, n == 1 or not full)
 
-    def _rows(self, start: int, rows: Tensor, n: int, flip: bool = False) -> Tensor:
-        """Some rows of the rule's mask (rows, n); flipped: what each row is seen by."""
+    def _rows(self, rows: Tensor, n: int, both_ways: bool) -> Tensor:
+        """Some rows of the rule's mask (rows, n); both ways: what each row sees or is seen by."""
+        start = next(run.start for run in self.plan.runs if run.length >= n)
         q, k = start + rows[:, None], start + torch.arange(n, device=rows.device)[None]
-        seen: Tensor = self.sees(0, 0, k, q) if flip else self.sees(0, 0, q, k)
+        seen: Tensor = self.sees(0, 0, q, k)
+        if both_ways:
+            seen = seen | self.sees(0, 0, k, q)
         return seen.expand(len(rows), n)
 
 
@@ -153,6 +156,11 @@ def running(plan: Plan) -> Iterator[Plan]:
         yield plan
     finally:
         _PLAN.reset(token)
+
+
+def current() -> Plan | None:
+    """The plan that this thread's forward runs under."""
+    return _PLAN.get()
 
 
 def rule(mask_function: Callable[..., Tensor], **_: Any) -> Rule:
@@ -209,7 +217,7 @@ def attend(
     out = []
     for number, start, count, n in plan.runs:
         q, k, v = ((_cut(t, start, count, n) if plan.flat else t) for t in (query, key, value))
-        seen = attention_mask.of(start, n, plan.seeing or layer in plan.both_ways, q.device)
+        seen = attention_mask.of(n, plan.seeing or layer in plan.both_ways, q.device)
         o, lse = _attend(q, k, v, seen, scale, dropout, *special, want_lse=bool(readers))
         if readers and number != BALLAST:
             view = _view(layer, number, q, k, scale, seen, lse, *special)
@@ -222,7 +230,8 @@ def attend(
 
 def _cut(flat: Tensor, start: int, count: int, n: int) -> Tensor:
     """A group's part of (1, H, N, d) as (G, H, n, d), without a copy."""
-    return flat[0, :, start : start + count * n].unflatten(1, (count, n)).transpose(0, 1)
+    group: Tensor = flat[0, :, start : start + count * n].unflatten(1, (count, n))
+    return group.transpose(0, 1)
 
 
 def _view(
@@ -254,10 +263,10 @@ def _attend(
     sinks: Tensor | None,
     want_lse: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention over one group (G, H, n, d) and, where the fused kernel gives it, its log-sum-exp."""
+    """Attention over one group (G, H, n, d) and, where it is to be had for nothing, its log-sum-exp."""
     n = q.shape[2]
     if softcap is not None or sinks is not None:
-        return _plainly(q, k, v, _additive(q, seen, bias), scaling, dropout, softcap, sinks), None
+        return _plainly(q, k, v, _additive(q, seen, bias), scaling, dropout, softcap, sinks, want_lse)
     mask, causal = seen.mask, seen.causal and n > 1
     if bias is not None:
         mask, causal = _additive(q, seen, bias), False
@@ -300,19 +309,26 @@ def _plainly(
     dropout: float,
     softcap: float | None,
     sinks: Tensor | None,
-) -> Tensor:
-    """What no fused kernel has: a softcap (Gemma 2) and attention sinks (gpt-oss)."""
-    per = q.shape[1] // k.shape[1]
+    want_lse: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """What no fused kernel has, a softcap (Gemma 2) and attention sinks (gpt-oss), some rows at a time."""
+    n, per = q.shape[2], q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(per, 1), v.repeat_interleave(per, 1)
-    s = q @ k.mT * scaling
-    if softcap is not None:
-        s = torch.tanh(s / softcap) * softcap
-    s = s + added
-    if sinks is not None:  # one more column, that takes weight and gives nothing
-        s = torch.cat([s, sinks.view(1, -1, 1, 1).expand(*s.shape[:3], 1).to(s.dtype)], -1)
-    wide = torch.float64 if s.dtype == torch.float64 else torch.float32
-    p = s.softmax(-1, dtype=wide).to(v.dtype)[..., : k.shape[2]]
-    return F.dropout(p, dropout) @ v
+    out, lse = [], []
+    for rows in torch.arange(n).split(max(1, CELLS // n)):
+        part = slice(int(rows[0]), int(rows[-1]) + 1)
+        s = q[:, :, part] @ k.mT * scaling
+        if softcap is not None:
+            s = torch.tanh(s / softcap) * softcap
+        s = s + added[:, :, part]
+        if sinks is not None:  # one more column, that takes weight and gives nothing
+            s = torch.cat([s, sinks.view(1, -1, 1, 1).expand(*s.shape[:3], 1).to(s.dtype)], -1)
+        s = s if s.dtype == torch.float64 else s.float()
+        p = s.softmax(-1).to(v.dtype)[..., :n]
+        out.append(F.dropout(p, dropout) @ v)
+        if want_lse:
+            lse.append(s.logsumexp(-1))
+    return torch.cat(out, 2), torch.cat(lse, 2) if want_lse else None
 
 
 AttentionInterface.register(NAME, attend)

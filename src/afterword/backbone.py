@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -15,16 +16,19 @@ from torch import Tensor, nn
 from .anatomy import find_stack, reset_rotary
 from .attention import BALLAST, Plan, Run, running
 from .batch import Batch
-from .errors import AttentionNotSeen, UnsupportedModel
+from .errors import AttentionNotSeen
 from .kernels import ROWS, PackedLinears
 from .sight import Sight, Stack, coupled
 from .taps import Tap
 from .tokens import Tokenizer
-from .views import MatrixView
+from .views import MatrixView, wide
 
 Way = Literal["flat", "stacked", "eager"]
 """How a model is run: all segments end to end through the seam; equal-length batches through the seam; or
 equal-length batches with the model's own attention."""
+
+ROTARY = threading.Lock()
+"""Held by forwards of models that keep, in a buffer, rotary frequencies for the length at hand."""
 
 LAST, TABLE = "last", "table"
 Layer = int | str
@@ -80,9 +84,7 @@ class Backbone:
         modules: the attention module of each layer, in order, where the seam is used.
     """
 
-    def __init__(
-        self, model: nn.Module, tokenizer: Tokenizer, facts: Facts, modules: Sequence[nn.Module] = ()
-    ) -> None:
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, facts: Facts, modules: Sequence[nn.Module] = ()) -> None:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
         self.packed = PackedLinears(model)
         self.observed: list[Plan] | None = None
@@ -93,7 +95,10 @@ class Backbone:
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return next(self.model.parameters()).device
+        weight = next(self.model.parameters(), None)
+        if weight is None:  # a replica of DataParallel keeps its weights as plain attributes
+            weight = self.model.get_input_embeddings().weight  # type: ignore[operator]
+        return weight.device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -108,6 +113,24 @@ class Backbone:
             UnsupportedModel: they cannot be told apart.
         """
         return find_stack(self.model, self.modules)
+
+    def require(self, attention: bool, sight: Sight | None) -> None:
+        """Whether attention can be read, and layers made to see both ways, where that is asked for.
+
+        Raises:
+            AttentionNotSeen: it cannot.
+        """
+        kind = self.facts.kind
+        if attention and not self.facts.attention:
+            raise AttentionNotSeen(
+                f"{kind} shows no attention weights in each of its {self.facts.layers} layers, and ReBA and Ditto read "
+                "them: use classical, echo or prompt"
+            )
+        if sight and self.facts.way == "eager":
+            raise AttentionNotSeen(
+                f"{kind} runs with its own attention, so no layer can be made to see both ways: BeLLM needs a model "
+                "that follows transformers' attention interface"
+            )
 
     def forward(
         self,
@@ -130,15 +153,10 @@ class Backbone:
         Raises:
             AttentionNotSeen: taps or a sight, and the model's attention is out of reach.
         """
-        sight = sight if sight else None
-        if taps and not self.facts.attention:
-            raise AttentionNotSeen(f"{self.facts.kind} has no attention weights to read: use classical, echo or prompt")
-        if sight is not None and self.facts.way == "eager":
-            raise AttentionNotSeen(
-                f"{self.facts.kind} runs with its own attention, so no layer can be made to see both ways: "
-                "BeLLM needs a model that follows transformers' attention interface"
-            )
-        with self.packed.fast():
+        sight = sight.plain(self.facts.layers) if sight else None
+        self.require(bool(taps), sight)
+        alone = ROTARY if self.facts.split_at is not None else nullcontext()
+        with self.packed.fast(), alone:
             parts = [self._run(batch, runs, layers, sight, taps) for runs in self._apart(batch)]
         if len(parts) == 1:
             return Trace(parts[0])
@@ -209,13 +227,13 @@ class Backbone:
         self, tokens: Tensor, run: Run, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]
     ) -> Any:
         """One group as an ordinary batch of equal lengths."""
-        ids = tokens.view(run.count, run.length)
+        ids = tokens.view(run.segments, run.length)
         if self.facts.way == "stacked":
             return self._call((run,), False, layers, sight, taps, input_ids=ids)
         extra = {"output_attentions": True} if taps else {}
         out = self.model(input_ids=ids, **self._quiet, **extra, **_hidden_too(layers))
         for layer, matrix in enumerate(out.attentions or () if taps else ()):
-            view = MatrixView(layer, run.group, self.facts.causal, matrix.float())
+            view = MatrixView(layer, run.group, self.facts.causal, wide(matrix))
             for tap in (t for t in taps if t.wants(layer)):
                 tap.read(view)
         return out

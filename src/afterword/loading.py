@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
+from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
 from . import anatomy
@@ -65,12 +65,52 @@ def load_backbone(
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     _check_folder(path)
     common = {"revision": revision, "trust_remote_code": trust_remote_code}
-    with _one_line(str(name)):
+    with _quiet(), _one_line(str(name)):
         config = AutoConfig.from_pretrained(path, **common)
         tokenizer = Tokenizer(AutoTokenizer.from_pretrained(path, **common))
         wanted = dtype or (torch.float32 if device.type == "cpu" else "auto")
         model = _model(path, config, wanted, common)
-    return check(model.to(device), tokenizer)
+        return check(model.to(device), tokenizer)
+
+
+def base_of(model: Any) -> Any:
+    """The model itself, where PEFT stands around it: its own forward takes positions, PEFT's does not."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a model and its tokenizer, without a word.
+
+    A model with adapters is written whole, its own weights and the adapter beside them, so that the folder stands
+    by itself and loads to the same bits.
+    """
+    base = base_of(model)
+    native = getattr(base, "_hf_peft_config_loaded", False)
+    with _quiet():
+        if model is base and not native:
+            model.save_pretrained(folder)
+        else:
+            base._hf_peft_config_loaded = False  # else transformers writes the adapter alone
+            try:
+                base.save_pretrained(folder, state_dict=_without_adapters(base.state_dict()))
+            finally:
+                base._hf_peft_config_loaded = native
+            model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+def _without_adapters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A model's own weights under their own names; PEFT keeps them inside the layers that it puts in their place."""
+    marks = (".base_layer.", ".original_module.")
+    wrapped = {name.split(mark)[0] for name in weights for mark in marks if mark in name}
+    own = {}
+    for name, tensor in weights.items():
+        mark = next((m for m in marks if m in name), None)
+        if mark is not None:
+            own[name.replace(mark, ".")] = tensor
+        elif not any(name.startswith(f"{layer}.") for layer in wrapped):
+            own[name] = tensor
+    return own
 
 
 def _check_folder(path: str) -> None:
@@ -84,11 +124,22 @@ def _check_folder(path: str) -> None:
 
 
 @contextmanager
-def _one_line(name: str) -> Any:
-    """Say in one line what transformers says in many, and nothing where all is well."""
-    verbosity, bar = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+def _quiet() -> Iterator[None]:
+    """No progress bars, load reports or advice; transformers' own settings are back afterwards."""
+    verbosity, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(verbosity)
+        if bars:
+            hf_logging.enable_progress_bar()
+
+
+@contextmanager
+def _one_line(name: str) -> Iterator[None]:
+    """Say in one line what transformers says in many."""
     try:
         yield
     except ModelError:
@@ -96,33 +147,42 @@ def _one_line(name: str) -> Any:
     except Exception as e:  # what a broken folder raises is of any kind
         first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
         raise ModelError(f"{name} cannot be loaded: {first:.300}") from e
-    finally:
-        hf_logging.set_verbosity(verbosity)
-        if bar:
-            hf_logging.enable_progress_bar()
 
 
 def _model(path: str, config: Any, dtype: Any, common: dict[str, Any]) -> nn.Module:
     """The model without its head; through the seam where its construction allows it."""
-    kind = AutoModelForTextEncoding if getattr(config, "is_encoder_decoder", False) else AutoModel
-    for implementation in (NAME, "eager"):
-        try:
-            model, loaded = kind.from_pretrained(
-                path,
-                attn_implementation=implementation,
-                dtype=dtype,
-                use_safetensors=True,
-                output_loading_info=True,
-                **common,
-            )
-            break
-        except (KeyError, ValueError, AttributeError, TypeError) as e:
-            if implementation == "eager":
-                raise
-            logger.debug("%s is not built with the seam: %s", path, e)
+    options = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True, **common}
+    kind = _kind(config)
+    try:
+        model, loaded = kind.from_pretrained(path, attn_implementation=NAME, **options)
+        model.set_attn_implementation("eager")
+        if model.config._attn_implementation != "eager":  # it took the name and cannot let go of it again
+            raise ValueError("does not follow the attention interface")
+        model.set_attn_implementation(NAME)
+    except (KeyError, ValueError, AttributeError, TypeError) as e:
+        logger.debug("%s is not built with the seam: %s", path, e)
+        model, loaded = kind.from_pretrained(path, attn_implementation="eager", **options)
     if missing := [k for k in loaded["missing_keys"] if "pooler" not in k]:
         raise ModelError(f"{path} lacks {len(missing)} weights, {missing[0]} among them: the folder is incomplete")
+    if dtype in (torch.float64, "float64"):  # the grouped product of experts knows no float64
+        model.set_experts_implementation("eager")
     return model.eval()  # type: ignore[no-any-return]
+
+
+def _kind(config: Any) -> Any:
+    """What loads the model: of an encoder and a decoder, the encoder of texts, where transformers knows one.
+
+    Raises:
+        UnsupportedModel: it knows none.
+    """
+    if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
+        return AutoModelForTextEncoding
+    if getattr(config, "is_encoder_decoder", False):
+        raise UnsupportedModel(
+            f"{config.model_type} is an encoder and a decoder, and transformers has no encoder of texts for it: "
+            "use an encoder, a decoder, or T5"
+        )
+    return AutoModel
 
 
 def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
@@ -146,7 +206,7 @@ def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
         kind=str(getattr(config, "model_type", type(model).__name__)),
         layers=anatomy.count_layers(config),
         heads=anatomy.count_heads(config),
-        width=int(getattr(config, "hidden_size", 0) or getattr(config, "d_model", 0)),
+        width=0,
         offset=offset,
         max_length=min(limits, default=None),
         split_at=split_at,
@@ -159,21 +219,20 @@ def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
 class _Check:
     """One model's self-check."""
 
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer, facts: Facts) -> None:
+    def __init__(self, model: Any, tokenizer: Tokenizer, facts: Facts) -> None:
         self.model, self.tokenizer, self.facts = model, tokenizer, facts
         self.texts = self._texts()
         self.tried: dict[str, str] = {}
 
     def _texts(self) -> list[list[int]]:
         """Random texts, and the first of them once more with another last token."""
-        lengths, wide = list(LENGTHS), anatomy.window(self.model.config)
-        if wide is not None and wide <= LONGEST_WINDOW:
-            lengths.append(wide + 3)
+        edges = (anatomy.window(self.model.config), self.facts.split_at)
+        lengths = [*LENGTHS, *(edge + 3 for edge in edges if edge is not None and edge <= LONGEST_WINDOW)]
         if self.facts.max_length is not None:
             lengths = [min(n, self.facts.max_length) for n in lengths]
         config, g = self.model.config, torch.Generator().manual_seed(0)
         special = {getattr(config, f"{a}_token_id", None) for a in ("pad", "eos", "bos")}
-        vocabulary = self.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+        vocabulary = self.model.get_input_embeddings().num_embeddings
         usable = [t for t in range(min(vocabulary, 2000)) if t not in special]
         texts = [[usable[int(i)] for i in torch.randint(len(usable), (n,), generator=g)] for n in lengths]
         other = next(t for t in usable if t != texts[0][-1])
@@ -181,12 +240,15 @@ class _Check:
 
     def run(self) -> Backbone:
         through_seam = self.model.config._attn_implementation == NAME
-        own = self._own()
+        try:
+            own = self._own()
+        except Exception as e:  # a kernel that lacks a type, a model that needs more than tokens
+            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on token ids: {e}"[:300]) from e
         for way in ("flat", "stacked") if through_seam else ():
             if backbone := self._try(way, own):
                 return backbone
         if through_seam:
-            self.model.set_attn_implementation("eager")  # type: ignore[operator]
+            self.model.set_attn_implementation("eager")
         if backbone := self._try("eager", own):
             return backbone
         reasons = "; ".join(f"{way}: {what}" for way, what in self.tried.items())
@@ -196,16 +258,16 @@ class _Check:
         """What the model gives for each text alone with its own attention."""
         implementation = self.model.config._attn_implementation
         if implementation == NAME:
-            self.model.set_attn_implementation("eager")  # type: ignore[operator]
+            self.model.set_attn_implementation("eager")
         backbone = Backbone(self.model, self.tokenizer, replace(self.facts, way="eager"))
         try:
             states = [self._states(backbone, [t])[0] for t in self.texts]
         finally:
             if implementation == NAME:
-                self.model.set_attn_implementation(NAME)  # type: ignore[operator]
+                self.model.set_attn_implementation(NAME)
         first, again = states[0], states[-1]
         causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * _size(states))
-        self.facts = replace(self.facts, causal=causal)
+        self.facts = replace(self.facts, causal=causal, width=first.shape[1])
         return states
 
     @staticmethod

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
-from .attention import Plan
+from .attention import Plan, current
 from .errors import MethodError, NoSuchHead
 
 Couple = Literal["replace", "add", "add_postnorm", "add_embedding", "angle031"]
@@ -63,6 +63,12 @@ class Sight:
             raise NoSuchHead(f"layer {wrong[0]} is not there: the model has layers 0 to {layers - 1}")
         return frozenset(self.layers) if self.layers else frozenset(range(layers - self.last, layers))
 
+    def plain(self, layers: int) -> Sight:
+        """The same sight in its simplest words: where all layers see both ways, angle_emb 0.3.1 sums nothing."""
+        if self.couple == "angle031" and len(self.of(layers)) == layers:
+            return Sight(layers=tuple(range(layers)))
+        return self
+
     def first(self, layers: int) -> int:
         """Where the second stream begins, for a coupled sum.
 
@@ -109,16 +115,20 @@ class _Streams:
         self.second: Tensor | None = None
         self.busy = False
 
+    def _rests(self) -> bool:
+        """While the second stream runs, and in another thread's forward of the same model."""
+        return self.busy or current() is not self.plan
+
     def embed(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note the embeddings, which Equation 5 calls x."""
-        if not self.busy and self.couple in ("add_embedding", "angle031"):
+        if not self._rests() and self.couple in ("add_embedding", "angle031"):
             self.second = _hidden(args, kwargs)
 
     def layer_hook(self, i: int) -> Any:
         """Run a layer of the second stream right behind the same layer of the first."""
 
         def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-            if self.busy or (i < self.first and i + 1 < self.layers):
+            if self._rests() or (i < self.first and i + 1 < self.layers):
                 return None
             if i >= self.first:
                 if i == self.first and self.couple in ("add", "add_postnorm"):
@@ -145,7 +155,7 @@ class _Streams:
 
     def after_norm(self, norm: nn.Module, _: tuple[Any, ...], output: Tensor) -> Tensor | None:
         """Add the second stream's own norm, where each is normed before the sum."""
-        if self.busy or self.couple != "add_postnorm" or self.second is None:
+        if self._rests() or self.couple != "add_postnorm" or self.second is None:
             return None
         self.busy = True
         try:

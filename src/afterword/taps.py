@@ -15,8 +15,9 @@ from torch import Tensor
 
 from .views import AttentionView
 
-FEW = 8  # up to so many columns all heads are read at once; with more, head by head
+FEW = 8  # up to so many columns are read one by one
 ROWS = 256  # rows read at once
+SCORES = 1 << 18  # numbers that are worked on at once, where one head alone is not more: a megabyte stays in the cache
 
 Triangle = Literal["upper", "full"]
 
@@ -96,10 +97,9 @@ class MaxOverHeads(Tap):
     Reading: A_new[i, k] (G, C, n), where in an upper triangle A_new[i, k < i] = 0.
     """
 
-    def __init__(
-        self, columns: Sequence[Tensor], triangle: Triangle = "upper", *, layer: int | None = None
-    ) -> None:
+    def __init__(self, columns: Sequence[Tensor], triangle: Triangle = "upper", *, layer: int | None = None) -> None:
         self.columns, self.triangle, self.layer = columns, triangle, layer
+        self._runs = [_run(c) for c in columns]
         self._log: dict[int, Tensor] = {}
         self._halved: dict[int, bool] = {}
 
@@ -113,9 +113,10 @@ class MaxOverHeads(Tap):
         plain = view.causal and self.triangle == "upper"
         if self._halved.setdefault(view.group, plain) and not plain:
             self._symmetrise(view.group)
-        step = view.heads if columns.shape[1] <= FEW else 1
+        step = max(1, SCORES // (columns.numel() * min(view.length, ROWS)))
         for first in range(0, view.heads, step):
-            self._fold(view, columns, slice(first, first + step), self._halved[view.group])
+            heads = slice(first, min(first + step, view.heads))
+            self._fold(view, columns, heads, self._halved[view.group])
 
     def _symmetrise(self, group: int) -> None:
         """Halve now what is off the diagonal: a layer that sees both ways follows causal ones."""
@@ -126,16 +127,23 @@ class MaxOverHeads(Tap):
 
     def _fold(self, view: AttentionView, columns: Tensor, heads: slice, plain: bool) -> None:
         n = view.length
-        best = self._log.get(view.group)
-        if best is None:
-            best = torch.full((len(columns), n, columns.shape[1]), -math.inf, device=columns.device)
+        best, run = self._log.get(view.group), self._runs[view.group] if plain else None
         for start in range(0, n, ROWS):
             rows = slice(start, min(start + ROWS, n))
-            new = view.onto(columns, rows, heads) if plain else _symmetric(view, columns, rows, heads)
-            new = new.amax(1)
-            if best.dtype != new.dtype:
-                best = best.to(new.dtype)
-            torch.maximum(best[:, rows], new, out=best[:, rows])
+            if run is not None:  # what is right of the diagonal means nothing
+                new = view.onto(slice(run.start, max(run.start + 1, min(run.stop, rows.stop))), rows, heads)
+            else:
+                new = view.onto(columns, rows, heads) if plain else _symmetric(view, columns, rows, heads)
+            new = new.amax(1) if new.shape[1] > 1 else new[:, 0]
+            if best is None:
+                best = new.new_full((len(columns), n, columns.shape[1]), -math.inf)
+            into = best[:, rows, : new.shape[-1]]
+            if new.requires_grad or best.requires_grad:  # autograd needs the old maximum: nothing is written over
+                best = best.clone()
+                best[:, rows, : new.shape[-1]] = torch.maximum(into, new)
+            else:
+                torch.maximum(into, new, out=into)
+        assert best is not None
         self._log[view.group] = best
 
     def of(self, group: int) -> Tensor:
@@ -157,3 +165,11 @@ def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) 
         onto = onto.masked_fill((k < columns[:, None])[:, None], -math.inf)
         of = of.masked_fill((k > columns[:, None])[:, None], -math.inf)
     return torch.logaddexp(onto, of) - math.log(2)
+
+
+def _run(columns: Tensor) -> slice | None:
+    """The one run of tokens that all segments want; None where they want others, or few."""
+    first, count = int(columns[0, 0]), columns.shape[1]
+    if count <= FEW or not bool((columns == torch.arange(first, first + count, device=columns.device)).all()):
+        return None
+    return slice(first, first + count)

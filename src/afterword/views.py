@@ -19,6 +19,9 @@ from torch import Tensor
 
 from .shapes import Keys, Queries
 
+Columns = Tensor | slice
+"""Token indices (G, C), or one run of them that all segments share."""
+
 TILE = 64  # rows of scores held at once by the plain log-sum-exp
 
 
@@ -50,8 +53,8 @@ class AttentionView(ABC):
         """A[k, k] of every head (G, H, n)."""
 
     @abstractmethod
-    def onto(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-        """log A[row, column]: what each row gives to each column (G, H, rows, C), for columns (G, C)."""
+    def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
+        """log A[row, column]: what each row gives to each column (G, H, rows, C)."""
 
     @abstractmethod
     def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
@@ -81,9 +84,11 @@ class MatrixView(AttentionView):
         """A[k, k] of every head (G, H, n)."""
         return self.matrix.diagonal(dim1=-2, dim2=-1)
 
-    def onto(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+    def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
         """log A[row, column] (G, H, rows, C)."""
         part = self.matrix[:, heads, rows]
+        if isinstance(columns, slice):
+            return part[..., columns].log()
         return part.gather(-1, columns[:, None, None].expand(*part.shape[:3], -1)).log()
 
     def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
@@ -103,7 +108,7 @@ class ScoreView(AttentionView):
         bias: added to the scores (1, H, n, n), or None.
         softcap: scores are squashed to ±softcap by tanh, or None.
         sinks: one more score per head that takes weight and gives nothing (H,), or None.
-        fused_lse: log-sum-exp of the scores (G, H, n), where the fused kernel gave it.
+        fused_lse: log-sum-exp of the scores (G, H, n), sinks included, where the attention gave it.
     """
 
     layer: int
@@ -131,7 +136,7 @@ class ScoreView(AttentionView):
     @cached_property
     def lse(self) -> Tensor:
         """log of the sum of exp of every query's scores (G, H, n), in float32 or better."""
-        return _wide(self.fused_lse) if self.fused_lse is not None else self._plain_lse()
+        return wide(self.fused_lse) if self.fused_lse is not None else self._plain_lse()
 
     def _plain_lse(self) -> Tensor:
         """The same by tiles of rows: any device, any rule of the model."""
@@ -145,29 +150,33 @@ class ScoreView(AttentionView):
                 s = s.masked_fill(~_below(rows, s.shape[-1], s.device), -math.inf)
             tiles.append(s.logsumexp(-1))
         lse = torch.cat(tiles, -1)
-        return lse if self.sinks is None else torch.logaddexp(lse, _wide(self.sinks).view(1, -1, 1))
+        return lse if self.sinks is None else torch.logaddexp(lse, wide(self.sinks).view(1, -1, 1))
 
     def diagonal(self) -> Tensor:
         """A[k, k] of every head (G, H, n)."""
         n = self.q.shape[2]
-        s = self._capped((_wide(self.q) * self._keys(slice(None))).sum(-1) * self.scaling)
+        s = self._capped((wide(self.q) * self._keys(slice(None))).sum(-1) * self.scaling)
         if self.bias is not None:
             s = s + self.bias[..., :n, :n].diagonal(dim1=-2, dim2=-1)
         return (s - self.lse).exp()
 
-    def onto(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+    def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
         """log A[row, column] (G, H, rows, C). Right of a causal layer's diagonal it means nothing."""
         lse = self.lse[:, heads, rows]
         if self.softcap is None and self.bias is None and self.mask is None:
-            q, k = _wide(self.q[:, heads, rows]), self._keys(heads, columns)
+            q, k = wide(self.q[:, heads, rows]), self._keys(heads, columns)
             (g, h, r, d), c = q.shape, k.shape[2]
-            s = torch.baddbmm(lse.reshape(g * h, r, 1), q.reshape(-1, r, d), k.reshape(-1, c, d).mT, beta=-1, alpha=self.scaling)
+            s = torch.baddbmm(
+                lse.reshape(g * h, r, 1), q.reshape(-1, r, d), k.reshape(-1, c, d).mT, beta=-1, alpha=self.scaling
+            )
             return s.view(g, h, r, c)
+        if isinstance(columns, slice):
+            columns = torch.arange(columns.start, columns.stop, device=self.q.device).expand(len(self.q), -1)
         return self._scores(columns, rows, heads) - lse[..., None]
 
     def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
         """log A[column, row] (G, H, rows, C). Left of a causal layer's diagonal it means nothing."""
-        q = _wide(self.q[:, heads])
+        q = wide(self.q[:, heads])
         q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
         s = self._capped(self._keys(heads)[:, :, rows] @ q.mT * self.scaling)
         if self.bias is not None:
@@ -178,7 +187,7 @@ class ScoreView(AttentionView):
 
     def _scores(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
         """Scores of some rows on some columns (G, H, rows, C)."""
-        s = self._capped(_wide(self.q[:, heads, rows]) @ self._keys(heads, columns).mT * self.scaling)
+        s = self._capped(wide(self.q[:, heads, rows]) @ self._keys(heads, columns).mT * self.scaling)
         if self.bias is not None:
             s = s + self.bias[0, heads, rows][..., columns].permute(2, 0, 1, 3)
         if self.mask is not None:
@@ -188,16 +197,21 @@ class ScoreView(AttentionView):
     def _capped(self, scores: Tensor) -> Tensor:
         return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
 
-    def _keys(self, heads: slice, columns: Tensor | None = None) -> Tensor:
-        """Keys of some heads, repeated for grouped queries, at some columns (G, H, C, d)."""
-        k, per = self.k, self.heads // self.k.shape[1]
-        if columns is not None:
+    def _keys(self, heads: slice, columns: Columns | None = None) -> Tensor:
+        """Keys of some heads, repeated for grouped queries, at some columns (G, H, C, d); no copy where none is needed."""
+        first, end, _ = heads.indices(self.heads)
+        per = self.heads // self.k.shape[1]
+        k = self.k[:, first // per : (end - 1) // per + 1]
+        if isinstance(columns, slice):
+            k = k[:, :, columns]
+        elif columns is not None:
             k = k.gather(2, columns[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3]))
-        wanted = torch.arange(self.heads, device=k.device)[heads] // per
-        return _wide(k if len(wanted) == k.shape[1] else k[:, wanted])
+        if k.shape[1] != end - first:
+            k = k[:, torch.arange(first, end, device=k.device) // per - first // per]
+        return wide(k)
 
 
-def _wide(x: Tensor) -> Tensor:
+def wide(x: Tensor) -> Tensor:
     """At least float32: half-precision scores would be off by their own last bit times ten."""
     return x if x.dtype == torch.float64 else x.float()
 
