@@ -35,7 +35,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Every shape in the rooms that hold tensors is checked at each call; what users hand in is checked by the code itself. AFTERWORD_CHECK_SHAPES=0 leaves the checks out.
 if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":
-    rooms = ("attention", "views", "taps", "weights", "batch", "embed", "backbone", "states", "sight", "anatomy")
+    rooms = ("attention", "views", "taps", "batch", "embed", "backbone", "anatomy")
     install_import_hook([f"afterword.{room}" for room in rooms], "beartype.beartype")
 
 

@@ -12,7 +12,7 @@ SOURCE = HERE.parent / "src" / "afterword"
 
 ROOMS = """
     errors shapes tokens layout batch views attention sight anatomy taps kernels backbone loading states weights methods
-    codec words texts embed post run similarity encoder fingerprint folder st
+    codec words texts embed look post run similarity encoder stock fingerprint folder st files
     tune index train tasks analysis adapters bulk serve cli
 """.split()
 """Lowest first: a room imports only from rooms in front of it."""

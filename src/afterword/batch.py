@@ -79,7 +79,8 @@ class Group:
 
     def of(self, flat: Tensor) -> Tensor:
         """A flat (N, ...) tensor's part (G, n, ...)."""
-        return flat[self.start : self.start + self.count * self.length].unflatten(0, (self.count, self.length))
+        part = flat[self.start : self.start + self.count * self.length]
+        return part.view(self.count, self.length, *part.shape[1:])
 
 
 @dataclass(frozen=True)

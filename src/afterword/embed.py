@@ -42,7 +42,7 @@ def weights(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: 
     dtype = torch.float64 if backbone.dtype == torch.float64 else torch.float32
     seen = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
     targets = [_targets(backbone, m, b, words, dtype) for m, b in zip(methods, seen, strict=True)]
-    taps = [m.weigh.tap(t, facts.layers) for m, t in zip(methods, targets, strict=True)]
+    taps = [m.weigh.tap(b.groups, t, facts.layers) for m, b, t in zip(methods, seen, targets, strict=True)]
     layers = frozenset(layer for m in methods for layer in m.states.layers)
     trace = backbone.forward(batch, layers, methods[0].sight, [t for t in taps if t is not None])
     made = []

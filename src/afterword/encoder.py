@@ -15,6 +15,7 @@ import torch
 from .backbone import Backbone
 from .errors import InputError
 from .layout import Text
+from .look import attention_matrix, token_weights
 from .methods import Method
 from .post import Normalise, Post, Truncate
 from .run import (
@@ -22,9 +23,7 @@ from .run import (
     Limits,
     OnEmpty,
     OnLong,
-    attention_matrix,
     sentence_vectors,
-    token_weights,
     word_vectors,
 )
 from .texts import check_texts, with_prompt, words_by_text
@@ -65,6 +64,7 @@ class Encoder:
     def _check(self, method: Method) -> None:
         facts = self.backbone.facts
         method.states.check(facts.layers)
+        self.backbone.require(method.weigh.reads_attention, method.sight)
         method.weigh.check(facts.layers, facts.heads)
         if method.sight:
             method.sight.of(facts.layers)
@@ -196,7 +196,8 @@ class Encoder:
     def _named(self, name: str, texts: str | Sequence[Text], options: dict[str, Any]) -> Array:
         names = (name,) if name == "query" else (name, "passage", "corpus")
         if options.get("prompt") is None and options.get("prompt_name") is None:
-            options["prompt_name"] = next((n for n in names if n in (self.prompts or {})), None)
+            found = next((n for n in names if n in (self.prompts or {})), None)
+            options |= {"prompt": ""} if found is None else {"prompt_name": found}  # never the default prompt
         return self.encode(texts, **options)  # type: ignore[no-any-return]
 
     def encode_many(
@@ -326,7 +327,7 @@ class Encoder:
             The n tokens as the model reads them, template, copies and special tokens included; weights (n,).
         """
         checked = check_texts([text])[0]
-        return token_weights(self.backbone, self.method, checked, Limits(self.max_length))
+        return token_weights(self.backbone, self.method, checked, self.max_length)
 
     def attention(self, text: Text) -> tuple[list[str], Array]:
         """Algorithm 1 of ReBA: the maximum over layers and heads of (A + A^T) / 2.
@@ -341,7 +342,7 @@ class Encoder:
             MethodError: the encoder's method is not `reba`.
         """
         checked = check_texts([text])[0]
-        return attention_matrix(self.backbone, self.method, checked, Limits(self.max_length))
+        return attention_matrix(self.backbone, self.method, checked, self.max_length)
 
     def similarity(self, a: Array, b: Array) -> Array:
         """How similar each row of ``a`` (n, D) is to each of ``b`` (m, D), by `similarity_fn_name`.
@@ -374,6 +375,11 @@ class Encoder:
     def device(self) -> torch.device:
         """Where the model is."""
         return self.backbone.device
+
+    @property
+    def revision(self) -> str | None:
+        """The hub's commit that the model came from, where that is known."""
+        return getattr(self.backbone.model.config, "_commit_hash", None)
 
     @property
     def fingerprint(self) -> str:

@@ -13,16 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .backbone import LAST, Backbone
+from .backbone import Backbone
 from .batch import lay
-from .embed import halving, in_batches, vectors, weights
-from .errors import InputError, MethodError, TooLong
+from .embed import halving, in_batches, vectors
+from .errors import InputError, TooLong
 from .layout import Layout, Text, Writing
 from .methods import Method
 from .post import Post
 from .sight import Sight
 from .texts import check_ids
-from .weights import Backward
 from .words import Word, place
 
 Array = NDArray[np.floating[Any]]
@@ -30,7 +29,7 @@ OnEmpty = Literal["error", "nan"]
 OnLong = Literal["warn", "error", "ignore"]
 
 WINDOW = 16_384  # texts that are sorted by length together
-TOKENS = {"cpu": 4096, "cuda": 32_768}  # of a batch, by default
+TOKENS = {"cpu": 2048, "cuda": 32_768}  # of a batch, by default
 
 
 @dataclass(frozen=True)
@@ -322,44 +321,3 @@ def word_vectors(
             halving(run, [wanted[i] for i in indices], deliver)
     cuts.warn(limits)
     return rows
-
-
-def token_weights(backbone: Backbone, method: Method, text: Text, limits: Limits) -> tuple[list[str], Array]:
-    """The tokens of one text as written, and the weight of each in its vector.
-
-    Returns:
-        n tokens and weights (n,); a chunked text gives those of its chunks, one after the other.
-    """
-    writing = method.layout.write([text], backbone.tokenizer, limits.max_length)[0]
-    batch = lay([writing], backbone.device)
-    with torch.no_grad():
-        rows = weights(backbone, [method], batch)[0].weights
-    ids: list[int] = []
-    found: list[float] = []
-    for group, row in zip(batch.groups, rows, strict=True):
-        for g in torch.argsort(group.first, stable=True).tolist():
-            if group.text[g] >= 0:
-                ids += group.tokens[g].tolist()
-                found += row[g, 0].tolist()
-    return backbone.tokenizer.tokens(ids), np.asarray(found)
-
-
-def attention_matrix(backbone: Backbone, method: Method, text: Text, limits: Limits) -> tuple[list[str], Array]:
-    """Algorithm 1's matrix of one text as written: A_new[i, k], the most that any head gives between i and k.
-
-    Returns:
-        n tokens and the matrix (n, n); with triangle="upper" its part k >= i.
-
-    Raises:
-        MethodError: the method has no backward attention.
-    """
-    weigh = method.weigh
-    if not isinstance(weigh, Backward):
-        raise MethodError(f"{method.name} reads no attention between tokens: use reba()")
-    writing = method.layout.write([text], backbone.tokenizer, limits.max_length)[0]
-    batch = lay([writing], backbone.device)
-    everything = [torch.ones(g.count, 1, g.length, device=g.tokens.device) for g in batch.groups]
-    tap = weigh.tap(everything, backbone.facts.layers)
-    with torch.no_grad():
-        backbone.forward(batch, frozenset({LAST}), method.sight, [tap])
-    return backbone.tokenizer.tokens(batch.groups[0].tokens[0].tolist()), tap.of(0)[0].cpu().numpy()

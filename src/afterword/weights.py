@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -46,6 +46,8 @@ class Weighting(ABC):
         """Refuse an unknown pool."""
         if self.pool not in POOLS:
             raise MethodError(f"pool={self.pool!r}: choose one of {', '.join(POOLS[:3])}")
+        if self.copy not in get_args(Copy):
+            raise MethodError(f"copy={self.copy!r}: choose one of {', '.join(get_args(Copy))}")
 
     reads_attention: ClassVar[bool] = False
     """Whether there must be attention to read."""
@@ -53,7 +55,7 @@ class Weighting(ABC):
     def check(self, layers: int, heads: int) -> None:
         """Whether a model of so many layers and heads will do; raises NoSuchHead."""
 
-    def tap(self, targets: Sequence[Tensor], layers: int) -> Tap | None:
+    def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap | None:
         """What must be read of the attention of a model of so many layers; None where nothing."""
         return None
 
@@ -152,7 +154,7 @@ class SelfAttention(Weighting):
                 f"the model has {layers} layers of {heads} heads"
             )
 
-    def tap(self, targets: Sequence[Tensor], layers: int) -> Tap:
+    def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
         """The diagonal of the head."""
         return Diagonal(self.layer, self.head)
 
@@ -198,9 +200,9 @@ class Backward(Weighting):
             if getattr(self, name) not in values:
                 raise MethodError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(str, values))}")
 
-    def tap(self, targets: Sequence[Tensor], layers: int) -> Tap:
+    def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
         """Algorithm 1's matrix, only the columns that are targets."""
-        columns = [_columns(t) for t in targets]
+        columns = [self._columns(g, t)[0] for g, t in zip(groups, targets, strict=True)]
         return MaxOverHeads(columns, self.triangle, layer=layers - 1 if self.attention == "last_layer" else None)
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
@@ -210,28 +212,35 @@ class Backward(Weighting):
         a = reading.to(targets.dtype) * seen[:, None]
         if self.normalise == "token":
             a = a / a.sum(-1, keepdim=True)
-        chosen = targets.gather(-1, _columns(targets)[:, None].expand(-1, targets.shape[1], -1))
-        chosen = chosen * _real(targets)[:, None]
+        columns, real = self._columns(group, targets)
+        chosen = targets.gather(-1, columns[:, None].expand(-1, targets.shape[1], -1)) * real[:, None]
         rows = torch.stack([(chosen[:, r, :, None] * a).sum(1) for r in range(chosen.shape[1])], 1)
         if self.normalise == "total":
             rows = rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
         return rows / max(group.length // 2, 1) if self.released and self.pool == "half" else rows
 
     def for_words(self) -> Weighting:
-        """The same; the released code has its own way."""
-        return Backward("mean", "first", True, "all", "total", self.attention) if self.released else self
+        """The same, read so that a word's bits do not depend on which others are read; the released code's own way."""
+        if self.released:
+            return BackwardWords("mean", "first", True, "all", "total", self.attention)
+        return BackwardWords(**vars(self))
+
+    def _columns(self, group: Group, targets: Rows) -> tuple[Tensor, Tensor]:
+        """Which tokens i are read, and which of them are no padding (G, C), (G, C)."""
+        return _padded((targets != 0).any(1))
 
 
-def _columns(targets: Rows) -> Tensor:
-    """Token indices that any row of a segment targets (G, C); padded with 0 to the segment with most."""
-    wanted = (targets != 0).any(1)
-    most = max(int(wanted.sum(1).max()), 1)
-    order = torch.argsort(~wanted, dim=1, stable=True)[:, :most]
-    return order * _real(targets)
+@dataclass(frozen=True)
+class BackwardWords(Backward):
+    """`Backward` that reads every token of the first copy: matrix products of another width differ in last bits."""
+
+    def _columns(self, group: Group, targets: Rows) -> tuple[Tensor, Tensor]:
+        return _padded((group.copy == 1) | (targets != 0).any(1))
 
 
-def _real(targets: Rows) -> Tensor:
-    """Which of `_columns` are no padding (G, C)."""
-    wanted = (targets != 0).any(1)
-    most = max(int(wanted.sum(1).max()), 1)
-    return torch.arange(most, device=targets.device) < wanted.sum(1, keepdim=True)
+def _padded(wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices of the wanted tokens of each segment, padded with 0 to the segment with most; which are no padding."""
+    count = wanted.sum(1, keepdim=True)
+    most = max(int(count.max()), 1)
+    real = torch.arange(most, device=wanted.device) < count
+    return torch.argsort(~wanted, dim=1, stable=True)[:, :most] * real, real

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,8 +26,24 @@ BYTES |= {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not i
 OF_BYTE = {c: b for b, c in BYTES.items()}
 """GPT-2's spelling of the 256 bytes, written out anew."""
 
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"  # three emoji and two joiners
 scripts = st.sampled_from(
-    "the cat sat on a bank . , ' \n \t 世界 中学教育 é é नमस्ते 👩‍👩‍👧 🇩🇪 ﷺ ﬁ Ǆ İ ß ﻝﺎ 𝔘 ︎ ‏ ​ Å".split(" ") + ["  ", " "]
+    [
+        *"the cat sat on a bank . , ' 世界 中学教育 é नमस्ते ﷺ ﬁ Ǆ İ ß 𝔘 Å".split(),
+        *[
+            "\n",
+            "\t",
+            " ",
+            "  ",
+            "e\u0301",
+            FAMILY,
+            "\U0001f1e9\U0001f1ea",
+            "\ufedd\ufe8e",
+            "\ufe0e",
+            "\u200f",
+            "\u200b",
+        ],
+    ]
 )
 texts = st.one_of(
     st.lists(scripts, min_size=1, max_size=10).map(" ".join),
@@ -61,7 +78,7 @@ def brute(tokens: list[str], text: str, sentencepiece: bool) -> list[set[int]]:
 
 @pytest.mark.parametrize("model", ["gpt2", "llama_gqa"])
 @given(text=texts, cut=st.tuples(st.integers(0, 40), st.integers(1, 8)))
-@example(text="👩‍👩‍👧 x", cut=(0, 5))
+@example(text=FAMILY + " x", cut=(0, 5))
 @example(text="A", cut=(0, 1))
 def test_offsets(oracle: Path, model: str, text: str, cut: tuple[int, int]) -> None:
     """The tokens of a word are those that hold one of its bytes."""
@@ -95,42 +112,39 @@ def test_words(text: str, word: object, n: int) -> None:
         assert text[start:end] == word
 
 
+pieces = "{text} { } {{ x [MASK] {condition} {0} “ {text!r} {text:>5} {text.x}".split(" ")
 templates = st.one_of(
-    st.just("{text}"),
-    st.text(max_size=12),
-    st.lists(
-        st.sampled_from(
-            ["{text}", "{", "}", "{{", "x ", "[MASK]", "{condition}", "{0}", "“", "{text!r}", "{text:>5}", "{text.x}"]
-        ),
-        max_size=5,
-    ).map("".join),  # fmt: skip
+    st.just("{text}"), st.text(max_size=12), st.lists(st.sampled_from(pieces), max_size=5).map(" ".join)
 )
 
 
 @pytest.mark.parametrize("model", ["gpt2", "bert", "llama_gqa"])
 @given(
     text=st.one_of(texts, st.lists(st.integers(5, 200), max_size=12)),
-    template=st.one_of(st.none(), templates),
-    copies=st.integers(0, 4),
-    join=st.sampled_from([None, "ids", "text"]),
-    separator=st.sampled_from(["", " ", "; "]),
-    truncate=st.sampled_from(["before", "after", "whole"]),
-    special=st.booleans(),
+    options=st.fixed_dictionaries(
+        {
+            "template": st.one_of(st.none(), templates),
+            "copies": st.integers(0, 4),
+            "join": st.sampled_from([None, "ids", "text"]),
+            "separator": st.sampled_from(["", " ", "; "]),
+            "truncate": st.sampled_from(["before", "after", "whole"]),
+            "add_special_tokens": st.booleans(),
+            "punctuate": st.sampled_from([None, "stop", "all"]),
+            "chunk": st.one_of(st.none(), st.none(), st.integers(0, 5)),
+        }
+    ),
     length=st.one_of(st.none(), st.integers(1, 30)),
-    chunk=st.one_of(st.none(), st.none(), st.integers(0, 5)),
-    punctuate=st.sampled_from([None, "stop", "all"]),
 )
-def test_layout(oracle: Path, model: str, text, template, copies, join, separator, truncate, special, length, chunk, punctuate) -> None:  # fmt: skip  # noqa: E501
+def test_layout(oracle: Path, model: str, text: str | list[int], options: dict, length: int | None) -> None:
     """A writing keeps what it promises: no longer than allowed, copies in order, specials where they belong."""
     own = tokenizer(oracle, model)
     try:
         if isinstance(text, str):
             check_text(text)
-        layout = Layout(template, copies, join, separator, truncate, special, punctuate, chunk)
+        layout = Layout(**options)
         conditions = ["a, {b}"] if "condition" in layout.fields else None
         (writing,) = layout.write([text], own, length, conditions=conditions, offsets=True)
-    except AfterwordError as e:
-        assert "\n" not in str(e).replace("\\n", "")[:0] + str(e).splitlines()[0]
+    except AfterwordError:
         return
     for segment in writing.segments:
         assert length is None or len(segment.ids) <= length
@@ -138,15 +152,19 @@ def test_layout(oracle: Path, model: str, text, template, copies, join, separato
         assert ends == sorted(ends) or any(a == b for a, b in segment.copies)
         assert ends[-1] <= len(segment.ids)
         front, behind = segment.special
-        if special and truncate != "whole":
+        if layout.add_special_tokens and layout.truncate != "whole":
             assert segment.ids[:front] == own.prefix
             assert segment.ids[len(segment.ids) - behind :] == own.suffix
     assert writing.kept <= writing.total
-    if length is None and isinstance(text, str) and template is not None and join != "ids" and "[MASK]" not in template:
-        whole = "".join(p if p is not None else layout._clean(text) for p in layout._literals(own, "a, {b}"))
-        assert writing.segments[0].ids == (
-            own.prefix + own.ids([whole])[0] + own.suffix if special else own.ids([whole])[0]
-        )
+    if length is None and isinstance(text, str) and layout.template is not None and layout.join != "ids":
+        assert writing.segments[0].ids == written_whole(layout, text, own)
+
+
+def written_whole(layout: Layout, text: str, own: Tokenizer) -> list[int]:
+    """The whole string, tokenized as one."""
+    parts = layout._literals(own, "a, {b}" if "condition" in layout.fields else None)
+    ids = own.ids(["".join(layout._clean(text) if p is None else p for p in parts)])[0]
+    return [*own.prefix, *ids, *own.suffix] if layout.add_special_tokens else ids
 
 
 names = st.one_of(st.sampled_from([*CATALOGUE, "", "Reba", "@", "@nowhere.json"]), st.text(max_size=8))
@@ -174,8 +192,7 @@ def test_parser(name: str, given_options: list[tuple[str, str]], tail: str) -> N
     text = name + (":" if given_options else "") + ",".join(f"{k}={v}" for k, v in given_options) + tail
     try:
         method = parse_method(text)
-    except MethodError as e:
-        assert str(e)
+    except MethodError:
         return
     assert from_json(json.loads(json.dumps(to_json(method)))) == method
 
@@ -185,25 +202,23 @@ values = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
     max_leaves=5,
 )
-parts = {k: st.one_of(values, st.dictionaries(st.sampled_from(
-    "kind pool copy copies template layer head last layers couple pool_special_tokens triangle".split()), values, max_size=4))
-    for k in ("layout", "states", "weigh", "sight", "name")}  # fmt: skip
+keys = st.sampled_from(
+    "kind pool copy copies template layer head last layers couple pool_special_tokens triangle".split()
+)
+part = st.one_of(values, st.dictionaries(keys, values, max_size=4))
+parts = dict.fromkeys(("layout", "states", "weigh", "sight", "name"), part)
 
 
 @given(st.fixed_dictionaries({}, optional=parts))
 def test_json(read: dict) -> None:
     """A method or a MethodError."""
-    try:
+    with suppress(MethodError):
         from_json(read)
-    except MethodError as e:
-        assert str(e)
 
 
 @given(name=st.sampled_from(list(CATALOGUE)), given_options=st.dictionaries(st.sampled_from(
     "copies pool states template head layers last couple chunk variant".split()), values, max_size=3))  # fmt: skip
 def test_make(name: str, given_options: dict) -> None:
     """A method or a MethodError."""
-    try:
+    with suppress(MethodError):
         make(name, given_options)
-    except MethodError as e:
-        assert str(e)

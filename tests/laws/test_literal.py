@@ -10,11 +10,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiny import tiny
 
 from afterword import Encoder, echo, reba
 from afterword.loading import load_backbone
-
-from tests.tiny import tiny
 
 KINDS = ("gpt2", "llama", "mistral", "bert")
 TOLERANCE = {"gpt2": 1e-10, "bert": 1e-10, "llama": 5e-6, "mistral": 5e-6}  # the last two norm in float32 inside
@@ -109,7 +108,7 @@ def test_algorithm_1(models: Path, kind: str, ids: list[int], k: int, fed: bool)
     assert close(kind, upper, np.triu(expected))
 
 
-@pytest.mark.parametrize("kind", ("gpt2", "llama"))
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
 @given(
     ids=texts, k=st.integers(1, 3), size=st.integers(1, 4), pool=st.sampled_from(["last", "mean"]), fed=st.booleans()
 )

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.oracle.table import ANGLE031, LATER, TABLE, Inputs, relative
 
 from afterword import Encoder, Method
 from afterword.loading import load_backbone
-
-from .table import ANGLE031, LATER, TABLE, Inputs, relative
 
 FOLDER = Path(__file__).parents[2] / "../shared/oracle"
 

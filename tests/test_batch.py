@@ -1,0 +1,71 @@
+"""Flat batches, worked out by hand."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from afterword.batch import batched, lay
+from afterword.layout import Layout, Segment, Writing
+
+
+def writing(n: int, copies: int = 1) -> Writing:
+    ids = [9, *list(range(20, 20 + n)) * copies]
+    spans = tuple((1 + c * n, 1 + (c + 1) * n) for c in range(copies))
+    return Writing((Segment(ids, spans, (1, 0)),), kept=n, total=n)
+
+
+def test_tokens_lie_end_to_end_longest_first() -> None:
+    batch = lay([writing(1), writing(3), writing(1)])
+    assert batch.tokens.tolist() == [9, 20, 21, 22, 9, 20, 9, 20]
+    assert batch.position.tolist() == [0, 1, 2, 3, 0, 1, 0, 1]
+    assert [(g.start, g.count, g.length) for g in batch.groups] == [(0, 1, 4), (4, 2, 2)]
+    assert [g.text.tolist() for g in batch.groups] == [[1], [0, 2]]
+
+
+def test_every_token_knows_its_copy() -> None:
+    group = lay([writing(2, copies=2)]).groups[0]
+    assert group.copy.tolist() == [[-1, 1, 1, 2, 2]]
+    assert group.limited(1).scope.tolist() == [[True, True, True, False, False]]
+
+
+def test_a_template_belongs_to_no_copy() -> None:
+    segment = Segment([1, 2, 3, 4], ((1, 2),), (0, 1))
+    assert lay([Writing((segment,))]).groups[0].copy.tolist() == [[0, 1, 0, -1]]
+
+
+def test_a_chunk_borrows_the_states_of_the_full_pass() -> None:
+    full = Segment([9, 1, 2, 3], ((1, 4),), (1, 0), pooled=False)
+    chunks = [Segment([9, 1, 2, 1, 2], ((1, 3), (3, 5)), (1, 0), 0), Segment([9, 3, 3], ((1, 2), (2, 3)), (1, 0), 2)]
+    batch = lay([Writing((full, *chunks))])
+    assert batch.tokens.tolist() == [9, 1, 2, 1, 2, 9, 1, 2, 3, 9, 3, 3]
+    assert batch.source is not None
+    assert batch.source.tolist() == [0, 6, 7, 3, 4, 5, 6, 7, 8, 9, 8, 11]
+    assert [g.text.tolist() for g in batch.groups] == [[0], [-1], [0]]
+
+
+@given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 40), st.one_of(st.none(), st.integers(1, 4)))
+def test_batches_hold_everything_once(sizes: list[int], budget: int, at_most: int | None) -> None:
+    batches = list(batched(sizes, budget, at_most))
+    assert sorted(i for b in batches for i in b) == list(range(len(sizes)))
+    for batch in batches:
+        assert sum(sizes[i] for i in batch) <= budget or len(batch) == 1
+        assert at_most is None or len(batch) <= at_most
+    lengths = [sizes[i] for b in batches for i in b]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_a_group_is_a_view_of_the_flat_axis() -> None:
+    batch = lay([writing(1), writing(3), writing(1)])
+    flat = torch.arange(8.0)[:, None]
+    assert batch.groups[1].of(flat)[..., 0].tolist() == [[4, 5], [6, 7]]
+
+
+def test_layouts_of_one_batch_have_one_shape() -> None:
+    class Letters:
+        prefix, suffix = [1], [2]
+
+        def ids(self, texts: list[str]) -> list[list[int]]:
+            return [[ord(c) for c in t] for t in texts]
+
+    batch = lay(Layout(copies=2).write(["ab", "c"], Letters()))  # type: ignore[arg-type]
+    assert [g.spans.tolist() for g in batch.groups] == [[[[1, 3], [3, 5]]], [[[1, 2], [2, 3]]]]

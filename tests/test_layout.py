@@ -1,0 +1,115 @@
+"""How texts are written, worked out by hand on a byte tokenizer."""
+
+import pytest
+
+from afterword.errors import InputError, MethodError
+from afterword.layout import Layout
+from afterword.tokens import Tokenizer
+from tests.tiny import tiny_tokenizer
+
+
+@pytest.fixture(scope="module")
+def own() -> Tokenizer:
+    return Tokenizer(tiny_tokenizer("bert"))
+
+
+def spelled(own: Tokenizer, layout: Layout, text, max_length=None, **options) -> str:
+    """The writing as a string; special tokens as < and >, copies in brackets."""
+    (writing,) = layout.write([text], own, max_length, **options)
+    out = []
+    for segment in writing.segments:
+        front, behind = segment.special
+        body = own.hf.convert_ids_to_tokens(segment.ids)
+        marks = {i: "[" for i, _ in segment.copies}
+        line = ["<"] * front + body[front : len(body) - behind] + [">"] * behind
+        for start, end in reversed(segment.copies):
+            line[start:end] = ["[", *line[start:end], "]"]
+        assert marks
+        out.append("".join(line).replace("Ġ", " "))
+    return " | ".join(out)
+
+
+def test_copies_share_one_pair_of_special_tokens(own) -> None:
+    assert spelled(own, Layout(copies=3), "ab") == "<[ab][ab][ab]>"
+    assert spelled(own, Layout(copies=2, add_special_tokens=False), "ab") == "[ab][ab]"
+    assert spelled(own, Layout(copies=2, separator=";"), "ab") == "<[ab];[ab]>"
+
+
+def test_a_template_is_written_around(own) -> None:
+    assert spelled(own, Layout("x{text}y{{}}"), "ab") == "<x[ab]y{}>"
+    assert spelled(own, Layout("x{text}y{text}", join="ids"), "ab") == "<x[ab]y[ab]>"
+    assert spelled(own, Layout("x{text}", copies=2, separator="-"), "ab") == "<x[ab]-[ab]>"
+    assert spelled(own, Layout("{condition}:{text}"), "ab", conditions=["c{d}"]) == "<c{d}:[ab]>"
+
+
+def test_the_text_is_cut_never_the_template(own) -> None:
+    assert spelled(own, Layout("xx{text}yy"), "abcdef", 9) == "<xx[abc]yy>"
+    assert spelled(own, Layout("xx{text}yy", join="ids"), "abcdef", 9) == "<xx[abc]yy>"
+    assert spelled(own, Layout("x{text}y{text}"), "abcdef", 9) == "<x[ab]y[ab]>"
+    with pytest.raises(InputError, match="max_length=5"):
+        spelled(own, Layout("xxxx{text}yy"), "abc", 5)
+
+
+def test_truncation_before_after_and_of_the_whole(own) -> None:
+    assert spelled(own, Layout(copies=2), "abcd", 8) == "<[abc][abc]>"
+    assert spelled(own, Layout(copies=2, truncate="after"), "abcd", 8) == "<[abcd][ab]>"
+    assert spelled(own, Layout(copies=2, truncate="whole"), "abcd", 8) == "<[abcd][abc]"
+    assert spelled(own, Layout(copies=2, join="text", truncate="after"), "abcd", 8) == "<[abcd][ab]>"
+    assert spelled(own, Layout(copies=2, join="text", truncate="whole"), "abcd", 8) == "<[abcd][abc]"
+
+
+def test_what_was_cut_is_counted(own) -> None:
+    (writing,) = Layout(copies=2).write(["abcdef"], own, 8)
+    assert (writing.kept, writing.total) == (3, 6)
+
+
+def test_ids_are_content_only(own) -> None:
+    ids = own.ids(["ab"])[0]
+    assert spelled(own, Layout("x{text}y", copies=1), ids) == spelled(own, Layout("x{text}y"), "ab")
+    assert spelled(own, Layout(copies=2), ids) == "<[ab][ab]>"
+
+
+def test_chunks_follow_the_full_pass(own) -> None:
+    assert spelled(own, Layout(copies=2, chunk=2), "abcde") == "<[abcde]> | <[ab][ab]> | <[cd][cd]> | <[e][e]>"
+    (writing,) = Layout(copies=2, chunk=2).write(["abcde"], own)
+    assert [s.first for s in writing.segments[1:]] == [0, 2, 4]
+    assert [s.final for s in writing.segments[1:]] == [False, False, True]
+    assert sum(s.part for s in writing.segments[1:]) == pytest.approx(1)
+
+
+def test_punctuation_of_the_authors(own) -> None:
+    assert spelled(own, Layout(punctuate="stop"), 'a "b"') == '<[a "b"]>'
+    assert spelled(own, Layout(punctuate="stop"), "ab") == "<[ab.]>"
+    assert spelled(own, Layout(punctuate="all"), 'a "b"?') == "<[a 'b'.]>"
+
+
+def test_offsets_of_every_copy(own) -> None:
+    (writing,) = Layout("x{text} {text}").write(["ab"], own, offsets=True)
+    assert writing.offsets == (((0, 1), (1, 2)), ((0, 1), (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"copies": 0}, "copies=0"),
+        ({"template": "no place"}, r"no \{text\}"),
+        ({"template": "{text} {name}"}, "name"),
+        ({"template": "{text"}, "literal brace"),
+        ({"template": "{text}{text}", "copies": 3}, "2 times"),
+        ({"chunk": 0}, "chunk=0"),
+        ({"chunk": 2, "template": "x{text}"}, "chunk=2"),
+        ({"truncate": "middle"}, "truncate='middle'"),
+    ],
+)
+def test_a_layout_that_cannot_be(options: dict, words: str) -> None:
+    with pytest.raises(MethodError, match=words):
+        _ = Layout(**options)
+
+
+def test_conditions_are_asked_for(own) -> None:
+    with pytest.raises(InputError, match="conditions="):
+        Layout("{condition}{text}").write(["a"], own)
+    with pytest.raises(InputError, match="no {condition}"):
+        Layout("{text}").write(["a"], own, conditions=["b"])
+    with pytest.raises(InputError, match="2 conditions for 1"):
+        Layout("{condition}{text}").write(["a"], own, conditions=["b", "c"])
