@@ -1,0 +1,63 @@
+"""The command ``afterword``: parsing and printing. What is heavy is imported when a verb needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from .embed import embed
+from .guard import State, guarded
+from .inspect import inspect
+from .methods import methods
+from .similar import similar
+from .words import words
+
+app = typer.Typer(
+    help="Sentence and word embeddings from any pretrained language model.",
+    rich_markup_mode=None,  # plain help: quick, and the same at every width that docs/cli.md is checked at
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("embed")(embed)
+app.command("words")(words)
+app.command("similar")(similar)
+app.command("methods")(methods)
+app.command("inspect")(inspect)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        typer.echo(f"afterword {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+) -> None:
+    context.ensure_object(State).debug = debug
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line.
+
+    Args:
+        argv: the words behind ``afterword``; None takes the process's own.
+
+    Returns:
+        The exit code: 0 all well; 1 some rows were rejected; 2 a user's error, told in one line; 70 a bug;
+        130 interrupted; 141 nobody reads the output any more.
+    """
+    state = State()
+    words_given = None if argv is None else list(argv)
+    return guarded(lambda: app(args=words_given, prog_name="afterword", standalone_mode=False, obj=state), state)

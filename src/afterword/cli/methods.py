@@ -1,0 +1,123 @@
+"""``afterword methods``: what each method does, its options, its source. Read from the catalogue itself."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+
+from . import options as o
+
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method as its own docstring and signature tell it.
+
+    Attributes:
+        name: what ``--method`` takes.
+        summary: what it does.
+        source: paper and section.
+        notes: what else there is to say, a paragraph each.
+        options: name, default as ``--method`` would spell it, choices, what it is.
+    """
+
+    name: str
+    summary: str
+    source: str
+    notes: list[str]
+    options: list[dict[str, Any]]
+
+
+def methods(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these.")] = None,
+    as_json: o.AsJson = False,
+) -> int:
+    """Print every method: what it does, its options with their defaults, its source."""
+    from ..errors import UnknownMethod
+    from ..methods import CATALOGUE, TEMPLATES
+
+    if unknown := [name for name in names or () if name not in CATALOGUE]:
+        raise UnknownMethod(f"no method {unknown[0]!r}: there are {', '.join(CATALOGUE)}")
+    entries = [entry(CATALOGUE[name]) for name in names or CATALOGUE]
+    if as_json:
+        found = {"methods": [asdict(e) for e in entries], "templates": TEMPLATES}
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return 0
+    typer.echo("\n\n".join(printed(e) for e in entries))
+    if not names or {"prompt", "bellm", "echo"} & set(names):
+        typer.echo("\ntemplates\n" + "\n".join(f"    {name:<18} {text}" for name, text in TEMPLATES.items()))
+    if not names:
+        typer.echo('\nOn the command line: --method reba:copies=3,pool=mean; a value with a comma in "double quotes".')
+    return 0
+
+
+def entry(method: Callable[..., Any]) -> Entry:
+    """A method as its docstring and signature tell it.
+
+    >>> from afterword.methods import reba
+    >>> entry(reba).options[0]["name"], entry(reba).options[0]["default"]
+    ('copies', '2')
+    """
+    lead, _, rest = inspect.cleandoc(method.__doc__ or "").partition("\nArgs:\n")
+    paragraphs = [" ".join(p.split()) for p in lead.split("\n\n") if p.strip()]
+    source = next((p.removeprefix("Source: ") for p in paragraphs if p.startswith("Source: ")), "")
+    notes = [p for p in paragraphs[1:] if not p.startswith("Source: ")]
+    told = _arguments(rest)
+    options = [
+        {
+            "name": name,
+            "default": spelled(parameter.default),
+            "choices": _choices(str(parameter.annotation)),
+            "what": told.get(name, ""),
+        }
+        for name, parameter in inspect.signature(method).parameters.items()
+    ]
+    return Entry(method.__name__, paragraphs[0], source, notes, options)
+
+
+def _arguments(section: str) -> dict[str, str]:
+    """Google's Args section: a name and a colon, further lines indented deeper."""
+    section = re.split(r"\n\s*\n|\n(?=\S)", section)[0]
+    found = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", section, flags=re.M)
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+def _choices(annotation: str) -> list[str]:
+    """What a Literal allows."""
+    return re.findall(r"'([^']*)'", annotation.replace('"', "'")) if "Literal[" in annotation else []
+
+
+def spelled(value: object) -> str:
+    """A default as ``--method`` would have it.
+
+    >>> spelled(None), spelled(True), spelled("mean")
+    ('none', 'true', 'mean')
+    """
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value == () else '""' if value == "" else str(value)
+
+
+def printed(method: Entry) -> str:
+    """An entry for a person to read."""
+    lines = [method.name, *_wrapped(method.summary, "    "), *_wrapped(f"Source: {method.source}", "    ")]
+    for note in method.notes:
+        lines += _wrapped(note, "    ")
+    lines.append("")
+    for option in method.options:
+        one_of = f" (one of {', '.join(option['choices'])})" if option["choices"] else ""
+        head = f"{option['name']}={option['default']}"
+        lines += _wrapped(f"{option['what']}{one_of}", " " * 34, f"    {head:<29} ")
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=first or indent, subsequent_indent=indent) or [first or indent]

@@ -1,0 +1,57 @@
+"""A progress bar on stderr, with rate and time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+
+class Bar:
+    """A progress bar, if somebody looks.
+
+    Args:
+        total: the input's length; None where it is not known.
+        show: None = where stderr is a terminal.
+
+    Attributes:
+        seconds: since it was opened.
+    """
+
+    def __init__(self, total: int | None, show: bool | None = None) -> None:
+        self.total = total
+        self.show = sys.stderr.isatty() if show is None else show
+        self.start = self.seconds = time.perf_counter()
+        self._bar: Any = None
+
+    def __enter__(self) -> Bar:
+        """Draw it."""
+        self.start = time.perf_counter()
+        if self.show:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                BarColumn(), TextColumn("{task.percentage:>3.0f} %" if self.total else ""),
+                TextColumn("{task.fields[rows]} rows"), TextColumn("{task.fields[rate]:.0f}/s"),
+                TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+                console=Console(stderr=True), speed_estimate_period=120,
+            )  # fmt: skip
+            self._task = self._bar.add_task("", total=self.total, rows=0, rate=0.0)
+            self._bar.start()
+        return self
+
+    def __call__(self, at: int, rows: int) -> None:
+        """The input has been read up to `at`; `rows` are done."""
+        self.seconds = time.perf_counter() - self.start
+        if self._bar is not None:
+            self._bar.update(self._task, completed=at, rows=rows, rate=rows / max(self.seconds, 1e-9))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave it as it stands."""
+        self.seconds = time.perf_counter() - self.start
+        if self._bar is not None:
+            self._bar.stop()

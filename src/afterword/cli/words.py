@@ -1,0 +1,186 @@
+"""``afterword words``: words in their texts to vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options as o
+from .load import VECTOR, Choice, read_methods, stdin_bytes
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
+    from ..files.lines import Reader, Record
+    from ..words import Word
+    from .stream import Item
+
+COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "number", "end": "number"}
+
+
+def words(
+    model: o.Model,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="WORD", help="Words in it; each the first of its name.")
+    ] = None,
+    occurrence: Annotated[
+        list[str] | None,
+        typer.Option("--occurrence", metavar="WORD:N", help="A word's n-th occurrence, from 0; -1 is the last."),
+    ] = None,
+    span: Annotated[
+        list[str] | None,
+        typer.Option("--span", metavar="START:END", help="The characters from START to before END, from 0."),
+    ] = None,
+    input: Annotated[
+        Path | None,
+        typer.Option(
+            "-i",
+            "--input",
+            metavar="FILE",
+            help="A .jsonl file of objects with text, and word or words: each a string, [string, n], or [start, end].",
+        ),
+    ] = None,
+    output: o.Output = None,
+    method: o.Method = None,
+    normalize: o.Normalize = False,
+    max_length: o.MaxLength = None,
+    on_long: o.OnLong = "warn",
+    batch_tokens: o.BatchTokens = None,
+    window: o.Window = 2048,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    revision: o.Revision = None,
+    trust_remote_code: o.Trust = False,
+    rejects: o.RejectsFile = None,
+    progress: o.Progress = None,
+) -> int:
+    """Embed words in context, one row out for every word.
+
+    A word that is not in its text, or was cut off with its end, gives a null row and is listed.
+    """
+    from .stream import pour
+    from .target import Target
+
+    methods = read_methods([method] if method is not None else None)
+    target = Target(output if str(output) != "-" else None, rejects, COLUMNS, {"afterword.model": model})
+    target.check(input, 1)
+    reader = _reader(text, [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])], input)
+    with target.opened() as file:
+        encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code).load(methods.get(VECTOR))
+        empty = encoder.encode([])
+
+        def encode(items: Sequence[Item]) -> dict[str, Any]:
+            settings = {"normalize_embeddings": normalize, "on_long": on_long, "batch_tokens": batch_tokens}
+            return {VECTOR: _vectors(encoder, items, settings) if items else empty}
+
+        return pour(
+            reader, items_of(reader), encode, lambda _: "has a vector that is not finite: try --dtype float32",
+            columns, target, file, window=window, progress=progress,
+        )  # fmt: skip
+
+
+def _reader(text: str | None, given: list[Any], path: Path | None) -> Reader:
+    from ..files.lines import Listed
+    from ..files.read import open_texts
+
+    if text is not None and path is None and given:
+        return Listed([text], {"words": given})
+    if text is not None or given:
+        raise typer.BadParameter(
+            "give a text and words of it, or a file with --input" + ("" if path is None else ", not both"),
+            param_hint="WORDS",
+        )
+    path = None if path is None or str(path) == "-" else path
+    return open_texts(path, stdin_bytes(), kind="jsonl")
+
+
+def _occurrence(spelled: str) -> tuple[str, int]:
+    word, colon, number = spelled.rpartition(":")
+    try:
+        return word, int(number if colon else "none")
+    except ValueError:
+        raise typer.BadParameter(
+            f"{spelled!r}: write WORD:N, as in bank:1 for the second", param_hint="--occurrence"
+        ) from None
+
+
+def _span(spelled: str) -> tuple[int, int]:
+    start, _, end = spelled.partition(":")
+    try:
+        return int(start), int(end)
+    except ValueError:
+        raise typer.BadParameter(f"{spelled!r}: write START:END, as in 4:8", param_hint="--span") from None
+
+
+def items_of(records: Iterable[Record]) -> Iterator[Item]:
+    """The words of a file, each with its text and its span (start, end), or its problem."""
+    from .stream import Item, fault
+
+    for record in records:
+        problem = record.problem
+        fields = record.fields or {}
+        if problem is None and "text" not in fields:
+            problem = "has no field 'text'"
+        problem = problem or fault(fields["text"])
+        wanted = fields.get("words", [fields["word"]] if "word" in fields else None)
+        if problem is None and not isinstance(wanted, list):
+            problem = "has no field 'word'" if wanted is None else "'words' is not a list"
+        if problem is not None:
+            yield Item(record.line, None, problem)
+            continue
+        for word in wanted:
+            yield _item(record.line, fields["text"], word)
+
+
+def _item(line: int, text: str, word: object) -> Item:
+    from ..errors import InputError
+    from ..words import span_of
+    from .stream import Item
+
+    try:
+        return Item(line, text, None, span_of(_word(word), text, "the text"))
+    except InputError as e:
+        return Item(line, text, str(e), word)
+
+
+def _word(word: object) -> Word:
+    """A word as JSON has it: lists are pairs, and true is no number."""
+    pair = tuple(word) if isinstance(word, list) else word
+    if isinstance(pair, tuple) and any(isinstance(part, bool) for part in pair):
+        pair = None
+    return pair  # type: ignore[return-value]  # span_of refuses what is no word
+
+
+def _vectors(encoder: Encoder, items: Sequence[Item], settings: dict[str, Any]) -> Any:
+    """Vectors of words (n, D); words of one text come from one forward."""
+    import numpy as np
+
+    texts = [list(group) for _, group in groupby(items, key=lambda item: item.line)]
+    made = encoder.encode_words(
+        [group[0].text or "" for group in texts], [[item.beside for item in group] for group in texts], **settings
+    )
+    return np.concatenate(made)
+
+
+def columns(items: Sequence[Item]) -> dict[str, list[Any]]:
+    """What stands beside the vectors; a rejected word has no span."""
+    found = [item.beside if item.problem is None else (None, None) for item in items]
+    return {
+        "line": [item.line for item in items],
+        "text": [item.text for item in items],
+        "word": [_spelling(item) for item in items],
+        "start": [start for start, _ in found],
+        "end": [end for _, end in found],
+    }
+
+
+def _spelling(item: Item) -> str | None:
+    if item.problem is None and item.text is not None:
+        start, end = item.beside
+        return item.text[start:end]
+    first = item.beside[0] if isinstance(item.beside, list | tuple) and item.beside else item.beside
+    return first if isinstance(first, str) and first.isprintable() else None
