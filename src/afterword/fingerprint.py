@@ -4,47 +4,63 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from .codec import to_json
+from .stock import spelled_out
 
 if TYPE_CHECKING:
     from .encoder import Encoder
 
+LIBRARIES = ("afterword", "torch", "transformers", "tokenizers")
+
+PASSING = frozenset(
+    "_name_or_path _commit_hash transformers_version architectures dtype torch_dtype use_cache output_attentions "
+    "output_hidden_states return_dict id2label label2id problem_type auto_map".split()
+)
+"""Settings of a model that no vector depends on, or that are described apart; saving changes some of them."""
+
 
 def fingerprint(encoder: Encoder) -> str:
-    """32 hexadecimal digits: weights, method, steps, length, prompts, library versions.
+    """32 hexadecimal digits: weights, the hub's commit, method, steps, length, prompts, library versions.
 
-    Two encoders of one fingerprint give the same vectors on the same machine.
+    Two encoders of one fingerprint give the same vectors on the same machine. It stays the same when an encoder is
+    saved and loaded again.
     """
     digest = hashlib.blake2b(digest_size=16)
+    model: Any = encoder.backbone.model
     described = {
         "method": {k: v for k, v in to_json(encoder.method).items() if k != "name"},
-        "post": [_described(step) for step in encoder.post],
+        "post": [described_step(step) for step in encoder.post],
         "max_length": encoder.max_length,
-        "prompts": encoder.prompts,
+        "prompts": spelled_out(encoder.prompts),
         "default_prompt_name": encoder.default_prompt_name,
         "tokenizer": encoder.backbone.tokenizer.description,
-        "config": encoder.backbone.facts.kind,
+        "revision": encoder.revision,
+        "config": {k: v for k, v in model.config.to_dict().items() if k not in PASSING},
         "dtype": str(encoder.backbone.dtype),
-        "versions": {name: version(name) for name in ("afterword", "torch", "transformers", "tokenizers")},
+        "versions": {name: version(name) for name in LIBRARIES},
     }
     digest.update(json.dumps(described, sort_keys=True, default=str).encode())
-    digest.update(weights_digest(encoder.backbone.model))
+    digest.update(weights_digest(model))
     return digest.hexdigest()
 
 
 def weights_digest(model: nn.Module) -> bytes:
-    """A hash of every weight, whatever file it came from."""
+    """A hash of every weight that can reach a state, whatever file it came from.
+
+    A pooler stands behind the states: where a folder has none, each load would make another one up.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(_bytes(tensor))
+        if "pooler" not in name:
+            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+            digest.update(_bytes(tensor))
     return digest.digest()
 
 
@@ -52,12 +68,21 @@ def _bytes(tensor: Tensor) -> bytes:
     return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
-def _described(step: object) -> dict[str, Any]:
-    fields = asdict(step) if is_dataclass(step) and not isinstance(step, type) else {}
-    plain = {k: weights_hash(v) if isinstance(v, Tensor) else v for k, v in fields.items()}
-    return {"kind": type(step).__name__, **plain}
+def described_step(step: object) -> dict[str, Any]:
+    """A step by its kind and everything it holds."""
+    return {"kind": type(step).__name__, **{k: _described(v) for k, v in sorted(vars(step).items())}}
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value)
+    if isinstance(value, nn.Module):
+        return weights_digest(value).hex()
+    return weights_hash(value) if isinstance(value, Tensor) else value
 
 
 def weights_hash(tensor: Tensor) -> str:
-    """A hash of one tensor."""
-    return hashlib.blake2b(_bytes(tensor), digest_size=16).hexdigest()
+    """A hash of one tensor, its type and shape."""
+    digest = hashlib.blake2b(f"{tensor.dtype} {list(tensor.shape)}".encode(), digest_size=16)
+    digest.update(_bytes(tensor))
+    return digest.hexdigest()

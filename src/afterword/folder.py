@@ -2,62 +2,74 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
+import os
+import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors.torch import load_file, save_file
+from huggingface_hub import hf_hub_download, snapshot_download
+from safetensors.torch import save_file
 
-from .codec import from_json, parse_method, to_json
-from .errors import ModelError
-from .loading import find, load_backbone
+from .codec import parse_method, to_json
+from .errors import AfterwordError, ModelError
+from .loading import find, load_backbone, write_model
 from .methods import Method, classical
 from .post import Dense, Normalise, Post, Truncate
+from .stock import CONFIG, OURS, POOLINGS, STOCK, read_folder, spelled_out
 
 if TYPE_CHECKING:
     from .encoder import Encoder
 
-CONFIG = "afterword.json"
-"""Our module's configuration; where it lies, the method is the folder's own."""
-OURS = "afterword.st.Afterword"
-STOCK = "sentence_transformers.models."
-POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last"}
+NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
+"""What is fetched of a sentence-transformers model on the hub; not its twins for other runtimes."""
+
+WRITTEN = (
+    "*.safetensors *.safetensors.index.json pytorch_model*.bin adapter_model.bin adapter_config.json config.json "
+    f"generation_config.json modules.json config_sentence_transformers.json sentence_*_config.json {CONFIG} "
+    "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.json vocab.txt merges.txt "
+    "*.model chat_template.* [0-9]_* [0-9][0-9]_*"
+).split()
+"""What belongs to a saved model: all of it is replaced; whatever else lies in the folder stays."""
+
 logger = logging.getLogger(__name__)
 
 
-@dataclass
-class Found:
-    """What a sentence-transformers folder says, besides its model."""
-
-    model: Path
-    method: Method
-    post: tuple[Post, ...] = ()
-    max_length: int | None = None
-    prompts: dict[str, str] = field(default_factory=dict)
-    default_prompt_name: str | None = None
-    similarity_fn_name: str = "cosine"
-
-
 def load_encoder(
-    cls: type[Encoder], name: str | Path, method: Method | str | None, *, max_length: int | None, **options: Any
+    cls: type[Encoder],
+    name: str | Path,
+    method: Method | str | None,
+    *,
+    max_length: int | None,
+    revision: str | None = None,
+    **options: Any,
 ) -> Encoder:
     """See `Encoder.load`."""
     if isinstance(method, str):
         method = parse_method(method)
-    folder = Path(find(name))
+    folder, commit = _local(name, revision)
     if not (folder / "modules.json").exists():
         if method is None:
             logger.warning("%s names no method: classical mean is used; try reba() or echo()", name)
-        return cls(load_backbone(name, **options), method or classical(), max_length=max_length)
+        return cls(load_backbone(name, revision=revision, **options), method or classical(), max_length=max_length)
     found = read_folder(folder)
+    backbone = load_backbone(found.model, **options)
+    if found.stock and backbone.tokenizer.hf.truncation_side == "left":
+        raise ModelError(
+            f"{folder} cuts long texts at their start (truncation_side 'left'), which is not done here: "
+            "set it to 'right' in tokenizer_config.json"
+        )
+    if commit := commit or found.revision:
+        backbone.model.config._commit_hash = commit  # type: ignore[union-attr]
     own = method is None
     return cls(
-        load_backbone(found.model, **options),
+        backbone,
         method or found.method,
         found.post if own else tuple(p for p in found.post if isinstance(p, Normalise)),
         max_length or found.max_length,
@@ -67,144 +79,116 @@ def load_encoder(
     )
 
 
-def read_folder(folder: Path) -> Found:
-    """What a sentence-transformers folder says.
-
-    Raises:
-        ModelError: it is broken, or holds a module that changes vectors in a way we do not know.
-    """
-    found = Found(folder, classical())
-    for module in _json(folder / "modules.json", list):
-        path = folder / str(module.get("path", ""))
-        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
-        reader = READERS.get(kind)
-        if reader is None:
-            raise ModelError(f"{folder} holds a {module.get('type')!r} module: known are {', '.join(READERS)}")
-        reader(found, path)
-    config = folder / "config_sentence_transformers.json"
-    if config.exists():
-        read = _json(config, dict)
-        found.prompts = {k: v for k, v in (read.get("prompts") or {}).items() if v}
-        found.default_prompt_name = read.get("default_prompt_name")
-        found.similarity_fn_name = read.get("similarity_fn_name") or "cosine"
-    return found
-
-
-def _read_ours(found: Found, path: Path) -> None:
-    config = _json(path / CONFIG, dict)
-    found.model, found.method, found.max_length = path, from_json(config["method"]), config.get("max_length")
-    if config.get("truncate_dim"):
-        found.post += (Truncate(config["truncate_dim"]),)
-
-
-def _read_transformer(found: Found, path: Path) -> None:
-    found.model = path
-    config = path / "sentence_bert_config.json"
-    if config.exists():
-        read = _json(config, dict)
-        found.max_length = read.get("max_seq_length")
-        if read.get("do_lower_case"):
-            raise ModelError(f"{config} lower-cases texts before the tokenizer (do_lower_case): lower-case them yourself")
-
-
-def _read_pooling(found: Found, path: Path) -> None:
-    config = _json(path / "config.json", dict)
-    mode = config.get("pooling_mode")
-    modes = [mode] if isinstance(mode, str) else list(mode or [])
-    modes += [k.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token") for k, v in config.items()
-              if k.startswith("pooling_mode_") and v]  # fmt: skip
-    if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise ModelError(f"{path} pools by {' and '.join(modes) or 'nothing'}: known are {', '.join(POOLINGS)}, one alone")
-    if config.get("include_prompt") is False:
-        raise ModelError(f"{path} leaves the prompt out of the pooling (include_prompt=false), which is not supported")
-    found.method = classical(POOLINGS[modes[0]])  # type: ignore[arg-type]
-
-
-def _read_normalise(found: Found, path: Path) -> None:
-    found.post += (Normalise(),)
-
-
-def _read_dense(found: Found, path: Path) -> None:
-    config, tensors = _json(path / "config.json", dict), load_file(path / "model.safetensors")
-    activation = str(config.get("activation_function", "Identity")).rsplit(".", 1)[-1]
-    if not {"linear.weight"} <= set(tensors):
-        raise ModelError(f"{path}/model.safetensors holds no linear.weight: the Dense module is incomplete")
-    found.post += (Dense(tensors["linear.weight"], tensors.get("linear.bias"), activation),)
-
-
-READERS = {
-    "Afterword": _read_ours,
-    "Transformer": _read_transformer,
-    "Pooling": _read_pooling,
-    "Normalize": _read_normalise,
-    "Dense": _read_dense,
-}
-
-
-def _json(path: Path, kind: type[Any]) -> Any:
+def _local(name: str | Path, revision: str | None) -> tuple[Path, str | None]:
+    """Where a folder's files lie, and the hub's commit where it is a sentence-transformers model from there."""
+    path = Path(find(name))
+    if path.exists():
+        return path, None
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise ModelError(f"{path} cannot be read: {e.strerror or e}") from None
-    except ValueError as e:
-        raise ModelError(f"{path} is not JSON: {e}") from None
-    if not isinstance(read, kind):
-        raise ModelError(f"{path} holds a {type(read).__name__}: the folder is broken")
-    return read
+        listing = hf_hub_download(str(name), "modules.json", revision=revision)
+        ignored = ["onnx/*", "openvino/*"]
+        folder = snapshot_download(str(name), revision=revision, allow_patterns=NEEDED, ignore_patterns=ignored)
+    except (OSError, ValueError):  # no such file: a plain model. No such model, no network: loading it will say so
+        return path, None
+    return Path(folder), Path(listing).parent.name
 
 
 def is_stock(encoder: Encoder) -> bool:
-    """Whether sentence-transformers' own Transformer and Pooling give the same vectors."""
-    method, pool = encoder.method, encoder.method.weigh.pool
-    return pool in ("mean", "last", "cls") and method == classical(pool)  # type: ignore[arg-type]
+    """Whether sentence-transformers' own Transformer and Pooling give the same vectors.
+
+    They do for the last state's mean, last and first token over all tokens, special ones included. The tokenizer
+    must have a token to pad with; none of ours is ever read.
+    """
+    method, pool, hf = encoder.method, encoder.method.weigh.pool, encoder.backbone.tokenizer.hf
+    pads = hf.pad_token is not None or hf.eos_token is not None
+    return pads and pool in POOLINGS.values() and method == classical(pool)  # type: ignore[arg-type]
 
 
 def save_encoder(encoder: Encoder, folder: Path) -> None:
     """See `Encoder.save`: written beside its place and moved there whole, so that no half folder looks like one."""
-    half = folder.with_name(folder.name + ".writing")
-    shutil.rmtree(half, ignore_errors=True)
+    folder = Path(os.path.realpath(folder))
+    half = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     try:
         half.mkdir(parents=True)
         _write(encoder, half)
-        folder.mkdir(parents=True, exist_ok=True)
-        for item in half.iterdir():
-            target = folder / item.name
-            if target.is_dir():
-                shutil.rmtree(target)
-            item.replace(target)
-    except OSError as e:
-        raise ModelError(f"{folder} cannot be written: {e.strerror or e}; what was there before is kept") from e
+        _put(half, folder)
+    except AfterwordError:
+        raise
+    except Exception as e:  # a full disk is told by OSError here, by errors of their own in safetensors and tokenizers
+        reason = (e.strerror if isinstance(e, OSError) else None) or str(e) or type(e).__name__
+        raise ModelError(f"{folder} cannot be written: {reason.splitlines()[0]}; what was there before is kept") from e
     finally:
         shutil.rmtree(half, ignore_errors=True)
 
 
+def _put(half: Path, folder: Path) -> None:
+    """Move a finished folder to its place; of what was there, only files that are no part of a model stay."""
+    if not folder.exists():
+        half.rename(folder)
+        return
+    if not folder.is_dir():
+        raise ModelError(f"{folder} is a file: give a folder")
+    old = half.with_name(half.name + ".old")
+    folder.rename(old)
+    try:
+        half.rename(folder)
+    except OSError:
+        old.rename(folder)
+        raise
+    for item in old.iterdir():
+        if not any(fnmatch(item.name, pattern) for pattern in WRITTEN):
+            item.rename(folder / item.name)
+    shutil.rmtree(old)
+
+
 def _write(encoder: Encoder, folder: Path) -> None:
-    model: Any = encoder.backbone.model
-    model.save_pretrained(folder)
-    encoder.backbone.tokenizer.hf.save_pretrained(folder)
-    modules: list[tuple[str, str]] = []
-    if is_stock(encoder):
+    backbone, stock = encoder.backbone, is_stock(encoder)
+    write_model(backbone.model, _padding(backbone.tokenizer.hf) if stock else backbone.tokenizer.hf, folder)
+    if stock:
         _dump(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
-        mode = {v: k for k, v in POOLINGS.items()}[encoder.method.weigh.pool]
-        _write_pooling(folder / "1_Pooling", mode, encoder.backbone.facts.width)
+        _write_pooling(folder / "1_Pooling", encoder)
         modules = [("", STOCK + "Transformer"), ("1_Pooling", STOCK + "Pooling")]
     else:
         write_config(folder, encoder.method, encoder.max_length)
         modules = [("", OURS)]
-    for step in encoder.post:
+    steps, cut = laid_out(encoder)
+    for step in steps:
         path = f"{len(modules)}_{type(step).__name__.replace('Normalise', 'Normalize')}"
         modules.append((path, _write_step(step, folder / path)))
+    config: dict[str, Any] = {
+        "model_type": "SentenceTransformer",
+        "__version__": {"afterword": version("afterword")},
+        "prompts": spelled_out(encoder.prompts),
+        "default_prompt_name": encoder.default_prompt_name,
+        "similarity_fn_name": encoder.similarity_fn_name,
+    }
+    config |= {} if cut is None else {"truncate_dim": cut}
+    config |= {} if encoder.revision is None else {"revision": encoder.revision}
+    _dump(folder / "config_sentence_transformers.json", config)
     rows = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
-    _dump(folder / "modules.json", rows)
-    _dump(
-        folder / "config_sentence_transformers.json",
-        {
-            "__version__": {"afterword": version("afterword")},
-            "prompts": encoder.prompts or {},
-            "default_prompt_name": encoder.default_prompt_name,
-            "similarity_fn_name": encoder.similarity_fn_name,
-        },
-    )
+    _dump(folder / "modules.json", rows)  # last: without it the folder is none
+
+
+def laid_out(encoder: Encoder) -> tuple[list[Post], int | None]:
+    """An encoder's steps as sentence-transformers has them: modules, and where the vector is cut after the last.
+
+    A cut with a step behind it becomes a dense layer, the first rows of the identity.
+    """
+    steps = list(encoder.post)
+    last = steps.pop() if steps and isinstance(steps[-1], Truncate) else None
+    for i, step in enumerate(steps):
+        if isinstance(step, Truncate):
+            steps[i] = Dense.first(step.dimensions, encoder._width(encoder.method, steps[:i]))
+    return steps, last.dimensions if isinstance(last, Truncate) else None
+
+
+def _padding(tokenizer: Any) -> Any:
+    """The tokenizer as stock modules need it: they pad, behind the text; which token stands there is not read."""
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
 
 
 def write_config(folder: Path, method: Method, max_length: int | None) -> None:
@@ -212,10 +196,11 @@ def write_config(folder: Path, method: Method, max_length: int | None) -> None:
     _dump(folder / CONFIG, {"afterword": version("afterword"), "method": to_json(method), "max_length": max_length})
 
 
-def _write_pooling(folder: Path, mode: str, width: int) -> None:
+def _write_pooling(folder: Path, encoder: Encoder) -> None:
     folder.mkdir()
+    mode = {v: k for k, v in POOLINGS.items()}[encoder.method.weigh.pool]
     names = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
-    config: dict[str, Any] = {"word_embedding_dimension": width, "include_prompt": True}
+    config: dict[str, Any] = {"word_embedding_dimension": encoder.backbone.facts.width, "include_prompt": True}
     _dump(folder / "config.json", config | {f"pooling_mode_{n}": m == mode for m, n in names.items()})
 
 
@@ -228,8 +213,8 @@ def _write_step(step: Post, folder: Path) -> str:
         activation = "torch.nn.modules." + ("linear." if step.activation == "Identity" else "activation.")
         config = {**size, "bias": step.bias is not None, "activation_function": activation + step.activation}
         _dump(folder / "config.json", config)
-        bias = {} if step.bias is None else {"linear.bias": step.bias}
-        save_file({"linear.weight": step.weight.contiguous(), **bias}, folder / "model.safetensors")
+        tensors = {"linear.weight": step.weight} | ({} if step.bias is None else {"linear.bias": step.bias})
+        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, folder / "model.safetensors")
         return STOCK + "Dense"
     raise ModelError(f"{type(step).__name__} has no place in a sentence-transformers folder yet")
 

@@ -33,11 +33,11 @@ def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
     if a.shape[1] != b.shape[1]:
         raise InputError(f"vectors of {a.shape[1]} and {b.shape[1]} components cannot be compared")
     if name == "cosine":
-        return _unit(a) @ _unit(b).T
+        return np.asarray(_unit(a) @ _unit(b).T)
     if name == "dot":
         return np.asarray(a @ b.T)
     if name == "euclidean":
-        return -np.sqrt(np.maximum((a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * a @ b.T, 0))
+        return -np.asarray(np.sqrt(np.maximum((a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * a @ b.T, 0)))
     if name == "manhattan":
         return -np.stack([np.abs(row - b).sum(1) for row in a])
     raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")

@@ -74,6 +74,15 @@ class Dense(Post):
         if self.activation not in ACTIVATIONS:
             raise ModelError(f"Dense activation {self.activation!r}: known are {', '.join(ACTIVATIONS)}")
 
+    @classmethod
+    def first(cls, dimensions: int, width: int) -> Dense:
+        """The layer that keeps the first components of a vector as they are, to the last bit.
+
+        >>> Dense.first(2, 3)(torch.tensor([[1.0, 2.0, 3.0]])).tolist()
+        [[1.0, 2.0]]
+        """
+        return cls(torch.eye(min(dimensions, width), width))
+
     def __call__(self, vectors: Tensor) -> Tensor:
         """Vectors (n, D')."""
         weight = self.weight.to(vectors)

@@ -1,0 +1,320 @@
+"""One sentence-transformers module over the same core: any method, encoded, trained and saved by that library.
+
+A text becomes a row of token ids and, beside it, the places of its segments and copies; rows are padded only on
+their way through the trainer. The forward lays them end to end again, so nothing ever attends to padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from .backbone import Backbone
+from .batch import lay
+from .codec import to_json
+from .embed import combine, weights
+from .errors import InputError, MethodError, MissingExtra, ModelError
+from .folder import laid_out, write_config
+from .layout import Segment, Writing
+from .loading import base_of, load_backbone, write_model
+from .methods import Method
+from .post import Dense, Normalise
+from .stock import CONFIG, read_ours
+from .texts import check_ids, check_texts, with_prompt
+from .tokens import Tokenizer
+
+try:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import InputModule
+except ImportError as e:
+    raise MissingExtra("sentence-transformers>=5.4", "st") from e
+
+if TYPE_CHECKING:
+    from .encoder import Encoder
+
+FIELDS = 4
+"""Numbers that `segments` holds before the spans of the copies: length, special tokens in front, behind, `first`."""
+
+
+class Afterword(InputModule):
+    """A model and a method as the first module of a SentenceTransformer.
+
+    Args:
+        backbone: the model and its tokenizer.
+        method: how a text becomes a vector.
+        max_seq_length: tokens at most; None = the model's own limit.
+
+    >>> from sentence_transformers import SentenceTransformer
+    >>> from afterword import Encoder, reba
+    >>> encoder = Encoder.load("afterword-mini", reba())
+    >>> model = SentenceTransformer(modules=[Afterword(encoder.backbone, encoder.method)], device="cpu")
+    >>> bool(abs(model.encode("a text") - encoder.encode("a text")).max() < 1e-6)
+    True
+    """
+
+    config_file_name = CONFIG
+    save_in_root = True
+    model: nn.Module
+
+    def __init__(self, backbone: Backbone, method: Method, max_seq_length: int | None = None) -> None:
+        super().__init__()
+        self.model = backbone.model
+        self.method = method
+        self.max_seq_length = max_seq_length or backbone.facts.max_length
+        self._backbone = backbone
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """``auto_model`` is the name under which adapters are put around a model."""
+        super().__setattr__("model" if name == "auto_model" else name, value)
+
+    @property
+    def auto_model(self) -> nn.Module:
+        """The transformer, under sentence-transformers' name."""
+        return self.model
+
+    @property
+    def config(self) -> Any:
+        """The transformer's configuration."""
+        return self.model.config
+
+    @property
+    def tokenizer(self) -> Any:
+        """The Hugging Face tokenizer."""
+        return self._backbone.tokenizer.hf
+
+    @tokenizer.setter
+    def tokenizer(self, value: Any) -> None:
+        old = self._backbone
+        self._backbone = Backbone(old.model, Tokenizer(value), old.facts, old.modules)
+
+    @property
+    def processor(self) -> Any:
+        """The same, under the trainer's name."""
+        return self.tokenizer
+
+    @property
+    def backbone(self) -> Backbone:
+        """The model as it is run here: adapters are inside it; a replica (DataParallel) has attention of its own.
+
+        Raises:
+            MethodError: an adapter puts tokens in front of the text instead of changing layers.
+        """
+        if getattr(getattr(self.model, "active_peft_config", None), "is_prompt_learning", False):
+            raise MethodError("an adapter of learned prompt tokens is not supported: use one in the layers, as LoRA")
+        base, ours = base_of(self.model), self._backbone
+        if base is ours.model:
+            return ours
+        names = {id(m): name for name, m in ours.model.named_modules()}
+        modules = [base.get_submodule(names[id(m)]) for m in ours.modules]
+        return Backbone(base, ours.tokenizer, ours.facts, modules)
+
+    def preprocess(
+        self, inputs: Sequence[Any], prompt: str | None = None, *, max_length: int | None = None, **kwargs: Any
+    ) -> dict[str, Tensor]:
+        """Write texts by the method's layout.
+
+        Args:
+            inputs: T strings, or lists of token ids.
+            prompt: put in front of every text.
+            max_length: tokens at most, for this call.
+            kwargs: ``task`` and whatever else is of no concern here.
+
+        Returns:
+            ``input_ids`` and ``attention_mask`` (T, n), and ``segments`` (T, S, 4 + 2 copies).
+
+        Raises:
+            InputError: a text cannot be used, or nothing of it is left.
+        """
+        texts, tokenizer = check_texts(inputs), self._backbone.tokenizer
+        check_ids(texts, self._backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        layout = with_prompt(self.method.layout, prompt)
+        writings = layout.write(texts, tokenizer, max_length or self.max_seq_length)
+        if empty := [i for i, w in enumerate(writings) if not all(s.ids for s in w.segments)]:
+            raise InputError(f"text {empty[0]} has no tokens, {texts[empty[0]]!r:.40}: remove it")
+        return to_features(writings, tokenizer.hf.pad_token_id or 0)
+
+    def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Run a batch. Gradients flow wherever they are asked for.
+
+        Args:
+            features: what `preprocess` made, on any device.
+            kwargs: not read.
+
+        Returns:
+            The features with ``sentence_embedding`` (T, D) and, unless the method writes texts in pieces,
+            ``token_embeddings`` (T, n, D), zero where there is no token.
+
+        Raises:
+            InputError: features of another tokenizer.
+            MethodError: the method cannot be trained under gradient checkpointing.
+        """
+        if "segments" not in features:
+            raise InputError(f"features {', '.join(features)} hold no 'segments': make them with preprocess()")
+        backbone = self.backbone
+        self._check_recomputed(backbone.model)
+        ids = features["input_ids"]
+        batch = lay(from_features(ids, features["segments"]), ids.device)
+        made = weights(backbone, [self.method], batch)[0]
+        features["sentence_embedding"] = combine(made.batch, made.weights, made.states)[:, 0]
+        if batch.source is None:
+            states = made.states.new_zeros(*ids.shape, made.states.shape[-1])
+            for group in batch.groups:
+                states[group.text, : group.length] = group.of(made.states)
+            features["token_embeddings"] = states
+        return features
+
+    def _check_recomputed(self, model: Any) -> None:
+        """Checkpointing runs layers a second time, when taps and second streams are gone."""
+        again = self.training and torch.is_grad_enabled() and getattr(model, "is_gradient_checkpointing", False)
+        if again and (self.method.weigh.reads_attention or self.method.sight.couple != "replace"):
+            raise MethodError(
+                f"{self.method.name} cannot be trained under gradient checkpointing, which runs layers again after "
+                "their attention was read: switch it off, or use a method that only reads states"
+            )
+
+    def get_embedding_dimension(self) -> int:
+        """D, the width of a vector."""
+        if self.method.states.kind == "static":
+            return int(self._backbone.model.get_input_embeddings().embedding_dim)  # type: ignore[operator]
+        return self._backbone.facts.width
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """D, under its older name."""
+        return self.get_embedding_dimension()
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What `repr` shows."""
+        return {"method": to_json(self.method), "max_length": self.max_seq_length}
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write the model, its tokenizer and the method; weights always as safetensors."""
+        write_model(self.model, self.tokenizer, Path(output_path))
+        write_config(Path(output_path), self.method, self.max_seq_length)
+
+    @classmethod
+    def load(
+        cls,
+        model_name_or_path: str,
+        subfolder: str = "",
+        token: bool | str | None = None,
+        cache_folder: str | None = None,
+        revision: str | None = None,
+        local_files_only: bool = False,
+        trust_remote_code: bool = False,
+        model_kwargs: dict[str, Any] | None = None,
+        processor_kwargs: dict[str, Any] | None = None,
+        config_kwargs: dict[str, Any] | None = None,
+        backend: str = "torch",
+        **kwargs: Any,
+    ) -> Afterword:
+        """Load what `save` wrote, as `Encoder.load` does.
+
+        Args:
+            model_name_or_path, subfolder, token, cache_folder, revision, local_files_only: where it lies.
+            trust_remote_code: run the model's own code.
+            model_kwargs: ``dtype`` is followed, anything else refused: it would be gone when the model is saved.
+            processor_kwargs: ``padding_side`` is of no concern here, anything else is refused.
+            config_kwargs: refused.
+            backend: "torch".
+            kwargs: defaults for modules of other kinds.
+
+        Raises:
+            ModelError: the folder is broken, or an argument cannot be followed.
+        """
+        options = {k: v for k, v in (model_kwargs or {}).items() if k != "torch_dtype"}
+        dtype = options.pop("dtype", (model_kwargs or {}).get("torch_dtype"))
+        left = {k for k in processor_kwargs or {} if k != "padding_side"}
+        if strange := sorted({*options, *left, *(config_kwargs or {})}) or ([] if backend == "torch" else [backend]):
+            raise ModelError(f"{strange[0]} cannot be set when an encoder is loaded: set it on the model that is saved")
+        where = {"token": token, "cache_folder": cache_folder, "revision": revision}
+        folder = cls.load_dir_path(model_name_or_path, subfolder, local_files_only=local_files_only, **where)
+        if folder is None:
+            raise ModelError(f"{model_name_or_path} is not there, or not in the cache")
+        method, max_length = read_ours(Path(folder))
+        return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
+
+
+def to_features(writings: Sequence[Writing], pad_id: int) -> dict[str, Tensor]:
+    """Writings as tensors that a trainer can slice, move and gather along their first axis.
+
+    Returns:
+        ``input_ids`` and ``attention_mask`` (T, n): a text's segments in a row, then padding; ``segments``
+        (T, S, 4 + 2C): length, special tokens in front and behind, first, the spans of C copies; 0 = none.
+    """
+    copies = max((len(s.copies) for w in writings for s in w.segments), default=1)
+    width, most = max((w.size for w in writings), default=0), max((len(w.segments) for w in writings), default=1)
+    ids = torch.full((len(writings), width), pad_id)
+    mask = torch.zeros(len(writings), width, dtype=torch.long)
+    segments = torch.zeros(len(writings), most, FIELDS + 2 * copies, dtype=torch.long)
+    for t, w in enumerate(writings):
+        ids[t, : w.size] = torch.tensor([i for s in w.segments for i in s.ids])
+        mask[t, : w.size] = 1
+        for i, s in enumerate(w.segments):
+            row = [len(s.ids), *s.special, s.first, *(end for span in s.copies for end in span)]
+            segments[t, i, : len(row)] = torch.tensor(row)
+    return {"input_ids": ids, "attention_mask": mask, "segments": segments}
+
+
+def from_features(ids: Tensor, segments: Tensor) -> list[Writing]:
+    """The writings again: what `to_features` took, without character offsets."""
+    rows = zip(ids.tolist(), segments.tolist(), strict=True)
+    return [_writing(row, [part for part in parts if part[0]]) for row, parts in rows]
+
+
+def _writing(ids: list[int], parts: list[list[int]]) -> Writing:
+    segments, at, chunked = [], 0, len(parts) > 1
+    whole = parts[0][FIELDS + 1] - parts[0][FIELDS]  # of a text in pieces, the full pass
+    for i, (length, front, behind, first, *ends) in enumerate(parts):
+        copies = tuple(zip(ends[::2], ends[1::2], strict=True))
+        piece = chunked and i > 0
+        share = (copies[0][1] - copies[0][0]) / whole if piece else 1.0
+        final = i == len(parts) - 1 if piece else True
+        body = ids[at : at + length]
+        segments.append(Segment(body, copies, (front, behind), first, piece or not chunked, share, final))
+        at += length
+    return Writing(tuple(segments))
+
+
+def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransformer:
+    """An encoder as a SentenceTransformer that shares its weights: to train it, or to hand it to other tools.
+
+    Args:
+        encoder: any; its steps become modules.
+        options: for SentenceTransformer; ``device`` defaults to the encoder's own.
+
+    Raises:
+        ModelError: a step has no module.
+
+    >>> from afterword import Encoder
+    >>> model = sentence_transformer(Encoder.load("afterword-mini"))
+    >>> model.encode(["a text"]).shape[0]
+    1
+    """
+    from sentence_transformers import models
+
+    modules: list[nn.Module] = [Afterword(encoder.backbone, encoder.method, encoder.max_length)]
+    steps, cut = laid_out(encoder)
+    for step in steps:
+        if isinstance(step, Normalise):
+            modules.append(models.Normalize())
+        elif isinstance(step, Dense):
+            modules.append(_dense(models.Dense, step))
+        else:
+            raise ModelError(f"{type(step).__name__} is no module of sentence-transformers yet")
+    options = {"device": str(encoder.device), "truncate_dim": cut, "prompts": encoder.prompts,
+               "default_prompt_name": encoder.default_prompt_name,
+               "similarity_fn_name": encoder.similarity_fn_name} | options  # fmt: skip
+    return SentenceTransformer(modules=modules, **options)
+
+
+def _dense(kind: Any, step: Dense) -> nn.Module:
+    out, width = step.weight.shape
+    activation = getattr(nn, step.activation)()
+    return kind(  # type: ignore[no-any-return]
+        width, out, step.bias is not None, activation,
+        init_weight=step.weight.clone(), init_bias=None if step.bias is None else step.bias.clone(),
+    )  # fmt: skip
