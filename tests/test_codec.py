@@ -83,8 +83,17 @@ def test_unknown_methods_are_their_own_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "read", [[], {"method": []}, {"weigh": {"kind": []}}, {"layout": 3}, {"colour": 1}, {"weigh": {"layer": "x", "kind": "self_attention"}}]
-)  # fmt: skip
+    "read",
+    [
+        [],
+        {"method": []},
+        {"weigh": {"kind": []}},
+        {"layout": 3},
+        {"colour": 1},
+        {"sight": {"layers": None}},
+        {"weigh": {"layer": "x", "kind": "self_attention"}},
+    ],
+)
 def test_json_of_another_kind(read) -> None:
     with pytest.raises(MethodError):
         from_json(read)
@@ -94,5 +103,5 @@ def test_json_of_another_kind(read) -> None:
 def test_a_file_of_another_kind(tmp_path: Path, text: str) -> None:
     path = tmp_path / "m.json"
     path.write_text(text)
-    with pytest.raises(MethodError, match="m.json"):
+    with pytest.raises(MethodError, match=r"m\.json"):
         parse_method(f"@{path}")

@@ -60,7 +60,8 @@ def from_json(data: Mapping[str, Any]) -> Method:
     if not isinstance(kind, str) or kind not in WEIGHTINGS:
         raise MethodError(f"weigh kind {kind!r}: choose one of {', '.join(WEIGHTINGS)}")
     sight = dict(_object(data, "sight"))
-    sight["layers"] = tuple(sight.get("layers", ()))
+    layers = sight.get("layers", [])
+    sight["layers"] = tuple(layers) if isinstance(layers, list) else layers
     return Method(
         _build(Layout, _object(data, "layout")),
         States(str(data.get("states", "last"))),

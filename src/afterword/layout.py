@@ -181,6 +181,9 @@ class Layout:
             NoMaskToken: ``[MASK]`` in the template, none in the tokenizer.
         """
         self._check_conditions(texts, conditions)
+        special = len(tokenizer.prefix) + len(tokenizer.suffix) if self.add_special_tokens else 0
+        if max_length is not None and max_length <= special:
+            raise InputError(f"max_length={max_length} leaves no room for a token beside {special} special ones")
         whole = self.join == "text" or (self.join is None and self.template is not None)
         strings = [i for i, t in enumerate(texts) if isinstance(t, str)]
         spelled: dict[int, Spelled] = {}
@@ -269,6 +272,7 @@ class Layout:
         prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
         room = None if max_length is None else max_length - len(prefix) - len(suffix)
         cut, total = text, None
+        bare = parts[-1] is None and parts.count(None) == 1  # nothing behind the text: its last tokens are dropped
         while True:
             ranges, at = [], 0
             for part in parts:
@@ -279,7 +283,7 @@ class Layout:
             spans = [_tokens_of(spelled.offsets, r) for r in ranges]
             total = total if total is not None else spans[0][1] - spans[0][0]
             over = 0 if room is None else len(spelled.ids) - room
-            if over <= 0 or self.truncate != "before":
+            if over <= 0 or self.truncate != "before" or (bare and room is not None and spans[0][0] < room):
                 break
             if not cut:
                 raise InputError(

