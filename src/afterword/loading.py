@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -128,13 +129,18 @@ def _quiet() -> Iterator[None]:
     """No progress bars, load reports or advice; transformers' own settings are back afterwards."""
     verbosity, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
-    hf_logging.disable_progress_bar()
+    _bars(False)
     try:
         yield
     finally:
         hf_logging.set_verbosity(verbosity)
-        if bars:
-            hf_logging.enable_progress_bar()
+        _bars(bars)
+
+
+def _bars(shown: bool) -> None:
+    with warnings.catch_warnings():  # the hub's bars may be fixed by an environment variable, of which it warns
+        warnings.simplefilter("ignore")
+        (hf_logging.enable_progress_bar if shown else hf_logging.disable_progress_bar)()
 
 
 @contextmanager
@@ -145,6 +151,8 @@ def _one_line(name: str) -> Iterator[None]:
     except ModelError:
         raise
     except Exception as e:  # what a broken folder raises is of any kind
+        if "trust_remote_code=True" in str(e):
+            raise ModelError(f"{name} runs code of its own: pass trust_remote_code=True if you trust it") from e
         first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
         raise ModelError(f"{name} cannot be loaded: {first:.300}") from e
 

@@ -1,0 +1,170 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from afterword import attention
+from afterword.attention import Plan, Rule, Run, attend, running
+from afterword.errors import UnsupportedModel
+
+N = 40
+
+
+def rule_of(mask: Tensor, *runs: Run, **plan: Any) -> Rule:
+    """A rule of one's own: any mask (n, n), by index."""
+    return Rule(Plan(runs or (Run(0, 0, 1, len(mask)),), **plan), lambda b, h, q, k: mask[q, k])
+
+
+def look(rule: Rule, n: int, both_ways: bool = False) -> Tensor:
+    """What `Seen` says, as a mask."""
+    seen = rule.of(n, both_ways, torch.device("cpu"))
+    if seen.mask is not None:
+        assert not seen.causal
+        return seen.mask
+    return torch.ones(n, n, dtype=torch.bool).tril() if seen.causal else torch.ones(n, n, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("cells", [1 << 21, 100])
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_what_a_rule_says_is_read_to_the_last_entry(both_ways: bool, cells: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(attention, "CELLS", cells)
+    lower, i = torch.ones(N, N, dtype=torch.bool).tril(), torch.arange(N)
+    masks = {"causal": lower, "full": torch.ones_like(lower)}
+    for w in (1, 2, N - 1, N, N + 1):
+        masks[f"window {w}"] = lower & (i[:, None] - i < w)
+        masks[f"chunk {w}"] = lower & (i[:, None] // w == i // w)
+        masks[f"window both ways {w}"] = (i[:, None] - i).abs() < w
+    for row, column in ((17, 5), (N - 1, 0), (23, 23 - 7), (3, 30)):
+        for name in ("causal", "full"):
+            odd = masks[name].clone()
+            odd[row, column] ^= True
+            masks[f"{name} but ({row}, {column})"] = odd
+    for name, mask in masks.items():
+        wanted = mask | mask.mT if both_ways else mask
+        rule = rule_of(mask)
+        assert torch.equal(look(rule, N, both_ways), wanted), name
+        assert rule.of(N, both_ways, torch.device("cpu")).backward == (not wanted.triu(1).any()), name
+
+
+def test_a_rule_that_counts_from_the_start_of_all_texts_counts_from_each_ones_own():
+    def chunks(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
+        return (q // 4 == k // 4) & (k <= q)
+
+    rule = Rule(Plan((Run(0, 0, 1, 6), Run(1, 6, 2, 5))), chunks)
+    i = torch.arange(5)
+    assert torch.equal(look(rule, 5), (i[:, None] // 4 == i // 4) & (i <= i[:, None]))
+
+
+def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, **special: Any) -> Tensor:
+    """Attention by the definition, (H, n, d)."""
+    per = len(q) // len(k)
+    s = q @ k.repeat_interleave(per, 0).mT * scale
+    if (cap := special.get("softcap")) is not None:
+        s = torch.tanh(s / cap) * cap
+    if (bias := special.get("position_bias")) is not None:
+        s = s + bias[0, :, : s.shape[-1], : s.shape[-1]]
+    s = s.masked_fill(~mask, -math.inf)
+    if (sinks := special.get("s_aux")) is not None:
+        s = torch.cat([s, sinks[:, None, None].expand(-1, s.shape[1], 1)], -1)
+    return s.softmax(-1)[..., : len(mask)] @ v.repeat_interleave(per, 0)
+
+
+class Keep:
+    """A reader that keeps what a view says of every weight."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def wants(self, layer: int) -> bool:
+        return True
+
+    def read(self, view: Any) -> None:
+        n = view.length
+        columns = torch.arange(n).expand(len(view.q), n)
+        whole = slice(0, n), slice(0, view.heads)
+        self.seen[view.group] = view.diagonal(), view.onto(columns, *whole).exp()
+
+
+@pytest.mark.parametrize("special", ["", "softcap", "s_aux", "position_bias"])
+@pytest.mark.parametrize("kind", ["causal", "full", "window"])
+@pytest.mark.parametrize("tile", [1 << 21, 64])
+def test_each_text_attends_to_itself_alone(kind: str, special: str, tile: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(attention, "CELLS", tile)
+    generator = torch.Generator().manual_seed(0)
+    runs = (Run(0, 0, 2, 23), Run(1, 46, 1, 5), Run(2, 51, 3, 1), Run(attention.BALLAST, 54, 2, 1))
+    q, k, v = (torch.randn(1, h, 56, 16, generator=generator) for h in (4, 2, 2))
+    options = {
+        "": {},
+        "softcap": {"softcap": 0.7},
+        "s_aux": {"s_aux": torch.randn(4, generator=generator)},
+        "position_bias": {"position_bias": torch.randn(1, 4, 56, 56, generator=generator)},
+    }[special]
+
+    def sees(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
+        return {"causal": k <= q, "full": k >= 0, "window": (k <= q) & (q - k < 3)}[kind]
+
+    keep = Keep()
+    with torch.no_grad():
+        plan = Plan(runs, readers=(keep,))
+        got, weights = attend(nn.Identity(), q, k, v, Rule(plan, sees), 0.3, **options)
+    assert weights is None and got.shape == (1, 56, 4, 16) and attention.BALLAST not in keep.seen
+    for group, start, count, n in runs[:3]:
+        i = torch.arange(n)
+        mask = sees(0, 0, i[:, None], i[None]).expand(n, n)
+        for g in range(count):
+            part = slice(start + g * n, start + (g + 1) * n)
+            wanted = eager(q[0, :, part], k[0, :, part], v[0, :, part], mask, 0.3, **options)
+            torch.testing.assert_close(got[0, part].transpose(0, 1), wanted, rtol=1e-5, atol=1e-6)
+            a = eager(q[0, :, part], k[0, :, part], torch.eye(n).expand(2, n, n), mask, 0.3, **options)
+            diagonal, onto = keep.seen[group]
+            torch.testing.assert_close(diagonal[g], a.diagonal(dim1=1, dim2=2), rtol=2e-6, atol=1e-6)
+            torch.testing.assert_close(onto[g].tril() if kind == "causal" else onto[g], a, rtol=2e-6, atol=1e-6)
+
+
+def test_what_may_change_attention_and_is_not_known_is_refused():
+    q = torch.zeros(1, 1, 2, 4)
+    rule = rule_of(torch.ones(2, 2, dtype=torch.bool))
+    attend(nn.Identity(), q, q, q, rule, sliding_window=3, use_cache=False, alibi=None)
+    with pytest.raises(UnsupportedModel, match="Identity passes alibi"):
+        attend(nn.Identity(), q, q, q, rule, alibi=torch.zeros(1))
+    with pytest.raises(UnsupportedModel, match="does not hand on the mask"):
+        attend(nn.Identity(), q, q, q, None)
+
+
+def test_a_model_that_runs_outside_an_encoder_says_how_to():
+    with pytest.raises(RuntimeError, match="set_attn_implementation"):
+        attention.rule(lambda *_: None)
+
+
+def test_plans_do_not_outlive_their_forward():
+    outer, inner = Plan(()), Plan(())
+    with running(outer):
+        with running(inner):
+            assert attention.current() is inner
+        assert attention.current() is outer
+        with pytest.raises(ZeroDivisionError), running(inner):
+            _ = 1 / 0
+        assert attention.current() is outer
+    assert attention.current() is None
+
+
+def test_layers_are_numbered_in_order_of_first_call():
+    first, second, plan = nn.Identity(), nn.Identity(), Plan(())
+    assert [plan.enter(m) for m in (first, second, second, first)] == [0, 1, 1, 0]
+    shared = Plan((), layers=3)
+    assert [shared.enter(first) for _ in range(6)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_gradients_go_through_the_tiles_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(attention, "CELLS", 64)
+    q, k, v = (torch.randn(1, 2, N, 8, requires_grad=True) for _ in range(3))
+    lower = torch.ones(N, N, dtype=torch.bool).tril()
+    out, _ = attend(nn.Identity(), q, k, v, rule_of(lower), 0.4, softcap=0.5)
+    wanted = eager(q[0], k[0], v[0], lower, 0.4, softcap=0.5)
+    weights = torch.randn(wanted.shape)
+    ours = torch.autograd.grad((out[0].transpose(0, 1) * weights).sum(), (q, k, v))
+    theirs = torch.autograd.grad((wanted * weights).sum(), (q, k, v))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)

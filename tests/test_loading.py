@@ -1,0 +1,290 @@
+import json
+import logging
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import MethodType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tests.eager import READING, STATES, Eager
+from tests.families import difference, encode, texts
+from tests.tiny import tiny, tiny_model, tiny_tokenizer
+from torch import Tensor, nn
+from transformers.utils import logging as hf_logging
+
+from afterword import Encoder, bellm, classical, reba
+from afterword.errors import AttentionNotSeen, ModelError, UnsupportedModel
+from afterword.loading import check, find, load_backbone
+from afterword.tokens import Tokenizer
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    return tiny("llama", tmp_path / "llama")
+
+
+def with_layer_replaced(folder: Path, forward: Callable[..., Any]) -> tuple[nn.Module, Any]:
+    """The model with another forward in its middle layer's attention, and its backbone, loaded from it."""
+    model = load_backbone(folder).model
+    model.layers[1].self_attn.forward = MethodType(forward, model.layers[1].self_attn)
+    return model, check(model, Tokenizer(tiny_tokenizer("llama")))
+
+
+def alone(model: Any, ids: list[int]) -> np.ndarray:
+    """The mean state of <s> and one text, by the model's own eager attention."""
+    was = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        state = model(input_ids=torch.tensor([[1, *ids]])).last_hidden_state[0].mean(0)
+    model.set_attn_implementation(was)
+    return state.numpy()
+
+
+def projected(module: Any, hidden: Tensor, embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb, repeat_kv
+
+    shape = (*hidden.shape[:2], -1, module.head_dim)
+    q, k, v = (p(hidden).view(shape).transpose(1, 2) for p in (module.q_proj, module.k_proj, module.v_proj))
+    q, k = apply_rotary_pos_emb(q, k, *embeddings)
+    return q, repeat_kv(k, 2), repeat_kv(v, 2)
+
+
+def own_attention(module: Any, hidden_states: Tensor, position_embeddings: Any, **_: Any) -> tuple[Tensor, None]:
+    """Causal attention of the layer's own, that asks no interface."""
+    q, k, v = projected(module, hidden_states, position_embeddings)
+    out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=hidden_states.shape[1] > 1)
+    return module.o_proj(out.transpose(1, 2).flatten(2)), None
+
+
+def no_attention_at_all(module: Any, hidden_states: Tensor, **_: Any) -> tuple[Tensor, None]:
+    """Each token by itself: flat texts cannot leak, only the count of calls tells."""
+    return module.o_proj(module.q_proj(hidden_states)), None
+
+
+def ignoring_the_mask(module: Any, hidden_states: Tensor, position_embeddings: Any, **_: Any) -> tuple[Tensor, Any]:
+    """Through the interface, without the mask."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+    from transformers.models.llama.modeling_llama import eager_attention_forward
+
+    q, k, v = projected(module, hidden_states, position_embeddings)
+    module.num_key_value_groups = 1
+    call = ALL_ATTENTION_FUNCTIONS.get_interface(module.config._attn_implementation, eager_attention_forward)
+    out, weights = call(module, q, k, v, None, scaling=module.scaling)
+    return module.o_proj(out.flatten(2)), weights
+
+
+@pytest.mark.parametrize("forward", [own_attention, no_attention_at_all, ignoring_the_mask])
+def test_a_layer_that_ignores_the_registration_is_noticed(llama: Path, forward: Callable[..., Any]):
+    model, backbone = with_layer_replaced(llama, forward)
+    assert backbone.facts.way == "eager"
+    got = encode(backbone, classical(), texts())
+    assert difference(got, np.stack([alone(model, t) for t in texts()])) < 1e-5
+    plain = encode(load_backbone(llama), classical(), texts())
+    assert difference(got, plain) > 1e-4 or forward is own_attention
+    with pytest.raises(AttentionNotSeen):
+        encode(backbone, bellm(2), texts())
+
+
+def test_what_a_replaced_layer_does_not_show_is_not_read(llama: Path):
+    _, backbone = with_layer_replaced(llama, own_attention)
+    with pytest.raises(AttentionNotSeen, match="llama shows no attention weights in each of its 3 layers"):
+        Encoder(backbone, reba())
+
+
+def test_a_model_that_no_way_reproduces_is_refused(llama: Path):
+    model, calls = load_backbone(llama).model, []
+
+    def drifting(module: Any, args: Any, output: Any) -> None:
+        calls.append(1)
+        output.last_hidden_state += 0.01 * len(calls)
+
+    model.register_forward_hook(drifting)
+    with pytest.raises(UnsupportedModel, match=r"llama cannot be run exactly \(flat: .* from eager; stacked: .*eager"):
+        check(model, Tokenizer(tiny_tokenizer("llama")))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["llama", "bert", "gemma2", "gpt2"])
+def test_half_precision_is_checked_in_float32_and_put_back_bit_for_bit(kind: str, dtype: torch.dtype, tmp_path: Path):
+    tiny(kind, tmp_path)
+    raw = Eager(tmp_path, dtype).model.state_dict()
+    backbone = load_backbone(tmp_path, dtype=dtype)
+    assert backbone.dtype == dtype
+    assert all(float(said.split()[0]) < 1e-5 for said in backbone.facts.checks.values())
+    for name, tensor in backbone.model.state_dict().items():
+        assert tensor.dtype == raw[name].dtype and torch.equal(tensor.view(torch.uint8), raw[name].view(torch.uint8)), (
+            name
+        )
+    full = Eager(tmp_path)
+    for method, reference in (STATES["classical mean"], READING["reba mean"]):
+        got = encode(backbone, method, texts())
+        wanted = np.stack([reference(full, t).numpy() for t in texts()])
+        assert got.dtype == np.float32
+        assert difference(got, wanted) < (0.15 if dtype == torch.bfloat16 else 0.02)
+
+
+def test_the_dtype_is_float32_on_a_cpu_and_what_is_asked_for(tmp_path: Path):
+    tiny_model("llama").to(torch.bfloat16).save_pretrained(tmp_path)
+    tiny_tokenizer("llama").save_pretrained(tmp_path)
+    assert load_backbone(tmp_path, device="cpu").dtype == torch.float32
+    assert load_backbone(tmp_path, device="cpu", dtype="auto").dtype == torch.bfloat16
+    assert load_backbone(tmp_path, device="cpu", dtype="float16").dtype == torch.float16
+
+
+def broken(folder: Path, how: str) -> None:
+    weights = folder / "model.safetensors"
+    if how == "no config":
+        (folder / "config.json").unlink()
+    elif how == "no weights":
+        weights.unlink()
+    elif how == "only a pickle":
+        torch.save(load_file(weights), folder / "pytorch_model.bin")
+        weights.unlink()
+    elif how == "truncated":
+        weights.write_bytes(weights.read_bytes()[:-1000])
+    elif how == "truncated header":
+        weights.write_bytes(weights.read_bytes()[:50])
+    elif how == "a layer lacking":
+        kept = {k: v for k, v in load_file(weights).items() if "layers.1.mlp" not in k}
+        save_file(kept, weights, {"format": "pt"})
+    elif how == "other shapes":
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 32, "head_dim": 8}))
+    elif how == "config cut":
+        (folder / "config.json").write_text((folder / "config.json").read_text()[:40])
+    elif how == "no tokenizer":
+        for file in folder.glob("tokenizer*"):
+            file.unlink()
+    elif how == "unknown family":
+        (folder / "config.json").write_text('{"model_type": "no-such-family"}')
+    elif how == "a shard lacking":
+        header = {"metadata": {}, "weight_map": dict.fromkeys(load_file(weights), "model-00001-of-00002.safetensors")}
+        header["weight_map"]["norm.weight"] = "model-00002-of-00002.safetensors"
+        (folder / "model.safetensors.index.json").write_text(json.dumps(header))
+        weights.rename(folder / "model-00001-of-00002.safetensors")
+
+
+BROKEN = {
+    "no config": "holds no config.json",
+    "no weights": "holds no \\*.safetensors",
+    "only a pickle": "weights are read from safetensors only",
+    "truncated": "cannot be loaded",
+    "truncated header": "cannot be loaded",
+    "a layer lacking": "lacks 3 weights, layers.1.mlp",
+    "other shapes": "cannot be loaded",
+    "config cut": "cannot be loaded",
+    "no tokenizer": "cannot be loaded",
+    "unknown family": "cannot be loaded",
+    "a shard lacking": "cannot be loaded|lacks",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_an_incomplete_folder_is_told_of_in_one_line(how: str, llama: Path):
+    broken(llama, how)
+    with pytest.raises(ModelError, match=BROKEN[how]) as caught:
+        load_backbone(llama)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 450
+    assert llama.name in str(caught.value)
+
+
+def test_an_encoder_and_decoder_gives_its_encoder_or_is_refused(tmp_path: Path):
+    from tests.tiny import tiny_config
+    from transformers import AutoModel
+
+    torch.manual_seed(0)
+    AutoModel.from_config(tiny_config("t5")).save_pretrained(tmp_path / "t5")
+    tiny_tokenizer("t5").save_pretrained(tmp_path / "t5")
+    assert type(load_backbone(tmp_path / "t5").model).__name__ == "T5EncoderModel"
+    with pytest.raises(UnsupportedModel, match="bart is an encoder and a decoder"):
+        load_backbone(tiny("bart", tmp_path / "bart"))
+
+
+def test_a_state_may_be_narrower_than_the_layers(tmp_path: Path):
+    backbone = load_backbone(tiny("opt", tmp_path, word_embed_proj_dim=32))
+    assert backbone.facts.width == 32
+    assert encode(backbone, classical(), texts()).shape == (len(texts()), 32)
+
+
+def test_loading_is_quiet_and_restores_what_it_changed(llama: Path, capfd: pytest.CaptureFixture[str], caplog: Any):
+    hf_logging.set_verbosity_info()
+    hf_logging.enable_progress_bar()
+    try:
+        with warnings.catch_warnings(record=True) as said, caplog.at_level(logging.INFO):
+            warnings.simplefilter("always")
+            capfd.readouterr()
+            load_backbone(llama)
+            assert capfd.readouterr() == ("", "")
+            assert not said
+        assert hf_logging.get_verbosity() == logging.INFO and hf_logging.is_progress_bar_enabled()
+        shutil.rmtree(llama)
+        with pytest.raises(ModelError):
+            load_backbone(llama)
+        assert hf_logging.get_verbosity() == logging.INFO and hf_logging.is_progress_bar_enabled()
+    finally:
+        hf_logging.set_verbosity_error()
+        hf_logging.disable_progress_bar()
+
+
+CODE = """
+import torch
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+
+class OwnConfig(PretrainedConfig):
+    model_type = "own"
+
+
+class OwnModel(PreTrainedModel):
+    config_class = OwnConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.words = nn.Embedding(300, 16)
+        self.mix = nn.GRU(16, 16, batch_first=True)
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.words
+
+    def forward(self, input_ids, output_hidden_states=False, **_):
+        first = self.words(input_ids)
+        last = self.mix(first)[0]
+        return BaseModelOutput(last_hidden_state=last, hidden_states=(first, last) if output_hidden_states else None)
+"""
+
+
+def test_a_models_own_code_runs_only_when_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from transformers import dynamic_module_utils
+
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = tmp_path / "own"
+    tiny_tokenizer("llama").save_pretrained(folder)
+    (folder / "own.py").write_text(CODE)
+    auto = {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}
+    (folder / "config.json").write_text(json.dumps({"model_type": "own", "auto_map": auto, "num_hidden_layers": 1}))
+    torch.manual_seed(0)
+    words, gru = nn.Embedding(300, 16), nn.GRU(16, 16, batch_first=True)
+    named = {"words.weight": words.weight, **{f"mix.{k}": v for k, v in gru.named_parameters()}}
+    save_file({k: v.detach() for k, v in named.items()}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match="own runs code of its own: pass trust_remote_code=True"):
+        load_backbone(folder)
+    backbone = load_backbone(folder, trust_remote_code=True)
+    assert backbone.facts.causal and not backbone.facts.attention and backbone.facts.way == "eager"
+    with torch.no_grad():
+        wanted = np.stack([gru(words(torch.tensor([[1, *t]])))[0][0].mean(0).numpy() for t in texts()])
+    assert difference(encode(backbone, classical(), texts()), wanted) < 1e-5
+
+
+def test_a_name_that_is_not_there_is_told_of_in_one_line():
+    with pytest.raises(ModelError, match="no/such-model cannot be loaded") as caught:
+        load_backbone("no/such-model")
+    assert "\n" not in str(caught.value)
+    assert find("no/such-model") == "no/such-model"
