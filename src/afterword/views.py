@@ -198,7 +198,7 @@ class ScoreView(AttentionView):
         return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
 
     def _keys(self, heads: slice, columns: Columns | None = None) -> Tensor:
-        """Keys of some heads, repeated for grouped queries, at some columns (G, H, C, d); no copy where none is needed."""
+        """Keys of some heads, repeated for grouped queries, at some columns (G, H, C, d); a copy only where needed."""
         first, end, _ = heads.indices(self.heads)
         per = self.heads // self.k.shape[1]
         k = self.k[:, first // per : (end - 1) // per + 1]
