@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from tests.eager import MASKING, READING, SEEING, STATES, Eager, word_mean
 from tests.tiny import tiny
+from torch import Tensor
 
 from afterword.backbone import Backbone
+from afterword.batch import Batch, lay
 from afterword.encoder import Encoder
 from afterword.errors import AttentionNotSeen, UnsupportedModel
 from afterword.loading import load_backbone
 from afterword.methods import Method, reba
+from afterword.writing import Segment, Writing
 
 LENGTHS = (5, 23, 1, 12, 5, 9)
 WORD = (2, 4)
@@ -35,6 +38,19 @@ def texts(seed: int = 3) -> list[list[int]]:
     """Random content tokens, several lengths, in one batch."""
     g = torch.Generator().manual_seed(seed)
     return [torch.randint(10, 260, (n,), generator=g).tolist() for n in LENGTHS]
+
+
+def batch_of(ids: list[list[int]]) -> Batch:
+    """Bare texts laid end to end."""
+    return lay([Writing((Segment(list(t), ((0, len(t)),)),)) for t in ids])
+
+
+def by_text(batch: Batch, flat: Tensor) -> list[Tensor]:
+    """A flat tensor's part of each text, in the order given."""
+    found = {}
+    for group in batch.groups:
+        found.update(zip(group.text.tolist(), group.of(flat), strict=True))
+    return [found[i] for i in range(batch.texts)]
 
 
 def judge(kind: str, folder: Path, dtype: torch.dtype = torch.float32) -> Verdict:

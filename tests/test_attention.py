@@ -168,3 +168,30 @@ def test_gradients_go_through_the_tiles_too(monkeypatch: pytest.MonkeyPatch):
     theirs = torch.autograd.grad((wanted * weights).sum(), (q, k, v))
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("special", [{}, {"softcap": 0.7}])
+def test_attention_is_read_in_float32_under_autocast_and_in_half_precision(special: dict[str, Any]):
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, N, 16, generator=g).bfloat16() for _ in range(3))
+    rule, wanted = rule_of(torch.ones(N, N, dtype=torch.bool).tril()), Keep()
+    with torch.no_grad():
+        attend(
+            nn.Identity(),
+            q.double(),
+            k.double(),
+            v.double(),
+            Rule(Plan(rule.plan.runs, readers=(wanted,)), rule.sees),
+            **special,
+        )
+        for half in (q.dtype, torch.float32):
+            limit = 2e-4 if half == q.dtype and not special else 1e-5  # the fused kernel's exp, in half precision
+            keep = Keep()
+            mask = Rule(Plan(rule.plan.runs, readers=(keep,)), rule.sees)
+            with torch.autocast("cpu", torch.bfloat16, enabled=half == torch.float32):
+                attend(nn.Identity(), q.to(half), k.to(half), v.to(half), mask, **special)
+            assert keep.seen[0][0].dtype == torch.float32
+            torch.testing.assert_close(keep.seen[0][0].double(), wanted.seen[0][0], rtol=limit, atol=limit / 10)
+            torch.testing.assert_close(
+                keep.seen[0][1].double().tril(), wanted.seen[0][1].tril(), rtol=limit, atol=limit / 10
+            )

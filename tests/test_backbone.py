@@ -6,30 +6,17 @@ from typing import Any
 import pytest
 import torch
 from tests.eager import Eager
-from tests.families import texts
+from tests.families import batch_of, by_text, texts
 from tests.tiny import tiny
 from torch import Tensor
 
 from afterword.backbone import LAST, TABLE, Backbone
-from afterword.batch import Batch, lay
 from afterword.errors import AttentionNotSeen
-from afterword.layout import Segment, Writing
 from afterword.loading import load_backbone
 from afterword.sight import Sight
 from afterword.taps import Diagonals
 
 NO_DROPOUT = {"bert": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}}
-
-
-def batch_of(ids: list[list[int]]) -> Batch:
-    return lay([Writing((Segment(list(t), ((0, len(t)),)),)) for t in ids])
-
-
-def by_text(batch: Batch, flat: Tensor) -> list[Tensor]:
-    found = {}
-    for group in batch.groups:
-        found.update(zip(group.text.tolist(), group.of(flat), strict=True))
-    return [found[i] for i in range(batch.texts)]
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "roberta", "albert", "t5", "bloom"])

@@ -221,8 +221,9 @@ def attend(
         o, lse = _attend(q, k, v, seen, scale, dropout, *special, want_lse=bool(readers))
         if readers and number != BALLAST:
             view = _view(layer, number, q, k, scale, seen, lse, *special)
-            for reader in readers:
-                reader.read(view)
+            with torch.autocast(q.device.type, enabled=False):  # what is read is read in float32
+                for reader in readers:
+                    reader.read(view)
         o = o.transpose(1, 2)
         out.append(o.reshape(1, count * n, *o.shape[2:]) if plan.flat else o)
     return (torch.cat(out, 1) if len(out) > 1 else out[0]).contiguous(), None
@@ -315,19 +316,19 @@ def _plainly(
     n, per = q.shape[2], q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(per, 1), v.repeat_interleave(per, 1)
     out, lse = [], []
-    for rows in torch.arange(n).split(max(1, CELLS // n)):
-        part = slice(int(rows[0]), int(rows[-1]) + 1)
+    for first in range(0, n, step := max(16, CELLS // (n * q.shape[1]))):
+        part = slice(first, first + step)
         s = q[:, :, part] @ k.mT * scaling
+        want_lse = want_lse and s.dtype in (torch.float32, torch.float64)  # a half's would miss by its last bit
         if softcap is not None:
             s = torch.tanh(s / softcap) * softcap
         s = s + added[:, :, part]
         if sinks is not None:  # one more column, that takes weight and gives nothing
             s = torch.cat([s, sinks.view(1, -1, 1, 1).expand(*s.shape[:3], 1).to(s.dtype)], -1)
-        s = s if s.dtype == torch.float64 else s.float()
-        p = s.softmax(-1).to(v.dtype)[..., :n]
-        out.append(F.dropout(p, dropout) @ v)
         if want_lse:
             lse.append(s.logsumexp(-1))
+        p = s.softmax(-1, dtype=s.dtype if s.dtype == torch.float64 else torch.float32).to(v.dtype)[..., :n]
+        out.append(F.dropout(p, dropout) @ v)
     return torch.cat(out, 2), torch.cat(lse, 2) if want_lse else None
 
 

@@ -57,8 +57,8 @@ class Tokenizer:
     Args:
         hf: what ``AutoTokenizer.from_pretrained`` gives; kept as ``.hf`` for saving.
 
-    >>> from afterword.testing import tiny_tokenizer
-    >>> Tokenizer(tiny_tokenizer()).ids(["a b"]) == [Tokenizer(tiny_tokenizer()).spell(["a b"])[0].ids]
+    >>> tokenizer = Encoder.load("afterword-mini").backbone.tokenizer
+    >>> tokenizer.ids(["a b"]) == [tokenizer.spell(["a b"])[0].ids]
     True
     """
 

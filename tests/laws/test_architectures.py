@@ -67,6 +67,7 @@ def test_float64_stays_float64(kind: str, tmp_path: Path):
         assert max(verdict.worst.values()) < 1e-13, "these take no step in float32"
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_families_give(verdicts: Any):
     assert agrees(PAGE.read_text("utf-8"), page([verdicts(kind) for kind in FAMILIES])), "make docs"
 
