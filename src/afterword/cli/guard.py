@@ -45,7 +45,11 @@ def guarded(run: Callable[[], Any], state: State) -> int:
         try:
             code = run()
             sys.stdout.flush()
+            if code == INTERRUPTED:  # typer has caught Ctrl-C
+                say("interrupted")
         except BaseException as e:
+            if isinstance(e, SystemExit) and isinstance(e.__context__, BrokenPipeError):  # and a closed pipe
+                e = e.__context__
             if state.debug and not isinstance(e, KeyboardInterrupt | BrokenPipeError):
                 traceback.print_exc()
             line, code = ending(e)

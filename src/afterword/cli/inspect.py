@@ -43,7 +43,10 @@ def inspect(
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print a model's facts, how it is run, and whether a batch changes its vectors, measured now."""
+    """Print a model's facts.
+
+    How it is run, and whether a batch changes its vectors, measured now.
+    """
     methods = read_methods([method] if method is not None else None)
     encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code).load(methods.get(VECTOR))
     found = {"model": model, **facts(encoder), "batch_invariance": invariance(encoder), "packed": packed(encoder)}
@@ -145,7 +148,11 @@ def suggestions(encoder: Encoder) -> list[dict[str, str]]:
     else:
         wanted += [
             ("classical:states=first_last", True, "the mean of the first and the last layer"),
-            ("ditto", f.attention, "each token weighted by how much it attends to itself in one head"),
+            (
+                "ditto" if f.heads >= 10 else f"ditto:head=1-{f.heads}",
+                f.attention,
+                "each token weighted by how much it attends to itself in one head",
+            ),
             ("prompt:template=promptbert", masked, "the state of [MASK] in a sentence about the text"),
         ]
     return [{"method": name, "why": why} for name, fits, why in wanted if fits]

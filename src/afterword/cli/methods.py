@@ -40,9 +40,13 @@ def methods(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these.")] = None,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print every method: what it does, its options with their defaults, its source."""
+    """Print what each method does.
+
+    Its options with their defaults, and its source.
+    """
     from ..errors import UnknownMethod
-    from ..methods import CATALOGUE, TEMPLATES
+    from ..methods import CATALOGUE
+    from ..templates import TEMPLATES
 
     if unknown := [name for name in names or () if name not in CATALOGUE]:
         raise UnknownMethod(f"no method {unknown[0]!r}: there are {', '.join(CATALOGUE)}")

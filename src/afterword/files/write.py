@@ -115,7 +115,9 @@ def spelled(rows: Array) -> list[str]:
     """
     pattern = "[" + ", ".join(["%.17g" if rows.dtype == np.float64 else "%.9g"] * rows.shape[1]) + "]"
     gone = np.asarray(np.isnan(rows).any(axis=1))
-    return ["null" if lost else pattern % tuple(row.tolist()) for row, lost in zip(rows, gone.tolist(), strict=True)]
+    found = ["null" if lost else pattern % tuple(row.tolist()) for row, lost in zip(rows, gone.tolist(), strict=True)]
+    # JSON reads -0 as a whole number, which has no sign.
+    return [row.replace("-0,", "-0.0,").replace("-0]", "-0.0]") for row in found]
 
 
 def _field(name: str, value: object) -> str:

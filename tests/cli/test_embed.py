@@ -1,0 +1,202 @@
+"""``afterword embed``: what it writes is what `Encoder.encode` gives, to the bit, whatever it reads and writes."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.cli.conftest import Run, array
+
+from afterword import Encoder, classical, parse_method, prompt
+
+TEXTS = [
+    "dog",
+    "a b",
+    'The bank raised its rates, "again".',
+    "每个词都回头看。 Ça va? 👩‍👩‍👧",
+    "A longer text about the bank of a river, and about nothing else. " * 5,
+]
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.array_equal(a.view(np.int32), np.asarray(b, np.float32).view(np.int32))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """The same texts in every format."""
+    paths = {kind: tmp_path / f"in.{kind}" for kind in ("txt", "jsonl", "csv", "parquet")}
+    paths["txt"].write_text("".join(t + "\n" for t in TEXTS), "utf-8")
+    paths["jsonl"].write_text("".join(json.dumps({"id": 1, "text": t}) + "\n" for t in TEXTS))
+    with paths["csv"].open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file).writerows([["id", "text"], *(["1", t] for t in TEXTS)])
+    pq.write_table(pa.table({"id": range(len(TEXTS)), "text": TEXTS}), paths["parquet"])
+    return paths
+
+
+@pytest.fixture(scope="module")
+def wanted(gpt2: Path) -> np.ndarray:
+    return Encoder.load(gpt2, classical()).encode(TEXTS)
+
+
+def test_texts_as_arguments(run: Run, gpt2: Path, wanted: np.ndarray):
+    ended = run("embed", "-m", gpt2, "--method", "classical", *TEXTS)
+    assert (ended.code, ended.err) == (0, "")
+    assert [row["text"] for row in ended.rows] == TEXTS
+    assert same(array(ended.rows), wanted)
+
+
+@pytest.mark.parametrize("kind", ["txt", "jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("window", [2, 2048])
+def test_every_format_in(run: Run, gpt2: Path, files: dict[str, Path], wanted: np.ndarray, kind: str, window: int):
+    out = files[kind].with_name("out.npy")
+    ended = run("embed", "-m", gpt2, "--method", "classical", "-i", files[kind], "-o", out, "--window", window)
+    assert ended.code == 0 and ended.err.startswith("5 rows in ")
+    made = np.load(out, mmap_mode="r")
+    assert made.dtype == np.float32 and same(np.asarray(made), wanted)
+    assert {p.name for p in out.parent.iterdir()} == {*(f"in.{k}" for k in files), "out.npy"}
+
+
+@pytest.mark.parametrize("kind", ["txt", "jsonl", "csv"])
+def test_stdin(run: Run, gpt2: Path, files: dict[str, Path], wanted: np.ndarray, kind: str):
+    ended = run("embed", "-m", gpt2, "--method", "classical", "--format", kind, stdin=files[kind].read_bytes())
+    assert ended.code == 0 and same(array(ended.rows), wanted)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_several_methods(run: Run, gpt2: Path, tmp_path: Path, kind: str):
+    specs, out = ["classical", "reba:copies=2,pool=mean", "prompt:template=eol"], tmp_path / f"out.{kind}"
+    asked = [word for spec in specs for word in ("--method", spec)]
+    assert run("embed", "-m", gpt2, *asked, "-o", out, *TEXTS).code == 0
+    encoder = Encoder.load(gpt2, classical())
+    made = encoder.encode_many(TEXTS, {spec: parse_method(spec) for spec in specs})
+    if kind == "parquet":
+        table = pq.read_table(out)
+        assert table.schema.metadata[b"afterword.model"] == str(gpt2).encode()
+        rows = table.to_pylist()
+    else:
+        rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    assert list(rows[0]) == ["text", *specs] and [row["text"] for row in rows] == TEXTS
+    for spec in specs:
+        assert same(array(rows, spec), made[spec])
+
+
+def test_a_real_model_by_its_own_method_with_options(run: Run, minilm: Path):
+    ended = run("embed", "-m", minilm, "--prompt", "query: ", "--truncate-dim", 100, "--normalize", *TEXTS)
+    encoder = Encoder.load(minilm)
+    made = encoder.encode(TEXTS, prompt="query: ", truncate_dim=100, normalize_embeddings=True)
+    assert ended.code == 0 and made.shape == (5, 100) and same(array(ended.rows), made)
+
+
+def test_a_method_from_a_file(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "m.json").write_text(json.dumps({"method": "prompt", "template": 'So "{text}", is'}))
+    ended = run("embed", "-m", gpt2, "--method", f"@{tmp_path / 'm.json'}", "dog")
+    assert same(array(ended.rows), Encoder.load(gpt2, prompt('So "{text}", is')).encode(["dog"]))
+
+
+def test_conditions(run: Run, gpt2: Path, tmp_path: Path):
+    rows = [{"text": "a dog runs", "about": "speed"}, {"text": "a dog runs", "about": "animals"}, {"text": "a dog"}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = ("embed", "-m", gpt2, "--method", "prompt:template=csts")
+    encoder = Encoder.load(gpt2, prompt("csts"))
+    wanted = encoder.encode(["a dog runs"] * 2, conditions=["speed", "animals"])
+    ended = run(*spec, "-i", tmp_path / "in.jsonl", "--condition-field", "about")
+    assert ended.code == 1 and ended.rows[2] == {"text": None, "vector": None}
+    assert "rejected: line 3: 'about' is null" in ended.err
+    assert same(array(ended.rows)[:2], wanted)
+    assert same(array(run(*spec, "a dog runs", "--condition", "speed").rows), wanted[:1])
+    assert run(*spec, "a dog runs").code == 2
+
+
+BAD = [
+    ('{"text": "fine"}', None),
+    ('{"text": ""}', "is empty"),
+    ('{"text": " \\t\\n"}', "is blank"),
+    ('{"text": 5}', "is not a string but a number"),
+    ('{"text": ["a"]}', "is not a string but an array"),
+    ('{"text": null}', "is null"),
+    ('{"other": "x"}', "has no field 'text'"),
+    ('{"text": "a\\u0000b"}', "holds a NUL"),
+    ('{"text": "a\\ud800b"}', "holds a lone surrogate '\\ud800'"),
+    ('{"text": "cut', "is not JSON"),
+    ("[" * 100_000, "is not JSON"),
+    ("", "is a blank line"),
+    ("7", "is a JSON number, not an object or a string"),
+    ('"a string by itself"', None),
+    ('{"text": "fine again"}', None),
+]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "npy"])
+def test_bad_rows_become_null_rows(run: Run, gpt2: Path, tmp_path: Path, kind: str):
+    (tmp_path / "in.jsonl").write_text("".join(line + "\n" for line, _ in BAD))
+    out, listing = tmp_path / f"out.{kind}", tmp_path / f"out.{kind}.rejects.jsonl"
+    spec = ("embed", "-m", gpt2, "--method", "classical", "--window", 4)
+    ended = run(*spec, "-i", tmp_path / "in.jsonl", "-o", out)
+    assert ended.code == 1 and "; 12 rejected, listed in " in ended.last and len(ended.err.splitlines()) == 1
+    told = [json.loads(line) for line in listing.read_text().splitlines()]
+    expected = [(i, reason) for i, (_, reason) in enumerate(BAD) if reason]
+    assert [(r["row"], r["line"]) for r in told] == [(i, i + 1) for i, _ in expected]
+    for row, (_, reason) in zip(told, expected, strict=True):
+        assert row["reason"].startswith(reason)
+    if kind == "npy":
+        made = np.load(out)
+    elif kind == "parquet":
+        made = array(pq.read_table(out).to_pylist())
+    else:
+        made = array([json.loads(line) for line in out.read_text().splitlines()])
+    fine = Encoder.load(gpt2, classical()).encode(["fine", "a string by itself", "fine again"])
+    good = [i for i, (_, reason) in enumerate(BAD) if reason is None]
+    assert same(made[good], fine)
+    assert np.isnan(made[[i for i, _ in expected]]).all()
+    # A later run without bad rows leaves no list behind that speaks of an earlier one.
+    assert run(*spec, "dog", "-o", out).code == 0
+    assert not listing.exists()
+
+
+def test_bad_bytes_and_bad_tables(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "in.txt").write_bytes(b"fine\n\xff\xfe\nfine\r\n")
+    ended = run("embed", "-m", gpt2, "-i", tmp_path / "in.txt")
+    assert ended.code == 1 and [row["text"] for row in ended.rows] == ["fine", None, "fine"]
+    assert "rejected: line 2: is not UTF-8: byte 0xff at character 0" in ended.err
+    (tmp_path / "in.csv").write_bytes(b'text,id\n"a\nb",1\nc\nd,e,2\n,3\n\xff,4\nf,5\n')
+    ended = run("embed", "-m", gpt2, "-i", tmp_path / "in.csv")
+    assert [row["text"] for row in ended.rows] == ["a\nb", None, None, None, None, "f"]
+    for line, why in ((4, "has 1 fields, the header has 2"), (5, "has 3 fields"), (6, "is empty"), (7, "lone surr")):
+        assert f"rejected: line {line}: " in ended.err and why in ended.err
+
+
+def test_a_text_that_holds_no_token(run: Run, minilm: Path):
+    ended = run("embed", "-m", minilm, "dog", "\x01\x02")
+    assert ended.code == 1 and ended.rows[1] == {"text": "\x01\x02", "vector": None}
+    assert "rejected: line 2: holds no token that the model knows" in ended.err
+
+
+def test_nothing_gives_nothing(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "in.txt").write_text("")
+    for kind in ("npy", "jsonl", "parquet"):
+        assert run("embed", "-m", gpt2, "-i", tmp_path / "in.txt", "-o", tmp_path / f"out.{kind}").code == 0
+    assert np.load(tmp_path / "out.npy").shape == (0, 64)
+    assert pq.read_table(tmp_path / "out.parquet").num_rows == 0
+    assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+def test_texts_over_the_length(run: Run, gpt2: Path):
+    texts = ["dog", TEXTS[-1], "a b", TEXTS[-1], TEXTS[-1] + "more"]
+    spec = ("embed", "-m", gpt2, "--method", "classical", "--max-length", 16, "--window", 2)
+    encoder = Encoder.load(gpt2, classical(), max_length=16)
+    wanted = encoder.encode(texts, on_long="ignore")
+    ended = run(*spec, *texts)
+    assert ended.code == 0 and same(array(ended.rows), wanted)
+    # One line for the whole run, though each window warns.
+    assert len(ended.err.splitlines()) == 1
+    assert ended.err.startswith("warning: 3 texts were cut to 16 tokens: they lost ")
+    ended = run(*spec, "--on-long", "ignore", *texts)
+    assert (ended.code, ended.err) == (0, "") and same(array(ended.rows), wanted)
+    ended = run(*spec, "--on-long", "error", *texts)
+    assert ended.code == 1 and same(array(ended.rows)[[0, 2]], wanted[[0, 2]])
+    assert [row["vector"] is None for row in ended.rows] == [False, True, False, True, True]
+    assert "rejected: line 2: has " in ended.err and "max_length=16 leaves 16" in ended.err

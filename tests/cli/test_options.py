@@ -1,0 +1,40 @@
+"""docs/cli.md tells what ``--help`` tells."""
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from scripts.cli_help import BLOCK, renewed
+from tests.cli.conftest import Run
+
+VERBS = ["embed", "words", "similar", "methods", "inspect"]
+
+
+@pytest.fixture(scope="module")
+def page(root: Path) -> str:
+    return (root / "docs" / "cli.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_is_in_the_docs(run: Run, page: str, verb: str):
+    (told,) = (block[0] for block in BLOCK.finditer(page) if block[2] == f"afterword {verb} --help")
+    shown = run(verb, "--help")
+    assert shown.code == 0 and shown.err == ""
+    options = re.findall(r"(?<![\w-])--[a-z][a-z-]+", shown.out)
+    assert len(set(options)) > 1 and set(options) == set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", told)) - {"--help"} | {
+        "--help"
+    }
+
+
+def test_the_docs_are_the_help(root: Path, page: str):
+    pinned = re.search(r"^typer==(.+)$", (root / "constraints.txt").read_text(), flags=re.M)
+    if pinned is None or version("typer") != pinned[1]:
+        pytest.skip("the page shows the help as the pinned typer lays it out")
+    assert len(BLOCK.findall(page)) == 1 + len(VERBS)
+    assert renewed(page) == page, "docs/cli.md is out of date: run scripts/cli_help.py"
+
+
+def test_a_page_that_is_out_of_date_is_noticed(page: str):
+    block = BLOCK.search(page)
+    assert renewed(block[0].replace("embed", "embod", 1)) == block[0]

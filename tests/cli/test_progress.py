@@ -1,0 +1,51 @@
+"""The progress bar: on a terminal, on stderr, with rate and time left."""
+
+import os
+import pty
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+from afterword.cli.progress import Bar
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, run) -> tuple[object, str]:
+    """What `run` gives, and what the terminal behind its stderr was sent."""
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", os.fdopen(theirs, "w"))
+    made = run()
+    sys.stderr.flush()
+    sent = os.read(ours, 1_000_000).decode()
+    sys.stderr.close()
+    os.close(ours)
+    return made, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent)
+
+
+def test_a_bar_with_rate_and_time_left(run: Run, gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "in.txt").write_text("a text\n" * 64 + "\n")
+    words = ("embed", "-m", gpt2, "--method", "classical", "-i", tmp_path / "in.txt", "--window", 16)
+    ended, sent = on_a_terminal(monkeypatch, lambda: run(*words))
+    assert ended.code == 1 and len(ended.rows) == 65
+    assert re.search(r"100 % 65 rows \d+/s \d:\d\d:\d\d left \d:\d\d:\d\d", sent), sent
+    assert "rejected: line 65: is empty" in sent and "65 rows in " in sent
+    _, sent = on_a_terminal(monkeypatch, lambda: run(*words, "--no-progress"))
+    assert "left" not in sent
+
+
+def test_an_input_of_unknown_length(monkeypatch: pytest.MonkeyPatch):
+    def run() -> None:
+        with Bar(None) as bar:
+            bar(10, 3)
+
+    _, sent = on_a_terminal(monkeypatch, run)
+    assert "3 rows" in sent and "%" not in sent
+
+
+def test_no_bar_where_nobody_looks(capsys: pytest.CaptureFixture[str]):
+    with Bar(10) as bar:
+        bar(10, 10)
+    assert capsys.readouterr().err == "" and bar.seconds > 0

@@ -1,0 +1,63 @@
+"""Where results go: whole or not at all."""
+
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+from afterword.cli.target import SHOWN, Rejects
+
+
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes: the error is the one of a quota."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "npy"])
+def test_a_full_disk_leaves_no_half_file(run: Run, gpt2: Path, tmp_path: Path, kind: str):
+    source, out = tmp_path / "in.txt", tmp_path / f"out.{kind}"
+    source.write_text("".join(f"text number {i}\n" for i in range(600)))
+    out.write_bytes(b"what was there before")
+    spec = ("embed", "-m", gpt2, "--method", "classical", "-i", source, "-o", out, "--window", 64)
+    with disk_of(60_000):
+        ended = run(*spec)
+    assert ended.code == 2 and ended.out == ""
+    assert ended.err == f"error: {out} cannot be written whole: File too large; nothing of it was kept\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", out.name]
+    assert out.read_bytes() == b"what was there before"
+    assert run(*spec).code == 0 and out.stat().st_size > 60_000
+
+
+def test_a_full_disk_under_the_list_of_rejected_rows(run: Run, gpt2: Path, tmp_path: Path):
+    source = tmp_path / "in.txt"
+    source.write_text("\n" * 3000)
+    with disk_of(50_000):
+        ended = run(
+            "embed", "-m", gpt2, "--method", "classical", "-i", source, "-o", tmp_path / "out.jsonl", "--window", 10
+        )
+    assert ended.code == 2 and "rejects.jsonl cannot be written whole" in ended.last
+    assert [p.name for p in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_rejected_rows_where_the_user_wants_them(run: Run, gpt2: Path, tmp_path: Path):
+    ended = run("embed", "-m", gpt2, "--method", "classical", "dog", "", "--rejects", tmp_path / "bad.jsonl")
+    assert ended.code == 1 and len(ended.rows) == 2
+    assert json.loads((tmp_path / "bad.jsonl").read_text()) == {"row": 1, "line": 2, "reason": "is empty"}
+
+
+def test_only_the_first_rejected_rows_are_shown(capsys: pytest.CaptureFixture[str]):
+    with Rejects(None) as rejects:
+        for line in range(100):
+            rejects.add(line, line, "is blank")
+    assert rejects.count == 100
+    assert len(capsys.readouterr().err.splitlines()) == SHOWN

@@ -1,0 +1,144 @@
+"""Vectors on disk: the same to the last bit, a block at a time, whole or not at all."""
+
+import io
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from afterword.errors import DataError
+from afterword.files.write import Block, JsonLines, Npy, Parquet, Sink, kind_of, spelled, whole
+
+TYPES = [np.float32, np.float64]
+
+
+def blocks(dtype: type, rows: int = 5, count: int = 3, width: int = 4) -> list[Block]:
+    random = np.random.default_rng(0)
+    made = []
+    for start in range(count):
+        vectors = random.standard_normal((rows, width)).astype(dtype)
+        vectors[1] = np.nan
+        texts = [None, *(f'每 "{start} {i}"\n' for i in range(rows - 1))]
+        made.append(Block({"text": texts, "line": list(range(rows))}, {"vector": vectors}))
+    return made
+
+
+def joined(parts: list[Block]) -> np.ndarray:
+    return np.concatenate([b.vectors["vector"] for b in parts])
+
+
+def write(path: Path, parts: list[Block], sink: Callable[..., Sink]) -> None:
+    with whole(path) as file:
+        into = sink(file)
+        for part in parts:
+            into.write(part)
+        into.close()
+
+
+@given(arrays(np.float32, (3, 2), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_nine_digits_are_every_float32(rows: np.ndarray):
+    back = np.array([json.loads(line) for line in spelled(rows)], np.float32)
+    assert np.array_equal(back.view(np.int32), rows.view(np.int32))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_json_lines(tmp_path: Path, dtype: type):
+    parts = blocks(dtype)
+    write(tmp_path / "a.jsonl", parts, JsonLines)
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").splitlines()]
+    assert [row["text"] for row in rows] == [t for b in parts for t in b.columns["text"]]
+    wanted = joined(parts)
+    for row, vector in zip(rows, wanted, strict=True):
+        assert (
+            row["vector"] is None if np.isnan(vector).any() else np.array_equal(np.array(row["vector"], dtype), vector)
+        )
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_an_array(tmp_path: Path, dtype: type):
+    parts = blocks(dtype)
+    write(tmp_path / "a.npy", parts, lambda file: Npy(file, 4, np.dtype(dtype)))
+    made = np.load(tmp_path / "a.npy", mmap_mode="r")
+    assert made.dtype == dtype and np.array_equal(made, joined(parts), equal_nan=True)
+    write(tmp_path / "a.npy", [], lambda file: Npy(file, 4, np.dtype(dtype)))
+    assert np.load(tmp_path / "a.npy").shape == (0, 4)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_parquet(tmp_path: Path, dtype: type):
+    parts = blocks(dtype)
+    kinds = {"text": "text", "line": "number"}
+    write(tmp_path / "a.parquet", parts, lambda f: Parquet(f, kinds, {"vector": np.dtype(dtype)}, {"made": "by"}))
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert table.schema.metadata[b"made"] == b"by"
+    assert table.schema.field("vector").type == pa.list_(pa.from_numpy_dtype(np.dtype(dtype)))
+    assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 3
+    assert table.column("text").to_pylist() == [t for b in parts for t in b.columns["text"]]
+    wanted = [None if np.isnan(v).any() else v.tolist() for v in joined(parts)]
+    assert table.column("vector").to_pylist() == wanted
+
+
+def test_blocks_are_not_held(tmp_path: Path):
+    """100 MB of vectors through each format; a block is 1 MB."""
+    part = Block({"text": ["x"] * 1000}, {"vector": np.ones((1000, 256), np.float32)})
+    for name, sink in (
+        ("a.npy", lambda file: Npy(file, 256, np.dtype(np.float32))),
+        ("a.parquet", lambda file: Parquet(file, {"text": "text"}, {"vector": np.dtype(np.float32)})),
+    ):
+        before = pa.total_allocated_bytes()
+        tracemalloc.start()
+        write(tmp_path / name, [part] * 100, sink)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4e6, name
+        assert pa.total_allocated_bytes() <= before + 1e6, name
+    assert (tmp_path / "a.npy").stat().st_size > 1e8
+
+
+def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"before")
+
+    def interrupted() -> None:
+        with whole(path) as file:
+            file.write(b"half")
+            file.flush()
+            assert path.read_bytes() == b"before" and (tmp_path / "a.txt.writing").read_bytes() == b"half"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"] and path.read_bytes() == b"before"
+    with whole(path) as file:
+        file.write(b"whole")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"] and path.read_bytes() == b"whole"
+
+
+def test_a_full_disk_is_told():
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with open("/dev/full", "wb", buffering=0) as full:
+        sink = JsonLines(full)
+        with pytest.raises(OSError, match="No space left"):
+            sink.write(blocks(np.float32)[0])
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path):
+    with pytest.raises(DataError, match=r"a\.txt cannot be written: No such file"), whole(tmp_path / "none" / "a.txt"):
+        pass
+    with pytest.raises(DataError, match=r"write a \.jsonl, \.parquet, \.npy file"):
+        kind_of(tmp_path / "a.doc")
+
+
+def test_json_lines_are_handed_on_at_once():
+    stream = io.BufferedWriter(raw := io.BytesIO(), 10_000_000)
+    JsonLines(stream).write(blocks(np.float32)[0])
+    assert len(raw.getvalue().splitlines()) == 5
