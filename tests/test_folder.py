@@ -173,7 +173,7 @@ def test_minilm_through_both(minilm: Path, tmp_path: Path):
 
 def built(folder: Path, *more: object, mode: str = "mean", **options: object) -> SentenceTransformer:
     """A SentenceTransformer of stock modules, as that library builds it."""
-    from sentence_transformers.models import Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     first = Transformer(str(folder))
     return SentenceTransformer(
@@ -183,8 +183,8 @@ def built(folder: Path, *more: object, mode: str = "mean", **options: object) ->
 
 @pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken"])
 def test_a_stock_folder_loads_with_all_its_settings(mode: str, models: Path, tmp_path: Path):
-    from sentence_transformers.models import Dense as TheirDense
-    from sentence_transformers.models import Normalize
+    from sentence_transformers.sentence_transformer.modules import Dense as TheirDense
+    from sentence_transformers.sentence_transformer.modules import Normalize
 
     other = built(
         models / "bert", TheirDense(64, 32), Normalize(), TheirDense(32, 20, bias=False, activation_function=None),

@@ -131,6 +131,8 @@ class Backbone:
                 f"{kind} runs with its own attention, so no layer can be made to see both ways: BeLLM needs a model "
                 "that follows transformers' attention interface"
             )
+        if sight and sight.couple != "replace":
+            _ = self.stack  # found once, by a forward with the model's own attention, before several threads come
 
     def forward(
         self,

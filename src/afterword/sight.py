@@ -119,17 +119,21 @@ class _Streams:
         """While the second stream runs, and in another thread's forward of the same model."""
         return self.busy or current() is not self.plan
 
-    def embed(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note the embeddings, which Equation 5 calls x."""
+    def embed(self, _: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
+        """Note the embeddings, which Equation 5 calls x.
+
+        Another thread may call a hook just as it is taken away, without the keywords it asked for: it rests anyway.
+        """
         if not self._rests() and self.couple in ("add_embedding", "angle031"):
-            self.second = _hidden(args, kwargs)
+            self.second = _hidden(args, rest[0])
 
     def layer_hook(self, i: int) -> Any:
         """Run a layer of the second stream right behind the same layer of the first."""
 
-        def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        def hook(layer: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
             if self._rests() or (i < self.first and i + 1 < self.layers):
                 return None
+            kwargs, output = rest
             if i >= self.first:
                 if i == self.first and self.couple in ("add", "add_postnorm"):
                     self.second = _hidden(args, kwargs)

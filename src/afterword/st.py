@@ -19,17 +19,18 @@ from .codec import to_json
 from .embed import combine, weights
 from .errors import InputError, MethodError, MissingExtra, ModelError
 from .folder import laid_out, write_config
-from .layout import Segment, Writing
 from .loading import base_of, load_backbone, write_model
 from .methods import Method
 from .post import Dense, Normalise
 from .stock import CONFIG, read_ours
 from .texts import check_ids, check_texts, with_prompt
 from .tokens import Tokenizer
+from .writing import Segment, Writing
 
 try:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import InputModule
+    from sentence_transformers.sentence_transformer import modules as theirs
 except ImportError as e:
     raise MissingExtra("sentence-transformers>=5.4", "st") from e
 
@@ -62,6 +63,7 @@ class Afterword(InputModule):
 
     def __init__(self, backbone: Backbone, method: Method, max_seq_length: int | None = None) -> None:
         super().__init__()
+        backbone.require(method.weigh.reads_attention, method.sight)
         self.model = backbone.model
         self.method = method
         self.max_seq_length = max_seq_length or backbone.facts.max_length
@@ -169,7 +171,9 @@ class Afterword(InputModule):
 
     def _check_recomputed(self, model: Any) -> None:
         """Checkpointing runs layers a second time, when taps and second streams are gone."""
-        again = self.training and torch.is_grad_enabled() and getattr(model, "is_gradient_checkpointing", False)
+        names = ("is_activation_checkpointing", "is_gradient_checkpointing")  # transformers renamed it
+        checkpointing = next((getattr(model, name) for name in names if hasattr(model, name)), False)
+        again = self.training and torch.is_grad_enabled() and checkpointing
         if again and (self.method.weigh.reads_attention or self.method.sight.couple != "replace"):
             raise MethodError(
                 f"{self.method.name} cannot be trained under gradient checkpointing, which runs layers again after "
@@ -273,6 +277,8 @@ def _writing(ids: list[int], parts: list[list[int]]) -> Writing:
         piece = chunked and i > 0
         share = (copies[0][1] - copies[0][0]) / whole if piece else 1.0
         final = i == len(parts) - 1 if piece else True
+        if chunked and not piece:
+            copies = copies[:1]  # the full pass has one, its chunks may have more
         body = ids[at : at + length]
         segments.append(Segment(body, copies, (front, behind), first, piece or not chunked, share, final))
         at += length
@@ -294,15 +300,13 @@ def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransforme
     >>> model.encode(["a text"]).shape[0]
     1
     """
-    from sentence_transformers import models
-
     modules: list[nn.Module] = [Afterword(encoder.backbone, encoder.method, encoder.max_length)]
     steps, cut = laid_out(encoder)
     for step in steps:
         if isinstance(step, Normalise):
-            modules.append(models.Normalize())
+            modules.append(theirs.Normalize())
         elif isinstance(step, Dense):
-            modules.append(_dense(models.Dense, step))
+            modules.append(_dense(step))
         else:
             raise ModelError(f"{type(step).__name__} is no module of sentence-transformers yet")
     options = {"device": str(encoder.device), "truncate_dim": cut, "prompts": encoder.prompts,
@@ -311,10 +315,10 @@ def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransforme
     return SentenceTransformer(modules=modules, **options)
 
 
-def _dense(kind: Any, step: Dense) -> nn.Module:
+def _dense(step: Dense) -> nn.Module:
     out, width = step.weight.shape
     activation = getattr(nn, step.activation)()
-    return kind(  # type: ignore[no-any-return]
+    return theirs.Dense(  # type: ignore[no-any-return]
         width, out, step.bias is not None, activation,
         init_weight=step.weight.clone(), init_bias=None if step.bias is None else step.bias.clone(),
     )  # fmt: skip

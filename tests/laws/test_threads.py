@@ -1,0 +1,117 @@
+"""One encoder in several threads gives what it gives alone, to the last bit; its copies are encoders of their own."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny
+
+from afterword import Encoder, Method, bellm, classical, ditto, echo, reba
+
+THREADS = 4
+JOBS = [[f"text {i} of job {j} " + "and more " * ((3 * i + j) % 9) for i in range(24)] for j in range(THREADS)]
+CASES: dict[str, tuple[str, Method]] = {
+    "classical": ("bert", classical()),
+    "ditto": ("bert", ditto("2-1")),
+    "echo": ("gpt2", echo()),
+    "reba": ("llama", reba(pool="mean")),
+    "bellm": ("llama", bellm(last=2)),
+    "bellm sum": ("llama", bellm(last=2, couple="add")),
+    "bellm sum of norms": ("gpt2", bellm(last=1, couple="add_postnorm")),
+    "lengths apart": ("phi3", classical()),
+    "one length at a time": ("llama dynamic", reba()),
+    "shared layers": ("albert", ditto("2-1")),
+    "stacked": ("t5", classical()),
+}
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Encoder]:
+    root = tmp_path_factory.mktemp("models")
+
+    def encoder(case: str) -> Encoder:
+        kind, method = CASES[case]
+        folder = root / kind.replace(" ", "_")
+        return Encoder.load(folder if folder.exists() else tiny(kind, folder), method)
+
+    return encoder
+
+
+def at_once(run: Callable[[int], np.ndarray]) -> list[np.ndarray]:
+    """All jobs, started together."""
+    barrier = Barrier(THREADS)
+
+    def one(job: int) -> np.ndarray:
+        torch.set_num_threads(1)
+        barrier.wait()
+        return run(job)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(one, range(THREADS)))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_threads_get_what_one_gets_alone(case: str, load: Callable[[str], Encoder]):
+    encoder = load(case)
+    alone = [encoder.encode(job, on_long="ignore", batch_tokens=200) for job in JOBS]
+    found = at_once(lambda i: encoder.encode(JOBS[i], on_long="ignore", batch_tokens=200))
+    assert all(np.array_equal(a, b) for a, b in zip(alone, found, strict=True))
+    assert not any("forward" in m.__dict__ for m in encoder.backbone.model.modules())
+
+
+def test_threads_may_use_different_methods(load: Callable[[str], Encoder]):
+    first = load("bellm sum")
+    encoders = [Encoder(first.backbone, m) for m in (first.method, classical(), reba(), bellm(last=2))]
+    alone = [e.encode(JOBS[0]) for e in encoders]
+    for _ in range(5):
+        found = at_once(lambda i: encoders[i].encode(JOBS[0]))
+        assert all(np.array_equal(a, b) for a, b in zip(alone, found, strict=True))
+
+
+def test_a_thread_may_train_while_others_encode(load: Callable[[str], Encoder]):
+    from afterword.batch import lay
+    from afterword.embed import vectors
+
+    encoder = load("classical")
+    expected = encoder.encode(JOBS[0])
+
+    def slope() -> torch.Tensor:
+        batch = lay(encoder.method.layout.write(JOBS[1], encoder.backbone.tokenizer))
+        made = vectors(encoder.backbone, [encoder.method], batch)[0].square().sum()
+        weight = encoder.backbone.model.get_parameter("encoder.layer.0.intermediate.dense.weight")
+        return torch.autograd.grad(made, weight)[0]
+
+    alone = slope()
+
+    def run(job: int) -> np.ndarray:
+        return slope().numpy() if job == 0 else encoder.encode(JOBS[0])
+
+    for _ in range(3):
+        found = at_once(run)
+        assert np.array_equal(found[0], alone.numpy())
+        assert all(np.array_equal(f, expected) for f in found[1:])
+
+
+@pytest.mark.parametrize("case", ["classical", "reba", "bellm sum"])
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))], ids=["deepcopy", "pickle"])
+def test_a_copy_is_an_encoder_of_its_own(way: Callable[[Encoder], Encoder], case: str, load: Callable[[str], Encoder]):
+    encoder = load(case)
+    expected, name = encoder.encode(JOBS[0]), encoder.fingerprint
+    other = way(encoder)
+    assert np.array_equal(other.encode(JOBS[0]), expected) and other.fingerprint == name
+    with torch.no_grad():
+        other.backbone.model.get_input_embeddings().weight.mul_(-1)
+    assert not np.array_equal(other.encode(JOBS[0]), expected)
+    assert np.array_equal(encoder.encode(JOBS[0]), expected)
+
+
+def test_a_copy_can_be_saved(load: Callable[[str], Encoder], tmp_path: Path):
+    encoder = copy.deepcopy(load("reba"))
+    encoder.save(tmp_path)
+    assert Encoder.load(tmp_path).fingerprint == encoder.fingerprint

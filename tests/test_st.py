@@ -1,0 +1,360 @@
+import copy
+import pickle
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny, tiny_tokenizer
+from torch import Tensor, nn
+
+from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
+from afterword.batch import lay
+from afterword.errors import InputError, MethodError, ModelError
+from afterword.layout import Layout
+from afterword.post import Dense, Normalise, Truncate
+
+library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
+from sentence_transformers.sentence_transformer import losses, modules  # noqa: E402
+
+from afterword.st import Afterword, from_features, sentence_transformer, to_features  # noqa: E402
+from afterword.tokens import Tokenizer  # noqa: E402
+
+SentenceTransformer = library.SentenceTransformer
+
+TEXTS = ["The bank of the river.", "A bank for my money and for the money of others!", "dog", "a b"]
+METHODS: dict[str, tuple[str, Method]] = {
+    "classical": ("llama", classical()),
+    "echo": ("gpt2", echo()),
+    "reba last": ("llama", reba()),
+    "reba mean": ("gpt2", reba(pool="mean")),
+    "ditto": ("bert", ditto("2-3")),
+    "prompt": ("llama", prompt("eol")),
+    "bellm": ("llama", bellm(last=2)),
+    "bellm sum": ("llama", bellm(last=2, couple="add")),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    for kind in ("bert", "gpt2", "llama"):
+        tiny(kind, root / kind)
+    return root
+
+
+def module(models: Path, kind: str = "llama", method: Method | None = None) -> Afterword:
+    encoder = Encoder.load(models / kind, method or classical())
+    return Afterword(encoder.backbone, encoder.method, encoder.max_length)
+
+
+def by_hand(first: Afterword, *more: nn.Module, **options: Any) -> SentenceTransformer:
+    return SentenceTransformer(modules=[first, *more], device="cpu", **options)
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(copies=3), Layout("{text} or {text}."), Layout(copies=2, chunk=4)])
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_features_carry_the_whole_writing(layout: Layout, kind: str):
+    tokenizer = Tokenizer(tiny_tokenizer(kind))
+    writings = layout.write(TEXTS, tokenizer, 40)
+    features = to_features(writings, 9)
+    ids, mask = features["input_ids"], features["attention_mask"]
+    assert (ids[mask == 0] == 9).all() and mask.sum(1).tolist() == [w.size for w in writings]
+    again = from_features(ids, features["segments"])
+    one, other = lay(writings), lay(again)
+    assert torch.equal(one.tokens, other.tokens) and torch.equal(one.position, other.position)
+    assert (one.source is None) == (other.source is None)
+    for a, b in zip(one.groups, other.groups, strict=True):
+        for name in ("text", "spans", "special", "first", "part", "final"):
+            assert torch.equal(getattr(a, name), getattr(b, name)), name
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_built_by_hand_it_works_and_saves(name: str, models: Path, tmp_path: Path):
+    kind, method = METHODS[name]
+    model = by_hand(module(models, kind, method), modules.Normalize())
+    expected = replace(Encoder.load(models / kind, method), post=(Normalise(),)).encode(TEXTS)
+    assert abs(model.encode(TEXTS) - expected).max() <= 1e-6
+    assert abs(model.encode(TEXTS, batch_size=1) - expected).max() <= 1e-6
+    model.save(str(tmp_path / "a"))
+    again = SentenceTransformer(str(tmp_path / "a"), trust_remote_code=True, device="cpu")
+    assert isinstance(again[0], Afterword) and again[0].method == method
+    assert np.array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    assert abs(Encoder.load(tmp_path / "a").encode(TEXTS) - expected).max() <= 1e-6
+
+
+def test_padding_is_never_attended(models: Path):
+    first = module(models, "gpt2", reba()).eval()
+    features = first.preprocess(TEXTS)
+    with torch.no_grad():
+        expected = first(dict(features))["sentence_embedding"]
+        other = torch.where(features["attention_mask"] == 0, 77, features["input_ids"])
+        wider = nn.functional.pad(other, (0, 5), value=33)
+        assert torch.equal(first({**features, "input_ids": wider})["sentence_embedding"], expected)
+
+
+@pytest.mark.parametrize(("kind", "method"), [("llama", classical()), ("bert", ditto("1-1")), ("gpt2", reba())])
+def test_token_embeddings_are_the_states(kind: str, method: Method, models: Path):
+    first = module(models, kind, method)
+    tokens = by_hand(first).encode(TEXTS, output_value="token_embeddings")
+    lengths = first.preprocess(TEXTS)["attention_mask"].sum(1).tolist()
+    assert [len(t) for t in tokens] == lengths
+    if method == classical():
+        means = torch.stack([t.mean(0) for t in tokens])
+        assert torch.allclose(means, by_hand(first).encode(TEXTS, convert_to_tensor=True), atol=1e-6)
+
+
+def test_what_the_library_asks_a_module_for(models: Path):
+    first = module(models, "bert", reba())
+    model = by_hand(first)
+    assert model.get_embedding_dimension() == first.get_sentence_embedding_dimension() == 64
+    assert model.tokenizer is first.processor is model.processor
+    assert model.transformers_model is first.auto_model is first.model
+    assert model.max_seq_length == 512 and first.config is first.model.config
+    before = model.encode(TEXTS)
+    model.max_seq_length = 8
+    assert first.preprocess(TEXTS)["attention_mask"].sum(1).max() == 8
+    assert not np.array_equal(model.encode(TEXTS), before)
+    assert first.preprocess(TEXTS, max_length=6)["attention_mask"].sum(1).max() == 6
+    assert "reba" in repr(model)
+
+
+def test_another_tokenizer_is_taken(models: Path):
+    model = by_hand(module(models, "bert"))
+    model.tokenizer = tiny_tokenizer("gpt2")
+    assert model[0].preprocess(["a b"])["input_ids"].shape == (1, 3)
+
+
+def test_what_cannot_be_embedded_is_said(models: Path):
+    model = by_hand(module(models, "gpt2"))
+    with pytest.raises(InputError, match="text 1 has no tokens, ''"):
+        model[0].preprocess(["a", ""])
+    with pytest.raises(InputError, match="NUL"):
+        model.encode(["a\0b"])
+    with pytest.raises(InputError, match="hold no 'segments'"):
+        model(dict(model.tokenizer(["a"], return_tensors="pt")))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model_kwargs": {"attn_implementation": "sdpa"}}, "attn_implementation"),
+        ({"processor_kwargs": {"model_max_length": 4}}, "model_max_length"),
+        ({"config_kwargs": {"num_hidden_layers": 1}}, "num_hidden_layers"),
+        ({"backend": "onnx"}, "onnx"),
+    ],
+)
+def test_what_a_resave_would_drop_is_refused(options: dict, said: str, models: Path, tmp_path: Path):
+    Encoder.load(models / "gpt2", reba()).save(tmp_path / "a")
+    with pytest.raises(ModelError, match=said):
+        Afterword.load(str(tmp_path / "a"), **options)
+    half = Afterword.load(str(tmp_path / "a"), model_kwargs={"dtype": torch.bfloat16})
+    assert half.model.dtype == torch.bfloat16
+
+
+def test_an_encoder_becomes_a_model_that_shares_its_weights(models: Path):
+    weight = torch.randn(20, 64, generator=torch.Generator().manual_seed(0))
+    encoder = replace(
+        Encoder.load(models / "bert", reba()),
+        post=(Truncate(64), Dense(weight, torch.ones(20), "GELU"), Normalise(), Truncate(7)),
+        prompts={"query": "q: "},
+    )
+    model = sentence_transformer(encoder)
+    assert model[0].model is encoder.backbone.model
+    assert abs(model.encode_query(TEXTS) - encoder.encode_query(TEXTS)).max() <= 1e-6
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def loss_of(first: Afterword) -> Tensor:
+    out = first(first.preprocess(TEXTS))["sentence_embedding"]
+    return (out * torch.linspace(-1, 1, out.shape[1])).sum(1).square().sum()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_gradients_are_those_of_finite_differences(name: str, models: Path):
+    kind, method = METHODS[name]
+    kind = "gpt2" if kind == "llama" else kind  # Llama's norms stay in float32: too coarse for differences
+    first = module(models, kind, method).double().eval()
+    loss_of(first).backward()
+    found = gradients(first.model)
+    attention = [n for n in found if re.search(r"q_proj.weight|c_attn.weight|query.weight", n)]
+    assert attention
+    for path in (*attention[:2], next(n for n in found if "embed" in n or "wte" in n)):
+        p, g = first.model.get_parameter(path), found[path]
+        at = int(g.abs().argmax())
+        with torch.no_grad():
+            values = []
+            for step in (1e-6, -2e-6):
+                p.view(-1)[at] += step
+                values.append(loss_of(first).item())
+            p.view(-1)[at] += 1e-6
+        slope = (values[0] - values[1]) / 2e-6
+        assert abs(slope - float(g.view(-1)[at])) <= 1e-4 * abs(slope), path
+
+
+@pytest.mark.parametrize("name", ["classical", "echo", "prompt", "bellm"])
+def test_checkpointing_changes_no_gradient(name: str, models: Path):
+    kind, method = METHODS[name]
+    first = module(models, kind, method).train()
+    for m in first.modules():
+        if isinstance(m, nn.Dropout):
+            m.p = 0.0
+    first.model.config.attention_dropout = 0.0
+    loss_of(first).backward()
+    expected = gradients(first.model)
+    first.zero_grad()
+    first.model.gradient_checkpointing_enable()
+    loss_of(first).backward()
+    found = gradients(first.model)
+    assert expected.keys() == found.keys()
+    assert all(torch.allclose(found[n], g, atol=1e-5 * float(g.abs().max())) for n, g in expected.items())
+
+
+@pytest.mark.parametrize("name", ["reba last", "ditto", "bellm sum"])
+def test_methods_that_checkpointing_would_break_refuse_it(name: str, models: Path):
+    kind, method = METHODS[name]
+    first = module(models, kind, method).train()
+    first.model.gradient_checkpointing_enable()
+    with pytest.raises(MethodError, match="gradient checkpointing"):
+        loss_of(first)
+    first.eval()
+    with torch.no_grad():
+        loss_of(first)
+
+
+def fitted(model: SentenceTransformer, folder: Path, steps: int = 12, **options: Any) -> list[float]:
+    """Losses of a few steps with the library's own trainer."""
+    from datasets import Dataset
+
+    pairs = [(f"the {a} is {b} today", f"{b} {a}") for a in ("cat", "dog", "sea", "sun") for b in ("red", "old")]
+    rows = Dataset.from_dict({"anchor": [a for a, _ in pairs], "positive": [b for _, b in pairs]})
+    arguments = library.SentenceTransformerTrainingArguments(
+        output_dir=str(folder), per_device_train_batch_size=8, max_steps=steps, learning_rate=3e-3, logging_steps=1,
+        save_strategy="no", report_to=[], use_cpu=True, disable_tqdm=True, seed=1, **options,
+    )  # fmt: skip
+    trainer = library.SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=rows, loss=losses.MultipleNegativesRankingLoss(model)
+    )
+    trainer.train()
+    return [row["loss"] for row in trainer.state.log_history if "loss" in row]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (classical(), {}),
+        (classical(), {"gradient_checkpointing": True}),
+        (bellm(last=1), {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}),
+        (reba(), {}),
+        (echo(), {"prompts": {"anchor": "find: "}}),
+    ],
+    ids=["classical", "checkpointing", "bellm", "reba", "prompts"],
+)
+def test_it_trains_with_the_librarys_trainer(method: Method, options: dict, models: Path, tmp_path: Path):
+    model = by_hand(module(models, "llama", method))
+    losses = fitted(model, tmp_path, **options)
+    assert np.mean(losses[-3:]) < 0.8 * np.mean(losses[:3])
+    model.save(str(tmp_path / "saved"))
+    again = SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
+    assert np.array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    assert abs(Encoder.load(tmp_path / "saved").encode(TEXTS) - model.encode(TEXTS)).max() <= 1e-6
+
+
+@pytest.mark.parametrize("around", [True, False], ids=["PeftModel", "add_adapter"])
+def test_adapters_run_train_and_are_saved_whole(around: bool, models: Path, tmp_path: Path):
+    peft = pytest.importorskip("peft", reason="the extra train is not installed")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.0, init_lora_weights=False)
+    model = by_hand(module(models, "llama", echo()))
+    before = model.encode(TEXTS)
+    if around:
+        model[0].auto_model = peft.get_peft_model(model[0].auto_model, config)
+    else:
+        model.add_adapter(config)
+    after = model.encode(TEXTS)
+    assert abs(after - before).max() > 1e-3
+    model.train()
+    loss_of(model[0]).backward()
+    found = gradients(model)
+    assert found and all("lora_" in name for name in found)
+    model.save(str(tmp_path / "a"))
+    for path in models.iterdir():
+        assert str(path) not in (tmp_path / "a" / "config.json").read_text()
+    again = SentenceTransformer(str(tmp_path / "a"), trust_remote_code=True, device="cpu")
+    assert np.array_equal(again.encode(TEXTS), after)
+    assert np.array_equal(Encoder.load(tmp_path / "a").encode(TEXTS), Encoder(model[0].backbone, echo()).encode(TEXTS))
+
+
+def test_an_adapter_of_prompt_tokens_is_refused(models: Path):
+    peft = pytest.importorskip("peft", reason="the extra train is not installed")
+    model = by_hand(module(models, "llama"))
+    config = peft.PromptTuningConfig(num_virtual_tokens=3, task_type="FEATURE_EXTRACTION")
+    model[0].auto_model = peft.get_peft_model(model[0].auto_model, config)
+    with pytest.raises(MethodError, match="learned prompt tokens"):
+        model.encode(TEXTS)
+
+
+def replica(first: nn.Module) -> nn.Module:
+    """What DataParallel makes of a module: copies of its modules, weights as plain attributes."""
+    modules = list(first.modules())
+    copies = [m._replicate_for_data_parallel() for m in modules]
+    where = {id(m): c for m, c in zip(modules, copies, strict=True)}
+    for m, c in zip(modules, copies, strict=True):
+        for name, child in m._modules.items():
+            c._modules[name] = None if child is None else where[id(child)]
+        for name, p in m._parameters.items():
+            object.__setattr__(c, name, None if p is None else p.detach() * 2)
+    return copies[0]
+
+
+@pytest.mark.parametrize("name", ["classical", "reba last", "bellm"])
+def test_a_replica_runs_its_own_weights(name: str, models: Path):
+    kind, method = METHODS[name]
+    first = module(models, kind, method).eval()
+    doubled = copy.deepcopy(first)
+    with torch.no_grad():
+        for p in doubled.parameters():
+            p.mul_(2)
+        features = first.preprocess(TEXTS)
+        expected = doubled(dict(features))["sentence_embedding"]
+        found = replica(first)(dict(features))["sentence_embedding"]
+        assert torch.allclose(found, expected, atol=1e-4 * float(expected.abs().max()))
+        assert not torch.allclose(found, first(dict(features))["sentence_embedding"], atol=1e-2)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_several_threads_train_as_one_alone(name: str, models: Path):
+    kind, method = METHODS[name]
+    first = module(models, kind, method).eval()
+    loss_of(first).backward()
+    alone = gradients(first.model)
+    first.zero_grad()
+
+    def run(_: int) -> float:
+        torch.set_num_threads(1)
+        return loss_of(first).item()
+
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(run, i) for i in range(8)]
+        loss_of(first).backward()
+        assert len({future.result() for future in running}) == 1
+    found = gradients(first.model)
+    assert all(torch.equal(found[n], g) for n, g in alone.items())
+
+
+def test_copies_and_pickles_are_models_of_their_own(models: Path):
+    model = by_hand(module(models, "gpt2", reba()))
+    expected = model.encode(TEXTS)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert np.array_equal(other.encode(TEXTS), expected)
+        with torch.no_grad():
+            other[0].model.get_input_embeddings().weight.zero_()
+        assert np.array_equal(model.encode(TEXTS), expected)
+        assert not np.array_equal(other.encode(TEXTS), expected)
