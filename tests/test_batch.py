@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterword.batch import batched, lay
-from afterword.layout import Layout, Segment, Writing
+from afterword.layout import Layout
+from afterword.writing import Segment, Writing
 
 
 def writing(n: int, copies: int = 1) -> Writing:

@@ -10,7 +10,7 @@ import pytest
 import afterword
 
 NAMES = """
-    Encoder Method bellm classical ditto echo errors methods parse_method prompt reba
+    AfterwordError Encoder Method bellm classical ditto echo errors methods parse_method prompt reba
 """.split()
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "tokenizers", "numpy", "peft", "datasets", "matplotlib")

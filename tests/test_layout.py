@@ -1,11 +1,11 @@
 """How texts are written, worked out by hand on a byte tokenizer."""
 
 import pytest
+from tests.tiny import tiny_tokenizer
 
 from afterword.errors import InputError, MethodError
 from afterword.layout import Layout
 from afterword.tokens import Tokenizer
-from tests.tiny import tiny_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_a_layout_that_cannot_be(options: dict, words: str) -> None:
 def test_conditions_are_asked_for(own) -> None:
     with pytest.raises(InputError, match="conditions="):
         Layout("{condition}{text}").write(["a"], own)
-    with pytest.raises(InputError, match="no {condition}"):
+    with pytest.raises(InputError, match=r"no \{condition\}"):
         Layout("{text}").write(["a"], own, conditions=["b"])
     with pytest.raises(InputError, match="2 conditions for 1"):
         Layout("{condition}{text}").write(["a"], own, conditions=["b", "c"])

@@ -6,7 +6,8 @@ import pytest
 
 from afterword import bellm, classical, ditto, echo, prompt, reba
 from afterword.errors import MethodError
-from afterword.methods import CATALOGUE, TEMPLATES, Method, parse_head
+from afterword.methods import CATALOGUE, Method, parse_head
+from afterword.templates import TEMPLATES
 
 
 def test_the_four_answers() -> None:

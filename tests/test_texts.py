@@ -32,7 +32,7 @@ def test_a_text_that_cannot_be_used_is_named(text) -> None:
 
 
 def test_ids_outside_the_vocabulary() -> None:
-    with pytest.raises(InputError, match="text 1 holds token id 10.*ends at 9"):
+    with pytest.raises(InputError, match=r"text 1 holds token id 10.*ends at 9"):
         check_ids(["a", [3, 10]], 10)
 
 

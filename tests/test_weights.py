@@ -5,8 +5,8 @@ import torch
 
 from afterword.batch import lay
 from afterword.errors import InputError, MethodError, NoSuchHead
-from afterword.layout import Segment, Writing
 from afterword.weights import Backward, Plain, SelfAttention, Table1
+from afterword.writing import Segment, Writing
 
 #  special, a, b, a, b, special: two copies of a text of two tokens
 GROUP = lay([Writing((Segment([1, 10, 11, 10, 11, 2], ((1, 3), (3, 5)), (1, 1)),), kept=2, total=2)]).groups[0]

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import errors, methods
     from .codec import parse_method
     from .encoder import Encoder
     from .errors import AfterwordError
@@ -39,6 +40,8 @@ __all__ = [
     "classical",
     "ditto",
     "echo",
+    "errors",
+    "methods",
     "parse_method",
     "prompt",
     "reba",
@@ -47,6 +50,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a name's room when the name is first asked for, so that ``import afterword`` stays light."""
+    if name in ("errors", "methods"):
+        return import_module(f".{name}", __name__)
     if name not in _ROOMS:
         raise AttributeError(f"module 'afterword' has no attribute {name!r}: it has {', '.join(__all__)}")
     return getattr(import_module(f".{_ROOMS[name]}", __name__), name)

@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from .layout import Segment, Writing
 from .shapes import Tokens
+from .writing import Segment, Writing
 
 Member = tuple[int, Segment]
 """A segment and the index of its text in the batch."""

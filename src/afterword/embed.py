@@ -12,9 +12,9 @@ from torch import Tensor
 from .backbone import Backbone
 from .batch import Batch, batched
 from .errors import ModelError
-from .layout import Writing
 from .methods import Method
 from .words import Found, word_targets
+from .writing import Writing
 
 Made = TypeVar("Made")
 

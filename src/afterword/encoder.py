@@ -15,17 +15,11 @@ import torch
 from .backbone import Backbone
 from .errors import InputError
 from .layout import Text
+from .limits import Limits, OnEmpty, OnLong
 from .look import attention_matrix, token_weights
 from .methods import Method
 from .post import Normalise, Post, Truncate
-from .run import (
-    Array,
-    Limits,
-    OnEmpty,
-    OnLong,
-    sentence_vectors,
-    word_vectors,
-)
+from .run import Array, sentence_vectors, word_vectors
 from .texts import check_texts, with_prompt, words_by_text
 
 

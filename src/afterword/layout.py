@@ -1,8 +1,4 @@
-"""How a text is written for the model: a template, copies, special tokens. Texts in, `Writing`s out.
-
-A writing is one or more *segments*, runs of tokens that attend to each other. In a segment every copy of the
-text is a half-open span of token indices; what lies outside the spans is template or special.
-"""
+"""How a text is written for the model: a template, copies, special tokens. Texts in, `Writing`s out."""
 
 from __future__ import annotations
 
@@ -13,57 +9,12 @@ from typing import Literal
 
 from .errors import InputError, MethodError
 from .tokens import Offset, Spelled, Tokenizer
+from .writing import Segment, Span, Writing
 
 Text = str | Sequence[int]
-Span = tuple[int, int]
 
 TEXT = "text"
 MASK = "[MASK]"
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Tokens that attend to each other.
-
-    Attributes:
-        ids: token ids (n,).
-        copies: per copy of the text, its half-open span of token indices; empty where truncation cut it off.
-        special: how many special tokens stand in front of and behind the rest.
-        first: index, in the text, of the first token of the copies (not 0 in a chunk).
-        pooled: whether the text's vector reads this segment (a chunked text's full pass only lends its states).
-        part: the share of the text that its copies hold (less than 1 in a chunk).
-        final: whether the text ends here.
-    """
-
-    ids: list[int]
-    copies: tuple[Span, ...]
-    special: tuple[int, int] = (0, 0)
-    first: int = 0
-    pooled: bool = True
-    part: float = 1.0
-    final: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """One text as the model reads it.
-
-    Attributes:
-        segments: one; for a chunked text the full pass and then its chunks.
-        offsets: per copy, per token of the copy, the characters it stands for (token indices where the text
-            was given as ids); empty unless asked for.
-        kept, total: content tokens kept and there in all, before any repetition.
-    """
-
-    segments: tuple[Segment, ...]
-    offsets: tuple[tuple[Offset, ...], ...] = ()
-    kept: int = 0
-    total: int = 0
-
-    @property
-    def size(self) -> int:
-        """Tokens of all segments."""
-        return sum(len(s.ids) for s in self.segments)
 
 
 @dataclass(frozen=True)

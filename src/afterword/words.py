@@ -10,8 +10,9 @@ import torch
 
 from .batch import Group
 from .errors import InputError, WordNotFound
-from .layout import Text, Writing
+from .layout import Text
 from .shapes import Rows
+from .writing import Writing
 
 Word: TypeAlias = str | tuple[str, int] | tuple[int, int]
 """A word: a string (its first occurrence), (string, n) for its n-th occurrence from 0 (-1 = the last), or a span of

@@ -1,0 +1,43 @@
+"""How much at a time; what was cut is said once."""
+
+import warnings
+
+import pytest
+import torch
+
+from afterword.errors import InputError, TooLong
+from afterword.limits import Cuts, Limits
+from afterword.writing import Writing
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_length": 0}, {"batch_size": -1}, {"batch_tokens": 1.5}, {"on_long": "cut"}, {"on_empty": "skip"}]
+)
+def test_limits_that_make_no_sense(options: dict) -> None:
+    with pytest.raises(InputError, match=next(iter(options))):
+        Limits(**options)
+
+
+def test_a_budget_by_device() -> None:
+    assert Limits(batch_tokens=7).tokens(torch.device("cpu")) == 7
+    assert Limits().tokens(torch.device("cuda")) > Limits().tokens(torch.device("cpu"))
+
+
+def test_what_was_cut_is_counted_and_said_once() -> None:
+    limits, cuts = Limits(max_length=5), Cuts()
+    cuts.note([Writing((), kept=5, total=9), Writing((), kept=3, total=3)], limits)
+    cuts.note([Writing((), kept=5, total=7)], limits)
+    with pytest.warns(UserWarning, match=r"2 of 3 texts.*max_length=5.*lost 3 tokens in the middle, 4 at most"):
+        cuts.warn(limits)
+
+
+def test_nothing_is_said_where_nothing_was_cut_or_nobody_asks() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Cuts([], 3).warn(Limits())
+        Cuts([1], 3).warn(Limits(on_long="ignore"))
+
+
+def test_refusal_names_the_text() -> None:
+    with pytest.raises(TooLong, match="text 8 has 9 tokens"):
+        Cuts().note([Writing((), kept=3, total=3), Writing((), kept=5, total=9)], Limits(5, on_long="error"), first=7)
