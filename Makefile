@@ -67,7 +67,7 @@ fix: $(VENV)/.ready ## what the style tools can mend by themselves
 	$(PY) -m ruff format .
 
 bench: $(VENV)/.ready ## every benchmark, one after the other
-	for file in benchmarks/[a-z]*.py; do $(PY) "$$file"; done
+	$(PY) benchmarks/everything.py $(ARGS)
 
 docs: $(VENV)/.ready ## regenerate the generated pages
 	$(PY) scripts/generate_docs.py

