@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -126,7 +126,7 @@ class Encoder:
         prompt: str | None = None,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
-        show_progress_bar: bool = False,
+        show_progress_bar: bool | Callable[[int], object] = False,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         normalize_embeddings: bool = False,
@@ -144,7 +144,7 @@ class Encoder:
             prompt: the same, given here.
             batch_size: texts of a forward at most.
             batch_tokens: tokens of a forward, about; halved when memory runs out.
-            show_progress_bar: on stderr.
+            show_progress_bar: on stderr; or a function that is told how many more texts are done.
             convert_to_numpy: an array; False gives a list of tensors.
             convert_to_tensor: one tensor.
             normalize_embeddings: to length 1.
@@ -203,7 +203,7 @@ class Encoder:
         prompt: str | None = None,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
-        show_progress_bar: bool = False,
+        show_progress_bar: bool | Callable[[int], object] = False,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         on_long: OnLong = "warn",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,7 +29,7 @@ class Limits:
         batch_tokens: tokens of a forward, about.
         on_long: a text over `max_length` is cut with a warning, refused, or just cut.
         on_empty: a text without tokens is refused, or gives NaN.
-        show_progress_bar: on stderr.
+        show_progress_bar: on stderr; or a function that is told how many more texts are done.
     """
 
     max_length: int | None = None
@@ -37,7 +37,7 @@ class Limits:
     batch_tokens: int | None = None
     on_long: OnLong = "warn"
     on_empty: OnEmpty = "error"
-    show_progress_bar: bool = False
+    show_progress_bar: bool | Callable[[int], object] = False
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""

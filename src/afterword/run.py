@@ -188,13 +188,14 @@ def _blank(text: Text) -> bool:
 class _progress:  # noqa: N801  (reads as a function: a context manager)
     def __init__(self, total: int, limits: Limits) -> None:
         self.bar: Any = None
-        if limits.show_progress_bar:
+        self.told = limits.show_progress_bar if callable(limits.show_progress_bar) else None
+        if limits.show_progress_bar and self.told is None:
             from tqdm.auto import tqdm
 
             self.bar = tqdm(total=total, unit="text", desc="embedding")
 
     def __enter__(self) -> Any:
-        return self.bar.update if self.bar is not None else lambda _: None
+        return self.bar.update if self.bar is not None else self.told or (lambda _: None)
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:

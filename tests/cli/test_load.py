@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, bellm, reba
@@ -66,3 +67,11 @@ def test_help_is_light():
     code = f"import sys, afterword.cli; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("specs", [["classical"], ["classical", "reba", "prompt"]])
+def test_it_tells_how_many_texts_are_done(gpt2: Path, specs: list[str]):
+    told: list[float] = []
+    embedder = Embedder.open(Choice(str(gpt2)), read_methods(specs), {"batch_tokens": 32})
+    embedder(["a text of some words"] * 20, None, told.append)
+    assert len(told) > 3 and sum(told) == pytest.approx(20)

@@ -39,13 +39,28 @@ def test_a_bar_with_rate_and_time_left(run: Run, gpt2: Path, tmp_path: Path, mon
 def test_an_input_of_unknown_length(monkeypatch: pytest.MonkeyPatch):
     def run() -> None:
         with Bar(None) as bar:
-            bar(10, 3)
+            bar.begin(10, 3)
+            bar.end()
 
     _, sent = on_a_terminal(monkeypatch, run)
     assert "3 rows" in sent and "%" not in sent
 
 
+def test_it_moves_inside_a_window(monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    with Bar(100) as bar:
+        bar._draw = lambda at, rows: seen.append((at, rows))
+        bar.begin(40, 10)
+        bar.more(5)
+        bar.more(50)  # what is embedded again, by halves, does not count beyond the window
+        bar.end()
+        bar.begin(100, 30)
+        bar.more(10)
+    assert seen == [(20, 5), (40, 10), (40, 10), (70, 20)]
+
+
 def test_no_bar_where_nobody_looks(capsys: pytest.CaptureFixture[str]):
     with Bar(10) as bar:
-        bar(10, 10)
+        bar.begin(10, 10)
+        bar.more(1)
     assert capsys.readouterr().err == "" and bar.seconds > 0

@@ -12,7 +12,7 @@ from .load import Choice, Embedder, open_reader, read_methods
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from .stream import Item
+    from .stream import Item, Told
 
 
 def embed(
@@ -71,9 +71,9 @@ def embed(
         embedder = Embedder.open(choice, methods, settings)
         conditioned = condition is not None or condition_field is not None
 
-        def encode(items: Sequence[Item]) -> dict[str, Any]:
+        def encode(items: Sequence[Item], told: Told) -> dict[str, Any]:
             conditions = [item.beside for item in items] if conditioned else None
-            return embedder([item.text or "" for item in items], conditions)
+            return embedder([item.text or "" for item in items], conditions, told)
 
         return pour(
             reader, items_of(reader, condition, condition_field), encode, embedder.why_nan, columns, target, file,

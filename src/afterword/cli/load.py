@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -94,12 +94,22 @@ class Embedder:
         encoder = choice.load(next(iter(methods.values()), None))
         return cls(encoder, methods or {VECTOR: encoder.method}, options)
 
-    def __call__(self, texts: Sequence[str], conditions: Sequence[str] | None = None) -> dict[str, Array]:
-        """Vectors (n, D) by name; NaN for a text that holds no token."""
+    def __call__(
+        self,
+        texts: Sequence[str],
+        conditions: Sequence[str] | None = None,
+        told: Callable[[float], None] = lambda _: None,
+    ) -> dict[str, Array]:
+        """Vectors (n, D) by name, NaN for a text that holds no token; `told` hears how many more texts are done."""
+
+        def done(vectors: int) -> None:
+            told(vectors / len(self.methods))
+
+        options = {**self.options, "on_empty": "nan", "show_progress_bar": done}
         if len(self.methods) > 1:
-            return self.encoder.encode_many(list(texts), self.methods, on_empty="nan", **self.options)
+            return self.encoder.encode_many(list(texts), self.methods, **options)
         (name,) = self.methods
-        made = self.encoder.encode(list(texts), conditions=conditions, on_empty="nan", **self.options)
+        made = self.encoder.encode(list(texts), conditions=conditions, **options)
         return {name: made}
 
     def why_nan(self, text: str) -> str:

@@ -24,6 +24,8 @@ class Bar:
         self.show = sys.stderr.isatty() if show is None else show
         self.start = self.seconds = time.perf_counter()
         self._bar: Any = None
+        self._before, self._window = (0, 0), (0, 0)  # (how far the input was read, rows)
+        self._inside = 0.0
 
     def __enter__(self) -> Bar:
         """Draw it."""
@@ -42,11 +44,26 @@ class Bar:
             self._bar.start()
         return self
 
-    def __call__(self, at: int, rows: int) -> None:
-        """The input has been read up to `at`; `rows` are done."""
+    def begin(self, at: int, rows: int) -> None:
+        """A window begins: with it the input is read up to `at`, and there are `rows` in all."""
+        self._window, self._inside = (at, rows), 0.0
+
+    def more(self, rows: float) -> None:
+        """So many more of the window are embedded; one that is embedded again does not count twice."""
+        (at, done), (end, all_rows) = self._before, self._window
+        self._inside = min(self._inside + rows, all_rows - done)
+        share = self._inside / max(all_rows - done, 1)
+        self._draw(at + (end - at) * share, done + self._inside)
+
+    def end(self) -> None:
+        """The window is written."""
+        self._before = self._window
+        self._draw(*self._window)
+
+    def _draw(self, at: float, rows: float) -> None:
         self.seconds = time.perf_counter() - self.start
         if self._bar is not None:
-            self._bar.update(self._task, completed=at, rows=rows, rate=rows / max(self.seconds, 1e-9))
+            self._bar.update(self._task, completed=at, rows=int(rows), rate=rows / max(self.seconds, 1e-9))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

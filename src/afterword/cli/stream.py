@@ -41,6 +41,7 @@ class Item:
 
 
 Encode = Callable[[Sequence[Item]], dict[str, Array]]
+Told = Callable[[float], None]
 
 
 def fault(value: object) -> str | None:
@@ -111,7 +112,7 @@ def bisected(
 def pour(
     reader: Reader,
     items: Iterable[Item],
-    encode: Encode,
+    encode: Callable[[Sequence[Item], Told], dict[str, Array]],
     why_nan: Callable[[str], str],
     columns: Callable[[Sequence[Item]], dict[str, list[Any]]],
     target: Target,
@@ -125,7 +126,7 @@ def pour(
     Args:
         reader: how far the input has been read.
         items: made from it.
-        encode: items to vectors by name.
+        encode: items to vectors by name; it tells how many more are done.
         why_nan: what is wrong with a text whose vector is not finite.
         columns: what is written beside the vectors.
         target: where to.
@@ -136,17 +137,18 @@ def pour(
     Returns:
         The exit code: 1 if a row was rejected.
     """
-    empty = encode([])
+    empty = encode([], lambda _: None)
     sink, rows = target.sink(file, empty), 0
     with Rejects(target.listing) as rejects, Bar(reader.total, progress) as bar:
         for part in windows(items, window):
-            vectors = embed_window(part, encode, why_nan, empty)
+            bar.begin(reader.at, rows + len(part))
+            vectors = embed_window(part, lambda items: encode(items, bar.more), why_nan, empty)
             for row, item in enumerate(part, rows):
                 if item.problem is not None:
                     rejects.add(row, item.line, item.problem)
             sink.write(Block(columns(part), vectors))
             rows += len(part)
-            bar(reader.at, rows)
+            bar.end()
         sink.close()
     if target.path is not None or rejects.count:
         say(summary(rows, rejects, bar.seconds))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import Reader, Record
     from ..words import Word
-    from .stream import Item
+    from .stream import Item, Told
 
 COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "number", "end": "number"}
 
@@ -73,7 +73,7 @@ def words(
         encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code).load(methods.get(VECTOR))
         empty = encoder.encode([])
 
-        def encode(items: Sequence[Item]) -> dict[str, Any]:
+        def encode(items: Sequence[Item], _: Told) -> dict[str, Any]:
             settings = {"normalize_embeddings": normalize, "on_long": on_long, "batch_tokens": batch_tokens}
             return {VECTOR: _vectors(encoder, items, settings) if items else empty}
 
