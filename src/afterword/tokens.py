@@ -57,6 +57,7 @@ class Tokenizer:
     Args:
         hf: what ``AutoTokenizer.from_pretrained`` gives; kept as ``.hf`` for saving.
 
+    >>> from afterword import Encoder
     >>> tokenizer = Encoder.load("afterword-mini").backbone.tokenizer
     >>> tokenizer.ids(["a b"]) == [tokenizer.spell(["a b"])[0].ids]
     True
