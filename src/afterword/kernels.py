@@ -162,7 +162,7 @@ class PackedLinears:
         self._served = linears + list(fused.values())
         for module in linears:
             act = fused.get(id(module))
-            module.forward = self._twin(module, FUSED[type(act).__name__] if act is not None else ("none", ""))
+            module.forward = self._twin(module, _work(act) if act is not None else ("none", ""))
             if act is not None:
                 act.forward = _passing(act, module)
 
@@ -189,7 +189,7 @@ class PackedLinears:
         x = torch.randn(1, 5, width, generator=torch.Generator().manual_seed(0)).to(linear.weight.dtype)
         try:
             expected = block(x)
-            linear.forward, act.forward = self._twin(linear, FUSED[type(act).__name__]), _passing(act, linear)
+            linear.forward, act.forward = self._twin(linear, _work(act)), _passing(act, linear)
             found = block(x)
         except Exception:  # a block that wants more than its input is left as it is
             return False
@@ -220,6 +220,12 @@ class PackedLinears:
             found = key, _pack(weight.T if transposed else weight)
             self._packed[id(module)] = found
         return found[1]
+
+
+def _work(act: Any) -> tuple[str, str]:
+    """How oneDNN names an activation; torch's own GELU says itself which it is."""
+    name, how = FUSED[type(act).__name__]
+    return name, getattr(act, "approximate", how)
 
 
 def _is_linear(module: nn.Module) -> bool:
