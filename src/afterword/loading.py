@@ -26,8 +26,8 @@ from .attention import NAME
 from .backbone import LAST, Backbone, Facts, Way
 from .batch import lay
 from .errors import ModelError, UnsupportedModel
-from .layout import Segment, Writing
 from .tokens import Tokenizer
+from .writing import Segment, Writing
 
 TOLERANCE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5, a missing mask by more than 1e-2
 LENGTHS = (7, 3, 1, 5, 7)  # texts of the self-check, two of one length, one of one token
