@@ -13,16 +13,13 @@ from tests.tiny import tiny, tiny_tokenizer
 from torch import Tensor, nn
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
-from afterword.batch import lay
 from afterword.errors import InputError, MethodError, ModelError
-from afterword.layout import Layout
 from afterword.post import Dense, Normalise, Truncate
 
 library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
 from sentence_transformers.sentence_transformer import losses, modules  # noqa: E402
 
-from afterword.st import Afterword, from_features, sentence_transformer, to_features  # noqa: E402
-from afterword.tokens import Tokenizer  # noqa: E402
+from afterword.st import Afterword, sentence_transformer  # noqa: E402
 
 SentenceTransformer = library.SentenceTransformer
 
@@ -54,23 +51,6 @@ def module(models: Path, kind: str = "llama", method: Method | None = None) -> A
 
 def by_hand(first: Afterword, *more: nn.Module, **options: Any) -> SentenceTransformer:
     return SentenceTransformer(modules=[first, *more], device="cpu", **options)
-
-
-@pytest.mark.parametrize("layout", [Layout(), Layout(copies=3), Layout("{text} or {text}."), Layout(copies=2, chunk=4)])
-@pytest.mark.parametrize("kind", ["gpt2", "bert"])
-def test_features_carry_the_whole_writing(layout: Layout, kind: str):
-    tokenizer = Tokenizer(tiny_tokenizer(kind))
-    writings = layout.write(TEXTS, tokenizer, 40)
-    features = to_features(writings, 9)
-    ids, mask = features["input_ids"], features["attention_mask"]
-    assert (ids[mask == 0] == 9).all() and mask.sum(1).tolist() == [w.size for w in writings]
-    again = from_features(ids, features["segments"])
-    one, other = lay(writings), lay(again)
-    assert torch.equal(one.tokens, other.tokens) and torch.equal(one.position, other.position)
-    assert (one.source is None) == (other.source is None)
-    for a, b in zip(one.groups, other.groups, strict=True):
-        for name in ("text", "spans", "special", "first", "part", "final"):
-            assert torch.equal(getattr(a, name), getattr(b, name)), name
 
 
 @pytest.mark.parametrize("name", METHODS)

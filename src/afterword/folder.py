@@ -5,11 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import os
-import secrets
-import shutil
 from collections.abc import Mapping
-from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +14,10 @@ from huggingface_hub import hf_hub_download, snapshot_download
 from safetensors.torch import save_file
 
 from .codec import parse_method, to_json
-from .errors import AfterwordError, ModelError
+from .errors import ModelError
 from .loading import find, load_backbone, write_model
 from .methods import Method, classical
+from .placed import placed
 from .post import Dense, Normalise, Post, Truncate
 from .stock import CONFIG, OURS, POOLINGS, STOCK, read_folder, spelled_out
 
@@ -29,14 +26,6 @@ if TYPE_CHECKING:
 
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
 """What is fetched of a sentence-transformers model on the hub; not its twins for other runtimes."""
-
-WRITTEN = (
-    "*.safetensors *.safetensors.index.json pytorch_model*.bin adapter_model.bin adapter_config.json config.json "
-    f"generation_config.json modules.json config_sentence_transformers.json sentence_*_config.json {CONFIG} "
-    "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.json vocab.txt merges.txt "
-    "*.model chat_template.* [0-9]_* [0-9][0-9]_*"
-).split()
-"""What belongs to a saved model: all of it is replaced; whatever else lies in the folder stays."""
 
 logger = logging.getLogger(__name__)
 
@@ -105,40 +94,9 @@ def is_stock(encoder: Encoder) -> bool:
 
 
 def save_encoder(encoder: Encoder, folder: Path) -> None:
-    """See `Encoder.save`: written beside its place and moved there whole, so that no half folder looks like one."""
-    folder = Path(os.path.realpath(folder))
-    half = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-    try:
-        half.mkdir(parents=True)
+    """See `Encoder.save`."""
+    with placed(folder) as half:
         _write(encoder, half)
-        _put(half, folder)
-    except AfterwordError:
-        raise
-    except Exception as e:  # a full disk is told by OSError here, by errors of their own in safetensors and tokenizers
-        reason = (e.strerror if isinstance(e, OSError) else None) or str(e) or type(e).__name__
-        raise ModelError(f"{folder} cannot be written: {reason.splitlines()[0]}; what was there before is kept") from e
-    finally:
-        shutil.rmtree(half, ignore_errors=True)
-
-
-def _put(half: Path, folder: Path) -> None:
-    """Move a finished folder to its place; of what was there, only files that are no part of a model stay."""
-    if not folder.exists():
-        half.rename(folder)
-        return
-    if not folder.is_dir():
-        raise ModelError(f"{folder} is a file: give a folder")
-    old = half.with_name(half.name + ".old")
-    folder.rename(old)
-    try:
-        half.rename(folder)
-    except OSError:
-        old.rename(folder)
-        raise
-    for item in old.iterdir():
-        if not any(fnmatch(item.name, pattern) for pattern in WRITTEN):
-            item.rename(folder / item.name)
-    shutil.rmtree(old)
 
 
 def _write(encoder: Encoder, folder: Path) -> None:

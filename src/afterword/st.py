@@ -18,6 +18,7 @@ from .batch import lay
 from .codec import to_json
 from .embed import combine, weights
 from .errors import InputError, MethodError, MissingExtra, ModelError
+from .features import from_features, to_features
 from .folder import laid_out, write_config
 from .loading import base_of, load_backbone, write_model
 from .methods import Method
@@ -25,7 +26,6 @@ from .post import Dense, Normalise
 from .stock import CONFIG, read_ours
 from .texts import check_ids, check_texts, with_prompt
 from .tokens import Tokenizer
-from .writing import Segment, Writing
 
 try:
     from sentence_transformers import SentenceTransformer
@@ -36,9 +36,6 @@ except ImportError as e:
 
 if TYPE_CHECKING:
     from .encoder import Encoder
-
-FIELDS = 4
-"""Numbers that `segments` holds before the spans of the copies: length, special tokens in front, behind, `first`."""
 
 
 class Afterword(InputModule):
@@ -240,49 +237,6 @@ class Afterword(InputModule):
             raise ModelError(f"{model_name_or_path} is not there, or not in the cache")
         method, max_length = read_ours(Path(folder))
         return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
-
-
-def to_features(writings: Sequence[Writing], pad_id: int) -> dict[str, Tensor]:
-    """Writings as tensors that a trainer can slice, move and gather along their first axis.
-
-    Returns:
-        ``input_ids`` and ``attention_mask`` (T, n): a text's segments in a row, then padding; ``segments``
-        (T, S, 4 + 2C): length, special tokens in front and behind, first, the spans of C copies; 0 = none.
-    """
-    copies = max((len(s.copies) for w in writings for s in w.segments), default=1)
-    width, most = max((w.size for w in writings), default=0), max((len(w.segments) for w in writings), default=1)
-    ids = torch.full((len(writings), width), pad_id)
-    mask = torch.zeros(len(writings), width, dtype=torch.long)
-    segments = torch.zeros(len(writings), most, FIELDS + 2 * copies, dtype=torch.long)
-    for t, w in enumerate(writings):
-        ids[t, : w.size] = torch.tensor([i for s in w.segments for i in s.ids])
-        mask[t, : w.size] = 1
-        for i, s in enumerate(w.segments):
-            row = [len(s.ids), *s.special, s.first, *(end for span in s.copies for end in span)]
-            segments[t, i, : len(row)] = torch.tensor(row)
-    return {"input_ids": ids, "attention_mask": mask, "segments": segments}
-
-
-def from_features(ids: Tensor, segments: Tensor) -> list[Writing]:
-    """The writings again: what `to_features` took, without character offsets."""
-    rows = zip(ids.tolist(), segments.tolist(), strict=True)
-    return [_writing(row, [part for part in parts if part[0]]) for row, parts in rows]
-
-
-def _writing(ids: list[int], parts: list[list[int]]) -> Writing:
-    segments, at, chunked = [], 0, len(parts) > 1
-    whole = parts[0][FIELDS + 1] - parts[0][FIELDS]  # of a text in pieces, the full pass
-    for i, (length, front, behind, first, *ends) in enumerate(parts):
-        copies = tuple(zip(ends[::2], ends[1::2], strict=True))
-        piece = chunked and i > 0
-        share = (copies[0][1] - copies[0][0]) / whole if piece else 1.0
-        final = i == len(parts) - 1 if piece else True
-        if chunked and not piece:
-            copies = copies[:1]  # the full pass has one, its chunks may have more
-        body = ids[at : at + length]
-        segments.append(Segment(body, copies, (front, behind), first, piece or not chunked, share, final))
-        at += length
-    return Writing(tuple(segments))
 
 
 def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransformer:
