@@ -37,7 +37,8 @@ def minilm() -> Path:
 def matrix(rows: np.ndarray, names: list[str]) -> str:
     """A matrix of similarities, one row a name."""
     width = max(map(len, names))
-    return "\n".join(f"  {n:<{width}} " + " ".join(f"{x:5.2f}" for x in row) for n, row in zip(names, rows, strict=True))
+    lines = [" ".join(f"{x:5.2f}" for x in row) for row in rows]
+    return "\n".join(f"  {name:<{width}} {line}" for name, line in zip(names, lines, strict=True))
 
 
 def margin(vectors: np.ndarray, encoder: Encoder) -> tuple[float, float]:
@@ -103,7 +104,8 @@ def main() -> None:
         },
     )
     tokens, weights = Encoder(mini.backbone, reba()).weights("Time flies.")
-    print("\nWhat ReBA's last token gathers from:", " ".join(f"{t}:{w:.2f}" for t, w in zip(tokens, weights, strict=True)))
+    print("\nWhat ReBA gathers from, token by token:")
+    print("  " + " ".join(f"{t}:{w:.2f}" for t, w in zip(tokens, weights, strict=True)))
     print(f"\n{time.perf_counter() - start:.0f} seconds. Next:")
     print("  afterword methods                                     every method, its options, its source")
     print('  afterword similar -m afterword-mini --method reba "a cat" "a dog" "the law"')

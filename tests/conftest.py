@@ -33,7 +33,8 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# Every shape in the rooms that hold tensors is checked at each call; what users hand in is checked by the code itself. AFTERWORD_CHECK_SHAPES=0 leaves the checks out.
+# Every shape in the rooms that hold tensors is checked at each call; what users hand in is checked by the code itself.
+# AFTERWORD_CHECK_SHAPES=0 leaves the checks out.
 if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":
     rooms = ("attention", "views", "taps", "batch", "embed", "backbone", "anatomy")
     install_import_hook([f"afterword.{room}" for room in rooms], "beartype.beartype")

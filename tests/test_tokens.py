@@ -1,10 +1,10 @@
 """Ids and offsets as the tokenizer's own, and no state shared with another library."""
 
 import pytest
+from tests.tiny import tiny_tokenizer
 
 from afterword.errors import InputError, ModelError, NoMaskToken
 from afterword.tokens import Tokenizer, check_text
-from tests.tiny import tiny_tokenizer
 
 
 @pytest.fixture(params=["llama", "bert"])

@@ -1,6 +1,7 @@
 """Words in their texts."""
 
 import pytest
+from tests.tiny import tiny, tiny_tokenizer
 
 from afterword import Encoder, classical, echo, reba
 from afterword.errors import InputError, WordNotFound
@@ -8,7 +9,6 @@ from afterword.layout import Layout
 from afterword.loading import load_backbone
 from afterword.tokens import Tokenizer
 from afterword.words import place, span_of
-from tests.tiny import tiny, tiny_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,7 @@ Looked = tuple[list[str], NDArray[np.floating[Any]]]
 """Tokens, and numbers for them."""
 
 
-def token_weights(
-    backbone: Backbone, method: Method, text: Text, max_length: int | None = None
-) -> Looked:
+def token_weights(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Looked:
     """The tokens of one text as written, and the weight of each in its vector.
 
     Returns:
@@ -42,9 +40,7 @@ def token_weights(
     return backbone.tokenizer.tokens(ids), np.asarray(found)
 
 
-def attention_matrix(
-    backbone: Backbone, method: Method, text: Text, max_length: int | None = None
-) -> Looked:
+def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Looked:
     """Algorithm 1's matrix of one text as written: A_new[i, k], the most that any head gives between i and k.
 
     Returns:
