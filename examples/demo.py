@@ -10,19 +10,24 @@ from pathlib import Path
 
 import numpy as np
 
-from afterword import Encoder, bellm, classical, ditto, echo, prompt, reba
+from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
+from afterword.similarity import similarity
 
 SENTENCES = [
-    "A man is playing a guitar on the stage.",
-    "Someone performs music with a string instrument.",
-    "The stock market fell sharply this morning.",
-    "Share prices dropped on the exchange today.",
+    ("music", "A man is playing a guitar on the stage."),
+    ("music", "Someone performs music with a string instrument."),
+    ("stocks", "The stock market fell sharply this morning."),
+    ("stocks", "Share prices dropped on the exchange today."),
+    ("rain", "It will rain in the north tomorrow."),
+    ("rain", "Heavy showers are expected in northern parts."),
 ]
 BANKS = [
     ("river", "We sat on the grassy bank and watched the river flow."),
     ("river", "The boat was tied to the bank of the stream."),
+    ("river", "Trees grew along the muddy bank of the lake."),
     ("money", "The bank raised the interest rate on my loan."),
     ("money", "She opened a savings account at the bank."),
+    ("money", "Our bank charges a fee for every transfer."),
 ]
 
 
@@ -41,31 +46,34 @@ def matrix(rows: np.ndarray, names: list[str]) -> str:
     return "\n".join(f"  {name:<{width}} {line}" for name, line in zip(names, lines, strict=True))
 
 
-def margin(vectors: np.ndarray, encoder: Encoder) -> tuple[float, float]:
-    """Mean similarity of the two paraphrases, and of all other pairs."""
-    s = encoder.similarity(vectors, vectors)
-    other = [s[i, j] for i, j in ((0, 2), (0, 3), (1, 2), (1, 3))]
-    return float((s[0, 1] + s[2, 3]) / 2), float(np.mean(other))
+def near_and_far(vectors: np.ndarray, alike: np.ndarray) -> tuple[float, float]:
+    """Mean cosine of the pairs that are alike and of those that are not, after the mean vector is taken off.
+
+    A language model's raw vectors all point one way; what tells texts apart is what is left.
+    """
+    s = similarity(vectors - vectors.mean(0), vectors - vectors.mean(0))
+    pairs = np.triu(np.ones_like(alike), 1)
+    return float(s[pairs & alike].mean()), float(s[pairs & ~alike].mean())
 
 
-def senses(encoder: Encoder) -> tuple[float, float]:
-    """Similarity of "bank" in one sense, and across the two."""
-    vectors = encoder.encode_words([text for _, text in BANKS], ["bank"] * len(BANKS))
-    s = encoder.similarity(vectors, vectors)
-    same = [s[i, j] for i in range(4) for j in range(i) if BANKS[i][0] == BANKS[j][0]]
-    across = [s[i, j] for i in range(4) for j in range(i) if BANKS[i][0] != BANKS[j][0]]
-    return float(np.mean(same)), float(np.mean(across))
+def same(labels: list[str]) -> np.ndarray:
+    """Which pairs have one label (n, n)."""
+    return np.array([[a == b for a in labels] for b in labels])
 
 
-def compare(model: str, encoder: Encoder, methods: dict) -> None:
-    """Every method on the sentences and on the word, a line each."""
-    vectors = encoder.encode_many(SENTENCES, methods)
-    print(f"\n{model}: {'alike':>25} {'not':>6}   bank: {'one sense':>10} {'two':>6}")
+def compare(model: str, encoder: Encoder, methods: dict[str, Method]) -> None:
+    """Every method on the sentences and on the word, a line each; all of them from as few forwards as can be."""
+    vectors = encoder.encode_many([text for _, text in SENTENCES], methods)
+    print(f"\n{model:<22}{'sentences':>16}{'word senses':>24}")
+    print(f"{'':<22}{'alike':>8} {'not':>7} {'same':>15} {'other':>7}")
     for name, method in methods.items():
-        near, far = margin(vectors[name], encoder)
-        own = Encoder(encoder.backbone, method)
-        one, two = senses(own) if method.layout.template is None else (np.nan, np.nan)
-        print(f"  {name:<{len(model) + 19}} {near:6.2f} {far:6.2f}        {one:10.2f} {two:6.2f}".replace("nan", "  -"))
+        near, far = near_and_far(vectors[name], same([label for label, _ in SENTENCES]))
+        line = f"  {name:<20}{near:8.2f} {far:7.2f}"
+        if method.layout.template is None:
+            words = Encoder(encoder.backbone, method).encode_words([text for _, text in BANKS], ["bank"] * len(BANKS))
+            one, other = near_and_far(words, same([label for label, _ in BANKS]))
+            line += f" {one:15.2f} {other:7.2f}"
+        print(line)
 
 
 def main() -> None:
@@ -75,10 +83,11 @@ def main() -> None:
     real = Encoder.load(minilm())
     facts = real.backbone.facts
     print(f"all-MiniLM-L6-v2: {facts.layers} layers of {facts.heads} heads, width {facts.width}, run {facts.way!r}")
-    for i, sentence in enumerate(SENTENCES):
+    for i, (_, sentence) in enumerate(SENTENCES):
         print(f"  {i}  {sentence}")
-    vectors = real.encode(SENTENCES)
-    print(matrix(real.similarity(vectors, vectors), [str(i) for i in range(4)]))
+    vectors = real.encode([text for _, text in SENTENCES])
+    print(matrix(real.similarity(vectors, vectors), [str(i) for i in range(len(SENTENCES))]))
+    print("\nBelow: mean cosine of pairs, the mean vector taken off first. The word is 'bank', of rivers and of money.")
     compare(
         "all-MiniLM-L6-v2",
         real,

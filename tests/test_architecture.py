@@ -11,8 +11,8 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "afterword"
 
 ROOMS = """
-    errors placed shapes tokens writing layout features batch views attention sight anatomy taps kernels backbone loading
-    states weights templates methods
+    errors placed shapes tokens writing layout features batch views attention sight anatomy taps kernels backbone
+    loading states weights templates methods
     codec words texts embed look post limits run similarity encoder stock fingerprint folder st files
     tune index train tasks analysis adapters bulk serve cli
 """.split()

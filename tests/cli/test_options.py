@@ -5,7 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from scripts.cli_help import BLOCK, renewed
+from scripts.generate_cli_help import BLOCK, renewed
 from tests.cli.conftest import Run
 
 VERBS = ["embed", "words", "similar", "methods", "inspect"]
@@ -32,7 +32,7 @@ def test_the_docs_are_the_help(root: Path, page: str):
     if pinned is None or version("typer") != pinned[1]:
         pytest.skip("the page shows the help as the pinned typer lays it out")
     assert len(BLOCK.findall(page)) == 1 + len(VERBS)
-    assert renewed(page) == page, "docs/cli.md is out of date: run scripts/cli_help.py"
+    assert renewed(page) == page, "docs/cli.md is out of date: run scripts/generate_cli_help.py"
 
 
 def test_a_page_that_is_out_of_date_is_noticed(page: str):

@@ -1,6 +1,6 @@
 """Write the help texts in docs/cli.md anew from the command line itself.
 
-python scripts/cli_help.py [--check]
+python scripts/generate_cli_help.py [--check]
 """
 
 import os
@@ -29,5 +29,5 @@ def renewed(page: str) -> str:
 if __name__ == "__main__":
     now, told = renewed(PAGE.read_text("utf-8")), PAGE.read_text("utf-8")
     if "--check" in sys.argv:
-        sys.exit(f"{PAGE.name} is out of date: run scripts/cli_help.py" if now != told else 0)
+        sys.exit(f"{PAGE.name} is out of date: run scripts/generate_cli_help.py" if now != told else 0)
     PAGE.write_text(now, "utf-8")
