@@ -169,24 +169,19 @@ def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _group(start: int, members: Sequence[Member], tokens: Tensor) -> Group:
     n = len(members[0][1].ids)
+    most = max(len(s.copies) for _, s in members)  # a full pass has one copy, its chunks have several
     return Group(
         start,
         len(members),
         n,
         text=tokens.new_tensor([t if s.pooled else -1 for t, s in members]),
-        spans=tokens.new_tensor([_even(s.copies, members) for _, s in members]),
+        spans=tokens.new_tensor([[*s.copies, *[(0, 0)] * (most - len(s.copies))] for _, s in members]),
         special=tokens.new_tensor([s.special for _, s in members]),
         first=tokens.new_tensor([s.first for _, s in members]),
         part=torch.tensor([s.part for _, s in members], dtype=torch.float64, device=tokens.device),
         final=torch.tensor([s.final for _, s in members], device=tokens.device),
         tokens=tokens[start : start + len(members) * n].view(len(members), n),
     )
-
-
-def _even(copies: tuple[tuple[int, int], ...], members: Sequence[Member]) -> list[tuple[int, int]]:
-    """As many spans as the member with most: a full pass has one copy, its chunks have several."""
-    most = max(len(s.copies) for _, s in members)
-    return [*copies, *[(0, 0)] * (most - len(copies))]
 
 
 def _sources(writings: Sequence[Writing], where: dict[tuple[int, int], int], tokens: Tensor) -> Tensor:

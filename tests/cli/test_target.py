@@ -32,7 +32,14 @@ def test_a_full_disk_leaves_no_half_file(run: Run, gpt2: Path, tmp_path: Path, k
     with disk_of(60_000):
         ended = run(*spec)
     assert ended.code == 2 and ended.out == ""
-    assert ended.err == f"error: {out} cannot be written whole: File too large; nothing of it was kept\n"
+    partial = tmp_path / "out.jsonl.partial"
+    kept = "nothing of it was kept"
+    if kind == "jsonl":
+        rows = [json.loads(line) for line in partial.read_text().splitlines()]  # every line is whole
+        assert [row["text"] for row in rows] == [f"text number {i}" for i in range(len(rows))] and len(rows) > 10
+        kept = f"{len(rows)} finished rows are kept in {partial}"
+        partial.unlink()
+    assert ended.err == f"error: {out} cannot be written whole: File too large; {kept}\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", out.name]
     assert out.read_bytes() == b"what was there before"
     assert run(*spec).code == 0 and out.stat().st_size > 60_000
@@ -46,7 +53,7 @@ def test_a_full_disk_under_the_list_of_rejected_rows(run: Run, gpt2: Path, tmp_p
             "embed", "-m", gpt2, "--method", "classical", "-i", source, "-o", tmp_path / "out.jsonl", "--window", 10
         )
     assert ended.code == 2 and "rejects.jsonl cannot be written whole" in ended.last
-    assert [p.name for p in tmp_path.iterdir()] == ["in.txt"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "out.jsonl.partial"]
 
 
 def test_rejected_rows_where_the_user_wants_them(run: Run, gpt2: Path, tmp_path: Path):

@@ -102,7 +102,7 @@ class Target:
         if self.path is None:
             yield typer.get_binary_stream("stdout")
         else:
-            with whole(self.path) as file:
+            with whole(self.path, lines=self.kind == "jsonl") as file:
                 yield file
 
     def sink(self, file: BinaryIO, empty: dict[str, Array]) -> Sink:

@@ -21,7 +21,7 @@ Array = NDArray[np.floating[Any]]
 Column = Sequence[Any]
 
 FORMATS = ("jsonl", "parquet", "npy")
-HALF = ".writing"
+HALF, PARTIAL = ".writing", ".partial"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -43,14 +43,15 @@ class Block:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
+def whole(path: Path, lines: bool = False) -> Iterator[BinaryIO]:
     """A file that is written beside its place and moved there when it is whole.
 
     Args:
         path: where it goes; what is there before stays until then.
+        lines: a line stands by itself, so that after an error the finished ones are worth keeping.
 
     Yields:
-        The open file. After any error it is removed.
+        The open file. After any error it is removed; finished lines stay in ``NAME.partial``.
 
     Raises:
         DataError: it cannot be written; the disk is full.
@@ -67,10 +68,25 @@ def whole(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         half.replace(path)
     except BaseException as e:
+        kept = _keep_lines(half, path.with_name(path.name + PARTIAL)) if lines else "nothing of it was kept"
         half.unlink(missing_ok=True)
         if isinstance(e, OSError) and e.errno in FULL:
-            raise DataError(f"{path} cannot be written whole: {os.strerror(e.errno)}; nothing of it was kept") from e
+            raise DataError(f"{path} cannot be written whole: {os.strerror(e.errno)}; {kept}") from e
         raise
+
+
+def _keep_lines(half: Path, partial: Path) -> str:
+    """Keep the finished lines of a file that was not; say what was kept."""
+    with half.open("r+b") as file:
+        count = end = 0
+        for line in file:
+            if line.endswith(b"\n"):
+                count, end = count + 1, end + len(line)
+        file.truncate(end)
+    if not count:
+        return "nothing of it was kept"
+    half.replace(partial)
+    return f"{count} finished rows are kept in {partial}"
 
 
 class Sink(ABC):
