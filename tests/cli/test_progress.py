@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import select
 import sys
 from pathlib import Path
 
@@ -12,6 +13,14 @@ from tests.cli.conftest import Run
 from afterword.cli.progress import Bar
 
 
+def drained(terminal: int) -> str:
+    """All that a terminal was sent: it hands it out in pieces, and the last ones late."""
+    sent = b""
+    while select.select([terminal], [], [], 0.5)[0]:
+        sent += os.read(terminal, 65_536)
+    return sent.decode()
+
+
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, run) -> tuple[object, str]:
     """What `run` gives, and what the terminal behind its stderr was sent."""
     ours, theirs = pty.openpty()
@@ -19,7 +28,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, run) -> tuple[object, str]:
     monkeypatch.setattr(sys, "stderr", os.fdopen(theirs, "w"))
     made = run()
     sys.stderr.flush()
-    sent = os.read(ours, 1_000_000).decode()
+    sent = drained(ours)
     sys.stderr.close()
     os.close(ours)
     return made, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent)
