@@ -13,8 +13,8 @@ SOURCE = HERE.parent / "src" / "afterword"
 ROOMS = """
     errors placed shapes tokens writing layout features batch views attention sight anatomy taps kernels backbone
     loading states weights templates methods
-    codec words texts embed look post limits run similarity encoder stock fingerprint folder st files
-    tune index train tasks analysis adapters bulk serve cli
+    codec words texts embed look post limits run similarity scores encoder stock fingerprint folder st files
+    tasks tune analysis train index adapters bulk serve cli
 """.split()
 """Lowest first: a room imports only from rooms in front of it."""
 
