@@ -1,0 +1,151 @@
+"""Rows of a data set: JSON lines, gzipped or not, or a table, each field checked as it is read."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadRow, DataError, MissingDataset
+from ..files.lines import JsonLines, Reader
+from ..files.tables import Csv
+
+Row = dict[str, Any]
+Check = Callable[[Any], Any]
+"""From a field's raw value to the value that is used; raises ValueError with what is wrong with it."""
+
+ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of data sets.
+
+    Args:
+        root: where it lies; files are named relative to it.
+    """
+
+    root: Path
+
+    def find(self, name: str) -> Path:
+        """The file of a data set.
+
+        Args:
+            name: relative, without an ending, as in "en/sts/sts12.test".
+
+        Raises:
+            MissingDataset: it is there under none of `ENDINGS`.
+        """
+        for ending in ENDINGS:
+            path = self.root / (name + ending)
+            if path.is_file():
+                return path
+        raise MissingDataset(
+            f"{self.root / name}{{{','.join(ENDINGS)}}} is not there: docs/evaluate.md says what goes where"
+        )
+
+    def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
+        """All rows of a data set; arguments as for `read_rows`."""
+        return list(read_rows(self.find(name), fields, optional))
+
+
+def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Iterator[Row]:
+    """The rows of a file, checked.
+
+    Args:
+        path: a .jsonl or .csv file, perhaps gzipped.
+        fields: what every row must have, and what each value must be.
+        optional: what it may have; None where it has not.
+
+    Yields:
+        Per row, these fields; others are left out.
+
+    Raises:
+        MissingDataset: no such file.
+        BadRow: a line that cannot be read, or a field that is missing or wrong.
+        DataError: a file of another kind, corrupt, or without rows.
+    """
+    reader = _open(path, next(iter(fields)))
+    empty = True
+    for record in reader:
+        empty = False
+        if record.fields is None:
+            raise BadRow(path, record.line, record.problem or "cannot be read")
+        yield _checked(path, record.line, record.fields, fields, optional or {})
+    if empty:
+        raise DataError(f"{path} has no rows")
+
+
+def _checked(
+    path: Path, line: int, found: Mapping[str, Any], fields: Mapping[str, Check], optional: Mapping[str, Check]
+) -> Row:
+    row: Row = {}
+    for name, check in {**fields, **optional}.items():
+        if name not in found:
+            if name in optional:
+                row[name] = None
+                continue
+            raise BadRow(
+                path, line, f"has no field {name!r}, only {', '.join(found) or 'none'}: is it of another task?"
+            )
+        try:
+            row[name] = check(found[name])
+        except ValueError as e:
+            raise BadRow(path, line, f"{name!r} {e}") from None
+    return row
+
+
+def _open(path: Path, field: str) -> Reader:
+    try:
+        raw = path.read_bytes()
+        content = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    except FileNotFoundError:
+        raise MissingDataset(f"{path} is not there") from None
+    except (OSError, EOFError, gzip.zlib.error) as e:  # type: ignore[attr-defined]
+        raise DataError(f"{path} cannot be read: {e}") from None
+    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    if kind == "csv":
+        return Csv(BytesIO(content), len(content), field, str(path))
+    if kind == "jsonl":
+        return JsonLines(BytesIO(content), len(content), field, str(path))
+    raise DataError(f"{path} is of no known format: give a {', '.join(ENDINGS)} file")
+
+
+def text(value: Any) -> str:
+    """Any string; some data sets hold empty ones."""
+    if not isinstance(value, str):
+        raise ValueError(f"is {value!r:.40}, not a string")
+    return value
+
+
+def number(value: Any) -> float:
+    """A finite number, or a string that spells one.
+
+    >>> number("3.8")
+    3.8
+    """
+    try:
+        found = float(value) if not isinstance(value, bool | None) else math.nan
+    except (TypeError, ValueError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"is {value!r:.40}, not a number")
+    return found
+
+
+def label(value: Any) -> str:
+    """A class: a string or a whole number, as a string."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise ValueError(f"is {value!r:.40}, not a label")
+    return str(value)
+
+
+def texts(value: Any) -> list[str]:
+    """A list of strings that is not empty."""
+    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+        raise ValueError(f"is {value!r:.40}, not a list of strings")
+    return value
