@@ -1,0 +1,1 @@
+"""Analysis: what a model's layers, tokens and vectors are like, by the measurements of the papers."""
