@@ -34,6 +34,16 @@ def test_tables_are_read_by_their_header(tmp_path: Path):
     assert list(read_rows(path, FIELDS)) == [{"sentence1": "one, two", "sentence2": "b", "score": 3.0}]
 
 
+def test_one_changed_value_changes_the_digest(tmp_path: Path):
+    write(tmp_path / "a.jsonl", GOOD)
+    write(tmp_path / "b.jsonl", GOOD)
+    write(tmp_path / "c.jsonl", {**GOOD, "score": 3.4})
+    a, b, c = (Folder(tmp_path).digest(name) for name in "abc")
+    assert a == b != c
+    with pytest.raises(MissingDataset):
+        Folder(tmp_path).digest("d")
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,31 @@ Check = Callable[[Any], Any]
 ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
 
 
+class Source(ABC):
+    """Where data sets come from: a `Folder`, or the `Hub`. A frozen value."""
+
+    @abstractmethod
+    def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
+        """All rows of a data set.
+
+        Args:
+            name: of the data set, relative and without an ending, as in "en/sts/sts12.test".
+            fields: what every row must have, and what each value must be.
+            optional: what it may have; None where it has not.
+
+        Raises:
+            MissingDataset: it is not there.
+            BadRow: a row that cannot be read, or a field that is missing or wrong.
+            DataError: it is corrupt, or without rows.
+        """
+
+    @abstractmethod
+    def digest(self, name: str) -> str:
+        """A hexadecimal hash of a data set's content: it changes when a row does; `name` and errors as for `rows`."""
+
+
 @dataclass(frozen=True)
-class Folder:
+class Folder(Source):
     """A folder of data sets.
 
     Args:
@@ -49,8 +74,12 @@ class Folder:
         )
 
     def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
-        """All rows of a data set; arguments as for `read_rows`."""
+        """All rows of a data set, as `Source.rows` says."""
         return list(read_rows(self.find(name), fields, optional))
+
+    def digest(self, name: str) -> str:
+        """The SHA-256 of the file as it lies there."""
+        return sha256(self.find(name).read_bytes()).hexdigest()
 
 
 def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .rows import Folder
+from .rows import Source
 
 Array = NDArray[np.floating[Any]]
 
@@ -23,6 +23,22 @@ class Embedder(Protocol):
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
         """Word vectors, as `Encoder.encode_words` gives them."""
+
+
+def embed(embedder: Embedder, texts: Sequence[str]) -> Array:
+    """Sentence vectors (n, D) of n texts, each different text embedded once.
+
+    An empty or blank text is read as ".", as in the evaluation of SimCSE, Ditto and BeLLM (princeton-nlp/SimCSE,
+    evaluation.py, `batcher`).
+    """
+    given = [as_read(t) for t in texts]
+    row = {t: i for i, t in enumerate(dict.fromkeys(given))}
+    return embedder.encode(list(row))[[row[t] for t in given]]
+
+
+def as_read(text: str) -> str:
+    """The text, or "." where there is none."""
+    return text if text.strip() else "."
 
 
 @dataclass(frozen=True)
@@ -83,16 +99,19 @@ class Task(ABC):
 
     @abstractmethod
     def files(self) -> Sequence[str]:
-        """The data sets it reads, by the names that `Folder.find` takes: a changed one makes old scores void."""
+        """The data sets it reads, by the names that a `Source` takes: a changed one makes old scores void."""
 
     @abstractmethod
-    def load(self, folder: Folder) -> Loaded:
+    def load(self, source: Source) -> Loaded:
         """Read the data.
+
+        Args:
+            source: a `Folder`, or the `Hub`.
 
         Raises:
             DataError: it is not there, or not as it should be; the message names file and line.
         """
 
-    def run(self, embedder: Embedder, folder: Folder, seed: int = 0) -> Scores:
+    def run(self, embedder: Embedder, source: Source, seed: int = 0) -> Scores:
         """Load and score."""
-        return self.load(folder).score(embedder, seed)
+        return self.load(source).score(embedder, seed)
