@@ -17,6 +17,7 @@ from .views import AttentionView
 
 FEW = 8  # up to so many columns are read one by one
 ROWS = 256  # rows read at once
+LOWEST = -1e4  # exp of it is 0; the gradient of logaddexp(-inf, -inf) would be NaN
 SCORES = 1 << 18  # numbers that are worked on at once, where one head alone is not more: a megabyte stays in the cache
 
 Triangle = Literal["upper", "full"]
@@ -164,7 +165,7 @@ def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) 
         k = torch.arange(rows.start, rows.stop, device=columns.device)[:, None]
         onto = onto.masked_fill((k < columns[:, None])[:, None], -math.inf)
         of = of.masked_fill((k > columns[:, None])[:, None], -math.inf)
-    return torch.logaddexp(onto, of) - math.log(2)
+    return torch.logaddexp(onto.clamp(min=LOWEST), of.clamp(min=LOWEST)) - math.log(2)
 
 
 def _run(columns: Tensor) -> slice | None:

@@ -88,13 +88,13 @@ class MatrixView(AttentionView):
         """log A[row, column] (G, H, rows, C)."""
         part = self.matrix[:, heads, rows]
         if isinstance(columns, slice):
-            return part[..., columns].log()
-        return part.gather(-1, columns[:, None, None].expand(*part.shape[:3], -1)).log()
+            return _log(part[..., columns])
+        return _log(part.gather(-1, columns[:, None, None].expand(*part.shape[:3], -1)))
 
     def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
         """log A[column, row] (G, H, rows, C)."""
         part = self.matrix[:, heads, :, rows]
-        return part.gather(2, columns[:, None, :, None].expand(*part.shape[:2], -1, part.shape[3])).log().mT
+        return _log(part.gather(2, columns[:, None, :, None].expand(*part.shape[:2], -1, part.shape[3]))).mT
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,12 @@ class ScoreView(AttentionView):
 def wide(x: Tensor) -> Tensor:
     """At least float32: half-precision scores would be off by their own last bit times ten."""
     return x if x.dtype == torch.float64 else x.float()
+
+
+def _log(weights: Tensor) -> Tensor:
+    """The logarithm, -inf of 0, where the gradient is 0 instead of NaN."""
+    none = weights == 0
+    return weights.masked_fill(none, 1).log().masked_fill(none, -math.inf)
 
 
 def _below(rows: slice, columns: int, device: torch.device) -> Tensor:
