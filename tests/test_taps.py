@@ -4,7 +4,7 @@ from torch import Tensor
 
 from afterword import taps
 from afterword.taps import Diagonal, Diagonals, MaxOverHeads
-from afterword.views import MatrixView
+from afterword.views import MatrixView, ScoreView
 
 G, H, N = 2, 3, 30
 
@@ -94,15 +94,15 @@ def test_groups_are_read_apart():
 @pytest.mark.parametrize("window", [3, 99])
 def test_gradients_are_algorithm_1s_where_a_window_hides_tokens(kind: str, triangle: str, causal: bool, window: int):
     g, n = torch.Generator().manual_seed(3), 8
-    q, k = (torch.randn(1, 2, n, 4, generator=g, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    q, k = (torch.randn(G, H, n, 4, generator=g, dtype=torch.float64, requires_grad=True) for _ in range(2))
     i = torch.arange(n)
     seen = (i[:, None] - i).abs() < window
     seen = seen & (i <= i[:, None]) if causal else seen
     matrix = (q @ k.mT / 2).masked_fill(~seen, -torch.inf).softmax(-1)
-    plain, columns = MatrixView(0, 0, causal, matrix), i[None]
+    plain, columns = MatrixView(0, 0, causal, matrix), i.expand(G, -1)
     tap = MaxOverHeads([columns], triangle)
     tap.read(plain if kind == "matrix" else ScoreView(0, 0, causal, q, k, 0.5, seen))
-    weigh = torch.randn(1, n, n, generator=g, dtype=torch.float64)
+    weigh = torch.randn(G, n, n, generator=g, dtype=torch.float64)
     made = torch.autograd.grad((tap.of(0) * weigh).sum(), (q, k), retain_graph=True)
     wanted = torch.autograd.grad((literal([plain], columns, triangle) * weigh).sum(), (q, k))
     torch.testing.assert_close(made, wanted, rtol=1e-10, atol=1e-12)
