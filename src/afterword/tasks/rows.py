@@ -60,12 +60,12 @@ class Folder(Source):
         """The file of a data set.
 
         Args:
-            name: relative, without an ending, as in "en/sts/sts12.test".
+            name: relative, as in "en/sts/sts12.test"; with its ending, or with any of `ENDINGS`.
 
         Raises:
-            MissingDataset: it is there under none of `ENDINGS`.
+            MissingDataset: it is there under none of them.
         """
-        for ending in ENDINGS:
+        for ending in ("", *ENDINGS):
             path = self.root / (name + ending)
             if path.is_file():
                 return path

@@ -28,8 +28,8 @@ class Embedder(Protocol):
 def embed(embedder: Embedder, texts: Sequence[str]) -> Array:
     """Sentence vectors (n, D) of n texts, each different text embedded once.
 
-    An empty or blank text is read as ".", as in the evaluation of SimCSE, Ditto and BeLLM (princeton-nlp/SimCSE,
-    evaluation.py, `batcher`).
+    An empty or blank text is read as ".", as SentEval's own examples do (facebookresearch/SentEval, examples/bow.py,
+    `batcher`); SimCSE's evaluation feeds special tokens alone.
     """
     given = [as_read(t) for t in texts]
     row = {t: i for i, t in enumerate(dict.fromkeys(given))}

@@ -1,0 +1,150 @@
+"""Pairs of texts with a score of people: how well the similarity of their vectors follows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DataError
+from ..scores import cosines, pearson, spearman
+from .rows import Source, number, text
+from .task import Embedder, Loaded, Scores, Task, as_read, embed
+
+Array = NDArray[np.floating[Any]]
+
+SIMILARITIES: dict[str, Callable[[Array, Array], Array]] = {
+    "cosine": cosines,
+    "dot": lambda a, b: (a * b).sum(1, dtype=np.float64),
+    "euclidean": lambda a, b: -np.sqrt(np.square(a - b).sum(1, dtype=np.float64)),
+    "manhattan": lambda a, b: -np.abs(a - b).sum(1, dtype=np.float64),
+}
+"""Of each row of ``a`` (n, D) with the same row of ``b``, to (n,); larger is more similar."""
+
+SAME = 1e-12
+"""Cosines that differ by less are equal: float32 vectors on one ray differ by about 1e-15."""
+
+
+@dataclass(frozen=True)
+class Pairs(Task):
+    """A file of scored pairs: rows of "sentence1", "sentence2" and "score", perhaps "subset".
+
+    The main score is SentEval's "all": one Spearman correlation over the pairs of all subsets together (SimCSE,
+    appendix B; princeton-nlp/SimCSE@7edb07e, SentEval/senteval/sts.py). Beside it stand Pearson's, the mean over
+    subsets, the mean weighted by their numbers of pairs, each subset, and Spearman by three other similarities.
+
+    What is done to a text before a model reads it, BeLLM's full stop at its end for instance, is the method's own:
+    `Layout.punctuate`.
+
+    Args:
+        file: the data set, as "en/sts/sts12.test"; a path with its ending, as "mine/pairs.jsonl", will do.
+    """
+
+    file: str
+
+    group = "pairs"
+    metric = "cosine_spearman"
+
+    def files(self) -> Sequence[str]:
+        """The one file."""
+        return (self.file,)
+
+    def load(self, source: Source) -> ScoredPairs:
+        """Read the pairs.
+
+        Raises:
+            DataError: it is not there, has fewer than two pairs, or a score that is not a number.
+        """
+        rows = source.rows(self.file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
+        if len(rows) < 2:
+            raise DataError(f"{self.file} has {len(rows)} pair: a correlation needs at least 2")
+        return ScoredPairs(
+            tuple(r["sentence1"] for r in rows),
+            tuple(r["sentence2"] for r in rows),
+            np.array([r["score"] for r in rows]),
+            tuple(r["subset"] or "" for r in rows),
+        )
+
+
+@dataclass(frozen=True)
+class ScoredPairs(Loaded):
+    """n pairs.
+
+    Args:
+        left: the first texts.
+        right: the second ones.
+        gold: scores (n,).
+        subsets: which each pair belongs to.
+    """
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    gold: Array
+    subsets: tuple[str, ...]
+
+    def texts(self) -> Sequence[str]:
+        """All texts, as they are read."""
+        return [as_read(t) for t in (*self.left, *self.right)]
+
+    def score(self, embedder: Embedder, seed: int) -> Scores:
+        """Score an encoder; nothing here depends on the seed."""
+        vectors = embed(embedder, (*self.left, *self.right))
+        return score_pairs(vectors[: len(self.left)], vectors[len(self.left) :], self.gold, self.subsets)
+
+
+def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) -> Scores:
+    """What similarities have to do with scores.
+
+    Args:
+        a: vectors of the first texts (n, D).
+        b: of the second ones.
+        gold: scores (n,).
+        subsets: n names; where there are two or more different ones, each is scored too.
+
+    Returns:
+        The scores; those of constant similarities or scores, or of vectors that are not finite, are NaN, and a note
+        says which it was.
+    """
+    found = {name: similar(a, b) for name, similar in SIMILARITIES.items()}
+    cosine = found["cosine"]
+    if np.ptp(cosine) < SAME:
+        cosine = np.full_like(cosine, cosine[0])
+    metrics: dict[str, Any] = {"cosine_spearman": spearman(cosine, gold), "cosine_pearson": pearson(cosine, gold)}
+    metrics |= {f"{name}_spearman": spearman(found[name], gold) for name in ("dot", "euclidean", "manhattan")}
+    names = list(dict.fromkeys(subsets))
+    if len(names) > 1:
+        metrics |= _by_subset(cosine, gold, {name: np.array([s == name for s in subsets]) for name in names})
+    return Scores(
+        metrics["cosine_spearman"], metrics, {"gold": gold, "similarity": cosine}, tuple(_undefined(cosine, gold))
+    )
+
+
+def _by_subset(cosine: Array, gold: Array, members: dict[str, NDArray[np.bool_]]) -> dict[str, Any]:
+    counts = {name: int(at.sum()) for name, at in members.items()}
+    metrics: dict[str, Any] = {"pairs_by_subset": counts}
+    for name, correlation in {"cosine_spearman": spearman, "cosine_pearson": pearson}.items():
+        each = {
+            subset: correlation(cosine[at], gold[at]) if counts[subset] > 1 else math.nan
+            for subset, at in members.items()
+        }
+        values, weights = list(each.values()), list(counts.values())
+        metrics[f"{name}_mean"] = float(np.mean(values))
+        metrics[f"{name}_weighted_mean"] = float(np.average(values, weights=weights))
+        metrics[f"{name}_by_subset"] = each
+    return metrics
+
+
+def _undefined(similarity: Array, gold: Array) -> list[str]:
+    """Why there is no correlation, where there is none."""
+    if not np.isfinite(similarity).all():
+        bad = int((~np.isfinite(similarity)).sum())
+        return [f"undefined: {bad} of {len(similarity)} similarities are not finite numbers"]
+    if np.ptp(similarity) == 0:
+        return [f"undefined: all {len(similarity)} similarities are {similarity[0]:.6g}"]
+    if np.ptp(gold) == 0:
+        return [f"undefined: all {len(gold)} gold scores are {gold[0]:.6g}"]
+    return []

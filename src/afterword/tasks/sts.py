@@ -1,0 +1,58 @@
+"""Semantic textual similarity in English: STS12 to STS16, STS-B and SICK-R, as SentEval scores them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .pairs import Pairs
+
+SETS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
+FORMS = {"senteval": "en/sts", "raw": "en/sts_raw"}
+
+
+class Sts(Pairs):
+    """One of the seven sets: the pairs of its test split in SentEval's form, `Pairs` says how they are scored.
+
+    Source: Agirre et al. 2012-2016, Cer et al. 2017, Marelli et al. 2014. The protocol is that of BeLLM (section 4,
+    "Evaluation Metrics") and Ditto (section 4): SentEval, setting "all"; STS13 is without SMT, as there. Nothing is
+    trained on STS-B or SICK-R: the score is that of their test split.
+    """
+
+    group = "sts"
+
+
+class StsRaw(Sts):
+    """The same pairs in the organisers' own text, cased and not tokenised, as MTEB has it."""
+
+    group = "sts-raw"
+
+
+class StsDev(Sts):
+    """The dev split of STS-B or SICK-R: what `tune` may look at."""
+
+    group = "sts-dev"
+
+
+def sts(
+    name: str, text: Literal["senteval", "raw"] = "senteval", split: Literal["test", "dev", "train"] = "test"
+) -> Sts:
+    """One of the seven sets.
+
+    Args:
+        name: one of `SETS`.
+        text: "senteval" is Moses-tokenised (SICK-R excepted, also lower case), "raw" the organisers' own.
+        split: only STS-B and SICK-R have others than "test".
+
+    >>> sts("STSB", text="raw", split="dev")
+    StsDev(name='STSB.raw.dev', file='en/sts_raw/stsb.dev')
+    """
+    of_its_group = StsDev if split != "test" else StsRaw if text == "raw" else Sts
+    parts = [name, *([text] if text == "raw" else []), *([split] if split != "test" else [])]
+    return of_its_group(".".join(parts), f"{FORMS[text]}/{name.lower()}.{split}")
+
+
+TASKS: tuple[Sts, ...] = (
+    *(sts(name) for name in SETS),
+    *(sts(name, text="raw") for name in SETS),
+    *(sts(name, split="dev") for name in ("STSB", "SICKR")),
+)

