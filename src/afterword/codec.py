@@ -63,10 +63,10 @@ def from_json(data: Mapping[str, Any]) -> Method:
     layers = sight.get("layers", [])
     sight["layers"] = tuple(layers) if isinstance(layers, list) else layers
     return Method(
-        _build(Layout, _object(data, "layout")),
+        build(Layout, _object(data, "layout")),
         States(str(data.get("states", "last"))),
-        _build(WEIGHTINGS[kind], weigh),
-        _build(Sight, sight),
+        build(WEIGHTINGS[kind], weigh),
+        build(Sight, sight),
         name=str(data.get("name", "custom")),
     )
 
@@ -78,18 +78,31 @@ def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
-def _build(cls: type[Any], options: Mapping[str, Any]) -> Any:
-    _check_options(cls.__name__, options, get_type_hints(cls), [f.name for f in fields(cls)])
+def build(cls: type[Any], options: Mapping[str, Any], name: str | None = None) -> Any:
+    """A dataclass of its options; errors call it by its name, or the one given.
+
+    Raises:
+        MethodError: an option is unknown or makes no sense.
+
+    >>> build(Layout, {"copies": 2}).copies
+    2
+    """
+    name = name or cls.__name__
+    check_options(name, options, get_type_hints(cls), [f.name for f in fields(cls)])
     try:
         return cls(**options)
     except (TypeError, AttributeError, ValueError) as e:
         if isinstance(e, MethodError):
             raise
-        raise MethodError(f"{cls.__name__}: {e}") from None
+        raise MethodError(f"{name}: {e}") from None
 
 
-def _check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Whether every option is there and of its type, by the annotations."""
+def check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Whether every option is there and of its type, by the annotations.
+
+    Raises:
+        MethodError: one is not.
+    """
     names = list(known)
     for key, value in options.items():
         if key not in names:
@@ -110,7 +123,9 @@ def _fits(value: object, hint: Any) -> bool:
         return isinstance(value, list | tuple) and all(_fits(v, parts[0]) for v in value)
     if hint in (None, type(None)):
         return value is None
-    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))
+    if hint is float:
+        hint = (int, float)
+    return isinstance(value, hint) and not (hint is not bool and isinstance(value, bool))
 
 
 def _spoken(hint: Any) -> str:
@@ -120,7 +135,7 @@ def _spoken(hint: Any) -> str:
         return " or ".join(map(str, parts))
     if origin in (Union, UnionType):
         return " or ".join(_spoken(p) for p in parts)
-    plain = {int: "a whole number", str: "a string", bool: "true or false", type(None): "none"}
+    plain = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
     return plain.get(hint, "a list of whole numbers")
 
 
@@ -141,8 +156,18 @@ def parse_method(text: str) -> Method:
     >>> parse_method("reba:copies=3,pool=mean").name
     'reba-3 mean'
     """
-    if text.startswith("@"):
-        return from_json(_read(Path(text[1:])))
+    return from_json(_read(Path(text[1:]))) if text.startswith("@") else make(*read_spelling(text))
+
+
+def read_spelling(text: str) -> tuple[str, dict[str, Any]]:
+    """A name and its options as a person writes them.
+
+    Raises:
+        MethodError: it is not of this form.
+
+    >>> read_spelling('reba:copies=3,pool="mean"')
+    ('reba', {'copies': 3, 'pool': 'mean'})
+    """
     name, _, rest = text.partition(":")
     options: dict[str, Any] = {}
     at = 0
@@ -157,7 +182,7 @@ def parse_method(text: str) -> Method:
         at = match.end()
         if comma and at == len(rest):
             raise MethodError(f"{text!r} ends with a comma")
-    return make(name.strip(), options)
+    return name.strip(), options
 
 
 def _value(text: str) -> Any:
@@ -202,7 +227,7 @@ def make(name: str, options: Mapping[str, Any]) -> Method:
     if isinstance(given.get("head"), list):
         given["head"] = tuple(given["head"])
     function = CATALOGUE[name]
-    _check_options(name, given, get_type_hints(function), inspect.signature(function).parameters)
+    check_options(name, given, get_type_hints(function), inspect.signature(function).parameters)
     try:
         return CATALOGUE[name](**given)
     except (TypeError, AttributeError, ValueError) as e:

@@ -7,7 +7,7 @@ A *target* row says which tokens a vector stands for: all tokens of a copy, its 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -16,8 +16,10 @@ from torch import Tensor
 
 from .batch import SPECIAL, Group
 from .errors import InputError, MethodError, NoSuchHead
+from .layout import Text
 from .shapes import Rows
 from .taps import Diagonal, MaxOverHeads, Tap, Triangle
+from .tokens import Tokenizer
 
 Pool = Literal["mean", "last", "cls", "sum", "mask", "half"]
 Copy = Literal["first", "last", "tail", "all"]
@@ -51,6 +53,21 @@ class Weighting(ABC):
 
     reads_attention: ClassVar[bool] = False
     """Whether there must be attention to read."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has seen the texts that it must see first, if any."""
+        return True
+
+    def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
+        """The weighting, fitted to texts where it must be.
+
+        Args:
+            texts: strings, or lists of token ids.
+            tokenizer: the model's.
+            vocabulary: how many token ids the model knows.
+        """
+        return self
 
     def check(self, layers: int, heads: int) -> None:
         """Whether a model of so many layers and heads will do; raises NoSuchHead."""

@@ -1,5 +1,24 @@
-"""What is done to vectors once they are made: normalise, truncate, project."""
+"""What is done to vectors once they are made: normalise, truncate, project; whiten and more, fitted to vectors."""
 
+from .components import Affine, Centre, RemoveTop, Whiten
 from .linear import ACTIVATIONS, Dense, Normalise, Post, Truncate
+from .moments import Moments
+from .spelling import POSTS, parse_post, spelled
+from .unfitted import Unfitted
 
-__all__ = ["ACTIVATIONS", "Dense", "Normalise", "Post", "Truncate"]
+__all__ = [
+    "ACTIVATIONS",
+    "POSTS",
+    "Affine",
+    "Centre",
+    "Dense",
+    "Moments",
+    "Normalise",
+    "Post",
+    "RemoveTop",
+    "Truncate",
+    "Unfitted",
+    "Whiten",
+    "parse_post",
+    "spelled",
+]

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import ModelError
+from ..errors import MethodError, ModelError
 
 
 class Post(ABC):
@@ -19,6 +19,17 @@ class Post(ABC):
     @abstractmethod
     def __call__(self, vectors: Tensor) -> Tensor:
         """Transform vectors (n, D); rows do not depend on each other."""
+
+
+def check_positive(step: Post, name: str) -> None:
+    """Whether an option of a step is a count.
+
+    Raises:
+        MethodError: it is not.
+    """
+    value = getattr(step, name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise MethodError(f"{type(step).__name__}: {name}={value!r}: give a whole number of at least 1")
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,10 @@ class Truncate(Post):
     """
 
     dimensions: int
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        check_positive(self, "dimensions")
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Vectors (n, dimensions)."""

@@ -1,0 +1,84 @@
+"""Mean and covariance of any number of vectors in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .unfitted import Vectors, blocks
+
+NEGLIGIBLE = 1e-12
+"""Directions whose variance is this part of the largest hold nothing but the rounding of float32 vectors."""
+
+
+@dataclass(eq=False)
+class Moments:
+    """Count, mean and covariance of the vectors seen so far, in float64 and O(D^2) memory.
+
+    Blocks are merged by their own means (Chan, Golub & LeVeque 1983), so that a large mean costs no precision.
+
+    Attributes:
+        count: vectors seen.
+        mean: (D,).
+        scatter: the sum of outer products of what is left without the mean (D, D).
+
+    >>> moments = Moments().add(torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
+    >>> moments.mean.tolist(), moments.covariance.tolist()
+    ([2.0, 0.0], [[2.0, 0.0], [0.0, 0.0]])
+    """
+
+    count: int = 0
+    mean: Tensor = torch.empty(0)
+    scatter: Tensor = torch.empty(0)
+
+    def add(self, vectors: Vectors | Iterable[Vectors]) -> Moments:
+        """See more vectors (n, D), or several arrays of them; gives itself back.
+
+        Raises:
+            InputError: they are not finite, or of another width.
+        """
+        for block in blocks(vectors):
+            self._merge(block.double())
+        return self
+
+    def _merge(self, x: Tensor) -> None:
+        if not self.count:
+            self.mean, self.scatter = x.new_zeros(x.shape[1]), x.new_zeros(x.shape[1], x.shape[1])
+        elif len(self.mean) != x.shape[1]:
+            raise InputError(f"vectors of {x.shape[1]} components after some of {len(self.mean)}")
+        mean = x.mean(0)
+        x, apart = x - mean, mean - self.mean
+        count = self.count + len(x)
+        self.scatter = self.scatter + x.T @ x + torch.outer(apart, apart) * (self.count * len(x) / count)
+        self.mean = self.mean + apart * (len(x) / count)
+        self.count = count
+
+    @property
+    def covariance(self) -> Tensor:
+        """(D, D), divided by n - 1.
+
+        Raises:
+            InputError: fewer than two vectors were seen.
+        """
+        if self.count < 2:
+            raise InputError(f"{self.count} vectors have no covariance: fit on more texts")
+        return self.scatter / (self.count - 1)
+
+    def principal(self) -> tuple[Tensor, Tensor]:
+        """The directions in which the vectors differ, largest variance first.
+
+        Returns:
+            Variances (r,) and directions as rows (r, D), r <= min(D, n - 1): without those of no variance. Of a
+            direction and its opposite, the one whose largest component is positive, so that a second fit is the same.
+        """
+        values, columns = torch.linalg.eigh(self.covariance)
+        values, rows = values.flip(0), columns.T.flip(0)
+        kept = values > values[0] * NEGLIGIBLE
+        kept[self.count - 1 :] = False
+        values, rows = values[kept], rows[kept]
+        largest = rows.gather(1, rows.abs().argmax(1, keepdim=True))
+        return values, rows * largest.sign()
