@@ -18,8 +18,8 @@ from .layout import Text
 from .limits import Limits, OnEmpty, OnLong
 from .look import attention_matrix, token_weights
 from .methods import Method
-from .post import Normalise, Post, Truncate
-from .run import Array, sentence_vectors, word_vectors
+from .post import Normalise, Post, Truncate, Unfitted
+from .run import WINDOW, Array, sentence_vectors, word_vectors
 from .texts import check_texts, with_prompt, words_by_text
 
 
@@ -117,6 +117,43 @@ class Encoder:
         from .folder import save_encoder
 
         save_encoder(self, Path(folder))
+
+    @property
+    def fitted(self) -> bool:
+        """Whether nothing is left to `fit`."""
+        return self.method.weigh.fitted and not any(isinstance(step, Unfitted) for step in self.post)
+
+    def fit(
+        self,
+        texts: Sequence[Text],
+        *,
+        batch_tokens: int | None = None,
+        show_progress_bar: bool | Callable[[int], object] = False,
+    ) -> Encoder:
+        """A new encoder with everything fitted that must see texts first, in bounded memory.
+
+        First the method's weights, then each step in turn on the vectors that reach it; nothing is fitted twice.
+
+        Args:
+            texts: strings, or lists of token ids; those over `max_length` are cut.
+            batch_tokens, show_progress_bar: as for `encode`; the texts are embedded once per step that is fitted.
+
+        Raises:
+            InputError: a text cannot be used, or they are too few.
+        """
+        checked = check_texts(texts)
+        limits = Limits(self.max_length, None, batch_tokens, "ignore", show_progress_bar=show_progress_bar)
+        prompt, windows = self._prompt(None, None), range(0, len(checked), WINDOW)
+        method = self.method
+        if not method.weigh.fitted:
+            known = self.backbone.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+            method = replace(method, weigh=method.weigh.fit(checked, self.backbone.tokenizer, known))
+        post: tuple[Post, ...] = ()
+        for step in self.post:
+            if isinstance(step, Unfitted):
+                step = step.fit(self._run([method], checked[i : i + WINDOW], limits, prompt, post)[0] for i in windows)
+            post += (step,)
+        return replace(self, method=method, post=post)
 
     def encode(
         self,
