@@ -9,9 +9,10 @@ from tests.eager import Eager
 from tests.families import batch_of, by_text, texts
 from tests.tiny import tiny
 from torch import Tensor
+from transformers import AutoConfig, AutoModel
 
 from afterword.backbone import LAST, TABLE, Backbone
-from afterword.errors import AttentionNotSeen
+from afterword.errors import AttentionNotSeen, UnsupportedModel
 from afterword.loading import load_backbone
 from afterword.sight import Sight
 from afterword.taps import Diagonals
@@ -40,6 +41,32 @@ def test_states_are_the_models_own_layer_by_layer(kind: str, tmp_path: Path):
             got = by_text(batch, trace.states[layer])[i]
             want = wanted[layer].reshape(got.shape)
             assert (got - want).abs().max() < 1e-5 * want.abs().max(), (kind, layer)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "opt", "gpt_neox", "qwen3", "bert"])
+def test_normed_states_are_those_of_the_truncated_model(kind: str, tmp_path: Path):
+    backbone, batch = load_backbone(tiny(kind, tmp_path)), batch_of(texts())
+    kept = frozenset(f"normed:{t}" for t in range(4))
+    with torch.no_grad():
+        trace = backbone.forward(batch, kept)
+    for t in range(4):
+        config = AutoConfig.from_pretrained(tmp_path)
+        config.num_hidden_layers = t
+        if hasattr(config, "layer_types") and config.layer_types:
+            config.layer_types = config.layer_types[:t]
+        model = AutoModel.from_pretrained(tmp_path, config=config, attn_implementation="eager").eval()
+        for i, ids in enumerate(texts()):
+            with torch.no_grad():
+                want = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+            got = by_text(batch, trace.states[f"normed:{t}"])[i]
+            assert (got - want).abs().max() < 1e-5 * want.abs().max(), t
+    assert (trace.states["normed:2"] - trace.states["normed:3"]).abs().max() > 0.1
+
+
+def test_layers_that_cannot_be_told_apart(tmp_path: Path):
+    encoder = load_backbone(tiny("albert", tmp_path))
+    with pytest.raises(UnsupportedModel, match="states='normed:k'"):
+        encoder.forward(batch_of(texts()), frozenset({"normed:1"}))
 
 
 def test_every_heads_diagonal_in_one_pass(tmp_path: Path):

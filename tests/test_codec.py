@@ -18,6 +18,7 @@ METHODS = [
     ditto("2-3", "static"),
     prompt("In a word, {text} is"),
     bellm(layers=[3, 1], couple="replace", template=None),
+    bellm("auto", states="normed:3"),
 ]
 
 
@@ -37,6 +38,7 @@ def test_json_keeps_everything(method) -> None:
         ("ditto:head=1-10", ditto("1-10")),
         ("classical:add_special_tokens=false", classical(add_special_tokens=False)),
         ("reba:normalise=none", reba()),
+        ("bellm:last=auto,pool=last", bellm("auto", "last")),
         ('prompt:template="one, two: {text}",pool=mean', prompt("one, two: {text}", "mean")),
         ('echo:separator=" "', echo(separator=" ")),
         ("bellm:layers=3+1", bellm(layers=[1, 3])),

@@ -27,6 +27,9 @@ def test_which_layers():
     [
         (lambda: Sight(couple="sum"), MethodError, "couple='sum': choose one of replace, add"),  # type: ignore[arg-type]
         (lambda: Sight(last=-1), MethodError, "last=-1"),
+        (lambda: Sight(last="all"), MethodError, "last='all'.*or 'auto'"),  # type: ignore[arg-type]
+        (lambda: Sight(last="auto", layers=(2,)), MethodError, "give one of the two"),
+        (lambda: Sight(last="auto").of(3), MethodError, "needs pairs.*turning-point.*resolve"),
         (lambda: Sight(last=1, layers=(2,)), MethodError, "give one of the two"),
         (lambda: Sight(last=4).of(3), NoSuchHead, "the model has 3 layers"),
         (lambda: Sight(layers=(3,)).of(3), NoSuchHead, "layers 0 to 2"),

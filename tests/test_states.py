@@ -10,13 +10,22 @@ from afterword.states import States
 
 @pytest.mark.parametrize(
     ("kind", "layers"),
-    [("last", (LAST,)), ("first_last", (0, LAST)), ("static", (TABLE,)), ("layer:3", (3,)), ("layer:-1+0", (LAST, 0))],
+    [
+        ("last", (LAST,)),
+        ("first_last", (0, LAST)),
+        ("static", (TABLE,)),
+        ("layer:3", (3,)),
+        ("layer:-1+0", (LAST, 0)),
+        ("normed:3", ("normed:3",)),
+    ],
 )
 def test_names_and_numbers(kind, layers) -> None:
     assert States(kind).layers == layers
 
 
-@pytest.mark.parametrize("kind", ["", "first", "layer", "layer:", "layer:a", "layer:1+", "layers:1"])
+@pytest.mark.parametrize(
+    "kind", ["", "first", "layer", "layer:", "layer:a", "layer:1+", "layers:1", "normed:-1", "normed:0+1"]
+)
 def test_what_names_no_layer(kind) -> None:
     with pytest.raises(MethodError, match="states="):
         States(kind)
@@ -25,7 +34,8 @@ def test_what_names_no_layer(kind) -> None:
 def test_a_layer_that_is_not_there() -> None:
     States("layer:4").check(4)
     States("layer:-5").check(4)
-    for kind in ("layer:5", "layer:-6"):
+    States("normed:4").check(4)
+    for kind in ("layer:5", "layer:-6", "normed:5"):
         with pytest.raises(NoSuchHead, match="0 to 4"):
             States(kind).check(4)
 

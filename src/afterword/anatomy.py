@@ -104,7 +104,8 @@ def find_stack(model: nn.Module, attention: Sequence[nn.Module]) -> Stack:
             ):
                 return Stack(tuple(layers), _norm_behind(model, parent))
     raise UnsupportedModel(
-        f"{type(model).__name__}: its layers cannot be run one by one; couple='replace' does not need that"
+        f"{type(model).__name__}: its layers cannot be told apart, which states='normed:k' and sums of two streams "
+        "need; couple='replace' does not"
     )
 
 

@@ -30,9 +30,10 @@ equal-length batches with the model's own attention."""
 ROTARY = threading.Lock()
 """Held by forwards of models that keep, in a buffer, rotary frequencies for the length at hand."""
 
-LAST, TABLE = "last", "table"
+LAST, TABLE, NORMED = "last", "table", "normed:"
 Layer = int | str
-"""A state: "last" (normed, as the model returns it), "table" (the input embedding table), or hidden_states[k]."""
+"""A state: "last" (normed, as the model returns it), "table" (the input embedding table), hidden_states[k], or
+"normed:k", what the model returns when only its first k layers are kept."""
 
 
 @dataclass(frozen=True)
@@ -203,9 +204,17 @@ class Backbone:
             if layer == TABLE:
                 states[layer] = self.model.get_input_embeddings()(tokens)  # type: ignore[operator]
             else:
-                state = out.last_hidden_state if layer == LAST else out.hidden_states[layer]
-                states[layer] = state.flatten(0, 1)[: len(tokens)]
+                states[layer] = self._state(out, layer).flatten(0, 1)[: len(tokens)]
         return states
+
+    def _state(self, out: Any, layer: Layer) -> Tensor:
+        """One layer's states, as the model laid them out."""
+        if layer in (LAST, f"{NORMED}{self.facts.layers}"):
+            return out.last_hidden_state  # type: ignore[no-any-return]
+        if isinstance(layer, int):
+            return out.hidden_states[layer]  # type: ignore[no-any-return]
+        state, norm = out.hidden_states[int(layer.removeprefix(NORMED))], self.stack.norm
+        return state if norm is None else norm(state)  # type: ignore[no-any-return]
 
     def _flat(
         self,
@@ -269,4 +278,4 @@ class Backbone:
 
 
 def _hidden_too(layers: frozenset[Layer]) -> dict[str, bool]:
-    return {"output_hidden_states": True} if any(isinstance(layer, int) for layer in layers) else {}
+    return {"output_hidden_states": True} if any(layer not in (LAST, TABLE) for layer in layers) else {}

@@ -246,7 +246,7 @@ def prompt(
 
 
 def bellm(
-    last: int | None = None,
+    last: int | Literal["auto"] | None = None,
     pool: Literal["mean", "last"] = "mean",
     states: str = "last",
     *,
@@ -264,7 +264,8 @@ def bellm(
     So the mean is the default, and that configuration warns.
 
     Args:
-        last: so many layers at the end; 1 by default.
+        last: so many layers at the end; 1 by default. "auto" is all behind the model's turning point (section 3.1);
+            `afterword.analysis.turning.resolve` finds the number.
         pool: the mean over the prompt's and the text's tokens, or the last token.
         states: which states.
         layers: or these layers, from 0.
@@ -278,18 +279,26 @@ def bellm(
     """
     if last is None:
         last = 0 if layers else 1
-    if last == 1 and pool == "last" and couple == "replace" and states == "last":
-        warnings.warn(
-            "bellm(last=1, pool='last') equals the causal model: the last token sees everything already; "
-            "use pool='mean' or last=2",
-            stacklevel=2,
-        )
     text = TEMPLATES.get(template or "", template)
     layout = Layout(text, add_special_tokens=add_special_tokens)
     which = f"layers {list(layers)}" if layers else f"last {last}"
     note = "" if couple == "replace" else f" {couple}"
     weigh = Plain(pool, "all", pool_special_tokens)
-    return Method(layout, States(states), weigh, Sight(last, tuple(layers), couple), name=f"bellm {which} {pool}{note}")
+    sight = Sight(last, tuple(layers), couple)
+    method = Method(layout, States(states), weigh, sight, name=f"bellm {which} {pool}{note}")
+    warn_if_idle(method, stacklevel=3)
+    return method
+
+
+def warn_if_idle(method: Method, stacklevel: int = 2) -> None:
+    """Warn of both-ways layers that provably change nothing."""
+    alone = method.sight == Sight(last=1) and method.states == States()
+    if alone and isinstance(method.weigh, Plain) and method.weigh.pool == "last":
+        warnings.warn(
+            "bellm(last=1, pool='last') equals the causal model: the last token sees everything already; "
+            "use pool='mean' or last=2",
+            stacklevel=stacklevel,
+        )
 
 
 CATALOGUE: dict[str, Callable[..., Method]] = {f.__name__: f for f in (classical, echo, reba, ditto, prompt, bellm)}

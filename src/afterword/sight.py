@@ -13,6 +13,7 @@ from .attention import Plan, current
 from .errors import MethodError, NoSuchHead
 
 Couple = Literal["replace", "add", "add_postnorm", "add_embedding", "angle031"]
+AUTO: Literal["auto"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Sight:
     """Layers whose tokens also see what comes after them.
 
     Args:
-        last: so many layers at the end.
+        last: so many layers at the end; "auto" stands for those behind a model's turning point, and can be used
+            once it is resolved against a model (`afterword.analysis.turning.resolve`).
         layers: or these, from 0; not both.
         couple: "replace" makes the layers themselves see both ways. The others are readings of Equation 5, a
             sum of the causal stream and a second one through the same layers seeing both ways:
@@ -33,7 +35,7 @@ class Sight:
     frozenset({11})
     """
 
-    last: int = 0
+    last: int | Literal["auto"] = 0
     layers: tuple[int, ...] = ()
     couple: Couple = "replace"
 
@@ -41,8 +43,8 @@ class Sight:
         """Refuse what cannot be."""
         if self.couple not in get_args(Couple):
             raise MethodError(f"couple={self.couple!r}: choose one of {', '.join(get_args(Couple))}")
-        if not isinstance(self.last, int) or self.last < 0:
-            raise MethodError(f"last={self.last!r}: give how many layers at the end see both ways, 0 or more")
+        if self.last != AUTO and (not isinstance(self.last, int) or self.last < 0):
+            raise MethodError(f"last={self.last!r}: give how many layers at the end see both ways, or 'auto'")
         if self.last and self.layers:
             raise MethodError(f"last={self.last} and layers={list(self.layers)}: give one of the two")
         object.__setattr__(self, "layers", tuple(sorted(set(self.layers))))
@@ -56,7 +58,13 @@ class Sight:
 
         Raises:
             NoSuchHead: the model has not as many.
+            MethodError: their number is still "auto".
         """
+        if self.last == AUTO:
+            raise MethodError(
+                "bellm(last='auto') needs pairs to find the number with: `afterword analyse turning-point` prints it, "
+                "afterword.analysis.turning.resolve sets it"
+            )
         if self.last > layers:
             raise NoSuchHead(f"last={self.last}: the model has {layers} layers")
         if wrong := [i for i in self.layers if not 0 <= i < layers]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from .backbone import LAST, TABLE, Layer, Trace
+from .backbone import LAST, NORMED, TABLE, Layer, Trace
 from .errors import MethodError, NoSuchHead
 
 NAMES: dict[str, tuple[Layer, ...]] = {
@@ -27,7 +27,8 @@ class States:
 
     Args:
         kind: one of `NAMES`, or "layer:k" for hidden_states[k], or "layer:j+k" for the mean of several; k counts
-            from 0, the embeddings, and from -1, the last.
+            from 0, the embeddings, and from -1, the last. "normed:k" is what the model gives when it keeps its
+            first k layers only: hidden_states[k] behind its final norm.
 
     >>> States("layer:0+2").layers
     (0, 2)
@@ -49,13 +50,20 @@ class States:
         if self.kind in NAMES:
             return NAMES[self.kind]
         name, _, numbers = self.kind.partition(":")
+        if name == "normed" and numbers.isascii() and numbers.isdigit():
+            return (f"{NORMED}{int(numbers)}",)
         try:
             found = tuple(int(n) for n in numbers.split("+"))
         except ValueError:
             found = ()
         if name != "layer" or not found:
-            raise MethodError(f"states={self.kind!r}: choose one of {', '.join(NAMES)}, or layer:k, or layer:j+k")
+            raise MethodError(f"states={self.kind!r}: choose one of {', '.join(NAMES)}, layer:k, layer:j+k, normed:k")
         return tuple(LAST if n == -1 else n for n in found)
+
+    @property
+    def truncates(self) -> bool:
+        """Whether they are those of the model's first layers, behind its final norm."""
+        return any(str(layer).startswith(NORMED) for layer in self.layers)
 
     def check(self, layers: int) -> None:
         """Whether a model of so many layers has them.
@@ -64,7 +72,8 @@ class States:
             NoSuchHead: it has not.
         """
         for layer in self.layers:
-            if isinstance(layer, int) and not -layers - 1 <= layer <= layers:
+            at = int(layer.removeprefix(NORMED)) if isinstance(layer, str) and layer.startswith(NORMED) else layer
+            if isinstance(at, int) and not -layers - 1 <= at <= layers:
                 raise NoSuchHead(f"states={self.kind!r}: the model has hidden states 0 to {layers}")
 
     def of(self, trace: Trace) -> Tensor:
