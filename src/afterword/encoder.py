@@ -58,6 +58,8 @@ class Encoder:
     def _check(self, method: Method) -> None:
         facts = self.backbone.facts
         method.states.check(facts.layers)
+        if method.states.truncates:
+            _ = self.backbone.stack  # found once, before several threads come
         self.backbone.require(method.weigh.reads_attention, method.sight)
         method.weigh.check(facts.layers, facts.heads)
         if method.sight:
