@@ -61,6 +61,7 @@ class Afterword(InputModule):
     def __init__(self, backbone: Backbone, method: Method, max_seq_length: int | None = None) -> None:
         super().__init__()
         backbone.require(method.weigh.reads_attention, method.sight)
+        method.weigh.require_fitted()
         self.model = backbone.model
         self.method = method
         self.max_seq_length = max_seq_length or backbone.facts.max_length
@@ -117,7 +118,7 @@ class Afterword(InputModule):
         """Write texts by the method's layout.
 
         Args:
-            inputs: T strings, or lists of token ids.
+            inputs: T strings, or lists of token ids; pairs (text, condition) for a template with {condition}.
             prompt: put in front of every text.
             max_length: tokens at most, for this call.
             kwargs: ``task`` and whatever else is of no concern here.
@@ -128,10 +129,11 @@ class Afterword(InputModule):
         Raises:
             InputError: a text cannot be used, or nothing of it is left.
         """
+        inputs, conditions = _conditions(inputs)
         texts, tokenizer = check_texts(inputs), self._backbone.tokenizer
         check_ids(texts, self._backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
         layout = with_prompt(self.method.layout, prompt)
-        writings = layout.write(texts, tokenizer, max_length or self.max_seq_length)
+        writings = layout.write(texts, tokenizer, max_length or self.max_seq_length, conditions=conditions)
         if empty := [i for i, w in enumerate(writings) if not all(s.ids for s in w.segments)]:
             raise InputError(f"text {empty[0]} has no tokens, {texts[empty[0]]!r:.40}: remove it")
         return to_features(writings, tokenizer.hf.pad_token_id or 0)
@@ -237,6 +239,13 @@ class Afterword(InputModule):
             raise ModelError(f"{model_name_or_path} is not there, or not in the cache")
         method, max_length = read_ours(Path(folder))
         return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
+
+
+def _conditions(inputs: Sequence[Any]) -> tuple[Sequence[Any], list[str] | None]:
+    """Texts, and the conditions that stand beside them where each input is a pair of strings."""
+    if inputs and all(isinstance(i, list | tuple) and len(i) == 2 and isinstance(i[0], str) for i in inputs):
+        return [text for text, _ in inputs], [condition for _, condition in inputs]
+    return inputs, None
 
 
 def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransformer:

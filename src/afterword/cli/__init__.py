@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from .embed import embed
+from .evaluate import evaluate
 from .guard import State, guarded
 from .inspect import inspect
 from .methods import methods
 from .similar import similar
+from .train import train
 from .words import words
 
 app = typer.Typer(
@@ -25,6 +27,8 @@ app.command("words")(words)
 app.command("similar")(similar)
 app.command("methods")(methods)
 app.command("inspect")(inspect)
+app.command("train")(train)
+app.command("evaluate")(evaluate)
 
 
 def _version(wanted: bool) -> None:

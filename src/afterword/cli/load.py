@@ -39,14 +39,15 @@ class Choice:
         """
         from ..encoder import Encoder
 
-        _check_device(self.device)
+        check_device(self.device)
         return Encoder.load(
             self.model, method, device=self.device, dtype=self.dtype, max_length=self.max_length,
             revision=self.revision, trust_remote_code=self.trust_remote_code,
         )  # fmt: skip
 
 
-def _check_device(device: str | None) -> None:
+def check_device(device: str | None) -> None:
+    """Raise typer.BadParameter where there is no such device."""
     if device is None:
         return
     import torch

@@ -1,0 +1,99 @@
+"""Low-rank matrices beside a model's layers: put there, trained, added to the weights."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..errors import InputError, MissingExtra, ModelError
+from .settings import Settings
+
+try:
+    from peft import LoraConfig, get_peft_model
+except ImportError as e:
+    raise MissingExtra("peft", "train") from e
+
+
+def attach(model: nn.Module, settings: Settings) -> Any:
+    """Put LoRA's matrices beside a model's layers; everything else is frozen.
+
+    Source: BeLLM, "Model Settings": r = 32, alpha = 32, dropout 0.1; all linear layers, as its released code.
+
+    Args:
+        model: a base model; its layers are wrapped in place.
+        settings: rank, alpha, dropout, targets, four_bit.
+
+    Returns:
+        PEFT's model around it.
+
+    Raises:
+        InputError: no layer has a target's name.
+    """
+    if settings.four_bit:
+        quantise(model)
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=list(settings.targets) or "all-linear",
+    )
+    try:
+        with warnings.catch_warnings():  # of names that transformers has given new ones
+            warnings.simplefilter("ignore")
+            return get_peft_model(model, config)
+    except ValueError as e:
+        if "arget modules" not in str(e):
+            raise
+        names = {name.rpartition(".")[2] for name, m in model.named_modules() if is_linear(m)}
+        wrong = [t for t in settings.targets if t not in names]
+        raise InputError(f"targets={','.join(wrong)}: the linear layers are {', '.join(sorted(names))}") from None
+
+
+def merge(adapted: Any) -> nn.Module:
+    """Add the matrices' products to the weights; the model is what it was, with other weights.
+
+    Raises:
+        ModelError: the sum is not finite.
+    """
+    try:
+        return adapted.merge_and_unload(safe_merge=True)  # type: ignore[no-any-return]
+    except ValueError as e:
+        raise ModelError(f"the trained matrices cannot be merged: {e}") from None
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Whether it is a layer that LoRA stands beside; GPT-2's are of a class of their own."""
+    return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+
+
+def check_four_bit(device: torch.device) -> None:
+    """Whether weights can be held in 4 bits.
+
+    Raises:
+        InputError: the model is not on a CUDA GPU.
+        MissingExtra: bitsandbytes is not installed.
+    """
+    if device.type != "cuda":
+        raise InputError(f"weights in 4 bits need a CUDA GPU, and the model is on {device}: leave four_bit out")
+    if find_spec("bitsandbytes") is None:
+        raise MissingExtra("bitsandbytes", "train")
+
+
+def quantise(model: Any) -> None:
+    """Hold the weights of linear layers in 4 bits (QLoRA: NF4, doubly quantised), in place."""
+    import bitsandbytes as bnb  # type: ignore[import-not-found]
+
+    for parent in list(model.modules()):
+        for name, layer in list(parent.named_children()):
+            if type(layer) is nn.Linear:
+                small = bnb.nn.Linear4bit(
+                    layer.in_features, layer.out_features, layer.bias is not None,
+                    compute_dtype=torch.bfloat16, quant_type="nf4", compress_statistics=True,
+                )  # fmt: skip
+                small.load_state_dict(layer.state_dict())
+                setattr(parent, name, small.to(layer.weight.device))
+    model.is_loaded_in_4bit = True  # PEFT asks for it

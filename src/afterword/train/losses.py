@@ -1,0 +1,146 @@
+"""Losses by name: sentence-transformers' own classes, and the weighted sum of the released code.
+
+Against the authors' code, value and gradient, on the same vectors:
+
+- "ranking" is Equation 6 of BeLLM as a mean over the batch, where the equation as printed sums; it is SimCSE's loss
+  with hard negatives and AnglE's ``contrastive_with_negative_loss``. Its scale is 1 / temperature.
+- "cosent" is AnglE's ``cosine_loss`` and "angle" its ``angle_loss``, both with scale = tau. ``angle_loss`` with
+  ``pooling_strategy="mean"`` is "angle" with scale = tau / D.
+- "released" is ``AngleLoss`` of angle_emb 0.3.x, which BeLLM's train.py calls. That script names its weights
+  ``cosine_w``, ``ibn_w`` and ``angle_w``, which 0.3.x does not know and drops: what it optimises is the sum with all
+  three weights 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from sentence_transformers.sentence_transformer import losses as theirs
+from torch import Tensor, nn
+
+from ..errors import DataError, InputError
+from .settings import Settings
+from .triplets import Rows
+
+
+class Released(nn.Module):
+    """The weighted sum of the released code: cosine, contrastive and angle objectives.
+
+    Source: SeanLee97/AnglE, ``AngleLoss`` of angle_emb 0.3.10; 4AI/BeLLM, train.py.
+
+    Args:
+        model: a SentenceTransformer.
+        weights: of the three.
+        temperature: of the contrastive one.
+        cosine_scale, angle_scale: of the other two. 0.3.10 has 1 for the angle, BeLLM's train.py 20.
+        gather: negatives come from every process.
+
+    For triplets the contrastive objective is "ranking", and positives and negatives are pairs with scores 1 and 0.
+    For pairs with scores 1 and 0 it is `in_batch`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        weights: tuple[float, float, float] = (1.0, 1.0, 1.0),
+        temperature: float = 0.05,
+        cosine_scale: float = 20.0,
+        angle_scale: float = 20.0,
+        gather: bool = False,
+    ) -> None:
+        super().__init__()
+        self.model, self.weights, self.temperature = model, weights, temperature
+        self.ranking = theirs.MultipleNegativesRankingLoss(model, 1 / temperature, gather_across_devices=gather)
+        self.cosine, self.angle = theirs.CoSENTLoss(model, cosine_scale), theirs.AnglELoss(model, angle_scale)
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None) -> Tensor:
+        """The loss of a batch, as the trainer asks for it."""
+        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        return self.compute_loss_from_embeddings(embeddings, labels)
+
+    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
+        """The loss.
+
+        Args:
+            embeddings: per column (N, D): anchor, positive, negative; or both sides of pairs.
+            labels: (N,) scores 1 and 0 for pairs; None for triplets.
+        """
+        if labels is None:
+            anchor, positive, negative = embeddings
+            pairs = [torch.cat([anchor, anchor]), torch.cat([positive, negative])]
+            contrast = self.ranking.compute_loss_from_embeddings(embeddings, None)
+            labels = torch.cat([anchor.new_ones(len(anchor)), anchor.new_zeros(len(anchor))])
+        else:
+            pairs, contrast = embeddings, in_batch(embeddings[0], embeddings[1], labels, 1 / self.temperature)
+        cosine, angle = (loss.compute_loss_from_embeddings(pairs, labels) for loss in (self.cosine, self.angle))
+        total: Tensor = self.weights[0] * cosine + self.weights[1] * contrast + self.weights[2] * angle
+        return total
+
+
+def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float) -> Tensor:
+    """Each text of a pair with score 1 finds the other among all 2N - 1 texts; a mean over all 2N.
+
+    Source: ``in_batch_negative_loss`` of angle_emb, for binary labels.
+
+    Args:
+        first, second: (N, D).
+        labels: (N,) 1 or 0.
+        scale: of the cosines.
+    """
+    n = len(first)
+    units = F.normalize(torch.cat([first, second]), dim=1)
+    scores = (units @ units.T * scale).masked_fill(torch.eye(2 * n, dtype=torch.bool, device=units.device), -torch.inf)
+    partner = torch.arange(2 * n, device=units.device).roll(n)
+    found = scores.log_softmax(1)[torch.arange(2 * n, device=units.device), partner]
+    return -(found * labels.repeat(2).eq(1)).mean()
+
+
+def make(model: Any, settings: Settings, gather: bool = False) -> nn.Module:
+    """The loss that the settings name.
+
+    Args:
+        model: a SentenceTransformer.
+        settings: of the run.
+        gather: negatives come from every process.
+
+    Raises:
+        InputError: a Matryoshka dimension that the model has not.
+    """
+    scale = 1 / settings.temperature
+    loss: nn.Module
+    if settings.loss == "ranking":
+        loss = theirs.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gather)
+    elif settings.loss == "cached_ranking":
+        loss = theirs.CachedMultipleNegativesRankingLoss(
+            model, scale, mini_batch_size=settings.mini_batch, gather_across_devices=gather
+        )
+    elif settings.loss == "released":
+        loss = Released(model, settings.weights, settings.temperature, settings.scale, settings.scale, gather)
+    else:
+        loss = (theirs.AnglELoss if settings.loss == "angle" else theirs.CoSENTLoss)(model, settings.scale)
+    if not settings.matryoshka:
+        return loss
+    width = model.get_embedding_dimension()
+    if wrong := [d for d in settings.matryoshka if not 0 < d <= width]:
+        raise InputError(f"matryoshka={wrong[0]}: the model's vectors have {width} components")
+    return theirs.MatryoshkaLoss(model, loss, list(settings.matryoshka))  # type: ignore[no-any-return]
+
+
+def check_rows(settings: Settings, rows: Rows) -> None:
+    """Whether the loss can learn from rows of this form.
+
+    Raises:
+        DataError: it cannot; the message says which loss can.
+    """
+    form, loss = rows.form, settings.loss
+    if loss in ("ranking", "cached_ranking") and rows.scored:
+        raise DataError(f"{rows.source} holds {form}, and {loss} learns from pairs or triplets: use cosent or angle")
+    if loss == "cosent" and not rows.scored:
+        raise DataError(f"{rows.source} holds {form}, and cosent learns from scored pairs: use ranking")
+    if loss in ("angle", "released") and form == "pairs":
+        raise DataError(f"{rows.source} holds pairs, and {loss} learns from scored pairs or triplets: use ranking")
+    if loss == "released" and rows.scored and not set(rows.columns["score"]) <= {0.0, 1.0}:
+        raise DataError(f"{rows.source} holds scores other than 0 and 1, and released needs these: use cosent or angle")
