@@ -1,0 +1,1 @@
+"""The encoder in the dress of other libraries."""

@@ -1,0 +1,210 @@
+"""An encoder as a model of mteb, so that ``mteb.evaluate(as_mteb(encoder), tasks)`` runs any of its tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..codec import to_json
+from ..encoder import Encoder
+from ..errors import InputError, MissingExtra
+from ..methods import classical
+from ..post import spelled
+from ..similarity import similarity
+from ..tasks.task import Array, Embedder, as_read
+
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+"""A model's name on the Hugging Face hub."""
+
+FALLBACKS = {"query": ("query",), "document": ("document", "passage", "corpus")}
+"""Prompts by their names in sentence-transformers, where mteb's own order of names finds none."""
+
+
+def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
+    """An encoder as mteb wants it.
+
+    mteb gives every model a `batch_size` of 32; it is not used, for an encoder counts tokens, and its vectors do not
+    depend on how texts are batched. Texts that mteb hands over twice are embedded once; a blank one is read as ".".
+
+    Args:
+        encoder: any.
+        name: in results, as "organisation/model"; None = the model's name on the hub, or "local/" and its folder's.
+
+    Returns:
+        A model of mteb's `EncoderProtocol`; its `ModelMeta` has the encoder's fingerprint as revision, and the method
+        with all that differs from a plain mean in `experiment_kwargs`.
+
+    Raises:
+        MissingExtra: mteb is not installed.
+
+    >>> from afterword import Encoder
+    >>> as_mteb(Encoder.load("afterword-mini", "reba:copies=2")).mteb_model_meta.experiment_kwargs["layout.copies"]
+    2
+    """
+    require_mteb()
+    return MtebModel(encoder, meta_of(encoder, name), encoder.prompts or {}, encoder.similarity_fn_name)
+
+
+def require_mteb() -> None:
+    """Whether mteb is there, without the seconds that importing it takes.
+
+    Raises:
+        MissingExtra: it is not.
+    """
+    if find_spec("mteb") is None:
+        raise MissingExtra("mteb", "evaluate")
+
+
+@dataclass(eq=False)
+class MtebModel:
+    """A model of mteb (its `EncoderProtocol`) on anything that makes vectors.
+
+    Args:
+        embedder: makes them; where there are prompts, its `encode` takes `prompt_name` and `prompt`.
+        mteb_model_meta: what mteb writes beside the scores.
+        prompts: by name: of a task, of a type of task, each perhaps with "-query" or "-document"; or of a prompt type.
+        similarity_fn_name: "cosine", "dot", "euclidean" or "manhattan".
+    """
+
+    embedder: Embedder
+    mteb_model_meta: Any
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    similarity_fn_name: str = "cosine"
+
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        task_metadata: Any,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: Any = None,
+        precision: str | None = None,
+        show_progress_bar: bool = False,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Array:
+        """Sentence vectors, in mteb's signature.
+
+        Args:
+            inputs: mteb's batches; their "text" holds the n texts.
+            task_metadata: names the task, by which a prompt is chosen.
+            hf_split, hf_subset: of the task; not used.
+            prompt_type: "query", "document" or None.
+            precision: none but float32.
+            show_progress_bar: on stderr, where an encoder makes the vectors.
+            batch_size: not used.
+            options: others of `Encoder.encode`, as in ``mteb.evaluate(..., encode_kwargs={"batch_tokens": 4096})``.
+
+        Returns:
+            (n, D) float32.
+        """
+        if precision not in (None, "float32"):
+            raise InputError(f"precision={precision!r}: vectors are float32; quantise what encode returns")
+        texts = [as_read(text) for batch in inputs for text in batch["text"]]
+        row = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+        options |= self._prompted(task_metadata, prompt_type)
+        if show_progress_bar:  # never told otherwise: an embedder need not have the option
+            options["show_progress_bar"] = True
+        return np.asarray(self.embedder.encode(list(row), **options))[[row[text] for text in texts]]
+
+    def _prompted(self, task_metadata: Any, prompt_type: Any) -> dict[str, Any]:
+        """The option of `encode` for a task: mteb's order of names first, then sentence-transformers' names."""
+        if not self.prompts:
+            return {}
+        from mteb.models.abs_encoder import get_prompt_name
+
+        kind = getattr(prompt_type, "value", prompt_type)
+        name = get_prompt_name(self.prompts, task_metadata, prompt_type)
+        name = name or next((n for n in FALLBACKS.get(kind, ()) if n in self.prompts), None)
+        if name is not None:
+            return {"prompt_name": name}
+        return {} if kind is None else {"prompt": ""}  # as `Encoder.encode_query`: never the default prompt
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+        """How similar each of n vectors is to each of m, by `similarity_fn_name` (n, m)."""
+        return torch.from_numpy(similarity(_array(embeddings1), _array(embeddings2), self.similarity_fn_name))
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+        """How similar each of n vectors is to the one at its place (n,)."""
+        a, b = (torch.from_numpy(np.atleast_2d(_array(e))) for e in (embeddings1, embeddings2))
+        if self.similarity_fn_name == "cosine":
+            return F.cosine_similarity(a, b)
+        if self.similarity_fn_name == "dot":
+            return (a * b).sum(1)
+        return -F.pairwise_distance(a, b, p=2 if self.similarity_fn_name == "euclidean" else 1, eps=0)
+
+
+def meta_of(encoder: Encoder, name: str | None = None) -> Any:
+    """What mteb's results say of an encoder, as its `ModelMeta`; nothing is looked up on the hub.
+
+    Args:
+        encoder: any.
+        name: as for `as_mteb`.
+    """
+    from mteb.models.model_meta import ModelMeta, ScoringFunction
+
+    model: Any = encoder.backbone.model
+    weights = list(model.parameters())
+    table = model.get_input_embeddings().weight
+    return ModelMeta(
+        loader=None,
+        name=name or _name(str(getattr(model.config, "_name_or_path", ""))),
+        revision=encoder.fingerprint,
+        release_date=None,
+        languages=None,
+        n_parameters=sum(w.numel() for w in weights),
+        n_embedding_parameters=table.numel(),
+        memory_usage_mb=round(sum(w.numel() * w.element_size() for w in weights) / 2**20, 1),
+        max_tokens=encoder.max_length,
+        embed_dim=encoder.dimension,
+        license=None,
+        open_weights=None,
+        public_training_code=None,
+        public_training_data=None,
+        framework=["PyTorch", "Transformers"],
+        similarity_fn_name=ScoringFunction(encoder.similarity_fn_name),
+        use_instructions=bool(encoder.prompts),
+        training_datasets=None,
+        experiment_kwargs=settings(encoder),
+    )
+
+
+def settings(encoder: Encoder) -> dict[str, Any]:
+    """How an encoder differs from the model's plain mean, flat, as `experiment_kwargs` wants it.
+
+    Returns:
+        "method" by name; of its layout, states, weigh and sight what differs from `classical`, as in "layout.copies";
+        "post" as `parse_post` reads it; "max_length".
+    """
+    plain, own = (_flat(to_json(method)) for method in (classical(), encoder.method))
+    told = {key: value for key, value in own.items() if key != "name" and value != plain.get(key)}
+    return {"method": encoder.method.name, **told, "post": spelled(encoder.post), "max_length": encoder.max_length}
+
+
+def _flat(described: Mapping[str, Any]) -> dict[str, Any]:
+    parts = {key: value if isinstance(value, Mapping) else {"": value} for key, value in described.items()}
+    return {f"{key}.{name}".rstrip("."): v for key, part in parts.items() for name, v in part.items()}
+
+
+def _name(path: str) -> str:
+    """A model's name on the hub, also where it was read from the hub's cache, or "local/" and its folder's name."""
+    cached = next((part for part in Path(path).parts if part.startswith("models--")), None)
+    if cached is not None:
+        return cached.removeprefix("models--").replace("--", "/", 1)
+    if HUB_NAME.fullmatch(path) and not Path(path).exists():
+        return path
+    return f"local/{Path(path).name or 'model'}"
+
+
+def _array(vectors: Any) -> Array:
+    return vectors.detach().cpu().float().numpy() if isinstance(vectors, Tensor) else np.asarray(vectors)
