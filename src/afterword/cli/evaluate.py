@@ -1,0 +1,238 @@
+"""``afterword evaluate``: encoders on tasks."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options as o
+from .guard import REJECTED
+from .heard import say
+from .load import Choice, open_reader
+
+if TYPE_CHECKING:
+    from ..post import Post
+    from ..tasks.candidates import Candidate, Fitting
+    from ..tasks.runner import Evaluation, Job
+    from ..tasks.task import Task
+
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tasks", metavar="TASKS",
+        help="Groups, names, or .jsonl and .csv files of your own scored pairs, separated by commas; --list shows all. "
+        "NAME:option=value changes a protocol. May be given several times.",
+    ),
+]  # fmt: skip
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="The folder of data sets; docs/evaluate.md tells its form.")
+]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go. What is finished is not run again.")]
+Posts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--post", metavar="STEPS",
+        help="Steps behind every method: none, normalise, whiten:dimensions=256+normalise, ... "
+        "May be given several times; without it, none.",
+    ),
+]  # fmt: skip
+Fit = Annotated[
+    str | None,
+    typer.Option(
+        "--fit", metavar="FILE",
+        help="A file of texts that whitening, TF-IDF and the like are fitted on; or target, for each task's own "
+        "sentences without their labels.",
+    ),
+]  # fmt: skip
+Seeds = Annotated[
+    str,
+    typer.Option(
+        "--seeds", metavar="N,N", help="Of folds, classifiers and clusterings: several give mean ± deviation."
+    ),
+]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="What results call the model. Otherwise its folder's name.")
+]
+
+
+def evaluate(
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="A folder, or a model on the Hugging Face hub.")
+    ] = None,
+    method: o.Methods = None,
+    post: Posts = None,
+    fit: Fit = None,
+    tasks: Tasks = None,
+    data: Data = None,
+    out: Out = Path("results"),
+    seeds: Seeds = "0",
+    name: Name = None,
+    list_tasks: Annotated[bool, typer.Option("--list", help="List the tasks and end.")] = False,
+    max_length: o.MaxLength = None,
+    batch_tokens: o.BatchTokens = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    revision: o.Revision = None,
+    trust_remote_code: o.Trust = False,
+    progress: o.Progress = None,
+) -> int:
+    """Evaluate a model by several methods on several tasks.
+
+    Results go to OUT/MODEL/METHOD/TASK.json, in mteb's form, and to tables. What is finished is not run again. A task
+    that cannot be run is told, the others finish, and the exit code is 1.
+    """
+    if list_tasks:
+        typer.echo(listed())
+        return 0
+    if model is None or data is None or not tasks:
+        missing = "--model" if model is None else "--data" if data is None else "--tasks"
+        raise typer.BadParameter("is needed, unless with --list", param_hint=missing)
+    from ..post import parse_post
+    from ..tasks.candidates import file_name
+    from ..tasks.runner import Evaluation
+    from .told import Shown
+
+    jobs, posts = read_jobs(tasks, data), {spec: parse_post(spec) for spec in post or ["none"]}
+    choice = Choice(model, device, dtype, max_length, revision, trust_remote_code)
+    title, fitting = name or title_of(model), read_fit(fit)
+    members = opened(choice, method or [], posts, out, fitting, batch_tokens)
+    with Shown(progress) as shown:
+        evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, read_seeds(seeds), fitting)
+        evaluation.run(jobs)
+    return reported(evaluation, out)
+
+
+def title_of(model: str) -> str:
+    """What results call a model.
+
+    >>> title_of("models/gpt2/"), title_of("openai-community/gpt2")
+    ('gpt2', 'openai-community/gpt2')
+    """
+    path = Path(model)
+    return path.resolve().name if path.exists() else model
+
+
+def listed() -> str:
+    """All tasks by group."""
+    from ..tasks.catalogue import groups, local_tasks
+
+    every = [*local_tasks(), *(mteb_tasks() if find_spec("mteb") else ())]
+    return "\n".join(
+        textwrap.fill(
+            " ".join(t.name for t in members), 110, initial_indent=f"{group:<18} ", subsequent_indent=" " * 19
+        )
+        for group, members in groups(every).items()
+    )
+
+
+def mteb_tasks() -> tuple[Task, ...]:
+    """Those that are scored by mteb's own classes; it is slow to import."""
+    from ..adapters.mteb_tasks import TASKS
+
+    return TASKS
+
+
+def read_jobs(specs: Sequence[str], folder: Path) -> list[Job]:
+    """The tasks that are meant.
+
+    Raises:
+        InputError: one is not known.
+        MissingExtra: it needs mteb.
+        MissingDataset: there is no such folder.
+    """
+    from ..errors import MissingDataset
+    from ..tasks.catalogue import jobs, local_tasks
+    from ..tasks.rows import Folder
+
+    if not folder.is_dir():
+        raise MissingDataset(f"{folder} is not there: --data takes the folder of data sets")
+    return jobs(specs, Folder(folder), local_tasks(), mteb_tasks)
+
+
+def opened(
+    choice: Choice,
+    specs: Sequence[str],
+    posts: Mapping[str, tuple[Post, ...]],
+    out: Path,
+    fitting: Fitting | None,
+    batch_tokens: int | None,
+) -> list[Candidate]:
+    """The encoders that are asked for."""
+    from ..codec import parse_method
+    from ..tasks.candidates import candidates
+
+    methods = {spelling(spec): parse_method(spec) for spec in specs}
+    encoder = choice.load(next(iter(methods.values()), None))
+    out.mkdir(parents=True, exist_ok=True)
+    return candidates(
+        encoder, methods or {encoder.method.name.replace(" ", "-"): encoder.method}, posts, out,
+        {"batch_tokens": batch_tokens}, fitting,
+    )  # fmt: skip
+
+
+def spelling(spec: str) -> str:
+    """What results call a method.
+
+    >>> spelling("echo:copies=3"), spelling("@mine/best.json")
+    ('echo:copies=3', 'best')
+    """
+    return Path(spec[1:]).stem if spec.startswith("@") else spec
+
+
+def read_fit(fit: str | None) -> Fitting | None:
+    """What steps are fitted on.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    from ..errors import DataError
+    from ..tasks.candidates import Fitting
+
+    if fit is None or fit == "target":
+        return None if fit is None else Fitting()
+    reader = open_reader(None, Path(fit), None, None)
+    found = [(record.fields or {}).get(reader.field) for record in reader]
+    texts = [text for text in found if isinstance(text, str) and text.strip()]
+    if not texts:
+        raise DataError(f"{fit} holds no texts to fit on")
+    return Fitting.on(texts)
+
+
+def read_seeds(spelled: str) -> tuple[int, ...]:
+    """Seeds, separated by commas.
+
+    >>> read_seeds("0,1,2")
+    (0, 1, 2)
+    """
+    parts = [part.strip() for part in spelled.split(",")]
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
+        raise typer.BadParameter(f"{spelled!r}: write different whole numbers, as in 0,1,2", param_hint="--seeds")
+    return tuple(int(part) for part in parts)
+
+
+def reported(evaluation: Evaluation, out: Path) -> int:
+    """Print what was asked for, and write the tables of everything that is there.
+
+    Returns:
+        The exit code.
+    """
+    from ..files.write import whole
+    from ..tasks.report import Row, as_csv, found_in, markdown, named, tables
+
+    by_name: dict[str, dict[str, Any]] = {}
+    for (name, task), result in evaluation.results.items():
+        by_name.setdefault(name, {})[task] = result
+    if by_name:
+        typer.echo(markdown(tables([Row(name, results) for name, results in by_name.items()])), nl=False)
+        everything = named(found_in(out))
+        for file_of, written in {"results.md": markdown(tables(everything)), "results.csv": as_csv(everything)}.items():
+            with whole(out / file_of) as file:
+                file.write(written.encode())
+    if evaluation.failures:
+        say(f"{len(evaluation.failures)} could not be run; the rest is in {out}")
+    return REJECTED if evaluation.failures else 0

@@ -1,0 +1,76 @@
+"""What a long evaluation says while it runs: a line per finished task, and a bar for the one that is not."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from ..tasks.results import Result
+from ..tasks.runner import Failure, Told
+from .guard import ending
+from .heard import say
+
+
+class Shown(Told):
+    """Hears how far an evaluation is, and tells it on stderr.
+
+    Args:
+        show: the bar too; None = where stderr is a terminal.
+    """
+
+    def __init__(self, show: bool | None = None) -> None:
+        self.show = sys.stderr.isatty() if show is None else show
+        self.at = ""
+        self._bar: Any = None
+
+    def __enter__(self) -> Shown:
+        """Draw the bar."""
+        if self.show:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("vectors, left"),
+                TimeRemainingColumn(), console=Console(stderr=True),
+            )  # fmt: skip
+            self._task = self._bar.add_task("", total=None)
+            self._bar.start()
+        return self
+
+    def task(self, name: str, number: int, total: int) -> None:
+        """A task begins."""
+        self.at = f"{number}/{total} {name}"
+
+    def texts(self, count: int) -> None:
+        """So many vectors are to be made for it."""
+        if self._bar is not None:
+            self._bar.reset(self._task, total=count, description=self.at)
+
+    def done(self, count: int) -> None:
+        """So many more are."""
+        if self._bar is not None:
+            self._bar.advance(self._task, count)
+
+    def scored(self, result: Result, candidate: str) -> None:
+        """A task is finished."""
+        self._say(f"{self.at}: {candidate}: {100 * result.main:.2f}", *result.notes)
+
+    def failed(self, failure: Failure) -> None:
+        """A task is not."""
+        who = f"{failure.task}: {failure.candidate}" if failure.candidate else failure.task
+        self._say(f"{who}: {ending(failure.error)[0]}")
+
+    def _say(self, *parts: str) -> None:
+        line = "; ".join(parts)
+        if self._bar is None:
+            say(line)
+        else:
+            self._bar.console.print(line, markup=False, highlight=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,104 @@
+"""Every task there is, by name and by group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..codec import build, read_spelling
+from ..errors import InputError
+from .pairs import Pairs
+from .rows import ENDINGS, Folder, Source
+from .runner import Job
+from .task import Task
+
+MODULES = ("sts", "csts", "transfer", "wordsense", "coarsewsd", "captions")
+"""Rooms of tasks; each has its own in TASKS."""
+
+
+@cache
+def local_tasks() -> tuple[Task, ...]:
+    """The tasks that are scored here, without mteb."""
+    rooms = [import_module(f".{name}", __package__) for name in MODULES if find_spec(f"{__package__}.{name}")]
+    return tuple(task for room in rooms for task in room.TASKS)
+
+
+def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
+    """Tasks by group, in order."""
+    found: dict[str, list[Task]] = {}
+    for task in tasks:
+        found.setdefault(task.group, []).append(task)
+    return found
+
+
+def jobs(
+    specs: Sequence[str], source: Source, tasks: Sequence[Task], more: Callable[[], Sequence[Task]] = tuple
+) -> list[Job]:
+    """The tasks that are meant, each once.
+
+    Args:
+        specs: groups, names, names with options ("MR:folds=5"), or files of scored pairs; several in one string are
+            separated by commas, where none of them has options.
+        source: where the data of all tasks but those files lie.
+        tasks: those that are known.
+        more: gives further ones, where a name is not among them.
+
+    Raises:
+        InputError: there is no such group, name, option or file.
+
+    >>> [job.name for job in jobs(["STS12,STS13"], Folder(Path(".")), local_tasks())]
+    ['STS12', 'STS13']
+    """
+    parts = [part.strip() for spec in specs for part in (spec.split(",") if ":" not in spec else [spec])]
+    found = {job.name: job for part in parts if part for job in _meant(part, source, tasks, more)}
+    if not found:
+        raise InputError(f"no tasks are asked for: {_known(tasks)}")
+    return list(found.values())
+
+
+def _meant(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Job]:
+    if spec.endswith(ENDINGS):
+        yield _own(Path(spec))
+        return
+    name, options = read_spelling(spec) if ":" in spec else (spec, {})
+    members = _named(name, tasks) or _named(name, further := more())
+    if not members:
+        known = _known([*tasks, *further])
+        raise InputError(f"no task or group {name!r}: {known}; or give a {', '.join(ENDINGS)} file of scored pairs")
+    for task in members:
+        label = task.name + (f":{spec.partition(':')[2]}" if options else "")
+        yield Job(_with(task, options), source, label)
+
+
+def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
+    return [task for task in tasks if name.lower() in (task.group.lower(), task.name.lower())]
+
+
+def _own(path: Path) -> Job:
+    """A file of the user's."""
+    if not path.is_file():
+        raise InputError(f"{path} is not there: give a file of rows with sentence1, sentence2 and score")
+    return Job(Pairs(path.name.split(".")[0], path.name), Folder(path.parent))
+
+
+def _with(task: Task, options: dict[str, Any]) -> Task:
+    """The task with some of its options changed."""
+    if not options:
+        return task
+    own = {f.name: getattr(task, f.name) for f in fields(task)}
+    if unknown := set(options) - set(own) | ({"name"} & set(options)):
+        known = ", ".join(name for name in own if name != "name") or "none"
+        raise InputError(f"{task.name} has no option {min(unknown)!r}: it has {known}")
+    build(type(task), {**own, **options})  # checks types, by the annotations
+    return replace(task, **options)
+
+
+def _known(tasks: Sequence[Task]) -> str:
+    return "there are " + "; ".join(
+        f"{group} ({' '.join(task.name for task in members)})" for group, members in groups(tasks).items()
+    )

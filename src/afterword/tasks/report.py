@@ -1,0 +1,153 @@
+"""Results as tables: one per group of tasks, for people; one row per score, for programs."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+
+from ..errors import DataError, MissingDataset
+from ..scores import published_mean
+from .results import Result, read
+
+AVERAGE = "Avg."
+
+
+@dataclass(frozen=True)
+class Row:
+    """One encoder's results.
+
+    Attributes:
+        name: as tables show it.
+        results: by task.
+        model: of the encoder.
+    """
+
+    name: str
+    results: Mapping[str, Result]
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Scores in percent; the last column is the average, of rows that have them all.
+
+    Attributes:
+        title: of the group.
+        metric: what is shown.
+        columns: tasks.
+        rows: name, scores, deviations over seeds.
+    """
+
+    title: str
+    metric: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[float | None, ...], tuple[float | None, ...]], ...]
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """One table per group, in the order in which groups and tasks are met."""
+    groups: dict[str, dict[str, Result]] = {}
+    for row in rows:
+        for task, result in row.results.items():
+            groups.setdefault(result.group, {}).setdefault(task, result)
+    return [_table(group, members, rows) for group, members in groups.items()]
+
+
+def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> Table:
+    made = []
+    for row in rows:
+        found = [row.results.get(task) for task in members]
+        if any(found):
+            scores = [None if r is None else 100 * r.main for r in found]
+            deviations = [None if r is None or r.deviation is None else 100 * r.deviation for r in found]
+            if len(members) > 1:
+                scores.append(_average(scores))
+                deviations.append(_spread([r for r in found if r is not None]) if None not in scores else None)
+            made.append((row.name, tuple(scores), tuple(deviations)))
+    columns = (*members, *([AVERAGE] if len(members) > 1 else []))
+    return Table(group, " or ".join(dict.fromkeys(r.metric for r in members.values())), columns, tuple(made))
+
+
+def _average(scores: Sequence[float | None]) -> float | None:
+    """As published tables have it; None where a score is missing, NaN where one is undefined."""
+    present = [s for s in scores if s is not None]
+    if len(present) < len(scores):
+        return None
+    return math.nan if any(math.isnan(s) for s in present) else published_mean(present)
+
+
+def _spread(found: Sequence[Result]) -> float | None:
+    """The deviation, over seeds, of the average over tasks; those without seeds have no part in it."""
+    seeds = max((tuple(r.scores) for r in found), key=len)
+    if len(seeds) < 2:
+        return None
+    averages = [sum(r.scores.get(s, r.scores[min(r.scores)]).main for r in found) / len(found) for s in seeds]
+    mean = sum(averages) / len(averages)
+    return 100 * math.sqrt(sum((a - mean) ** 2 for a in averages) / (len(averages) - 1))
+
+
+def markdown(found: Sequence[Table]) -> str:
+    """Tables for people; NaN is shown, what is missing is a dash."""
+    return "\n\n".join(_markdown(table) for table in found) + "\n"
+
+
+def _markdown(table: Table) -> str:
+    cells = [[table.title, *table.columns]]
+    for name, scores, deviations in table.rows:
+        cells.append([name, *(_cell(s, d) for s, d in zip(scores, deviations, strict=True))])
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    aligned = [[c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))] for r in cells]
+    lines = [f"| {' | '.join(row)} |" for row in aligned]
+    rule = "|" + "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths)) + "|"
+    return "\n".join([f"{table.title}, {table.metric}, x 100", "", lines[0], rule, *lines[1:]])
+
+
+def _cell(score: float | None, deviation: float | None) -> str:
+    if score is None:
+        return "-"
+    return f"{score:.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """One line per encoder and task."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["model", "encoder", "group", "task", "metric", "score", "deviation", "seeds", "notes"])
+    for row in rows:
+        for task, r in row.results.items():
+            deviation = "" if r.deviation is None else repr(r.deviation)
+            writer.writerow([
+                row.model, row.name, r.group, task, r.metric, repr(r.main), deviation,
+                len(r.scores), "; ".join(r.notes),
+            ])  # fmt: skip
+    return out.getvalue()
+
+
+def found_in(folder: Path) -> list[Row]:
+    """The results of every encoder below a folder, in the order of their paths.
+
+    Raises:
+        MissingDataset: no such folder.
+        DataError: a file of another kind, or a result that is not whole.
+    """
+    if not folder.is_dir():
+        raise MissingDataset(f"{folder} is not there: give a folder that `afterword evaluate` wrote")
+    inside = sorted({path.parent for path in folder.rglob("*.json")})
+    if not inside:
+        raise DataError(f"{folder} holds no results: give a folder that `afterword evaluate` wrote")
+    return [_row([read(path) for path in sorted(at.glob("*.json"))]) for at in inside]
+
+
+def _row(found: Sequence[Result]) -> Row:
+    about = found[0].about
+    return Row(str(about["name"]), {r.task: r for r in found}, str(about["model"]))
+
+
+def named(rows: Sequence[Row]) -> list[Row]:
+    """Rows whose names tell them apart: of several models, with the model in front."""
+    several = len({row.model for row in rows}) > 1
+    return [replace(row, name=f"{row.model} {row.name}") if several else row for row in rows]
