@@ -51,7 +51,7 @@ def test_ditto() -> None:
         [x / 20 for x in (1, 2, 3, 4, 5, 5)]
     )
     with pytest.raises(NoSuchHead, match="head 3-1"):
-        SelfAttention(layer=2, head=0).check(2, 4)
+        SelfAttention(layer=2, head=0).check(2, 4, 100)
 
 
 def read(weigh, group=GROUP) -> torch.Tensor:

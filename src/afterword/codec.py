@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import MethodError, UnknownMethod
+from .frequency import TfIdf, WithoutBiases
 from .layout import Layout
 from .methods import CATALOGUE, Method
 from .sight import Sight
@@ -23,11 +24,13 @@ WEIGHTINGS: dict[str, type[Weighting]] = {
     "table1": Table1,
     "self_attention": SelfAttention,
     "backward": Backward,
+    "tf_idf": TfIdf,
+    "without_biases": WithoutBiases,
 }
 
 
 def to_json(method: Method) -> dict[str, Any]:
-    """A method as plain data.
+    """A method as plain data; what was fitted is left out.
 
     >>> from afterword.methods import reba
     >>> from_json(to_json(reba(copies=3))) == reba(copies=3)
@@ -38,7 +41,7 @@ def to_json(method: Method) -> dict[str, Any]:
         "name": method.name,
         "layout": asdict(method.layout),
         "states": method.states.kind,
-        "weigh": {"kind": kind, **asdict(method.weigh)},
+        "weigh": {"kind": kind, **{k: v for k, v in vars(method.weigh).items() if k != "table"}},
         "sight": {**asdict(method.sight), "layers": list(method.sight.layers)},
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from .limits import Limits, OnEmpty, OnLong
 from .look import attention_matrix, token_weights
 from .methods import Method
 from .post import Normalise, Post, Truncate, Unfitted
-from .run import WINDOW, Array, sentence_vectors, word_vectors
+from .run import WINDOW, Array, check_method, known, sentence_vectors, word_vectors
 from .texts import check_texts, with_prompt, words_by_text
 
 
@@ -51,29 +50,8 @@ class Encoder:
 
     def __post_init__(self) -> None:
         """Check the method against the model; say what has no effect."""
-        facts = self.backbone.facts
-        self.max_length = self.max_length or facts.max_length
-        self._check(self.method)
-
-    def _check(self, method: Method) -> None:
-        facts = self.backbone.facts
-        method.states.check(facts.layers)
-        if method.states.truncates:
-            _ = self.backbone.stack  # found once, before several threads come
-        self.backbone.require(method.weigh.reads_attention, method.sight)
-        method.weigh.check(facts.layers, facts.heads)
-        if method.sight:
-            method.sight.of(facts.layers)
-            if not facts.causal:
-                warnings.warn(
-                    f"{facts.kind} sees both ways already: bellm changes nothing but the prompt", stacklevel=4
-                )
-        if type(method.weigh).__name__ == "SelfAttention" and facts.causal:
-            warnings.warn(
-                f"ditto on {facts.kind}, which is causal: the first token attends to nothing but itself, so that "
-                "A_11 = 1 always; the paper's method is for encoders",
-                stacklevel=4,
-            )
+        self.max_length = self.max_length or self.backbone.facts.max_length
+        check_method(self.backbone, self.method)
 
     @classmethod
     def load(
@@ -148,8 +126,7 @@ class Encoder:
         prompt, windows = self._prompt(None, None), range(0, len(checked), WINDOW)
         method = self.method
         if not method.weigh.fitted:
-            known = self.backbone.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
-            method = replace(method, weigh=method.weigh.fit(checked, self.backbone.tokenizer, known))
+            method = replace(method, weigh=method.weigh.fit(checked, self.backbone.tokenizer, known(self.backbone)))
         post: tuple[Post, ...] = ()
         for step in self.post:
             if isinstance(step, Unfitted):
@@ -265,7 +242,7 @@ class Encoder:
         """
         named = dict(methods) if isinstance(methods, Mapping) else {m.name: m for m in methods}
         for method in named.values():
-            self._check(method)
+            check_method(self.backbone, method)
         limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar)
         made = self._run(
             list(named.values()),

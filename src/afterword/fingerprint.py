@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from .codec import to_json
+from .frequency import ByToken
+from .methods import Method
 from .stock import spelled_out
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def fingerprint(encoder: Encoder) -> str:
     digest = hashlib.blake2b(digest_size=16)
     model: Any = encoder.backbone.model
     described = {
-        "method": {k: v for k, v in to_json(encoder.method).items() if k != "name"},
+        "method": {k: v for k, v in to_json(encoder.method).items() if k != "name"} | fitted(encoder.method),
         "post": [described_step(step) for step in encoder.post],
         "max_length": encoder.max_length,
         "prompts": spelled_out(encoder.prompts),
@@ -49,6 +51,12 @@ def fingerprint(encoder: Encoder) -> str:
     digest.update(json.dumps(described, sort_keys=True, default=str).encode())
     digest.update(weights_digest(model))
     return digest.hexdigest()
+
+
+def fitted(method: Method) -> dict[str, str]:
+    """A hash of what a method has fitted, where it has."""
+    weigh = method.weigh
+    return {"table": weights_hash(weigh.table.values)} if isinstance(weigh, ByToken) and weigh.table else {}
 
 
 def weights_digest(model: nn.Module) -> bytes:

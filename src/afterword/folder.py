@@ -15,11 +15,12 @@ from safetensors.torch import save_file
 
 from .codec import parse_method, to_json
 from .errors import ModelError
+from .frequency import ByToken
 from .loading import find, load_backbone, write_model
 from .methods import Method, classical
 from .placed import placed
 from .post import Dense, Normalise, Post, Truncate
-from .stock import CONFIG, OURS, POOLINGS, STOCK, read_folder, spelled_out
+from .stock import CONFIG, FITTED, OURS, POOLINGS, STOCK, read_folder, spelled_out
 
 if TYPE_CHECKING:
     from .encoder import Encoder
@@ -150,8 +151,11 @@ def _padding(tokenizer: Any) -> Any:
 
 
 def write_config(folder: Path, method: Method, max_length: int | None) -> None:
-    """Our module's configuration."""
+    """Our module's configuration, and beside it what the method has fitted."""
+    method.weigh.require_fitted()
     _dump(folder / CONFIG, {"afterword": version("afterword"), "method": to_json(method), "max_length": max_length})
+    if isinstance(method.weigh, ByToken) and method.weigh.table is not None:
+        save_file({"table": method.weigh.table.values}, folder / FITTED)
 
 
 def _write_pooling(folder: Path, encoder: Encoder) -> None:

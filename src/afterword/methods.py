@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .errors import MethodError
+from .frequency import TfIdf, WithoutBiases
 from .layout import MASK, Layout
 from .sight import Couple, Sight
 from .states import States
@@ -301,7 +302,61 @@ def warn_if_idle(method: Method, stacklevel: int = 2) -> None:
         )
 
 
-CATALOGUE: dict[str, Callable[..., Method]] = {f.__name__: f for f in (classical, echo, reba, ditto, prompt, bellm)}
+def tfidf(
+    states: str = "first_last", *, pool: Literal["sum", "mean"] = "sum", add_special_tokens: bool = True
+) -> Method:
+    """Weight each token by how few texts it stands in (TF-IDF). Fitted first: encoder.fit(texts).
+
+    Source: Ditto, sections 3 and 4 (first-last TF-IDF).
+
+    Args:
+        states: which states.
+        pool: the sum of tf * idf * v_k, or the mean of idf * v_k, the same direction.
+        add_special_tokens: feed the tokenizer's special tokens; they have no weight.
+
+    >>> tfidf().weigh.fitted
+    False
+    """
+    _choose("pool", pool, ("sum", "mean"))
+    weigh = TfIdf(pool, "all", False)
+    return Method(Layout(add_special_tokens=add_special_tokens), States(states), weigh, name=f"tfidf {pool} {states}")
+
+
+def remove_biases(
+    states: str = "static",
+    *,
+    frequent: int = 36,
+    subwords: bool = True,
+    upper: bool = True,
+    punctuation: bool = True,
+    add_special_tokens: bool = True,
+) -> Method:
+    """Average the tokens that are left without those that bias a mean. Fitted first: encoder.fit(texts).
+
+    The text is written with a blank in front, as in kongds/Prompt-BERT, evaluation.py:173, so that its first word is
+    spelled as any other.
+
+    Source: PromptBERT (Jiang et al. 2022), section 3; Ditto, section 1 (static remove biases avg.).
+
+    Args:
+        states: which states; "static" is the word table.
+        frequent: leave out so many tokens, the most frequent in the texts that it was fitted to.
+        subwords: leave out tokens that continue a word.
+        upper: leave out tokens with a letter in upper case.
+        punctuation: leave out tokens without a letter or a digit.
+        add_special_tokens: feed the tokenizer's special tokens; they have no weight.
+
+    >>> remove_biases(frequent=100).weigh.frequent
+    100
+    """
+    weigh = WithoutBiases("mean", "all", False, True, None, frequent, subwords, upper, punctuation)
+    layout = Layout(" {text}", add_special_tokens=add_special_tokens)
+    return Method(layout, States(states), weigh, name=f"remove_biases {states}")
+
+
+CATALOGUE: dict[str, Callable[..., Method]] = {
+    f.__name__: f for f in (classical, echo, reba, ditto, prompt, bellm, tfidf, remove_biases)
+}
 """Every method by name."""
 
 

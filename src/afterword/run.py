@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,12 +22,42 @@ from .methods import Method
 from .post import Post
 from .sight import Sight
 from .texts import check_ids
+from .weights import SelfAttention
 from .words import Word, place
 from .writing import Writing
 
 Array = NDArray[np.floating[Any]]
 
 WINDOW = 16_384  # texts that are sorted by length together
+
+
+def check_method(backbone: Backbone, method: Method) -> None:
+    """Check a method against a model; warn of what has no effect.
+
+    Raises:
+        MethodError: they do not fit.
+    """
+    facts = backbone.facts
+    method.states.check(facts.layers)
+    if method.states.truncates:
+        _ = backbone.stack  # found once, before several threads come
+    backbone.require(method.weigh.reads_attention, method.sight)
+    method.weigh.check(facts.layers, facts.heads, known(backbone))
+    if method.sight:
+        method.sight.of(facts.layers)
+        if not facts.causal:
+            warnings.warn(f"{facts.kind} sees both ways already: bellm changes nothing but the prompt", stacklevel=4)
+    if isinstance(method.weigh, SelfAttention) and facts.causal:
+        warnings.warn(
+            f"ditto on {facts.kind}, which is causal: the first token attends to nothing but itself, so that "
+            "A_11 = 1 always; the paper's method is for encoders",
+            stacklevel=4,
+        )
+
+
+def known(backbone: Backbone) -> int:
+    """How many token ids the model has embeddings for."""
+    return int(backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -83,7 +114,7 @@ def sentence_vectors(
     Returns:
         Per method (n, D), in order.
     """
-    check_ids(texts, backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+    check_ids(texts, known(backbone))
     dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
     results = list(out or [np.empty((len(texts), d), dtype) for d in width])
     cuts = [Cuts() for _ in methods]
@@ -218,7 +249,7 @@ def word_vectors(
     Raises:
         WordNotFound: one is not in its text, or was cut off.
     """
-    check_ids(texts, backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+    check_ids(texts, known(backbone))
     writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, offsets=True)
     copy = method.layout.total_copies if method.weigh.for_words().copy in ("last", "tail") else 1
     tokens = place(words, texts, writings, copy)

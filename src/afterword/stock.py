@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,14 @@ from torch import Tensor
 
 from .codec import from_json
 from .errors import MethodError, ModelError
+from .frequency import ByToken, Table
 from .methods import Method, classical
 from .post import Dense, Normalise, Post, Truncate
 
 CONFIG = "afterword.json"
 """Our module's configuration; where it lies, the method is the folder's own."""
+FITTED = "afterword.safetensors"
+"""Beside it, what the method has fitted."""
 OURS = "afterword.st.Afterword"
 STOCK = "sentence_transformers.models."
 """Where every version of sentence-transformers finds its modules."""
@@ -126,15 +129,23 @@ def read_ours(path: Path) -> tuple[Method, int | None]:
     """Method and length of our own module's folder.
 
     Raises:
-        ModelError: its configuration is missing or broken.
+        ModelError: its configuration, or what was fitted, is missing or broken.
     """
     config = read_json(path / CONFIG, dict)
     try:
-        return from_json(config["method"]), config.get("max_length")
+        method = from_json(config["method"])
     except KeyError:
         raise ModelError(f"{path / CONFIG} names no method") from None
     except MethodError as e:
         raise ModelError(f"{path / CONFIG}: {e}") from None
+    if isinstance(method.weigh, ByToken):
+        tensors = _tensors(path / FITTED)
+        if "table" not in tensors:
+            raise ModelError(
+                f"{path / FITTED} holds {', '.join(tensors) or 'nothing'}: a table of token weights is missing"
+            )
+        method = replace(method, weigh=replace(method.weigh, table=Table(tensors["table"])))
+    return method, config.get("max_length")
 
 
 def _read_ours(found: Found, path: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .batch import SPECIAL, Group
-from .errors import InputError, MethodError, NoSuchHead
+from .errors import InputError, MethodError, NoSuchHead, NotFitted
 from .layout import Text
 from .shapes import Rows
 from .taps import Diagonal, MaxOverHeads, Tap, Triangle
@@ -59,6 +59,15 @@ class Weighting(ABC):
         """Whether it has seen the texts that it must see first, if any."""
         return True
 
+    def require_fitted(self) -> None:
+        """Refuse to weigh before that.
+
+        Raises:
+            NotFitted: it has not.
+        """
+        if not self.fitted:
+            raise NotFitted("this method takes its weights from texts: encoder = encoder.fit(texts), and use that")
+
     def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
         """The weighting, fitted to texts where it must be.
 
@@ -69,8 +78,8 @@ class Weighting(ABC):
         """
         return self
 
-    def check(self, layers: int, heads: int) -> None:
-        """Whether a model of so many layers and heads will do; raises NoSuchHead."""
+    def check(self, layers: int, heads: int, vocabulary: int) -> None:
+        """Whether a model of so many layers, heads and token ids will do; raises MethodError."""
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap | None:
         """What must be read of the attention of a model of so many layers; None where nothing."""
@@ -163,7 +172,7 @@ class SelfAttention(Weighting):
 
     reads_attention: ClassVar[bool] = True
 
-    def check(self, layers: int, heads: int) -> None:
+    def check(self, layers: int, heads: int, vocabulary: int) -> None:
         """Whether the head is there."""
         if not (0 <= self.layer < layers and 0 <= self.head < heads):
             raise NoSuchHead(
