@@ -104,14 +104,15 @@ def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Ch
         empty = False
         if record.fields is None:
             raise BadRow(path, record.line, record.problem or "cannot be read")
-        yield _checked(path, record.line, record.fields, fields, optional or {})
+        yield checked(path, record.line, record.fields, fields, optional or {})
     if empty:
         raise DataError(f"{path} has no rows")
 
 
-def _checked(
-    path: Path, line: int, found: Mapping[str, Any], fields: Mapping[str, Check], optional: Mapping[str, Check]
+def checked(
+    path: object, line: int, found: Mapping[str, Any], fields: Mapping[str, Check], optional: Mapping[str, Check]
 ) -> Row:
+    """The fields of one row, each as its check gives it; arguments and errors as for `read_rows`."""
     row: Row = {}
     for name, check in {**fields, **optional}.items():
         if name not in found:

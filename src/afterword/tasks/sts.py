@@ -14,7 +14,7 @@ class Sts(Pairs):
     """One of the seven sets: the pairs of its test split in SentEval's form, `Pairs` says how they are scored.
 
     Source: Agirre et al. 2012-2016, Cer et al. 2017, Marelli et al. 2014. The protocol is that of BeLLM (section 4,
-    "Evaluation Metrics") and Ditto (section 4): SentEval, setting "all"; STS13 is without SMT, as there. Nothing is
+    "Evaluation Metrics") and Ditto (appendix A.2): SentEval, setting "all"; STS13 is without SMT, as there. Nothing is
     trained on STS-B or SICK-R: the score is that of their test split.
     """
 

@@ -1,0 +1,130 @@
+"""Conditional similarity (C-STS): how alike two texts are in one respect."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import DataError
+from ..scores import cosines
+from .pairs import score_pairs
+from .rows import Source, number, text
+from .task import Array, Embedder, Loaded, Scores, Task, as_read
+
+UNLABELLED = -1.0
+"""What the test split has in place of labels."""
+
+
+@dataclass(frozen=True)
+class Csts(Task):
+    """Rows of "sentence1", "sentence2", "condition" and "label" (1 to 5), the columns of the official files.
+
+    Both texts are embedded under the row's condition: the method's template must hold {condition}, as that of
+    `prompt("csts")` does (BeLLM, section 5.1). The main score is Spearman's correlation of cosine and label.
+
+    The data may not be passed on in the clear: ask their authors for csts_train.csv, csts_validation.csv and
+    csts_test.csv (princeton-nlp/c-sts) and put them into en/csts/ of the data folder.
+
+    Source: Deshpande et al. 2023.
+
+    Args:
+        file: the data set, as "en/csts/csts_validation"; a path with its ending will do.
+    """
+
+    file: str
+
+    group = "csts"
+    metric = "cosine_spearman"
+
+    def files(self) -> Sequence[str]:
+        """The one file."""
+        return (self.file,)
+
+    def load(self, source: Source) -> ConditionalPairs:
+        """Read the rows; those of the test split have no labels.
+
+        Raises:
+            DataError: it is not there, has fewer than two rows, or labels on some rows only.
+        """
+        columns = dict.fromkeys(("sentence1", "sentence2", "condition"), text)
+        rows = source.rows(self.file, columns, {"label": number})
+        labels = [UNLABELLED if r["label"] is None else r["label"] for r in rows]
+        without = labels.count(UNLABELLED)
+        if len(rows) < 2 or 0 < without < len(rows):
+            raise DataError(
+                f"{self.file}: {without} of {len(rows)} rows have no label: give 2 or more, all or none labelled"
+            )
+        return ConditionalPairs(
+            tuple(as_read(r["sentence1"]) for r in rows),
+            tuple(as_read(r["sentence2"]) for r in rows),
+            tuple(r["condition"] for r in rows),
+            None if without else np.array(labels),
+        )
+
+
+class CstsTest(Csts):
+    """The test split, whose labels are kept back: `write_submission` makes what is sent to be scored."""
+
+    group = "csts-test"
+
+
+@dataclass(frozen=True)
+class ConditionalPairs(Loaded):
+    """n pairs, each under a condition.
+
+    Args:
+        left: the first texts.
+        right: the second ones.
+        conditions: one per pair.
+        gold: labels (n,), or None.
+    """
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    conditions: tuple[str, ...]
+    gold: Array | None
+
+    def vectors(self, embedder: Embedder) -> tuple[Array, Array]:
+        """Those of the first texts and of the second ones (n, D), under their conditions."""
+        made = embedder.encode((*self.left, *self.right), conditions=(*self.conditions, *self.conditions))
+        return made[: len(self.left)], made[len(self.left) :]
+
+    def score(self, embedder: Embedder, seed: int) -> Scores:
+        """Score an encoder; nothing here depends on the seed. Without labels the score is NaN."""
+        if self.gold is None:
+            note = "undefined: the labels are not public; csts.write_submission makes the file to send in"
+            return Scores(math.nan, {"cosine_spearman": math.nan, "cosine_pearson": math.nan}, notes=(note,))
+        return score_pairs(*self.vectors(embedder), self.gold)
+
+
+def write_submission(path: Path, pairs: ConditionalPairs, embedder: Embedder) -> None:
+    """Write the similarities of pairs, in the form that the authors' server takes.
+
+    A JSON object from each row's number, from 0, as a string to its similarity: {"0": 0.97, "1": 0.95, ...}, with all
+    4,732 rows of the test split (princeton-nlp/c-sts, README.md, "Submitting Test Results", and
+    make_test_submission.py, which sends it in).
+
+    Args:
+        path: of the file.
+        pairs: the test split.
+        embedder: makes vectors.
+
+    Raises:
+        DataError: a similarity is not a finite number.
+    """
+    found = cosines(*pairs.vectors(embedder))
+    if not np.isfinite(found).all():
+        at = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise DataError(f"the similarity of row {at} is {found[at]}: it cannot be sent in")
+    path.write_text(json.dumps({str(i): float(s) for i, s in enumerate(found)}), "utf-8")
+
+
+TASKS: tuple[Csts, ...] = (
+    Csts("CSTS", "en/csts/csts_validation"),
+    CstsTest("CSTS.test", "en/csts/csts_test"),
+)

