@@ -13,7 +13,7 @@ import typer
 from . import options as o
 from .guard import REJECTED
 from .heard import say
-from .load import Choice, open_reader
+from .load import Choice, check_device, open_reader
 
 if TYPE_CHECKING:
     from ..post import Post
@@ -30,7 +30,8 @@ Tasks = Annotated[
     ),
 ]  # fmt: skip
 Data = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="The folder of data sets; docs/evaluate.md tells its form.")
+    str | None,
+    typer.Option("--data", metavar="DIR", help="The folder of data sets, docs/evaluate.md tells its form; or hub."),
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go. What is finished is not run again.")]
 Posts = Annotated[
@@ -64,6 +65,14 @@ def evaluate(
     model: Annotated[
         str | None, typer.Option("-m", "--model", metavar="MODEL", help="A folder, or a model on the Hugging Face hub.")
     ] = None,
+    sentence_transformer: Annotated[
+        Path | None,
+        typer.Option(
+            "--sentence-transformer",
+            metavar="FOLDER",
+            help="Instead of --model: a folder that sentence-transformers runs itself, GloVe for instance.",
+        ),
+    ] = None,
     method: o.Methods = None,
     post: Posts = None,
     fit: Fit = None,
@@ -89,18 +98,25 @@ def evaluate(
     if list_tasks:
         typer.echo(listed())
         return 0
-    if model is None or data is None or not tasks:
-        missing = "--model" if model is None else "--data" if data is None else "--tasks"
+    chosen = str(sentence_transformer or model or "")
+    if not chosen or data is None or not tasks:
+        missing = "--model" if not chosen else "--data" if data is None else "--tasks"
         raise typer.BadParameter("is needed, unless with --list", param_hint=missing)
+    if sentence_transformer and (model or method):
+        raise typer.BadParameter("goes without --model and --method", param_hint="--sentence-transformer")
     from ..post import parse_post
     from ..tasks.candidates import file_name
     from ..tasks.runner import Evaluation
     from .told import Shown
 
     jobs, posts = read_jobs(tasks, data), {spec: parse_post(spec) for spec in post or ["none"]}
-    choice = Choice(model, device, dtype, max_length, revision, trust_remote_code)
-    title, fitting = name or title_of(model), read_fit(fit)
-    members = opened(choice, method or [], posts, out, fitting, batch_tokens)
+    title, fitting = name or title_of(chosen), read_fit(fit)
+    out.mkdir(parents=True, exist_ok=True)
+    if sentence_transformer:
+        members = of_theirs(sentence_transformer, device, posts, out)
+    else:
+        choice = Choice(chosen, device, dtype, max_length, revision, trust_remote_code)
+        members = of_ours(choice, method or [], posts, out, fitting, batch_tokens)
     with Shown(progress) as shown:
         evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, read_seeds(seeds), fitting)
         evaluation.run(jobs)
@@ -137,7 +153,7 @@ def mteb_tasks() -> tuple[Task, ...]:
     return TASKS
 
 
-def read_jobs(specs: Sequence[str], folder: Path) -> list[Job]:
+def read_jobs(specs: Sequence[str], where: str) -> list[Job]:
     """The tasks that are meant.
 
     Raises:
@@ -145,16 +161,13 @@ def read_jobs(specs: Sequence[str], folder: Path) -> list[Job]:
         MissingExtra: it needs mteb.
         MissingDataset: there is no such folder.
     """
-    from ..errors import MissingDataset
     from ..tasks.catalogue import jobs, local_tasks
-    from ..tasks.rows import Folder
+    from ..tasks.hub import source
 
-    if not folder.is_dir():
-        raise MissingDataset(f"{folder} is not there: --data takes the folder of data sets")
-    return jobs(specs, Folder(folder), local_tasks(), mteb_tasks)
+    return jobs(specs, source(where), local_tasks(), mteb_tasks)
 
 
-def opened(
+def of_ours(
     choice: Choice,
     specs: Sequence[str],
     posts: Mapping[str, tuple[Post, ...]],
@@ -162,17 +175,23 @@ def opened(
     fitting: Fitting | None,
     batch_tokens: int | None,
 ) -> list[Candidate]:
-    """The encoders that are asked for."""
+    """A model by several methods and steps."""
     from ..codec import parse_method
     from ..tasks.candidates import candidates
 
     methods = {spelling(spec): parse_method(spec) for spec in specs}
     encoder = choice.load(next(iter(methods.values()), None))
-    out.mkdir(parents=True, exist_ok=True)
-    return candidates(
-        encoder, methods or {encoder.method.name.replace(" ", "-"): encoder.method}, posts, out,
-        {"batch_tokens": batch_tokens}, fitting,
-    )  # fmt: skip
+    methods = methods or {encoder.method.name.replace(" ", "-"): encoder.method}
+    return candidates(encoder, methods, posts, out, {"batch_tokens": batch_tokens}, fitting)
+
+
+def of_theirs(folder: Path, device: str | None, posts: Mapping[str, tuple[Post, ...]], out: Path) -> list[Candidate]:
+    """A model that sentence-transformers runs."""
+    from ..adapters.sentence_transformers_model import SentenceTransformerModel
+    from ..tasks.candidates import other
+
+    check_device(device)
+    return other(SentenceTransformerModel(folder, device), "sentence-transformers", posts, out)
 
 
 def spelling(spec: str) -> str:

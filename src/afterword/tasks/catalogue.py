@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ MODULES = ("sts", "csts", "transfer", "wordsense", "coarsewsd", "captions")
 @cache
 def local_tasks() -> tuple[Task, ...]:
     """The tasks that are scored here, without mteb."""
-    rooms = [import_module(f".{name}", __package__) for name in MODULES if find_spec(f"{__package__}.{name}")]
+    rooms = [import_module(f".{name}", __package__) for name in MODULES]
     return tuple(task for room in rooms for task in room.TASKS)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..errors import DataError, MissingDataset
 from ..scores import published_mean
+from .catalogue import local_tasks
 from .results import Result, read
 
 AVERAGE = "Avg."
@@ -99,11 +100,22 @@ def _markdown(table: Table) -> str:
     cells = [[table.title, *table.columns]]
     for name, scores, deviations in table.rows:
         cells.append([name, *(_cell(s, d) for s, d in zip(scores, deviations, strict=True))])
+    return f"{table.title}, {table.metric}, x 100\n\n{aligned(cells)}"
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns stand under each other; the first row is its head.
+
+    >>> print(aligned([["", "a"], ["row", "1.00"]]))
+    |     |    a |
+    |-----|-----:|
+    | row | 1.00 |
+    """
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    aligned = [[c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))] for r in cells]
-    lines = [f"| {' | '.join(row)} |" for row in aligned]
-    rule = "|" + "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths)) + "|"
-    return "\n".join([f"{table.title}, {table.metric}, x 100", "", lines[0], rule, *lines[1:]])
+    padded = [[c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))] for r in cells]
+    rule = "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths))
+    lines = [f"| {' | '.join(row)} |" for row in padded]
+    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
 
 
 def _cell(score: float | None, deviation: float | None) -> str:
@@ -143,6 +155,8 @@ def found_in(folder: Path) -> list[Row]:
 
 
 def _row(found: Sequence[Result]) -> Row:
+    order = {task.name: i for i, task in enumerate(local_tasks())}
+    found = sorted(found, key=lambda r: order.get(r.task, len(order)))
     about = found[0].about
     return Row(str(about["name"]), {r.task: r for r in found}, str(about["model"]))
 

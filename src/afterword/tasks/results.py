@@ -53,6 +53,12 @@ class Result:
         """The main score, its mean over seeds."""
         return fmean(s.main for s in self.scores.values())
 
+    def metric_named(self, name: str) -> float | None:
+        """Another of its scores, its mean over seeds; None where there is none of this name."""
+        found = [s.metrics.get(name) for s in self.scores.values()]
+        numbers = [value for value in found if isinstance(value, int | float)]
+        return fmean(numbers) if numbers else None
+
     @property
     def deviation(self) -> float | None:
         """Its standard deviation over seeds (n - 1); None for one seed."""

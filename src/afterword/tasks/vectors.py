@@ -96,10 +96,22 @@ class Lookup:
     name: str
     post: tuple[Post, ...] = ()
 
-    def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> Array:
-        """Sentence vectors (n, D)."""
-        if conditions is not None or not texts:
-            return self.embedder.encode(texts, conditions=conditions)
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """The embedder's instructions by name, where it has any."""
+        return getattr(self.embedder, "prompts", None) or {}
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """How the embedder compares vectors."""
+        return getattr(self.embedder, "similarity_fn_name", "cosine")
+
+    def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None, **options: Any) -> Array:
+        """Sentence vectors (n, D); those under conditions, prompts or other options the embedder makes itself."""
+        if conditions is not None:
+            options["conditions"] = conditions
+        if options or not texts:
+            return self.embedder.encode(texts, **options)
         return through(self.forward.vectors(self.name, texts), self.post)
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:

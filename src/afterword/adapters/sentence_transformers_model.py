@@ -1,0 +1,74 @@
+"""A folder of sentence-transformers, run by that library itself: what has no transformer in it, GloVe for instance."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, MissingDataset, MissingExtra, ModelError
+from ..tasks.task import Array
+
+LIBRARIES = ("sentence-transformers", "torch", "transformers", "numpy")
+
+
+class SentenceTransformerModel:
+    """An embedder for tasks; it makes sentence vectors only.
+
+    Args:
+        folder: of the model.
+        device: None = a GPU where there is one.
+
+    Raises:
+        MissingDataset: no such folder.
+        ModelError: sentence-transformers cannot load it.
+        MissingExtra: it is not installed.
+    """
+
+    def __init__(self, folder: Path, device: str | None = None) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise MissingExtra("sentence-transformers", "st") from None
+        if not (folder / "modules.json").is_file():
+            raise MissingDataset(f"{folder} holds no modules.json: give a folder that sentence-transformers has saved")
+        self.folder = folder
+        try:
+            self.model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
+        except (OSError, ValueError, KeyError, ImportError) as e:
+            raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {e}") from None
+
+    def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> Array:
+        """Sentence vectors (n, D), by the model's own `encode`.
+
+        Raises:
+            InputError: conditions are given.
+        """
+        if conditions is not None:
+            raise InputError(f"{self.folder.name} has no template with a condition: take an encoder of ours")
+        return np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
+
+    def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
+        """Refuse: there are no word vectors.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(f"{self.folder.name} is run by sentence-transformers, which has no word vectors")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of every file of the folder, and the libraries' versions."""
+        digest = hashlib.blake2b(digest_size=16)
+        for path in sorted(p for p in self.folder.rglob("*") if p.is_file()):
+            digest.update(f"{path.relative_to(self.folder).as_posix()} {path.stat().st_size} ".encode())
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        digest.update(" ".join(f"{name} {version(name)}" for name in LIBRARIES).encode())
+        return digest.hexdigest()

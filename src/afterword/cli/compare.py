@@ -1,0 +1,199 @@
+"""``afterword compare``: results side by side, with each other and with what the papers report."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..tasks.compare import Comparison
+    from ..tasks.published import Published
+    from ..tasks.report import Row
+
+Rows = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="RESULTS", help="Folders that `afterword evaluate` wrote, or parts of them."),
+]
+Tables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--published", metavar="TABLE", help="A table of a paper, or all that have these tasks; --list shows them."
+    ),
+]
+
+
+def compare(
+    results: Rows = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", metavar="NAME", help="What all others are compared with. Otherwise the first."),
+    ] = None,
+    published: Tables = None,
+    draws: Annotated[
+        int, typer.Option("--draws", min=0, metavar="N", help="Of each bootstrap interval; 0 leaves them out.")
+    ] = 1000,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write everything as one table.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the scores: .png, .svg or .pdf.")
+    ] = None,
+    list_tables: Annotated[bool, typer.Option("--list", help="List the published tables and end.")] = False,
+) -> int:
+    """Compare results: scores, differences with bootstrap intervals, a paired t-test over tasks.
+
+    Published rows are the papers' own figures, on their models; nothing is run for them.
+    """
+    if list_tables:
+        typer.echo(listed())
+        return 0
+    if not results:
+        raise typer.BadParameter("give folders of results", param_hint="RESULTS")
+    from ..tasks.published import chosen
+    from ..tasks.report import markdown, tables
+
+    if plot is not None:
+        from ..analysis.plots import check
+
+        check(plot)
+    rows = read(results)
+    theirs = chosen(published or [], [task for row in rows for task in row.results])
+    comparisons = compared(rows, baseline, draws)
+    typer.echo(markdown(tables(rows)), nl=False)
+    for comparison in comparisons:
+        typer.echo(f"\n{difference_table(comparison)}")
+    for table in theirs:
+        typer.echo(f"\n{published_table(table, rows)}")
+    if csv_file is not None:
+        write(csv_file, as_csv(rows, comparisons, theirs))
+    if plot is not None:
+        draw(plot, rows, theirs)
+    return 0
+
+
+def listed() -> str:
+    """The published tables."""
+    from ..tasks.published import published
+
+    return "\n".join(f"{t.id:<10} {t.paper}, {t.table}: {t.title} ({len(t.rows)} rows)" for t in published().values())
+
+
+def read(folders: Sequence[Path]) -> list[Row]:
+    """The encoders in these folders, under names that tell them apart."""
+    from ..tasks.report import found_in, named
+
+    found = [(folder, row) for folder in folders for row in found_in(folder)]
+    rows = named([row for _, row in found])
+    counts = Counter(row.name for row in rows)
+    return [
+        replace(row, name=f"{folder}: {row.name}") if counts[row.name] > 1 else row
+        for (folder, _), row in zip(found, rows, strict=True)
+    ]
+
+
+def compared(rows: Sequence[Row], baseline: str | None, draws: int) -> list[Comparison]:
+    """Every encoder against one."""
+    from ..errors import InputError
+    from ..tasks.compare import compare as compare_two
+
+    names = [row.name for row in rows]
+    if baseline is not None and baseline not in names:
+        raise InputError(f"no results of {baseline!r}: there are {', '.join(names)}")
+    first = rows[0 if baseline is None else names.index(baseline)]
+    return [
+        compare_two(first, row, draws) for row in rows if row is not first and set(row.results) & set(first.results)
+    ]
+
+
+def difference_table(comparison: Comparison) -> str:
+    """Differences by task, their intervals, and the test over all of them."""
+    from ..tasks.report import aligned
+
+    cells = [["task", comparison.first, comparison.second, "difference", "95 % interval"]]
+    for d in comparison.differences:
+        low, high = d.interval
+        interval = d.note or ("-" if math.isnan(low) else f"{low:+.2f} to {high:+.2f}")
+        cells.append([d.task, f"{d.first:.2f}", f"{d.second:.2f}", f"{d.value:+.2f}", interval])
+    test = (
+        f"paired t-test over {len(comparison.differences)} tasks: t = {comparison.t:.2f}, p = {comparison.p:.2g}"
+        if not math.isnan(comparison.p)
+        else "no t-test: it needs two tasks that differ by different amounts"
+    )
+    head = f"{comparison.second} against {comparison.first}, x 100"
+    return f"{head}\n\n{aligned(cells)}\n\nmean difference {comparison.mean:+.2f}; {test}"
+
+
+def published_table(table: Published, rows: Sequence[Row]) -> str:
+    """A paper's table with our rows in front."""
+    from ..tasks.report import aligned
+
+    digits = 2 if table.scale == 100 else 4
+    cells = [[table.id, *table.columns, "whose"]]
+    for row in rows:
+        scores = table.scores_of(row.results)
+        if any(s is not None for s in scores):
+            cells.append([row.name, *("-" if s is None else f"{s:.{digits}f}" for s in scores), "evaluated here"])
+    for published in table.rows:
+        whose = f"published, {published.source}" if published.source else "published"
+        cells.append([published.name, *(f"{s:.{digits}f}" for s in published.scores), whose])
+    told = f"{table.title}. {table.table} of {table.reference}." + (f" {table.note}" if table.note else "")
+    return f"{told}\n\n{aligned(cells)}"
+
+
+def as_csv(rows: Sequence[Row], comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> str:
+    """Everything, a line per number: what was evaluated here, differences, what is published."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["kind", "name", "against", "table", "task", "metric", "value", "low", "high", "deviation", "source"]
+    )
+    for row in rows:
+        for r in row.results.values():
+            writer.writerow(["evaluated", row.name, "", r.group, r.task, r.metric, 100 * r.main, "", "",
+                             "" if r.deviation is None else 100 * r.deviation, ""])  # fmt: skip
+    for c in comparisons:
+        for d in c.differences:
+            writer.writerow(["difference", c.second, c.first, d.group, d.task, "", d.value, *d.interval, "", d.note])
+        writer.writerow(["difference", c.second, c.first, "", "mean", f"t={c.t} p={c.p}", c.mean, "", "", "", ""])
+    for table in theirs:
+        for told in table.rows:
+            deviations = told.deviations or (None,) * len(told.scores)
+            for column, metric, score, deviation in zip(
+                table.columns, table.metrics, told.scores, deviations, strict=True
+            ):
+                writer.writerow(["published", told.name, "", table.id, column, metric or "",
+                                 score * 100 / table.scale, "", "", "" if deviation is None else deviation,
+                                 told.source or table.paper])  # fmt: skip
+    return out.getvalue()
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole, or not at all."""
+    from ..files.write import whole
+
+    with whole(path) as file:
+        file.write(text.encode())
+
+
+def draw(path: Path, rows: Sequence[Row], theirs: Sequence[Published]) -> None:
+    """The first published table with our rows in it; without one, the first group of tasks."""
+    from ..analysis.scores_plot import Series, draw_scores
+    from ..tasks.report import tables
+
+    if theirs:
+        table = theirs[0]
+        series = [Series(row.name, table.scores_of(row.results)) for row in rows]
+        series += [Series(row.name, row.scores, published=True) for row in table.rows]
+        draw_scores(table.columns, series, path, f"{table.paper}, {table.table}: {table.title}", "score")
+        return
+    first = tables(rows)[0]
+    series = [Series(name, scores) for name, scores, _ in first.rows]
+    draw_scores(first.columns, series, path, first.title, f"{first.metric} × 100")
