@@ -1,0 +1,171 @@
+"""An encoder as a model of mteb: its protocol, prompts, what results say of it, and mteb.evaluate itself."""
+
+import inspect
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from sentence_transformers import util
+from tests.adapters.tables import write
+from tests.tiny import tiny
+
+from afterword import Encoder
+from afterword.adapters.mteb import as_mteb
+from afterword.adapters.mteb_categories import Similarity
+from afterword.backbone import Backbone
+from afterword.errors import InputError, MissingExtra
+from afterword.loading import load_backbone
+from afterword.methods import classical, echo, reba
+from afterword.post import Normalise, Truncate
+
+mteb = pytest.importorskip("mteb")
+
+from mteb._create_dataloaders import create_dataloader  # noqa: E402
+from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchProtocol  # noqa: E402
+from mteb.types import PromptType  # noqa: E402
+
+TEXTS = ["a dog", "the cat sat", "", "a dog", "one more thing"]
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
+    return load_backbone(tiny("llama", tmp_path_factory.mktemp("mteb") / "tiny-llama"))
+
+
+def asked(model, texts, task="SciFact", prompt_type=None, **options):
+    """Through mteb's own batches."""
+    from datasets import Dataset
+
+    about = mteb.get_task(task).metadata
+    loader = create_dataloader(Dataset.from_dict({"text": texts}), task_metadata=about, input_column="text")
+    return model.encode(
+        loader, task_metadata=about, hf_split="test", hf_subset="default", prompt_type=prompt_type, **options
+    )
+
+
+def test_it_is_an_encoder_of_mtebs_and_nothing_else(llama):
+    model = as_mteb(Encoder(llama, classical()))
+    assert isinstance(model, EncoderProtocol)
+    assert not isinstance(model, CrossEncoderProtocol) and not isinstance(model, SearchProtocol)
+    for name in ("encode", "similarity", "similarity_pairwise"):
+        theirs = inspect.signature(getattr(EncoderProtocol, name)).parameters
+        ours = inspect.signature(getattr(type(model), name)).parameters
+        assert [p for p in theirs if p != "kwargs"] == list(ours)[: len(theirs) - ("kwargs" in theirs)]
+
+
+def test_vectors_are_the_encoders_own(llama):
+    encoder = Encoder(llama, reba(), (Normalise(),))
+    found = asked(as_mteb(encoder), TEXTS, batch_size=2)
+    assert (found == encoder.encode(["a dog", "the cat sat", ".", "a dog", "one more thing"])).all()
+    assert (found == asked(as_mteb(encoder), TEXTS, batch_tokens=64)).all()
+    with pytest.raises(InputError, match=r"precision='int8': vectors are float32"):
+        asked(as_mteb(encoder), TEXTS, precision="int8")
+
+
+def test_similarities_are_those_of_sentence_transformers(llama):
+    a, b = torch.randn(4, 8), torch.randn(4, 8)
+    theirs = {
+        "cosine": (util.cos_sim, util.pairwise_cos_sim),
+        "dot": (util.dot_score, util.pairwise_dot_score),
+        "euclidean": (util.euclidean_sim, util.pairwise_euclidean_sim),
+        "manhattan": (util.manhattan_sim, util.pairwise_manhattan_sim),
+    }
+    for name, (matrix, pairs) in theirs.items():
+        model = as_mteb(Encoder(llama, classical(), similarity_fn_name=name))
+        assert model.mteb_model_meta.similarity_fn_name.value == name
+        torch.testing.assert_close(model.similarity(a.numpy(), b), matrix(a, b), rtol=0, atol=2e-6)
+        torch.testing.assert_close(model.similarity_pairwise(a, b.numpy()), pairs(a, b), rtol=0, atol=2e-6)
+        torch.testing.assert_close(model.similarity_pairwise(a[0], b[0])[0], pairs(a[:1], b[:1])[0], rtol=0, atol=2e-6)
+
+
+def test_prompts_are_chosen_in_mtebs_order(llama):
+    prompts = {
+        "SciFact-query": "claim: ", "SciFact": "science: ", "Retrieval-document": "doc: ", "STS": "pair: ",
+        "query": "q: ", "passage": "p: ", "plain": "x: ",
+    }  # fmt: skip
+    encoder = Encoder(llama, classical(), prompts=prompts, default_prompt_name="plain")
+    model = as_mteb(encoder)
+    chosen = [
+        ("SciFact", PromptType.query, "claim: "),
+        ("SciFact", PromptType.document, "science: "),
+        ("SciFact", None, "science: "),
+        ("CovidRetrieval", PromptType.query, "q: "),
+        ("CovidRetrieval", PromptType.document, "doc: "),
+        ("T2Reranking", PromptType.document, "p: "),  # sentence-transformers' name for it
+        ("ATEC", None, "pair: "),
+        ("TNews", None, "x: "),  # the encoder's default
+    ]
+    for task, prompt_type, prompt in chosen:
+        found = asked(model, ["a dog"], task, prompt_type)
+        assert (found == encoder.encode(["a dog"], prompt=prompt)).all(), (task, prompt_type)
+    del encoder.prompts["query"]
+    plain = asked(as_mteb(encoder), ["a dog"], "CovidRetrieval", PromptType.query)
+    assert (plain == encoder.encode(["a dog"], prompt="")).all()
+    assert model.mteb_model_meta.use_instructions
+
+
+def test_results_say_which_method_it_was(llama):
+    encoder = Encoder(llama, reba(copies=3, pool="mean"), (Truncate(32), Normalise()), max_length=128)
+    meta = as_mteb(encoder).mteb_model_meta
+    assert meta.name == "local/tiny-llama" and meta.revision == encoder.fingerprint
+    assert (meta.embed_dim, meta.max_tokens) == (32, 128)
+    assert meta.n_parameters == sum(p.numel() for p in llama.model.parameters())
+    assert meta.n_embedding_parameters == 300 * 64
+    told = meta.experiment_kwargs
+    assert told["method"] == "reba-3 mean" and told["layout.copies"] == 3 and told["weigh.kind"] == "backward"
+    assert told["post"] == "truncate:dimensions=32+normalise" and told["max_length"] == 128
+    plain = as_mteb(Encoder(llama, classical())).mteb_model_meta
+    assert plain.experiment_kwargs == {"method": "classical mean last", "post": "none", "max_length": 512}
+    metas = [as_mteb(Encoder(llama, m)).mteb_model_meta for m in (classical(), echo(), reba(), reba(columns="content"))]
+    assert len({m.experiment_name for m in metas}) == len({m.revision for m in metas}) == 4
+
+
+def test_a_model_is_named_as_on_the_hub(llama, tmp_path):
+    names = {
+        "openai-community/gpt2": "openai-community/gpt2",
+        f"{tmp_path}/models--Qwen--Qwen3-0.6B/snapshots/c1899de": "Qwen/Qwen3-0.6B",
+        f"{tmp_path}/my model": "local/my model",
+        "": "local/model",
+    }
+    encoder, own = Encoder(llama, classical()), llama.model.config._name_or_path
+    try:
+        for path, name in names.items():
+            llama.model.config._name_or_path = path
+            assert as_mteb(encoder).mteb_model_meta.name == name
+    finally:
+        llama.model.config._name_or_path = own
+    assert as_mteb(encoder, "us/it").mteb_model_meta.name == "us/it"
+
+
+def test_mteb_evaluates_an_encoder_on_local_rows(llama, tmp_path: Path):
+    pairs = [("a dog", "a cat", 3.0), ("rain", "it rains", 4.5), ("one", "tower", 0.5), ("red", "a dog", 1.0)]
+    data = write(tmp_path, pairs=[{"sentence1": a, "sentence2": b, "score": s} for a, b, s in pairs])
+    encoder = Encoder(llama, classical())
+    task = Similarity("Four pairs", "pairs", "STSB").mteb_task(data)
+    cache = mteb.ResultCache(tmp_path / "cache")
+    result = mteb.evaluate(as_mteb(encoder), [task], cache=cache, show_progress_bar=False).task_results[0]
+    a, b = (encoder.encode([pair[side] for pair in pairs]) for side in (0, 1))
+    cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert result.get_score() == pytest.approx(spearmanr(cosines, [s for _, _, s in pairs])[0], abs=1e-6)
+    assert result.task_name == "STSB" and result.dataset_revision == f"local-{data.digest('pairs')[:12]}"
+    written = [path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache").rglob("STSB.json")]
+    assert len(written) == 1 and encoder.fingerprint in written[0] and "classical mean last" in written[0]
+
+
+def test_the_chinese_benchmark_gets_as_far_as_its_data(llama):
+    model = as_mteb(Encoder(llama, classical()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of tasks
+        benchmark = mteb.get_benchmark("MTEB(cmn, v1)")
+        found = mteb.evaluate(model, benchmark, cache=None, raise_error=False, show_progress_bar=False)
+    assert len(found.exceptions) == 31
+    assert all(e.exception.startswith("Couldn't reach") for e in found.exceptions)
+
+
+def test_without_mteb_the_error_names_the_extra(llama, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("afterword.adapters.mteb.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r'mteb is not installed: pip install "afterword\[evaluate\]"'):
+        as_mteb(Encoder(llama, classical()))
