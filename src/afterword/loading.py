@@ -18,7 +18,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
+from transformers import (
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForTextEncoding,
+    AutoTokenizer,
+)
 from transformers.utils import logging as hf_logging
 
 from . import anatomy
@@ -72,6 +79,40 @@ def load_backbone(
         wanted = dtype or (torch.float32 if device.type == "cpu" else "auto")
         model = _model(path, config, wanted, common)
         return check(model.to(device), tokenizer)
+
+
+def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
+    """The language-model head of a causal model: from states (..., D) to scores of all tokens (..., V).
+
+    The one place where a head is loaded; the backbone itself has none.
+
+    Args:
+        backbone: of a decoder.
+        name: the model whose head it is; None = its own: the word table where the two are tied, else its checkpoint's.
+
+    Raises:
+        ModelError: an encoder, a checkpoint without a head, or one of another width.
+    """
+    model, facts = base_of(backbone.model), backbone.facts
+    if not facts.causal:
+        raise ModelError(f"{facts.kind} sees both ways: it has no language-model head that says what follows")
+    table = model.get_input_embeddings()
+    if name is None and getattr(model.config, "tie_word_embeddings", False) and table.embedding_dim == facts.width:
+        head = nn.Linear(facts.width, table.num_embeddings, bias=False, device="meta")
+        head.weight = table.weight
+        return head
+    path = find(name or model.name_or_path)
+    _check_folder(path)
+    with _quiet(), _one_line(path):
+        options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}
+        whole, loaded = AutoModelForCausalLM.from_pretrained(path, **options)
+    head = whole.get_output_embeddings()
+    names = [n for n, module in whole.named_modules() if module is head]
+    if not names or any(k.startswith(f"{names[0]}.") for k in loaded["missing_keys"]):
+        raise ModelError(f"{path} was saved without its language-model head: name the model that it was made from")
+    if head.in_features != facts.width:
+        raise ModelError(f"the head of {path} reads {head.in_features} components, the model gives {facts.width}")
+    return head.to(backbone.device).eval()  # type: ignore[no-any-return]
 
 
 def base_of(model: Any) -> Any:

@@ -1,10 +1,15 @@
 """Figures: what is written, what is refused, and that nothing of matplotlib's own state is left changed."""
 
+import math
 from pathlib import Path
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
-from afterword.analysis.plots import check, figure
+from afterword.analysis.dependency import Dependency
+from afterword.analysis.plots import check, draw_degradation, draw_dependency, figure
+from afterword.analysis.turning import Curve, turning_point
 from afterword.errors import InputError
 
 START = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
@@ -39,3 +44,24 @@ def test_the_same_drawing_gives_the_same_svg(tmp_path: Path):
 def test_another_kind_of_file_is_refused():
     with pytest.raises(InputError, match=r"fig\.gif is no figure: give a file that ends in \.png, \.svg, \.pdf"):
         check(Path("fig.gif"))
+
+
+def drawn(path: Path) -> list[str]:
+    """The texts of an .svg figure."""
+    return [t.text or "" for t in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_curve_is_drawn_with_its_ring(tmp_path: Path):
+    turns = Curve("mean, no template", (0.5, 0.6, 0.55), 40, turning_point([0.5, 0.6, 0.55]))
+    flat = Curve("last", (math.nan, math.nan, math.nan), 40, None, "why")
+    draw_degradation([turns, flat], tmp_path / "a.svg", "a model")
+    texts = drawn(tmp_path / "a.svg")
+    assert {"mean, no template", "last", "turning point", "a model", "layers kept, all causal"} <= set(texts)
+
+
+def test_a_box_is_drawn_for_each_model_with_its_mean(tmp_path: Path):
+    before = Dependency("before", "last", np.array([0.1, 0.2, 0.3, math.nan]), 0.2, (0.15, 0.2, 0.25), 1)
+    undefined = Dependency("after bellm", "first", np.array([math.nan]), math.nan, (math.nan,) * 3, 1)
+    draw_dependency([before, undefined], tmp_path / "a.svg")
+    texts = drawn(tmp_path / "a.svg")
+    assert {"before", "(last token)", "after", "bellm", "(first token)", "0.20"} <= set(texts)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from .dependency import Dependency
+    from .turning import Curve
 
 KINDS = (".png", ".svg", ".pdf")
 
@@ -80,3 +87,73 @@ def check(path: Path) -> None:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         raise MissingExtra("matplotlib", "plots") from None
+
+
+def draw_degradation(curves: Sequence[Curve], path: Path, title: str = "") -> None:
+    """The curves over the number of layers kept, as in Figure 4 of BeLLM; a ring marks where each turns.
+
+    Args:
+        curves: as `degradation` gives them.
+        path: see `figure`.
+        title: above it.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    with figure(path) as axes:
+        for curve in curves:
+            percent = [100 * score for score in curve.scores]
+            (line,) = axes.plot(percent, marker="o", label=curve.name)
+            if curve.turning is not None:
+                at, colour = curve.turning.kept, line.get_color()
+                axes.plot(at, percent[at], marker="o", markersize=10, markerfacecolor="none", color=colour)
+        axes.plot([], [], "o", markersize=10, markerfacecolor="none", color=COLOURS[-1], label="turning point")
+        axes.set(xlabel="layers kept, all causal", ylabel="Spearman's correlation × 100", title=title)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def draw_dependency(found: Sequence[Dependency], path: Path, title: str = "") -> None:
+    """One box per model, as in Figures 2 and 5 of BeLLM; the mean is a diamond and stands beside it.
+
+    Args:
+        found: as `dependency` gives them.
+        path: see `figure`.
+        title: above it.
+    """
+    line = {"color": COLOURS[-1]}
+    with figure(path, width=max(3.2, 1.6 + 1.3 * len(found))) as axes:
+        boxes = axes.boxplot(
+            [f.values[~np.isnan(f.values)] for f in found],
+            widths=0.45, patch_artist=True, showmeans=True, medianprops=line, whiskerprops=line, capprops=line,
+            meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": COLOURS[-1]},
+            flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#999999"},
+        )  # fmt: skip
+        for i, (box, one) in enumerate(zip(boxes["boxes"], found, strict=True)):
+            box.set(facecolor=COLOURS[i % len(COLOURS)], alpha=0.6)
+            if not np.isnan(one.mean):
+                axes.annotate(f"{one.mean:.2f}", (i + 1.27, one.mean), va="center")
+        labels = [re.sub(r"[ ,:]", "\n", one.name) + f"\n({one.pivot} token)" for one in found]
+        axes.set_xticks(range(1, len(found) + 1), labels)
+        axes.set(ylabel="Spearman: pivot and other tokens", title=title)
+
+
+def draw_heads(table: NDArray[np.floating[Any]], path: Path, title: str = "") -> None:
+    """A number per head, as Ditto's search gives them: layers down, heads across, both from 1.
+
+    Args:
+        table: (L, H), drawn times 100.
+        path: see `figure`.
+        title: above it.
+    """
+    layers, heads = table.shape
+    with figure(path, width=1.6 + 0.38 * heads, height=0.9 + 0.3 * layers) as axes:
+        image = axes.imshow(100 * table, aspect="auto", cmap="cividis")
+        axes.figure.colorbar(image, ax=axes)
+        middle = np.nanmean(table)
+        for (layer, head), value in np.ndenumerate(table):
+            colour = "white" if value < middle else "black"
+            axes.text(head, layer, f"{100 * value:.0f}", ha="center", va="center", color=colour, fontsize=7)
+        axes.set_xticks(range(heads), [str(h + 1) for h in range(heads)])
+        axes.set_yticks(range(layers), [str(k + 1) for k in range(layers)])
+        axes.grid(visible=False)
+        axes.set(xlabel="head", ylabel="layer", title=title)

@@ -1,0 +1,109 @@
+"""How far the token that stands for a sentence depends on the others: sentence-level Spearman correlation.
+
+Source: BeLLM, section 2 and Figure 2, section 5.5 and Figure 5; after Ethayarajh (2019), intra-sentence similarity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..encoder import Encoder
+from ..errors import InputError
+from ..layout import Text
+from ..limits import Limits
+from .result import Result
+from .sweep import sweep
+
+Pivot = Literal["last", "first"]
+
+
+@dataclass(frozen=True)
+class Dependency(Result):
+    """How a model's pivot depends on the rest of each sentence.
+
+    Attributes:
+        name: of the encoder's method.
+        pivot: which token stands for the sentence.
+        values: per sentence, the mean over its other tokens of Spearman's correlation, over the D components,
+            between the pivot's state and theirs (n,); NaN for a sentence of one token.
+        mean: of the values that are defined; NaN where none is.
+        quartiles: lower quartile, median, upper quartile of them.
+        undefined: how many sentences have no value.
+    """
+
+    name: str
+    pivot: Pivot
+    values: NDArray[np.float64]
+    mean: float
+    quartiles: tuple[float, float, float]
+    undefined: int
+
+
+def dependency(
+    encoder: Encoder,
+    texts: Sequence[Text],
+    pivot: Pivot | None = None,
+    *,
+    name: str | None = None,
+    limits: Limits | None = None,
+) -> Dependency:
+    """Correlate the pivot of each sentence with its other tokens.
+
+    All tokens count as the model reads them: special ones and a template's own too. So compare two models under one
+    template, or under none, as Figure 2 does.
+
+    Args:
+        encoder: its method says how texts are written, which states are read and which layers see both ways.
+        texts: sentences.
+        pivot: the "last" token, as for LLaMA in the paper, or the "first", BERT's [CLS]; None takes the last of a
+            causal model and the first of another.
+        name: what the result is called; the method's name by default.
+        limits: how much at a time.
+
+    Raises:
+        InputError: no text, a blank one, or another pivot.
+    """
+    if pivot not in (None, "last", "first"):
+        raise InputError(f"pivot={pivot!r}: choose last or first")
+    at = pivot or ("last" if encoder.backbone.facts.causal else "first")
+    index = -1 if at == "last" else 0
+    values = np.array(sweep(encoder, texts, lambda states: _of_group(states, index), limits))
+    defined = values[~np.isnan(values)]
+    quartiles = np.quantile(defined, [0.25, 0.5, 0.75]) if len(defined) else np.full(3, math.nan)
+    mean = float(defined.mean()) if len(defined) else math.nan
+    low, middle, high = map(float, quartiles)
+    name = name or encoder.method.name
+    return Dependency(name, at, values, mean, (low, middle, high), len(values) - len(defined))
+
+
+def _of_group(states: Tensor, pivot: int) -> list[float]:
+    """Mean Spearman of the pivot with the other tokens (G,), of states (G, n, D)."""
+    n = states.shape[1]
+    if n == 1:
+        return [math.nan] * len(states)
+    ranked = ranks(states.double())
+    ranked -= ranked.mean(-1, keepdim=True)
+    ranked /= ranked.norm(dim=-1, keepdim=True)  # NaN where all components are equal
+    follows = (ranked * ranked[:, pivot, None]).sum(-1)
+    others = torch.arange(n, device=states.device) != pivot % n
+    return [float(v) for v in follows[:, others].mean(1)]
+
+
+def ranks(values: Tensor) -> Tensor:
+    """Ranks from 1 along the last axis; equal values share the mean of theirs.
+
+    >>> ranks(torch.tensor([[3.0, 1.0, 3.0]])).tolist()
+    [[2.5, 1.0, 2.5]]
+    """
+    ordered = values.sort(-1).values
+    below = torch.searchsorted(ordered, values.contiguous())
+    upto = torch.searchsorted(ordered, values.contiguous(), right=True)
+    return (below + upto + 1).to(values.dtype) / 2

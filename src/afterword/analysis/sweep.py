@@ -1,0 +1,69 @@
+"""Every text of a list through the model once, and what is read off its tokens' states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from ..batch import lay
+from ..embed import halving, in_batches
+from ..encoder import Encoder
+from ..errors import InputError, MethodError
+from ..layout import Text
+from ..limits import Cuts, Limits
+from ..texts import check_texts
+
+Read = TypeVar("Read")
+
+
+def sweep(
+    encoder: Encoder,
+    texts: Sequence[Text],
+    read: Callable[[Tensor], Sequence[Read]],
+    limits: Limits | None = None,
+) -> list[Read]:
+    """Run the texts as the encoder's method writes them, its both-ways layers included, and read each one's tokens.
+
+    Args:
+        encoder: model and method.
+        texts: not blank.
+        read: of the states (G, n, D), in float32 or better, of G texts of one length, a finding for each.
+        limits: how much at a time.
+
+    Returns:
+        One finding per text, in order.
+
+    Raises:
+        InputError: no text, or a blank one.
+        MethodError: the method cuts texts into chunks.
+    """
+    method, backbone = encoder.method, encoder.backbone
+    if method.layout.chunk is not None:
+        raise MethodError(f"{method.name} cuts texts into chunks: there is no one last token to look at")
+    checked = check_texts(texts)
+    if blank := [i for i, t in enumerate(checked) if not (t.strip() if isinstance(t, str) else t)]:
+        raise InputError(f"text {blank[0]} is blank: leave it out")
+    if not checked:
+        raise InputError("there is no text: give at least one")
+    limits = limits or Limits(encoder.max_length)
+    writings = method.layout.write(checked, backbone.tokenizer, limits.max_length)
+    cuts, found = Cuts(), dict[int, Read]()
+    cuts.note(writings, limits)
+
+    def run(indices: list[int]) -> dict[int, Read]:
+        batch = lay([writings[i] for i in indices], backbone.device)
+        states = method.states.of(backbone.forward(batch, frozenset(method.states.layers), method.sight))
+        made: dict[int, Read] = {}
+        for group in batch.groups:
+            of_group = group.of(states.to(torch.promote_types(states.dtype, torch.float32)))
+            made.update(zip(group.text.tolist(), read(of_group), strict=True))
+        return {indices[t]: one for t, one in made.items()}
+
+    with torch.no_grad():
+        for indices in in_batches(writings, limits.tokens(backbone.device), limits.batch_size):
+            halving(run, indices, lambda _, made: found.update(made))
+    cuts.warn(limits)
+    return [found[i] for i in range(len(checked))]

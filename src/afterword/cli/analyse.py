@@ -1,0 +1,306 @@
+"""``afterword analyse``: what a model's layers and tokens are like, by the measurements of the papers."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from . import options as o
+from .embed import items_of
+from .load import Choice, open_reader, read_methods
+
+if TYPE_CHECKING:
+    from ..analysis.dependency import Dependency
+    from ..analysis.representative import RepresentativeWords
+    from ..analysis.turning import Curve
+    from ..encoder import Encoder
+    from ..limits import Limits
+    from ..methods import Method
+
+analyse = typer.Typer(help="Look into a model: its layers, its tokens, its vectors.", no_args_is_help=True)
+
+Models = Annotated[
+    list[str],
+    typer.Option(
+        "-m", "--model", show_default=False, metavar="MODEL",
+        help="A folder, or a model on the Hugging Face hub. May be given several times, to compare.",
+    ),
+]  # fmt: skip
+PairFile = Annotated[
+    Path | None,
+    typer.Option("--pairs", metavar="FILE", help="Take the texts of this file's sentence1 and sentence2."),
+]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it to this .png, .svg or .pdf file.")]
+
+
+@analyse.command("turning-point")
+def turning_point(
+    model: o.Model,
+    dev: Annotated[
+        Path,
+        typer.Option(
+            "--dev",
+            metavar="FILE",
+            show_default=False,
+            help="Pairs with people's scores: .jsonl or .csv, perhaps gzipped, of sentence1, sentence2 and score.",
+        ),
+    ],
+    pool: Annotated[
+        list[str] | None, typer.Option("--pool", metavar="POOL", help="mean or last; several times. Otherwise both.")
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--template",
+            metavar="TEMPLATE",
+            help="A template's name, a string with {text}, or none; several times. Otherwise bellm and none.",
+        ),
+    ] = None,
+    margin: Annotated[
+        float, typer.Option("--margin", min=0, metavar="X", help="A score that is lower by more than this is lower.")
+    ] = 0.01,
+    plot: Plot = None,
+    max_length: o.MaxLength = None,
+    batch_tokens: o.BatchTokens = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    revision: o.Revision = None,
+    trust_remote_code: o.Trust = False,
+    as_json: o.AsJson = False,
+) -> int:
+    """Find after how many causal layers similarities only get worse.
+
+    The layers behind are those that BeLLM makes both-ways.
+    """
+    from tqdm import tqdm
+
+    from ..analysis.turning import degradation, read_pairs
+    from ..codec import parse_method
+    from ..methods import classical
+
+    _check_plot(plot)
+    pairs = read_pairs(dev)
+    asked = [(t, p) for t in template or ("bellm", "none") for p in pool or ("mean", "last")]
+    specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in asked]
+    methods = [parse_method(spec) for spec in specs]
+    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code).load(classical())
+    named = {f"{p}, {'no' if t == 'none' else t} template": m for (t, p), m in zip(asked, methods, strict=True)}
+    with tqdm(unit=" vectors", disable=not sys.stderr.isatty(), leave=False) as bar:
+        options: dict[str, Any] = {"batch_tokens": batch_tokens, "show_progress_bar": bar.update}
+        curves = degradation(encoder, pairs, named, margin=margin, **options)
+    used = [s.replace("auto", str(c.turning.last)) if c.turning else None for s, c in zip(specs, curves, strict=True)]
+    if plot is not None:
+        from ..analysis.plots import draw_degradation
+
+        draw_degradation(curves, plot, f"{_short(model)}, {len(pairs.gold)} pairs")
+    rows = [{**c.to_json(), "method": m} for c, m in zip(curves, used, strict=True)]
+    layers = encoder.backbone.facts.layers
+    found = {"model": model, "layers": layers, "margin": margin, "curves": rows}
+    typer.echo(_json(found) if as_json else "\n".join(_curves(curves, used)))
+    return 0
+
+
+@analyse.command("dependency")
+def dependency(
+    model: Models,
+    input: o.Input = None,
+    pairs: PairFile = None,
+    format: o.Format = None,
+    field: o.Field = None,
+    method: o.Methods = None,
+    pivot: Annotated[
+        Literal["last", "first"] | None,
+        typer.Option(
+            "--pivot",
+            metavar="TOKEN",
+            help="The token that stands for a sentence, last or first. Otherwise the last of a causal model, else the "
+            "first.",
+        ),
+    ] = None,
+    plot: Plot = None,
+    max_length: o.MaxLength = None,
+    batch_tokens: o.BatchTokens = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    trust_remote_code: o.Trust = False,
+    as_json: o.AsJson = False,
+) -> int:
+    """Correlate each sentence's pivot token with its other tokens.
+
+    Spearman's correlation over the components of their states; each model by each method.
+    """  # fmt: skip
+    from ..analysis.dependency import dependency as measure
+
+    _check_plot(plot)
+    texts = _texts(input, pairs, format, field)
+    found = []
+    for name, encoder, limits in _encoders(model, method, device, dtype, max_length, trust_remote_code, batch_tokens):
+        found.append(measure(encoder, texts, pivot, name=name, limits=limits))
+    if plot is not None:
+        from ..analysis.plots import draw_dependency
+
+        draw_dependency(found, plot, f"{len(texts)} sentences")
+    typer.echo(_json([f.to_json() for f in found]) if as_json else "\n".join(_dependencies(found)))
+    return 0
+
+
+@analyse.command("words")
+def words(
+    model: Models,
+    frequencies: Annotated[
+        Path,
+        typer.Option(
+            "--frequencies",
+            metavar="FILE",
+            show_default=False,
+            help="Where high-frequency words are found: lines of a word and its count, or a plain text.",
+        ),
+    ],
+    input: o.Input = None,
+    pairs: PairFile = None,
+    format: o.Format = None,
+    field: o.Field = None,
+    method: o.Methods = None,
+    top: Annotated[
+        int, typer.Option("--top", min=1, metavar="N", help="So many words are high-frequency words.")
+    ] = 100,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", metavar="MODEL", help="Take the language-model head of this model, not its own."),
+    ] = None,
+    show: Annotated[int, typer.Option("--show", min=0, metavar="N", help="Print the words of so many texts.")] = 5,
+    max_length: o.MaxLength = None,
+    batch_tokens: o.BatchTokens = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    trust_remote_code: o.Trust = False,
+    as_json: o.AsJson = False,
+) -> int:
+    """Print what the language-model head says next, where a text's vector is read.
+
+    And how often that is no high-frequency word. Without --method: bellm.
+    """  # fmt: skip
+    from ..analysis.representative import representative_words
+    from ..analysis.word_counts import read_counts
+
+    texts, counts, found = _texts(input, pairs, format, field), read_counts(frequencies), []
+    method = method or ["bellm"]
+    for name, encoder, limits in _encoders(model, method, device, dtype, max_length, trust_remote_code, batch_tokens):
+        found.append(representative_words(encoder, texts, counts, top=top, head=head, name=name, limits=limits))
+    typer.echo(_json([f.to_json() for f in found]) if as_json else "\n".join(_words(found, texts[:show])))
+    return 0
+
+
+def _texts(input: Path | None, pairs: Path | None, format: str | None, field: str | None) -> list[str]:
+    """The texts of a file, or the different ones of a file of pairs.
+
+    Raises:
+        DataError: a row that cannot be used.
+    """
+    from ..errors import BadRow
+    from ..tasks.rows import read_rows, text
+
+    if pairs is not None:
+        if input is not None:
+            raise typer.BadParameter("give --input or --pairs, not both")
+        rows = list(read_rows(pairs, {"sentence1": text, "sentence2": text}))
+        return [t for t in dict.fromkeys(row[side] for row in rows for side in ("sentence1", "sentence2")) if t.strip()]
+    found = []
+    for item in items_of(open_reader(None, input, format, field)):
+        if item.problem is not None:
+            raise BadRow(input or "stdin", item.line, item.problem)
+        found.append(item.text or "")
+    return found
+
+
+def _encoders(
+    models: Sequence[str],
+    specs: Sequence[str] | None,
+    device: str | None,
+    dtype: str | None,
+    max_length: int | None,
+    trust: bool,
+    batch_tokens: int | None,
+) -> Iterator[tuple[str, Encoder, Limits]]:
+    """Each model by each method, one in memory at a time; its name, and how much runs at once."""
+    from ..encoder import Encoder
+    from ..limits import Limits
+
+    methods: dict[str, Method | None] = {**read_methods(specs)} or {"": None}
+    for model in models:
+        first = next(iter(methods.values()))
+        loaded = Choice(model, device, dtype, max_length, None, trust).load(first)
+        limits = Limits(loaded.max_length, batch_tokens=batch_tokens)
+        for spec, method in methods.items():
+            encoder = loaded if method in (None, first) else Encoder(loaded.backbone, method, max_length=max_length)
+            several = [_short(model)] * (len(models) > 1 or len(methods) == 1) + [spec] * (len(methods) > 1)
+            yield " ".join(several), encoder, limits
+
+
+def _quoted(template: str) -> str:
+    """A template as a method's spelling takes it."""
+    from ..templates import TEMPLATES
+
+    return template if template == "none" or template in TEMPLATES else json.dumps(template, ensure_ascii=False)
+
+
+def _short(model: str) -> str:
+    return Path(model).name or model
+
+
+def _check_plot(plot: Path | None) -> None:
+    """Refuse a figure that cannot be drawn before a long computation, not after it."""
+    if plot is not None:
+        from ..analysis.plots import check
+
+        check(plot)
+
+
+def _json(found: Any) -> str:
+    return json.dumps(found, ensure_ascii=False, indent=None if isinstance(found, list) else 2)
+
+
+def _curves(curves: Sequence[Curve], methods: Sequence[str | None]) -> Iterator[str]:
+    wide = max(len(c.name) for c in curves)
+    layers = len(curves[0].scores) - 1
+    yield f"Spearman x 100 of {curves[0].pairs} pairs, by layers kept; * is the turning point"
+    yield f"{'':{wide}}" + "".join(f"{t:8}" for t in range(layers + 1))
+    for curve in curves:
+        at = curve.turning.kept if curve.turning else None
+        cells = (f"{100 * s:7.2f}{'*' if t == at else ' '}" for t, s in enumerate(curve.scores))
+        yield f"{curve.name:{wide}} " + "".join(cells).rstrip()
+    yield ""
+    for curve, method in zip(curves, methods, strict=True):
+        turning = curve.turning
+        if turning is None:
+            yield f"{curve.name}: {curve.note}"
+            continue
+        what = f"falls after {turning.kept} of {layers} layers" if turning.falls else "does not fall at its end"
+        yield f"{curve.name}: {what} ({turning.agreement:.0%} of resamples agree): --method {shlex.quote(method or '')}"
+
+
+def _dependencies(found: Sequence[Dependency]) -> Iterator[str]:
+    wide = max(len(f.name) for f in found)
+    yield f"{'':{wide}}  pivot   mean  quartiles"
+    for f in found:
+        low, middle, high = f.quartiles
+        more = f"  ({f.undefined} sentences of one token left out)" if f.undefined else ""
+        yield f"{f.name:{wide}}  {f.pivot:5} {f.mean:6.3f}  {low:.3f} {middle:.3f} {high:.3f}{more}"
+
+
+def _words(found: Sequence[RepresentativeWords], texts: Sequence[str]) -> Iterator[str]:
+    from .similar import shown
+
+    for f in found:
+        yield (
+            f"{f.name}: {f.share:.2%} of {len(f.words)} texts have a word that is not among the {f.top} most frequent; "
+            f"{f.frequent:.2%} have one that is, {f.wordless:.2%} none"
+        )
+        yield f"  {f.different} different words: " + ", ".join(f"{w} {n}" for w, n in f.commonest)
+        yield from (f"  {word or '-':16} {shown(text).plain}" for word, text in zip(f.words, texts, strict=False))

@@ -1,0 +1,36 @@
+"""Every text once, in order, however it is batched."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.tiny import tiny
+
+from afterword import Encoder, bellm, classical, reba
+from afterword.analysis.sweep import sweep
+from afterword.errors import InputError, MethodError, TooLong
+from afterword.limits import Limits
+
+TEXTS = ["ccc", "a", "bb", "dddd", "ee", "the end"]
+
+
+def test_each_texts_last_state_in_order(tmp_path: Path):
+    encoder = Encoder.load(tiny("llama", tmp_path), bellm(2, "last", template=None))
+    wanted = encoder.encode(TEXTS)
+    for limits in (None, Limits(batch_size=1), Limits(batch_tokens=8)):
+        found = sweep(encoder, TEXTS, lambda states: list(states[:, -1].numpy()), limits)
+        np.testing.assert_array_equal(np.stack(found), wanted)
+    as_ids = encoder.backbone.tokenizer.ids(TEXTS)
+    np.testing.assert_array_equal(np.stack(sweep(encoder, as_ids, lambda s: list(s[:, -1].numpy()))), wanted)
+
+
+def test_what_cannot_be_read(tmp_path: Path):
+    encoder = Encoder.load(tiny("llama", tmp_path), classical())
+    with pytest.raises(InputError, match="there is no text"):
+        sweep(encoder, [], list)
+    with pytest.raises(InputError, match="text 1 is blank"):
+        sweep(encoder, ["a", "  "], list)
+    with pytest.raises(TooLong, match="text 0 has 4 tokens"):
+        sweep(encoder, ["abcd"], list, Limits(3, on_long="error"))
+    with pytest.raises(MethodError, match="cuts texts into chunks"):
+        sweep(Encoder(encoder.backbone, reba(chunk=4)), ["a"], list)
