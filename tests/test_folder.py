@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tests.agreement import DENSE, LONG, PROMPTS, TEXTS, agree, close, theirs
 from tests.tiny import tiny
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
-from afterword.errors import ModelError
+from afterword.errors import ModelError, NotFitted
 from afterword.folder import is_stock
-from afterword.post import Dense, Normalise, Post, Truncate
+from afterword.methods import remove_biases, tfidf
+from afterword.post import Dense, Normalise, Post, Truncate, parse_post
 
 library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
 
@@ -36,6 +38,21 @@ STEPS: dict[str, tuple[Post, ...]] = {
     "truncate, normalise": (Truncate(10), Normalise()),
     "all": (Normalise(), Truncate(40), Dense(DENSE.weight[:, :40]), Normalise(), Truncate(5)),
 }
+
+
+FITTED: dict[str, tuple[str, Method, str]] = {
+    "centre": ("llama", reba(), "centre"),
+    "whiten": ("bert", ditto("2-3"), "whiten:dimensions=8+normalise"),
+    "whiten stock": ("bert", classical(), "whiten:dimensions=8"),
+    "remove_top": ("gpt2", classical(), "remove_top:k=2"),
+    "flow": ("llama", reba(), "normalise+flow:coupling=affine,epochs=2+truncate:dimensions=9+normalise"),
+    "flow stock": ("bert", classical(), "flow"),
+    "tfidf": ("bert", tfidf(), "none"),
+    "remove_biases": ("gpt2", remove_biases(frequent=2, subwords=False), "centre"),
+}
+MANY = [
+    f"{a} {b} {c}" for a in ("the bank", "A man", "é") for b in ("of the", "has", "12") for c in ("river.", "x y", "z")
+]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +91,43 @@ def test_steps_are_modules(steps: str, method: Method, models: Path, tmp_path: P
     assert agree(loaded, other, TEXTS, 5e-6)
     other.save(str(tmp_path / "b"))
     assert close(Encoder.load(tmp_path / "b").encode(TEXTS), encoder.encode(TEXTS))
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_what_was_fitted_is_saved(name: str, models: Path, tmp_path: Path):
+    kind, method, post = FITTED[name]
+    unfitted = Encoder(Encoder.load(models / kind, classical()).backbone, method, parse_post(post), prompts=PROMPTS)
+    encoder = unfitted.fit(MANY)
+    encoder.save(tmp_path / "a")
+    loaded = Encoder.load(tmp_path / "a")
+    assert loaded.method == encoder.method and loaded.fitted
+    assert loaded.fingerprint == encoder.fingerprint != unfitted.fingerprint
+    assert np.array_equal(loaded.encode(MANY), encoder.encode(MANY))
+    other = theirs(tmp_path / "a", trust_remote_code=True)
+    assert agree(loaded, other, TEXTS, 2e-5)  # whitening makes small differences larger
+    other.save(str(tmp_path / "b"))
+    again = Encoder.load(tmp_path / "b")
+    assert again.fingerprint == encoder.fingerprint
+    assert np.array_equal(again.encode(MANY), encoder.encode(MANY))
+    assert np.array_equal(theirs(tmp_path / "b", trust_remote_code=True).encode(TEXTS), other.encode(TEXTS))
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_what_was_not_fitted_is_not_saved(name: str, models: Path, tmp_path: Path):
+    kind, method, post = FITTED[name]
+    encoder = Encoder(Encoder.load(models / kind, classical()).backbone, method, parse_post(post))
+    with pytest.raises(NotFitted, match=r"encoder\.fit\(texts\)") as caught:
+        encoder.save(tmp_path / "a")
+    assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())
+
+
+def test_a_step_of_ones_own_has_no_place_in_a_folder(models: Path, tmp_path: Path):
+    class Own(Post):
+        def __call__(self, vectors: torch.Tensor) -> torch.Tensor:
+            return vectors
+
+    with pytest.raises(ModelError, match="Own has no place"):
+        replace(Encoder.load(models / "bert", classical()), post=(Own(),)).save(tmp_path / "a")
 
 
 @pytest.mark.slow

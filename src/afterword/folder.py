@@ -19,14 +19,18 @@ from .frequency import ByToken
 from .loading import find, load_backbone, write_model
 from .methods import Method, classical
 from .placed import placed
-from .post import Dense, Normalise, Post, Truncate
-from .stock import CONFIG, FITTED, OURS, POOLINGS, STOCK, read_folder, spelled_out
+from .post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted
+from .stock import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, read_folder, spelled_out
 
 if TYPE_CHECKING:
     from .encoder import Encoder
 
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
 """What is fetched of a sentence-transformers model on the hub; not its twins for other runtimes."""
+
+WEIGHTS = "model.safetensors"
+NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
+"""Steps whose folders have another name than their class."""
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +100,7 @@ def is_stock(encoder: Encoder) -> bool:
 
 def save_encoder(encoder: Encoder, folder: Path) -> None:
     """See `Encoder.save`."""
+    encoder.method.weigh.require_fitted()
     with placed(folder) as half:
         _write(encoder, half)
 
@@ -112,7 +117,7 @@ def _write(encoder: Encoder, folder: Path) -> None:
         modules = [("", OURS)]
     steps, cut = laid_out(encoder)
     for step in steps:
-        path = f"{len(modules)}_{type(step).__name__.replace('Normalise', 'Normalize')}"
+        path = f"{len(modules)}_{NAMES.get(type(step), type(step).__name__)}"
         modules.append((path, _write_step(step, folder / path)))
     config: dict[str, Any] = {
         "model_type": "SentenceTransformer",
@@ -132,7 +137,13 @@ def laid_out(encoder: Encoder) -> tuple[list[Post], int | None]:
     """An encoder's steps as sentence-transformers has them: modules, and where the vector is cut after the last.
 
     A cut with a step behind it becomes a dense layer, the first rows of the identity.
+
+    Raises:
+        NotFitted: a step has seen no vectors yet.
     """
+    for step in encoder.post:
+        if isinstance(step, Unfitted):
+            raise step.not_fitted()
     steps = list(encoder.post)
     last = steps.pop() if steps and isinstance(steps[-1], Truncate) else None
     for i, step in enumerate(steps):
@@ -176,9 +187,18 @@ def _write_step(step: Post, folder: Path) -> str:
         config = {**size, "bias": step.bias is not None, "activation_function": activation + step.activation}
         _dump(folder / "config.json", config)
         tensors = {"linear.weight": step.weight} | ({} if step.bias is None else {"linear.bias": step.bias})
-        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, folder / "model.safetensors")
+        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, folder / WEIGHTS)
         return STOCK + "Dense"
+    if isinstance(step, FittedFlow):
+        write_flow(step, folder)
+        return FLOW
     raise ModelError(f"{type(step).__name__} has no place in a sentence-transformers folder yet")
+
+
+def write_flow(step: FittedFlow, folder: Path) -> None:
+    """A flow as a module's folder, which is there."""
+    _dump(folder / "config.json", step.net.shape)
+    save_file({name: t.detach().cpu().contiguous() for name, t in step.net.state_dict().items()}, folder / WEIGHTS)
 
 
 def _dump(path: Path, value: Mapping[str, Any] | list[Any]) -> None:

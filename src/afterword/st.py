@@ -6,6 +6,7 @@ their way through the trainer. The forward lays them end to end again, so nothin
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,17 +20,17 @@ from .codec import to_json
 from .embed import combine, weights
 from .errors import InputError, MethodError, MissingExtra, ModelError
 from .features import from_features, to_features
-from .folder import laid_out, write_config
+from .folder import laid_out, write_config, write_flow
 from .loading import base_of, load_backbone, write_model
 from .methods import Method
-from .post import Dense, Normalise
-from .stock import CONFIG, read_ours
+from .post import Dense, FittedFlow, Glow, Normalise
+from .stock import CONFIG, read_flow, read_ours
 from .texts import check_ids, check_texts, with_prompt
 from .tokens import Tokenizer
 
 try:
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import InputModule
+    from sentence_transformers.base.modules import InputModule, Module
     from sentence_transformers.sentence_transformer import modules as theirs
 except ImportError as e:
     raise MissingExtra("sentence-transformers>=5.4", "st") from e
@@ -241,6 +242,52 @@ class Afterword(InputModule):
         return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
 
 
+class Flow(Module):
+    """A fitted flow as a module; its weights can be trained further.
+
+    Args:
+        net: from vectors to latents.
+    """
+
+    def __init__(self, net: Glow) -> None:
+        super().__init__()
+        self.net = net.requires_grad_(True)
+
+    def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Replace ``sentence_embedding`` (T, D) by its latent."""
+        features["sentence_embedding"] = FittedFlow(self.net)(features["sentence_embedding"])
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        """D."""
+        return int(self.net.shape["width"])
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What `repr` shows."""
+        return dict(self.net.shape)
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write shape and weights; these always as safetensors."""
+        write_flow(FittedFlow(self.net), Path(output_path))
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Flow:
+        """Load what `save` wrote.
+
+        Args:
+            model_name_or_path, subfolder: where it lies.
+            kwargs: ``token``, ``cache_folder``, ``revision`` and ``local_files_only`` say how to get it.
+
+        Raises:
+            ModelError: the folder is broken, or not there.
+        """
+        where = {k: kwargs[k] for k in ("token", "cache_folder", "revision", "local_files_only") if k in kwargs}
+        folder = cls.load_dir_path(model_name_or_path, subfolder, **where)
+        if folder is None:
+            raise ModelError(f"{model_name_or_path}/{subfolder} is not there, or not in the cache")
+        return cls(read_flow(Path(folder)).net)
+
+
 def _conditions(inputs: Sequence[Any]) -> tuple[Sequence[Any], list[str] | None]:
     """Texts, and the conditions that stand beside them where each input is a pair of strings."""
     if inputs and all(isinstance(i, list | tuple) and len(i) == 2 and isinstance(i[0], str) for i in inputs):
@@ -270,6 +317,8 @@ def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransforme
             modules.append(theirs.Normalize())
         elif isinstance(step, Dense):
             modules.append(_dense(step))
+        elif isinstance(step, FittedFlow):
+            modules.append(Flow(copy.deepcopy(step.net)))
         else:
             raise ModelError(f"{type(step).__name__} is no module of sentence-transformers yet")
     options = {"device": str(encoder.device), "truncate_dim": cut, "prompts": encoder.prompts,

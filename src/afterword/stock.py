@@ -16,13 +16,14 @@ from .codec import from_json
 from .errors import MethodError, ModelError
 from .frequency import ByToken, Table
 from .methods import Method, classical
-from .post import Dense, Normalise, Post, Truncate
+from .post import Dense, FittedFlow, Glow, Normalise, Post, Truncate
 
 CONFIG = "afterword.json"
 """Our module's configuration; where it lies, the method is the folder's own."""
 FITTED = "afterword.safetensors"
 """Beside it, what the method has fitted."""
 OURS = "afterword.st.Afterword"
+FLOW = "afterword.st.Flow"
 STOCK = "sentence_transformers.models."
 """Where every version of sentence-transformers finds its modules."""
 POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last"}
@@ -86,7 +87,9 @@ def _kind(folder: Path, module: Any) -> str:
         raise ModelError(f"{folder}/modules.json holds {module!r:.60}: a module has a type and a path")
     kind = str(module["type"])
     name = kind.rsplit(".", 1)[-1]
-    if kind != OURS and not (kind.startswith("sentence_transformers.") and name in READERS and name != "Afterword"):
+    ours = {own.rsplit(".", 1)[-1] for own in (OURS, FLOW)}
+    stock = kind.startswith("sentence_transformers.") and name in READERS and name not in ours
+    if kind not in (OURS, FLOW) and not stock:
         raise ModelError(f"{folder} holds a {kind!r} module: known are {', '.join(READERS)}")
     return name
 
@@ -222,6 +225,25 @@ def _read_dense(found: Found, path: Path) -> None:
     found.post += (Truncate(len(step.weight)) if _cuts(step) else step,)
 
 
+def read_flow(path: Path) -> FittedFlow:
+    """A flow from its module's folder.
+
+    Raises:
+        ModelError: it is broken.
+    """
+    config = read_json(path / "config.json", dict)
+    try:
+        net = Glow(**config)
+        net.load_state_dict(_tensors(path / "model.safetensors"))
+    except (TypeError, ValueError, RuntimeError) as e:  # options that it has not, tensors of other names or shapes
+        raise ModelError(f"{path} is no flow as it is saved here: {str(e).splitlines()[0]}") from None
+    return FittedFlow(net.eval().requires_grad_(False))
+
+
+def _read_flow(found: Found, path: Path) -> None:
+    found.post += (read_flow(path),)
+
+
 def _cuts(step: Dense) -> bool:
     """Whether a dense layer does nothing but keep the first components."""
     bare = step.bias is None and step.activation == "Identity"
@@ -241,6 +263,7 @@ READERS = {
     "Pooling": _read_pooling,
     "Normalize": _read_normalise,
     "Dense": _read_dense,
+    "Flow": _read_flow,
 }
 
 

@@ -1,6 +1,8 @@
 """What is done to vectors once they are made: normalise, truncate, project; whiten and more, fitted to vectors."""
 
 from .components import Affine, Centre, RemoveTop, Whiten
+from .flow import FittedFlow, Flow
+from .glow import Glow
 from .linear import ACTIVATIONS, Dense, Normalise, Post, Truncate
 from .moments import Moments
 from .spelling import POSTS, parse_post, spelled
@@ -12,6 +14,9 @@ __all__ = [
     "Affine",
     "Centre",
     "Dense",
+    "FittedFlow",
+    "Flow",
+    "Glow",
     "Moments",
     "Normalise",
     "Post",

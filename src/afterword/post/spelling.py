@@ -9,6 +9,7 @@ from typing import Any
 from ..codec import build, read_spelling
 from ..errors import MethodError
 from .components import Centre, RemoveTop, Whiten
+from .flow import Flow
 from .linear import Normalise, Post, Truncate
 
 POSTS: dict[str, type[Post]] = {
@@ -17,6 +18,7 @@ POSTS: dict[str, type[Post]] = {
     "centre": Centre,
     "whiten": Whiten,
     "remove_top": RemoveTop,
+    "flow": Flow,
 }
 """Every step that has a name."""
 

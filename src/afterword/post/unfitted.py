@@ -40,7 +40,11 @@ class Unfitted(Post):
         Raises:
             NotFitted: always.
         """
-        raise NotFitted(f"{self} has seen no vectors yet: fit the encoder, encoder = encoder.fit(texts), and use that")
+        raise self.not_fitted()
+
+    def not_fitted(self) -> NotFitted:
+        """What to raise where the step itself is wanted."""
+        return NotFitted(f"{self} has seen no vectors yet: encoder = encoder.fit(texts), and use that")
 
 
 def blocks(vectors: Vectors | Iterable[Vectors]) -> Iterator[Tensor]:

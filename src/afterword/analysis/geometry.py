@@ -1,0 +1,106 @@
+"""The shape of a set of vectors: how alike any two are, how close pairs lie, how evenly all are spread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+
+Vectors = NDArray[np.floating[Any]]
+"""Vectors (n, D)."""
+
+BLOCK = 1024  # vectors that are compared with all others at once
+
+
+def average_cosine(vectors: Vectors) -> float:
+    """The mean cosine of two different vectors: near 0 where they point everywhere, near 1 in a narrow cone.
+
+    Source: Ethayarajh 2019 (anisotropy); Ditto, section 4. In O(n D): the squared length of the sum of unit vectors
+    is n plus the sum over pairs.
+
+    Args:
+        vectors: (n, D), n >= 2.
+
+    Raises:
+        InputError: they are too few, not finite, or one has no direction.
+
+    >>> average_cosine(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]))
+    0.3333333333333333
+    """
+    n = len(_matrix(vectors, 2))
+    total = sum(_unit(vectors, i).sum(0) for i in range(0, n, BLOCK))
+    return float((total @ total - n) / (n * (n - 1)))
+
+
+def alignment(first: Vectors, second: Vectors, alpha: float = 2.0) -> float:
+    """The mean distance of two vectors that belong together, to the power alpha, at length 1; lower is closer.
+
+    Source: Wang & Isola 2020, section 4.1.1. For sentences the pairs are those whose similarity was rated over 4 of 5
+    (Gao et al. 2021, SimCSE; Ditto, section 4).
+
+    Args:
+        first, second: (n, D), row i of one belongs to row i of the other.
+        alpha: the power.
+
+    Raises:
+        InputError: as `average_cosine`, or their shapes differ.
+
+    >>> alignment(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[5.0, 0.0], [1.0, 0.0]]))
+    1.0
+    """
+    if _matrix(first, 1).shape != _matrix(second, 1).shape:
+        raise InputError(f"pairs of the shapes {first.shape} and {second.shape}: give as many of either")
+    starts = range(0, len(first), BLOCK)
+    return float(sum((_squared(first, second, i) ** (alpha / 2)).sum() for i in starts) / len(first))
+
+
+def uniformity(vectors: Vectors, t: float = 2.0) -> float:
+    """log of the mean of exp(-t d^2) over pairs of different vectors at length 1; lower is more evenly spread.
+
+    Source: Wang & Isola 2020, section 4.1.2. Compared a block at a time: time O(n^2 D), memory O(n).
+
+    Args:
+        vectors: (n, D), n >= 2.
+        t: how fast far pairs stop to count.
+
+    Raises:
+        InputError: as `average_cosine`.
+
+    >>> round(uniformity(np.array([[1.0, 0.0], [0.0, 3.0]])), 12)
+    -4.0
+    """
+    n, total = len(_matrix(vectors, 2)), 0.0
+    for i in range(0, n, BLOCK):
+        rows = _unit(vectors, i)
+        for j in range(0, i + 1, BLOCK):
+            # exp(-t (2 - 2 cos)); a rounded cosine over 1 would be no distance
+            pairs = np.exp(2 * t * (np.minimum(rows @ _unit(vectors, j).T, 1) - 1))
+            total += float(np.tril(pairs, -1).sum() if i == j else pairs.sum())
+    return float(np.log(total / (n * (n - 1) / 2)))
+
+
+def _squared(first: Vectors, second: Vectors, start: int) -> Vectors:
+    """Squared distances (block,) of pairs at length 1."""
+    squared: Vectors = ((_unit(first, start) - _unit(second, start)) ** 2).sum(1)
+    return squared
+
+
+def _matrix(vectors: Vectors, least: int) -> Vectors:
+    if vectors.ndim != 2 or len(vectors) < least:
+        raise InputError(f"vectors of the shape {vectors.shape}: give (n, D) with n of at least {least}")
+    return vectors
+
+
+def _unit(vectors: Vectors, start: int) -> NDArray[np.float64]:
+    """A block of the vectors at length 1, in float64."""
+    block = np.asarray(vectors[start : start + BLOCK], np.float64)
+    lengths = np.linalg.norm(block, axis=1, keepdims=True)
+    wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
+    if len(wrong):
+        what = "has length 0" if lengths[wrong[0]] == 0 else "is not finite"
+        raise InputError(f"vector {start + wrong[0]} {what}: it points nowhere")
+    unit: NDArray[np.float64] = block / lengths
+    return unit

@@ -1,0 +1,60 @@
+import pytest
+import torch
+
+from afterword.errors import MethodError
+from afterword.post import Centre, Dense, Flow, Normalise, Post, RemoveTop, Truncate, Whiten, parse_post, spelled
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("none", ()),
+        ("normalise", (Normalise(),)),
+        ("centre", (Centre(),)),
+        ("whiten", (Whiten(),)),
+        ("whiten:dimensions=256+normalise", (Whiten(256), Normalise())),
+        ("remove_top:k=3", (RemoveTop(3),)),
+        ("truncate:dimensions=64+centre+normalise", (Truncate(64), Centre(), Normalise())),
+        ("flow:epochs=2,coupling=affine,rate=0.0005,seed=3", (Flow(2, coupling="affine", rate=5e-4, seed=3),)),
+    ],
+)
+def test_steps_as_a_person_writes_them(text: str, steps: tuple[Post, ...]):
+    assert parse_post(text) == steps
+    assert parse_post(spelled(steps)) == steps
+
+
+def test_blanks_numbers_and_defaults_may_be_written_out():
+    assert parse_post(" whiten : dimensions = none + normalise ") == (Whiten(), Normalise())
+    assert parse_post("flow:rate=1e-4") == (Flow(rate=1e-4),)
+    assert parse_post("flow:rate=1") == (Flow(rate=1),)
+    assert spelled(parse_post("flow:epochs=1,seed=0")) == "flow"
+
+
+def test_what_is_fitted_is_named_by_its_kind():
+    step = Whiten().fit(torch.randn(9, 2))
+    assert spelled((step, Normalise())) == "dense+normalise"
+    assert isinstance(step, Dense)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("whitening", "no step 'whitening': there are none, normalise, truncate, centre, whiten, remove_top, flow"),
+        ("", "no step ''"),
+        ("whiten+", "no step ''"),
+        ("none+centre", "no step 'none'"),
+        ("whiten:size=3", "whiten has no option 'size': it has dimensions"),
+        ("whiten:dimensions=a", "whole number"),
+        ("whiten:dimensions=2.5", "whole number"),
+        ("whiten:dimensions=0", "at least 1"),
+        ("flow:rate=fast", "a number"),
+        ("flow:rate=nan", "over 0"),
+        ("flow:coupling=x", "additive or affine"),
+        ("truncate", "dimensions"),
+        ("remove_top:k", "name=value"),
+    ],
+)
+def test_a_mistake_is_named(text: str, words: str):
+    with pytest.raises(MethodError, match=words) as caught:
+        parse_post(text)
+    assert "\n" not in str(caught.value)
