@@ -1,0 +1,84 @@
+"""The table of retrieved captions, from the command line."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from afterword import Encoder
+from afterword.similarity import similarity
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+sys.path.insert(0, str(RECIPES))
+
+import captions_side_by_side  # noqa: E402
+
+IMAGES = {
+    "a.jpg": ["A dog runs on the grass.", "The dog runs over green grass."],
+    "b.jpg": ["Two men play football.", "Two young men are playing football in a field."],
+    "c.jpg": ["A woman cooks.", "A lady is cooking soup."],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [json.dumps({"image": image, "captions": captions}) for image, captions in IMAGES.items()]
+    (tmp_path / "toy.jsonl").write_text("\n".join(rows))
+    return tmp_path
+
+
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *args: str) -> int:
+    given = ["captions_side_by_side", "--data", str(folder), "--file", "toy", "--model", "afterword-mini", *args]
+    monkeypatch.setattr(sys, "argv", given)
+    return captions_side_by_side.main()
+
+
+def test_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    methods = ["classical", "reba:copies=2"]
+    options = [o for m in methods for o in ("--method", m)]
+    assert run(monkeypatch, folder, *options, "--query", "TWO MEN", "--top", "5") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["Query: Two men play football.", ""]
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines[2:]]
+    assert cells[0] == ["", "afterword-mini classical", "afterword-mini reba:copies=2"]
+    captions = [c for found in IMAGES.values() for c in found]
+    for column, method in enumerate(methods, 1):
+        vectors = Encoder.load("afterword-mini", method).encode(captions)
+        order = [i for i in similarity(vectors[2:3], vectors, "cosine")[0].argsort()[::-1] if i != 2]
+        marked = [f"**{captions[i]}**" if i == 3 else captions[i] for i in order]
+        assert [row[column] for row in cells[2:]] == marked
+
+
+def test_models_and_their_own_methods_under_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    Encoder.load("afterword-mini", "echo").save(folder / "saved")
+    assert run(monkeypatch, folder, "--model", f"echo={folder / 'saved'}", "--image", "c.jpg", "--image", "a.jpg") == 0
+    out = capsys.readouterr().out
+    assert "|  | afterword-mini | echo |" in out
+    assert out.index("Query: A woman cooks.") < out.index("Query: A dog runs on the grass.")
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (["--query", "no such"], "no image's first caption holds 'no such'"),
+        (["--image", "z.jpg"], "no image is named 'z.jpg'"),
+        ([], "no image is named '226481576.jpg'"),
+        (["--method", "nothing"], "no method 'nothing'"),
+        (["--model", "afterword-mini", "--image", "a.jpg"], "two models are named 'afterword-mini classical'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, args: list[str], problem: str
+) -> None:
+    assert run(monkeypatch, folder, "--method", "classical", *args) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"captions_side_by_side: {problem}") and said.err.count("\n") == 1 and said.out == ""
+
+
+def test_no_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert run(monkeypatch, folder, "--file", "other") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("captions_side_by_side: ") and "other{.jsonl,.jsonl.gz" in said and said.count("\n") == 1

@@ -1,0 +1,132 @@
+"""Caption retrieval: by hand, against scikit-learn, without faiss; what is refused."""
+
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.neighbors import NearestNeighbors
+from tests.tasks.planted import Planted
+
+from afterword import Encoder
+from afterword.errors import BadRow, DataError, MissingExtra
+from afterword.tasks.captions import TASKS, CaptionRetrieval, Captions, retrieve
+from afterword.tasks.rows import Folder
+
+TASK = CaptionRetrieval("Toy", "toy")
+
+
+def at(*degrees: float) -> list[list[float]]:
+    """Vectors of several lengths at some angles."""
+    return [[(1 + i) * math.cos(math.radians(d)), (1 + i) * math.sin(math.radians(d))] for i, d in enumerate(degrees)]
+
+
+def folder(path: Path, *rows: Any) -> Folder:
+    (path / "toy.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return Folder(path)
+
+
+def images(*counts: int) -> list[dict[str, Any]]:
+    return [{"image": f"{i}.jpg", "captions": [f"{i}{j}" for j in range(n)]} for i, n in enumerate(counts)]
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    # image 0 (angles 0, 5, 9) finds both; of image 1 (90, 100, 60) the caption at 81 stands before that at 60;
+    # image 2 (81, 200) has one other, which is behind seven
+    rows = images(3, 3, 2)
+    captions = [c for r in rows for c in r["captions"]]
+    vectors = dict(zip(captions, at(0, 5, 9, 90, 100, 60, 81, 200), strict=True))
+    scores = TASK.run(Planted(vectors), folder(tmp_path, *rows))
+    assert scores.items["correct"].tolist() == [1, 0, 0]
+    assert scores.main == scores.metrics["strict_accuracy"] == pytest.approx(1 / 3)
+    assert scores.metrics["recall_at_1"] == pytest.approx((1 / 2 + 0 + 0) / 3)  # at 90, 81 is nearer than 100
+    assert scores.metrics["recall_at_5"] == pytest.approx((1 + 1 + 0) / 3)
+    assert scores.metrics["recall_at_10"] == scores.metrics["hit_rate_at_10"] == 1
+    assert scores.metrics["hit_rate_at_1"] == pytest.approx(1 / 3)
+    assert scores.metrics["hit_rate_at_5"] == pytest.approx(2 / 3)
+
+
+def test_all_captions_are_asked_for_and_blank_ones_are_read_as_a_stop(tmp_path: Path) -> None:
+    rows = images(2, 2)
+    rows[1]["captions"][1] = " "
+    source = folder(tmp_path, *rows)
+    assert TASK.load(source).texts() == ["00", "01", "10", " "]
+    vectors = dict(zip(["00", "01", "10", "."], at(0, 5, 90, 80), strict=True))
+    assert TASK.run(Planted(vectors), source).main == 1
+
+
+def test_the_query_is_never_found_even_where_it_is_there_twice() -> None:
+    vectors = np.array([[1.0, 0], [2, 0], [3, 0], [0, 1], [0, 0]])
+    for query in (0, 1, 2):
+        found = retrieve(vectors, np.array([query]), 2)[0]
+        assert sorted([query, *found]) == [0, 1, 2]
+    assert retrieve(vectors, np.array([3]), 10).shape == (1, 4), "no more than there are"
+
+
+def test_against_scikit_learn() -> None:
+    n, random = 80, np.random.default_rng(0)
+    vectors = np.repeat(random.normal(size=(n, 16)), 5, axis=0) + 0.5 * random.normal(size=(5 * n, 16))
+    captions = Captions.of([str(i) for i in range(n)], [[f"{i}.{j}" for j in range(5)] for i in range(n)])
+    scores = captions.score(Planted(dict(zip(captions.sentences, vectors.tolist(), strict=True))), 0)
+    _, order = NearestNeighbors(n_neighbors=11, metric="cosine").fit(vectors).kneighbors(vectors[::5])
+    assert (order[:, 0] == np.arange(n) * 5).all(), "each finds itself first"
+    hits = order[:, 1:] // 5 == np.arange(n)[:, None]
+    assert scores.items["correct"].tolist() == hits[:, :4].all(1).tolist()
+    for k in (1, 5, 10):
+        assert scores.metrics[f"recall_at_{k}"] == pytest.approx(hits[:, :k].sum(1).mean() / 4)
+        assert scores.metrics[f"hit_rate_at_{k}"] == pytest.approx(hits[:, :k].any(1).mean())
+    assert 0.1 < scores.main < scores.metrics["recall_at_5"] < 1
+
+
+def test_a_real_encoder(data: Path) -> None:
+    whole = TASKS[0].load(Folder(data))
+    few = Captions.of(whole.images[:8], [whole.sentences[5 * i : 5 * i + 5] for i in range(8)])
+    scores = few.score(Encoder.load("afterword-mini", "classical"), 0)
+    assert scores.metrics["recall_at_10"] > 2 * 10 / 39, "better than chance"
+
+
+def test_the_data_as_they_are(data: Path) -> None:
+    captions = TASKS[0].load(Folder(data))
+    assert len(captions.images) == 1000 and len(captions.sentences) == 5000
+    assert captions.first.tolist() == list(range(0, 5000, 5))
+
+
+def test_vectors_that_say_nothing_give_nan_and_the_reason(tmp_path: Path) -> None:
+    rows = images(2, 2)
+    for value, reason in ((math.nan, "not finite"), (1.0, "all captions have one vector")):
+        vectors = {c: [value, 1.0] for r in rows for c in r["captions"]}
+        scores = TASK.run(Planted(vectors), folder(tmp_path, *rows))
+        assert math.isnan(scores.main) and math.isnan(scores.metrics["recall_at_5"]) and reason in scores.notes[0]
+
+
+def test_faiss_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    vectors = dict(zip(["00", "01", "10", "11"], at(0, 5, 90, 80), strict=True))
+    with pytest.raises(MissingExtra, match=r"faiss is not installed: pip install \"afterword\[evaluate\]\""):
+        TASK.run(Planted(vectors), folder(tmp_path, *images(2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ({"image": "1.jpg", "captions": ["one"]}, "'captions' has one sentence, 'one'"),
+        ({"image": "1.jpg", "captions": []}, "'captions' is [], not a list of strings"),
+        ({"image": "0.jpg", "captions": ["a", "b"]}, "'image' is '0.jpg', which was there before"),
+        ({"image": "1.jpg"}, "has no field 'captions'"),
+    ],
+)
+def test_bad_rows_are_named_by_file_and_line(tmp_path: Path, bad: Any, problem: str) -> None:
+    with pytest.raises(BadRow) as e:
+        TASK.load(folder(tmp_path, *images(2), bad))
+    assert problem in str(e.value) and str(e.value).startswith(f"{tmp_path / 'toy.jsonl'}:2: ")
+
+
+def test_one_image_is_refused_and_loading_twice_is_not(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="toy has one image"):
+        TASK.load(folder(tmp_path, *images(3)))
+    source = folder(tmp_path, *images(3, 2))
+    assert TASK.load(source).images == replace(TASK).load(source).images == ["0.jpg", "1.jpg"]
