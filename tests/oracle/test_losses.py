@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 library = pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
 pytest.importorskip("peft", reason="the extra train is not installed")
-from sentence_transformers.base.modules import InputModule
+from sentence_transformers.base.modules import InputModule  # noqa: E402
 
-from afterword.train.losses import Released, make
-from afterword.train.settings import Settings
+from afterword.train.losses import Released, make  # noqa: E402
+from afterword.train.settings import Settings  # noqa: E402
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-10}
 TRIPLETS = ("anchor", "positive", "negative")

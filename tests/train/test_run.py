@@ -1,61 +1,185 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.tiny import tiny
-
-from afterword import Encoder, bellm, classical
-
-pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
-pytest.importorskip("peft", reason="the extra train is not installed")
+import torch
 from sentence_transformers import SentenceTransformer
+from tests.train.conftest import BOTH, DEV, ROWS, SMALL, TEXTS, curve
 
-from afterword.train import train
-
-TEXTS = ["The bank of the river.", "A bank for my money and for the money of others!", "dog", "a b"]
-PAIRS = [(f"the {a} is {b} today", f"{b} {a}") for a in ("cat", "dog", "sea", "sun") for b in ("red", "old", "far")]
-ROWS = [{"anchor": a, "positive": b} for a, b in PAIRS]
-DEV = [
-    {"sentence1": a, "sentence2": PAIRS[(i + j) % len(PAIRS)][1], "score": float(j == 0)}
-    for i, (a, _) in enumerate(PAIRS)
-    for j in (0, 1)
-]
-BOTH = bellm(last=2, template=None)
-SMALL: dict[str, Any] = {"batch_size": 6, "rank": 4, "learning_rate": 3e-3, "log_every": 1, "warmup": 0, "epochs": 6}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("models")
-    for kind in ("bert", "gpt2", "llama"):
-        tiny(kind, root / kind)
-    return root
-
-
-def losses(out: Path) -> list[float]:
-    rows = [json.loads(line) for line in (out / "loss.jsonl").read_text().splitlines()]
-    return [row["loss"] for row in rows if "loss" in row]
+from afterword import Encoder, bellm, classical, prompt, reba
+from afterword.errors import DataError, InputError, MethodError, ModelError, NoSuchHead
+from afterword.fingerprint import weights_digest
+from afterword.post import Normalise
+from afterword.train import Settings, train
 
 
 @pytest.mark.parametrize(("kind", "rank"), [("llama", 4), ("gpt2", 4), ("llama", 0)])
 def test_it_learns_and_both_libraries_open_the_folder(kind: str, rank: int, models: Path, tmp_path: Path):
-    encoder = train(models / kind, ROWS, tmp_path / "a", method=BOTH, **{**SMALL, "rank": rank})
-    found = losses(tmp_path / "a")
-    assert len(found) == 12 and np.mean(found[-3:]) < 0.7 * np.mean(found[:3])
+    encoder = train(models / kind, ROWS, tmp_path / "a", **{**SMALL, "rank": rank, "epochs": 3})
+    found = list(curve(tmp_path / "a").values())
+    assert len(found) == 18 and np.mean(found[-3:]) < 0.7 * np.mean(found[:3])
     vectors = encoder.encode(TEXTS)
     assert np.array_equal(Encoder.load(tmp_path / "a").encode(TEXTS), vectors)
     other = SentenceTransformer(str(tmp_path / "a"), trust_remote_code=True, device="cpu")
-    assert abs(other.encode(TEXTS) - vectors).max() <= 1e-6
+    assert abs(other.encode(TEXTS) - vectors).max() <= 1e-6 * abs(vectors).max()
     assert abs(Encoder.load(models / kind, BOTH).encode(TEXTS) - vectors).max() > 1e-2
+    assert {p.name for p in (tmp_path / "a").iterdir()} >= {"loss.jsonl", "training.json", "modules.json"}
     assert not (tmp_path / "a" / "checkpoints").exists()
 
 
+def test_the_record_repeats_the_run(models: Path, tmp_path: Path):
+    first = train(models / "llama", ROWS, tmp_path / "a", **SMALL)
+    record = json.loads((tmp_path / "a" / "training.json").read_text())
+    settings = Settings.from_json(record["told"]["settings"])
+    assert settings.method == BOTH and settings.precision == "float32" and record["finished"]["steps"] == 12
+    again = train(models / "llama", ROWS, tmp_path / "b", settings=settings, log_every=1)
+    assert weights_digest(first.backbone.model) == weights_digest(again.backbone.model)
+    other = train(models / "llama", ROWS, tmp_path / "c", settings=replace(settings, seed=1))
+    assert weights_digest(first.backbone.model) != weights_digest(other.backbone.model)
+
+
 def test_the_best_on_dev_is_kept(models: Path, tmp_path: Path):
-    train(models / "llama", ROWS, tmp_path / "a", method=classical(), dev=DEV, every=2, **SMALL)
-    rows = [json.loads(line) for line in (tmp_path / "a" / "loss.jsonl").read_text().splitlines()]
-    scores = {row["step"]: row["eval_dev_spearman_cosine"] for row in rows if "eval_dev_spearman_cosine" in row}
+    trained = train(models / "llama", ROWS, tmp_path / "a", dev=DEV, every=2, **SMALL)
+    scores = curve(tmp_path / "a", "eval_dev_spearman_cosine")
     done = json.loads((tmp_path / "a" / "training.json").read_text())["finished"]
     assert list(scores) == [2, 4, 6, 8, 10, 12]
     assert done["best_dev"] == max(scores.values()) == scores[done["best_step"]]
+    short = train(models / "llama", ROWS, tmp_path / "b", dev=DEV, every=1, patience=1, **{**SMALL, "epochs": 9})
+    scores = list(curve(tmp_path / "b", "eval_dev_spearman_cosine").values())
+    assert len(scores) < 54 and scores[-1] <= scores[-2] == max(scores)
+    for encoder, best in ((trained, done["best_dev"]), (short, max(scores))):
+        sides = [encoder.encode([row[s] for row in DEV]) for s in ("sentence1", "sentence2")]
+        cosines = torch.cosine_similarity(*map(torch.from_numpy, sides))
+        ranks = np.array([row["score"] for row in DEV])
+        from scipy.stats import spearmanr
+
+        assert abs(spearmanr(ranks, cosines).statistic - best) < 1e-6
+
+
+@pytest.mark.slow
+def test_every_form_of_rows_trains_with_its_losses(models: Path, tmp_path: Path):
+    triplets = [{**row, "negative": ROWS[i - 1]["positive"]} for i, row in enumerate(ROWS)]
+    for i, (rows, loss, options) in enumerate(
+        [
+            (triplets, "ranking", {}),
+            (triplets, "cached_ranking", {"mini_batch": 4, "matryoshka": (64, 16)}),
+            (triplets, "angle", {}),
+            (triplets, "released", {"weights": (0, 20, 1)}),
+            (DEV, "cosent", {}),
+            (DEV, "angle", {"matryoshka": (64, 16)}),
+            (DEV, "released", {}),
+        ]
+    ):
+        out = tmp_path / str(i)
+        train(models / "llama", rows, out, loss=loss, **options, **{**SMALL, "epochs": 3})
+        found = list(curve(out).values())
+        assert np.mean(found[-4:]) < 0.9 * np.mean(found[:4]), loss
+
+
+def test_conditions_are_trained_on(models: Path, tmp_path: Path):
+    method = prompt("In {condition}, {text} is:")
+    rows = [
+        {"sentence1": f"{a} dog", "sentence2": f"{b} dog", "condition": c, "label": 1 + 4 * ((a == b) == (c == "size"))}
+        for a in ("big", "small") for b in ("big", "small", "tiny") for c in ("size", "kind")
+    ]  # fmt: skip
+    encoder = train(models / "llama", rows, tmp_path / "a", dev=rows, loss="cosent", **{**SMALL, "method": method})
+    assert max(curve(tmp_path / "a", "eval_dev_spearman_cosine").values()) > 0
+    given = ["big dog"] * 2, ["size", "kind"]
+    vectors = encoder.encode(given[0], conditions=given[1])
+    assert abs(vectors[0] - vectors[1]).max() > 1e-2
+    other = SentenceTransformer(str(tmp_path / "a"), trust_remote_code=True, device="cpu")
+    assert abs(other.encode(list(zip(*given, strict=True))) - vectors).max() <= 1e-6 * abs(vectors).max()
+
+
+def test_an_encoder_keeps_its_steps_and_gets_its_prompt(models: Path, tmp_path: Path):
+    start = replace(Encoder.load(models / "gpt2", classical()), post=(Normalise(),))
+    trained = train(start, ROWS, tmp_path / "a", prompt="find: ", **{**SMALL, "method": None})
+    assert trained.backbone.model is start.backbone.model and trained.post == (Normalise(),)
+    assert trained.default_prompt_name == "trained"
+    again = Encoder.load(tmp_path / "a")
+    assert np.array_equal(again.encode(TEXTS), trained.encode(["find: " + t for t in TEXTS], prompt=""))
+    columns = train(models / "gpt2", ROWS, tmp_path / "b", prompts={"anchor": "find: "}, **SMALL)
+    assert not np.array_equal(columns.encode(TEXTS), Encoder.load(models / "gpt2", BOTH).encode(TEXTS))
+    assert curve(tmp_path / "b")[1] != curve(tmp_path / "a")[1]
+
+
+def test_half_precision_weights_are_trained_in_float32(models: Path, tmp_path: Path):
+    half = Encoder.load(models / "llama", BOTH, dtype=torch.float16)
+    trained = train(half, ROWS, tmp_path / "a", **SMALL)
+    assert trained.backbone.dtype == torch.float32 and np.isfinite(trained.encode(TEXTS)).all()
+    losses = list(curve(tmp_path / "a").values())
+    assert all(np.isfinite(losses)) and min(losses) > 0
+    train(models / "llama", ROWS, tmp_path / "b", precision="bfloat16", **SMALL)
+    theirs = list(curve(tmp_path / "b").values())
+    assert 0 < abs(theirs[0] - losses[0]) < 0.05 * losses[0]
+
+
+def test_the_adapter_is_kept_where_it_is_asked_for(models: Path, tmp_path: Path):
+    from peft import PeftModel
+
+    trained = train(models / "llama", ROWS, tmp_path / "a", keep_adapter=True, **SMALL)
+    base = Encoder.load(models / "llama", BOTH)
+    PeftModel.from_pretrained(base.backbone.model, tmp_path / "a" / "adapter").merge_and_unload()
+    assert abs(base.encode(TEXTS) - trained.encode(TEXTS)).max() <= 1e-6 * abs(trained.encode(TEXTS)).max()
+
+
+def test_a_run_that_breaks_leaves_the_encoder_as_it_was(models: Path, tmp_path: Path):
+    start = Encoder.load(models / "llama", BOTH)
+    before, modules = start.encode(TEXTS), [type(m) for m in start.backbone.model.modules()]
+    (tmp_path / "a").write_text("a file")
+    with pytest.raises(ModelError, match="cannot be written"):
+        train(start, ROWS, tmp_path / "a", **SMALL)
+    broken = [{**ROWS[0], "positive": "x"}] * 6
+    with pytest.raises(InputError, match="matryoshka=65: the model's vectors have 64"):
+        train(start, broken, tmp_path / "b", matryoshka=(65,), distinct=False, checkpointing=True, **SMALL)
+    assert [type(m) for m in start.backbone.model.modules()] == modules
+    assert np.array_equal(start.encode(TEXTS), before) and not start.backbone.model.training
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "error", "said"),
+    [
+        ("bert", {}, MethodError, "bert sees both ways already, in every layer: use classical or prompt"),
+        ("llama", {"method": bellm(last=4)}, NoSuchHead, "last=4: the model has 3 layers"),
+        ("llama", {"method": "bellm:last=x"}, MethodError, "last"),
+        ("llama", {"batch_size": 37}, DataError, "row holds 36 rows, fewer than a batch of 37: lower batch_size"),
+        ("llama", {"loss": "cosent"}, DataError, "pairs, and cosent learns from scored pairs: use ranking"),
+        ("llama", {"lr": 1e-3}, InputError, "no setting 'lr': there are method, rank"),
+        ("llama", {"targets": ("q_proj", "nothing")}, InputError, "targets=nothing: the linear layers are down_proj"),
+        ("llama", {"four_bit": True}, InputError, "4 bits need a CUDA GPU, and the model is on cpu"),
+        ("llama", {"added": 1}, MethodError, "added=1 new layers see both ways, and the method has last=2"),
+        ("bloom", {"added": 2, "method": classical()}, MethodError, "added=2"),
+        ("llama", {"method": prompt("{condition} {text}")}, DataError, "give sentence1, sentence2, condition, label"),
+        ("llama", {"method": reba(), "checkpointing": True}, MethodError, "gradient checkpointing"),
+        ("llama", {"method": bellm(last=2, couple="add"), "checkpointing": True}, MethodError, "checkpointing"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_anything_is_written(
+    kind: str, options: dict[str, Any], error: type[Exception], said: str, models: Path, tmp_path: Path
+):
+    with pytest.raises(error, match=said) as found:
+        train(models / kind, ROWS, tmp_path / "a", **{**SMALL, **options})
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "a" / "modules.json").exists()
+
+
+def test_dev_must_be_scored(models: Path, tmp_path: Path):
+    with pytest.raises(DataError, match="row holds pairs, and dev is scored pairs"):
+        train(models / "llama", ROWS, tmp_path / "a", dev=ROWS, **SMALL)
+
+
+def test_new_layers_are_trained_whole(models: Path, tmp_path: Path):
+    method = bellm(last=1, template=None)
+    for i, options in enumerate([{}, {"fresh": True}, {"rank": 0}]):
+        encoder = train(models / "llama", ROWS, tmp_path / str(i), added=1, **{**SMALL, "method": method, **options})
+        assert encoder.backbone.facts.layers == 4
+        again = Encoder.load(tmp_path / str(i))
+        assert again.backbone.facts.layers == 4 and again.method.sight.last == 1
+        assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+        found = list(curve(tmp_path / str(i)).values())
+        assert np.mean(found[-3:]) < np.mean(found[:3])
+        last, old = (encoder.backbone.stack.layers[k].state_dict() for k in (3, 2))
+        assert all(not torch.equal(last[n], old[n]) for n in last)

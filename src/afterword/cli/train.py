@@ -60,6 +60,10 @@ def train(
     four_bit: Annotated[
         bool, typer.Option("--four-bit", help="Hold the frozen weights in 4 bits (QLoRA); needs CUDA.")
     ] = False,
+    added: Annotated[
+        int, typer.Option("--add", metavar="N", help="Append N new layers, which see both ways; --method bellm:last=N.")
+    ] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="They start fresh, not as copies of the last layers.")] = False,
     learning_rate: Annotated[float, typer.Option("--learning-rate", metavar="LR", help="At its highest.")] = 2e-4,
     warmup: Annotated[
         float, typer.Option("--warmup", metavar="N", help="Steps, or a share of all, in which it rises.")

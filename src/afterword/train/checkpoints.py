@@ -56,11 +56,18 @@ class Place:
         return "finished" in (self.record() or {})
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Write the record whole: it is never half there."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Write the record whole: it is never half there.
+
+        Raises:
+            ModelError: it cannot be written.
+        """
         half = self.folder / (RECORD + ".writing")
-        half.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        half.replace(self.folder / RECORD)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            half.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            half.replace(self.folder / RECORD)
+        except OSError as e:
+            raise ModelError(f"{self.folder} cannot be written: {e.strerror or e}") from e
 
     def begin(self, told: Mapping[str, Any], resume: bool) -> Path | None:
         """Whether to start, or from which checkpoint to go on.
@@ -96,14 +103,23 @@ class Place:
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
 
+def processes() -> int:
+    """How many train together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this process writes what is written once."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 def is_whole(checkpoint: Path) -> bool:
     """Whether a checkpoint was written to its end: the trainer's state comes last."""
     try:
         state = json.loads((checkpoint / STATE).read_text("utf-8"))
     except (OSError, ValueError):
         return False
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    names = [f"rng_state_{i}.pth" for i in range(processes)] if processes > 1 else ["rng_state.pth"]
+    names = [f"rng_state_{i}.pth" for i in range(processes())] if processes() > 1 else ["rng_state.pth"]
     return bool(state) and all(zipfile.is_zipfile(checkpoint / name) for name in names)
 
 

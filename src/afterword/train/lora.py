@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,12 +16,12 @@ from ..errors import InputError, MissingExtra, ModelError
 from .settings import Settings
 
 try:
-    from peft import LoraConfig, get_peft_model
+    from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 except ImportError as e:
     raise MissingExtra("peft", "train") from e
 
 
-def attach(model: nn.Module, settings: Settings) -> Any:
+def attach(model: nn.Module, settings: Settings, whole: Sequence[nn.Module] = ()) -> Any:
     """Put LoRA's matrices beside a model's layers; everything else is frozen.
 
     Source: BeLLM, "Model Settings": r = 32, alpha = 32, dropout 0.1; all linear layers, as its released code.
@@ -26,31 +29,33 @@ def attach(model: nn.Module, settings: Settings) -> Any:
     Args:
         model: a base model; its layers are wrapped in place.
         settings: rank, alpha, dropout, targets, four_bit.
+        whole: parts that get none: all their weights are trained.
 
     Returns:
         PEFT's model around it.
 
     Raises:
-        InputError: no layer has a target's name.
+        InputError: no linear layer has a target's name.
     """
+    there = {name.rpartition(".")[2] for name, m in model.named_modules() if is_linear(m)}
+    if wrong := [t for t in settings.targets if t not in there]:
+        raise InputError(f"targets={','.join(wrong)}: the linear layers are {', '.join(sorted(there))}")
     if settings.four_bit:
         quantise(model)
+    names = {id(m): re.escape(name) for name, m in model.named_modules()}
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=list(settings.targets) or "all-linear",
+        exclude_modules=f"({'|'.join(names[id(m)] for m in whole)})\\..*" if whole else None,
     )
-    try:
-        with warnings.catch_warnings():  # of names that transformers has given new ones
-            warnings.simplefilter("ignore")
-            return get_peft_model(model, config)
-    except ValueError as e:
-        if "arget modules" not in str(e):
-            raise
-        names = {name.rpartition(".")[2] for name, m in model.named_modules() if is_linear(m)}
-        wrong = [t for t in settings.targets if t not in names]
-        raise InputError(f"targets={','.join(wrong)}: the linear layers are {', '.join(sorted(names))}") from None
+    with warnings.catch_warnings():  # of names that transformers has given new ones
+        warnings.simplefilter("ignore")
+        adapted = get_peft_model(model, config)
+    for part in whole:
+        part.requires_grad_(True)
+    return adapted
 
 
 def merge(adapted: Any) -> nn.Module:
@@ -63,6 +68,19 @@ def merge(adapted: Any) -> nn.Module:
         return adapted.merge_and_unload(safe_merge=True)  # type: ignore[no-any-return]
     except ValueError as e:
         raise ModelError(f"the trained matrices cannot be merged: {e}") from None
+
+
+def moved(adapted: Any, base: nn.Module, settings: Settings) -> nn.Module:
+    """Add the matrices' products to the weights of another model of the same shape: to those of before `quantise`.
+
+    Args:
+        adapted: what `attach` gave, trained.
+        base: is changed in place.
+        settings: those of `attach`.
+    """
+    other = attach(base, replace(settings, four_bit=False))
+    set_peft_model_state_dict(other, get_peft_model_state_dict(adapted))
+    return merge(other)
 
 
 def is_linear(module: nn.Module) -> bool:

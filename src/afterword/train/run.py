@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from importlib.metadata import version
@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import set_seed
 
 from ..codec import parse_method
 from ..encoder import Encoder
-from ..errors import DataError, InputError, MethodError, MissingExtra
+from ..errors import InputError, MissingExtra
 from ..fingerprint import LIBRARIES, weights_digest
-from ..methods import Method, classical
-from .checkpoints import Place, stopped
-from .settings import Precision, Settings
+from ..loading import check as checked
+from ..methods import Method
+from .checkpoints import Place, is_first, processes, stopped
+from .settings import Settings
 from .triplets import Rows
 
 try:
-    import accelerate  # noqa: F401
-    from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainingArguments
-    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
-    from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, set_seed
-except ImportError as e:
-    raise MissingExtra(e.name or "sentence-transformers", "train") from e
+    import accelerate  # noqa: F401  (the trainer imports it when it is made)
+    import datasets  # noqa: F401
 
-from ..st import sentence_transformer
-from . import losses, trainer
-from .lora import attach, check_four_bit, merge
+    from ..st import sentence_transformer
+    from .lora import attach, merge, moved
+    from .start import check, load, precision
+    from .trainer import make_trainer
+except ImportError as e:
+    raise MissingExtra(getattr(e, "package", None) or e.name or "sentence-transformers", "train") from e
 
 Data = Rows | str | Path | Iterable[Mapping[str, Any]]
-SCORE, ADAPTER = "eval_dev_spearman_cosine", "adapter"
+ADAPTER = "adapter"
 
 
 def train(
@@ -86,191 +86,110 @@ def train(
     """
     settings = _settings(settings or Settings(), method, changes)
     rows, scored = Rows.of(data), None if dev is None else Rows.of(dev)
-    encoder = _encoder(model, settings, device, trust_remote_code)
-    settings = replace(settings, method=encoder.method, precision=settings.precision or _precision(encoder.device))
-    _check(settings, encoder, rows, scored)
-    told = {
-        "settings": settings.to_json(), "processes": trainer.world(), "data": rows.digest,
-        "dev": None if scored is None else scored.digest, "weights": weights_digest(encoder.backbone.model).hex(),
-    }  # fmt: skip
+    encoder = load(model, settings, device, trust_remote_code)
+    settings = replace(settings, method=encoder.method, precision=settings.precision or precision(encoder.device))
+    check(settings, encoder, rows, scored)
     place = Place(Path(out))
-    checkpoint = place.begin(told, resume)
+    record = _record(str(model) if not isinstance(model, Encoder) else None, settings, encoder, rows, scored)
+    checkpoint = place.begin(record["told"], resume)
     if resume and place.finished:
         return Encoder.load(out, device=device, trust_remote_code=trust_remote_code)
-    record = {"model": str(model), "data": rows.source, "rows": len(rows), "versions": _versions(), "told": told}
-    if trainer.is_first():
+    if is_first():
         place.write(record)
-    encoder, adapted, running = _set_up(encoder, settings, rows, scored, place, log_every, progress)
-    if checkpoint is not None and stopped(checkpoint):
-        running.finish(checkpoint)
-    else:
-        running.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    encoder.backbone.model.eval()
-    running.accelerator.wait_for_everyone()
-    _finish(encoder, adapted, place, {**record, "finished": running.summary()}, keep_adapter)
+    run = Run(encoder, settings, place)
+    try:
+        running = make_trainer(run.model, settings, place, rows, scored, log_every, progress)
+        if checkpoint is not None and stopped(checkpoint):
+            running.finish(checkpoint)
+        else:
+            running.fit(checkpoint)
+        encoder = run.finished(keep_adapter)
+    finally:
+        run.close()
+    if is_first():
+        encoder.save(place.folder)
+        place.write({**record, "finished": running.summary()})
+        place.clear()
     return encoder
 
 
+class Run:
+    """An encoder while it is trained: as a SentenceTransformer, with LoRA's matrices or without.
+
+    Args:
+        encoder: its weights are trained in place.
+        settings: of the run.
+        place: where the adapter is saved, if it is.
+    """
+
+    def __init__(self, encoder: Encoder, settings: Settings, place: Place) -> None:
+        self.encoder, self.settings, self.place = encoder, settings, place
+        self.before = copy.deepcopy(encoder.backbone.model).cpu() if settings.four_bit else None
+        self.adapted: Any = None
+        set_seed(settings.seed)
+        self.model = sentence_transformer(encoder)
+        for module in list(self.model)[1:]:  # steps behind the model stay as they are
+            module.requires_grad_(False)
+        first: Any = self.model[0]
+        if settings.lora:
+            new = encoder.backbone.stack.layers[-settings.added :] if settings.added else ()
+            self.adapted = first.auto_model = attach(encoder.backbone.model, settings, new)
+        first.max_seq_length = settings.max_length or encoder.max_length
+        if settings.checkpointing:
+            _checkpointing(encoder.backbone.model, "enable", {"use_reentrant": False})
+
+    def finished(self, keep_adapter: bool) -> Encoder:
+        """The encoder with what was learned in its weights."""
+        if self.adapted is None:
+            return self.encoder
+        if keep_adapter and is_first():
+            self.adapted.save_pretrained(str(self.place.folder / ADAPTER))
+        adapted, self.adapted = self.adapted, None
+        if self.before is None:
+            merge(adapted)
+            return self.encoder
+        tokenizer = self.encoder.backbone.tokenizer
+        return replace(self.encoder, backbone=checked(moved(adapted, self.before, self.settings), tokenizer))
+
+    def close(self) -> None:
+        """Leave the encoder as one to encode with, whatever happened."""
+        model: Any = self.encoder.backbone.model
+        if self.adapted is not None:
+            self.adapted.unload()
+        if self.settings.checkpointing:
+            _checkpointing(model, "disable")
+        model.requires_grad_(self.before is None).eval()
+
+
+def _checkpointing(model: Any, what: str, *options: Any) -> None:
+    """Switch gradient checkpointing, under its newer name where there is one."""
+    name = "activation" if hasattr(model, "activation_checkpointing_enable") else "gradient"
+    getattr(model, f"{name}_checkpointing_{what}")(*options)
+
+
 def _settings(settings: Settings, method: Method | str | None, changes: Mapping[str, Any]) -> Settings:
-    try:
-        settings = replace(settings, **changes)
-    except TypeError:
-        known = [f.name for f in fields(Settings)]
-        wrong = next(name for name in changes if name not in known)
-        raise InputError(f"there is no setting {wrong!r}: there are {', '.join(known)}") from None
-    if method is None:
-        return settings
-    return replace(settings, method=parse_method(method) if isinstance(method, str) else method)
+    known = [f.name for f in fields(Settings)]
+    if wrong := [name for name in changes if name not in known]:
+        raise InputError(f"there is no setting {wrong[0]!r}: there are {', '.join(known)}")
+    if method is not None:
+        changes = {**changes, "method": parse_method(method) if isinstance(method, str) else method}
+    return replace(settings, **changes)
 
 
-def _encoder(model: str | Path | Encoder, settings: Settings, device: Any, trust_remote_code: bool) -> Encoder:
-    """The encoder that is trained, by the settings' method; its weights in float32.
-
-    Raises:
-        MethodError: the method makes layers see both ways in a model that does so already.
-    """
-    if isinstance(model, Encoder):
-        encoder = model
-    else:
-        if device is None and torch.cuda.is_available():
-            device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-        start = None if settings.method is None else classical()
-        encoder = Encoder.load(model, start, device=device, trust_remote_code=trust_remote_code)
-    method, facts = settings.method or encoder.method, encoder.backbone.facts
-    if method.sight and not facts.causal:
-        raise MethodError(f"{facts.kind} sees both ways already, in every layer: use classical or prompt, not bellm")
-    if encoder.backbone.dtype in (torch.float16, torch.bfloat16) and not settings.four_bit:
-        encoder.backbone.model.float()
-    return encoder if method == encoder.method else replace(encoder, method=method)
-
-
-def _check(settings: Settings, encoder: Encoder, rows: Rows, dev: Rows | None) -> None:
-    """Refuse, before anything is written, what cannot be trained.
-
-    Raises:
-        DataError: too few rows, or of a form that the loss, the method or the evaluation cannot use.
-        InputError: 4 bits, and no CUDA or bitsandbytes.
-    """
-    losses.check_rows(settings, rows)
-    needed = settings.batch_size * trainer.world()
-    if len(rows) < needed:
-        raise DataError(f"{rows.source} holds {len(rows)} rows, fewer than a batch of {needed}: lower batch_size")
-    if dev is not None and not dev.scored:
-        raise DataError(f"{dev.source} holds {dev.form}, and dev is scored pairs: sentence1, sentence2, score")
-    wanted = "condition" in encoder.method.layout.fields
-    for found in (rows, dev):
-        if found is not None and found.conditioned != wanted:
-            fix = (
-                "use a method whose template holds {condition}"
-                if not wanted
-                else "give sentence1, sentence2, condition, label"
-            )
-            raise DataError(
-                f"{found.source} holds {found.form}, and the method has {'a' if wanted else 'no'} condition: {fix}"
-            )
-    if settings.four_bit:
-        check_four_bit(encoder.device)
-
-
-def _precision(device: torch.device) -> Precision:
-    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-
-
-def _versions() -> dict[str, str]:
-    return {name: version(name) for name in (*LIBRARIES, "sentence-transformers", "peft", "accelerate")}
-
-
-def _set_up(
-    encoder: Encoder, settings: Settings, rows: Rows, dev: Rows | None, place: Place, log_every: int, progress: bool
-) -> tuple[Encoder, Any, trainer.Trainer]:
-    """The encoder with what is trained of it, PEFT's model around its own (or None), and the trainer."""
-    set_seed(settings.seed)
-    if settings.prompt:
-        encoder = replace(
-            encoder, prompts={**(encoder.prompts or {}), "trained": settings.prompt}, default_prompt_name="trained"
-        )
-    model = sentence_transformer(encoder)
-    for module in list(model)[1:]:
-        module.requires_grad_(False)
-    first: Any = model[0]
-    adapted = None
-    if settings.lora:
-        adapted = first.auto_model = attach(encoder.backbone.model, settings)
-    first.max_seq_length = settings.max_length or encoder.max_length
-    if settings.checkpointing:
-        encoder.backbone.model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
-    callbacks: list[Any] = [trainer.Curve(place.curve)]
-    if settings.patience and dev is not None:
-        callbacks.append(EarlyStoppingCallback(settings.patience))
-    running = trainer.Trainer(
-        model=model,
-        args=_arguments(settings, place, encoder.device, dev is not None, log_every, progress),
-        train_dataset=Dataset.from_dict(dict(rows.columns)),
-        evaluator=None if dev is None else _evaluator(dev),
-        loss=losses.make(model, settings, trainer.world() > 1),
-        callbacks=callbacks,
-    )
-    running.remove_callback(ProgressCallback)
-    running.remove_callback(PrinterCallback)
-    if progress:
-        running.add_callback(trainer.Bar())
-    return encoder, adapted, running
-
-
-def _arguments(
-    settings: Settings, place: Place, device: torch.device, dev: bool, log_every: int, progress: bool
-) -> SentenceTransformerTrainingArguments:
-    """The settings in the trainer's words."""
-    distinct = settings.distinct and settings.ranking
-    evaluation = {"eval_strategy": "steps", "eval_steps": settings.every, "load_best_model_at_end": True,
-                  "metric_for_best_model": SCORE, "greater_is_better": True}  # fmt: skip
-    return SentenceTransformerTrainingArguments(
-        output_dir=str(place.checkpoints),
-        per_device_train_batch_size=settings.batch_size,
-        gradient_accumulation_steps=settings.accumulate,
-        num_train_epochs=settings.epochs,
-        max_steps=settings.steps or -1,
-        learning_rate=settings.learning_rate,
-        warmup_steps=settings.warmup,
-        weight_decay=settings.weight_decay,
-        max_grad_norm=settings.clip,
-        bf16=settings.precision == "bfloat16",
-        seed=settings.seed,
-        batch_sampler="no_duplicates" if distinct else "batch_sampler",
-        prompts=settings.prompt or (dict(settings.prompts) if settings.prompts else None),
-        dataloader_drop_last=True,  # every step has as many negatives
-        dataloader_pin_memory=device.type == "cuda",
-        logging_steps=log_every,
-        logging_nan_inf_filter=False,  # it would show a loss that is none as 0
-        save_strategy="steps",
-        save_steps=settings.every,
-        save_total_limit=2,
-        report_to=[],
-        disable_tqdm=not progress,
-        use_cpu=device.type == "cpu",
-        ddp_backend="gloo" if device.type == "cpu" and trainer.world() > 1 else None,
-        **(evaluation if dev else {}),
-    )
-
-
-def _evaluator(dev: Rows) -> Any:
-    first, second, scores = dev.columns.values()
-    return EmbeddingSimilarityEvaluator(
-        first, second, scores, name="dev", main_similarity="cosine", batch_size=64, write_csv=False,
-        show_progress_bar=False,
-    )  # fmt: skip
-
-
-def _finish(encoder: Encoder, adapted: Any, place: Place, record: Mapping[str, Any], keep_adapter: bool) -> None:
-    """Add LoRA's matrices to the weights, save the encoder, close the record, remove the checkpoints."""
-    model: Any = encoder.backbone.model
-    model.gradient_checkpointing_disable()
-    if adapted is not None:
-        if keep_adapter and trainer.is_first():
-            adapted.save_pretrained(str(place.folder / ADAPTER))
-        merge(adapted)
-    model.requires_grad_(True)
-    if trainer.is_first():
-        encoder.save(place.folder)
-        place.write(record)
-        place.clear()
+def _record(name: str | None, settings: Settings, encoder: Encoder, rows: Rows, dev: Rows | None) -> dict[str, Any]:
+    """What stands in ``training.json``; what a resumed run must be told again stands under "told"."""
+    told = {
+        "settings": settings.to_json(),
+        "processes": processes(),
+        "weights": weights_digest(encoder.backbone.model).hex(),
+        "data": rows.digest,
+        "dev": None if dev is None else dev.digest,
+    }
+    libraries = (*LIBRARIES, "sentence-transformers", "peft", "accelerate")
+    return {
+        "model": name,
+        "data": rows.source,
+        "rows": len(rows),
+        "versions": {library: version(library) for library in libraries},
+        "told": told,
+    }

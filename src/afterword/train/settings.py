@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..codec import from_json, to_json
 from ..errors import InputError
@@ -95,7 +95,21 @@ class Settings:
         object.__setattr__(self, "targets", tuple(self.targets))
         object.__setattr__(self, "matryoshka", tuple(self.matryoshka))
         object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
-        least = {"rank": 0, "added": 0, "patience": 0, "mini_batch": 1, "batch_size": 1, "accumulate": 1, "every": 1}
+        for name, allowed in (("loss", get_args(Loss)), ("precision", (None, *get_args(Precision)))):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(filter(None, allowed))}")
+        least = {
+            "warmup": 0,
+            "weight_decay": 0,
+            "clip": 0,
+            "rank": 0,
+            "added": 0,
+            "patience": 0,
+            "mini_batch": 1,
+            "batch_size": 1,
+            "accumulate": 1,
+            "every": 1,
+        }
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise InputError(f"{name}={getattr(self, name)}: give {bound} or more")
@@ -108,6 +122,8 @@ class Settings:
             raise InputError(f"dropout={self.dropout}: give 0 or more, less than 1")
         if self.four_bit and not self.lora:
             raise InputError("weights in 4 bits are frozen: give a LoRA rank above 0")
+        if self.four_bit and self.added:
+            raise InputError("new layers are trained whole, which weights in 4 bits cannot be: leave four_bit out")
         if self.prompt and self.prompts:
             raise InputError("give prompt, for every column, or prompts, by column, not both")
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformerTrainer
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 from torch import Tensor, nn
-from transformers import ProgressCallback, TrainerCallback, TrainerState
+from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
 
 from ..errors import AfterwordError, ModelError
-from .checkpoints import STATE, WEIGHTS
+from .callbacks import SCORE, Bar, Curve
+from .checkpoints import STATE, WEIGHTS, Place, processes
+from .losses import make
+from .settings import Settings
+from .triplets import Rows
 
 NUMBERS = ("loss", "grad_norm")
 
@@ -84,6 +88,20 @@ class Trainer(SentenceTransformerTrainer):
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e).splitlines()[0]
             raise ModelError(f"{half} cannot be written: {reason}; {_kept(half.parent)}") from e
 
+    def fit(self, checkpoint: Path | None) -> None:
+        """Train, from the start or from a checkpoint.
+
+        Raises:
+            ModelError: a number is not finite, or something cannot be written.
+        """
+        try:
+            self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        except OSError as e:
+            folder = Path(self.args.output_dir)
+            where = e.filename or folder
+            raise ModelError(f"{where} cannot be written: {e.strerror or e}; {_kept(folder)}") from e
+        self.accelerator.wait_for_everyone()
+
     def finish(self, checkpoint: Path) -> None:
         """Take a run that had ended to where its end would have taken it.
 
@@ -110,43 +128,76 @@ def _kept(checkpoints: Path) -> str:
     return f"{found[-1]} is kept" if found else "there was no checkpoint yet"
 
 
-class Curve(TrainerCallback):
-    """Write the losses as they come, a JSON object per line.
+def make_trainer(
+    model: Any, settings: Settings, place: Place, rows: Rows, dev: Rows | None, log_every: int, progress: bool
+) -> Trainer:
+    """The trainer of a run.
 
     Args:
-        path: of the file. A run that goes on keeps what stood there up to its checkpoint.
+        model: a SentenceTransformer; what of it asks for gradients is trained.
+        settings: of the run.
+        place: where its losses and checkpoints go.
+        rows: what it learns from.
+        dev: scored pairs, or None.
+        log_every: steps from one line of losses to the next.
+        progress: a bar on stderr.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start from what the checkpoint knows."""
-        if state.is_world_process_zero:
-            self.path.write_text("".join(json.dumps(row) + "\n" for row in state.log_history), encoding="utf-8")
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """One more."""
-        if state.is_world_process_zero:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(state.log_history[-1]) + "\n")
-
-
-class Bar(ProgressCallback):
-    """The trainer's progress bar, with the last numbers behind it."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Show the loss and the score on dev."""
-        shown = {"loss": "loss", "eval_dev_spearman_cosine": "dev"}
-        if state.is_world_process_zero and self.training_bar is not None and logs:
-            self.training_bar.set_postfix({shown[k]: f"{v:.4f}" for k, v in logs.items() if k in shown}, refresh=False)
+    callbacks: list[Any] = [Curve(place.curve)]
+    if settings.patience and dev is not None:
+        callbacks.append(EarlyStoppingCallback(settings.patience))
+    options: dict[str, Any] = {}
+    if dev is not None:
+        options = {"eval_strategy": "steps", "eval_steps": settings.every, "load_best_model_at_end": True,
+                   "metric_for_best_model": SCORE, "greater_is_better": True}  # fmt: skip
+    if model.device.type == "cpu":
+        options |= {"use_cpu": True, "ddp_backend": "gloo" if processes() > 1 else None}
+    running = Trainer(
+        model=model,
+        args=arguments(settings, place, logging_steps=log_every, disable_tqdm=not progress, **options),
+        train_dataset=Dataset.from_dict(dict(rows.columns)),
+        evaluator=None if dev is None else evaluator(dev),
+        loss=make(model, settings, gather=processes() > 1),
+        callbacks=callbacks,
+    )
+    running.remove_callback(ProgressCallback)
+    running.remove_callback(PrinterCallback)
+    if progress:
+        running.add_callback(Bar())
+    return running
 
 
-def world() -> int:
-    """How many processes train together."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTransformerTrainingArguments:
+    """The settings in the trainer's words."""
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(place.checkpoints),
+        per_device_train_batch_size=settings.batch_size,
+        gradient_accumulation_steps=settings.accumulate,
+        num_train_epochs=settings.epochs,
+        max_steps=settings.steps or -1,
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.clip,
+        bf16=settings.precision == "bfloat16",
+        seed=settings.seed,
+        batch_sampler="no_duplicates" if settings.distinct and settings.ranking else "batch_sampler",
+        prompts=settings.prompt or (dict(settings.prompts) if settings.prompts else None),
+        dataloader_drop_last=True,  # every step has as many negatives
+        dataloader_pin_memory=False,
+        logging_nan_inf_filter=False,  # it would show a loss that is none as 0
+        save_strategy="steps",
+        save_steps=settings.every,
+        save_total_limit=2,
+        restore_callback_states_from_checkpoint=True,  # how long early stopping has waited
+        report_to=[],
+        **options,
+    )
 
 
-def is_first() -> bool:
-    """Whether this process writes what is written once."""
-    return int(os.environ.get("RANK", "0")) == 0
+def evaluator(dev: Rows) -> Any:
+    """Spearman between the scores of pairs and their vectors' cosines."""
+    first, second, scores = dev.columns.values()
+    return EmbeddingSimilarityEvaluator(
+        first, second, scores, name="dev", main_similarity="cosine", batch_size=64, write_csv=False,
+        show_progress_bar=False,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""What a run starts from: the encoder that is trained, and whether everything fits together."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import set_seed
+
+from ..encoder import Encoder
+from ..errors import DataError, MethodError
+from ..methods import classical
+from .addition import append
+from .checkpoints import processes
+from .lora import check_four_bit
+from .losses import check_rows
+from .settings import Precision, Settings
+from .triplets import Rows
+
+
+def load(model: str | Path | Encoder, settings: Settings, device: Any, trust_remote_code: bool) -> Encoder:
+    """The encoder that is trained, by the settings' method; its weights in float32, new layers in place.
+
+    Args:
+        model: as for `Encoder.load`, or an encoder, whose model is taken as it is.
+        settings: of the run.
+        device: None = a GPU where there is one, each process its own.
+        trust_remote_code: run the model's own code.
+
+    Raises:
+        MethodError: the method makes layers see both ways in a model that does so already, or others than are added.
+    """
+    if isinstance(model, Encoder):
+        encoder = model
+    else:
+        if device is None and torch.cuda.is_available():
+            device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        start = None if settings.method is None else classical()
+        encoder = Encoder.load(model, start, device=device, trust_remote_code=trust_remote_code)
+    method, facts = settings.method or encoder.method, encoder.backbone.facts
+    if method.sight and not facts.causal:
+        raise MethodError(f"{facts.kind} sees both ways already, in every layer: use classical or prompt, not bellm")
+    if settings.added and method.sight.last != settings.added:
+        raise MethodError(
+            f"added={settings.added} new layers see both ways, and the method has last={method.sight.last}: "
+            f"give bellm(last={settings.added})"
+        )
+    backbone = encoder.backbone
+    if backbone.dtype in (torch.float16, torch.bfloat16) and not settings.four_bit:
+        backbone.model.float()
+    if settings.added:
+        set_seed(settings.seed)
+        backbone = append(backbone, settings.added, settings.fresh)
+    encoder = replace(encoder, backbone=backbone, method=method)
+    if settings.prompt is None:
+        return encoder
+    prompts = {**(encoder.prompts or {}), "trained": settings.prompt}
+    return replace(encoder, prompts=prompts, default_prompt_name="trained")
+
+
+def check(settings: Settings, encoder: Encoder, rows: Rows, dev: Rows | None) -> None:
+    """Refuse, before anything is written, what cannot be trained.
+
+    Raises:
+        DataError: too few rows, or of a form that the loss, the method or the evaluation cannot use.
+        InputError: 4 bits, and no CUDA.
+        MissingExtra: 4 bits, and no bitsandbytes.
+    """
+    check_rows(settings, rows)
+    needed = settings.batch_size * processes()
+    if len(rows) < needed:
+        raise DataError(f"{rows.source} holds {len(rows)} rows, fewer than a batch of {needed}: lower batch_size")
+    if dev is not None and not dev.scored:
+        raise DataError(f"{dev.source} holds {dev.form}, and dev is scored pairs: sentence1, sentence2, score")
+    wanted = "condition" in encoder.method.layout.fields
+    for found in (rows, dev):
+        if found is not None and wanted and not found.conditioned:
+            raise DataError(
+                f"{found.source} holds {found.form}, and the method's template holds {{condition}}: "
+                "give sentence1, sentence2, condition, label"
+            )
+        if found is not None and found.conditioned and not wanted:
+            raise DataError(f"{found.source} holds conditions: use a method whose template holds {{condition}}")
+    if settings.four_bit:
+        check_four_bit(encoder.device)
+
+
+def precision(device: torch.device) -> Precision:
+    """That of the products, where the user names none."""
+    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"

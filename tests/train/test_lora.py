@@ -1,0 +1,129 @@
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.eager import Eager
+from tests.train.conftest import TEXTS
+from torch import Tensor, nn
+
+from afterword import Encoder, bellm, classical
+from afterword.errors import InputError, MissingExtra, ModelError
+from afterword.train.lora import attach, check_four_bit, merge, moved
+from afterword.train.settings import Settings
+
+LORA = Settings(rank=4, alpha=8, dropout=0.0)
+
+
+def trained(adapted: nn.Module, seed: int = 0) -> None:
+    """Matrices as a training would leave them."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in adapted.named_parameters():
+            if "lora_" in name:
+                p.copy_(torch.randn(p.shape, generator=generator) * 0.2)
+
+
+def plain(folder: Path, weights: dict[str, Tensor] | None = None) -> np.ndarray:
+    """The last states' mean by a fresh model with its own eager attention, a text at a time."""
+    eager = Eager(folder)
+    if weights is not None:
+        eager.model.load_state_dict(weights)
+    with torch.no_grad():
+        states = [eager.model(**eager.tokenizer(t, return_tensors="pt")).last_hidden_state[0] for t in TEXTS]
+    return np.stack([s.mean(0).numpy() for s in states])
+
+
+def by_hand(folder: Path, adapted: nn.Module) -> dict[str, Tensor]:
+    """The weights W + alpha / r B A, written out."""
+    weights = {k: v.clone() for k, v in Eager(folder).model.state_dict().items()}
+    found = dict(adapted.named_parameters())
+    for name, a in found.items():
+        if "lora_A" in name:
+            b = found[name.replace("lora_A", "lora_B")]
+            place = name.removeprefix("base_model.model.").replace(".lora_A.default", "")
+            product = LORA.alpha / LORA.rank * b @ a
+            weights[place] += (product.T if "c_" in place else product).detach()
+    return weights
+
+
+def close(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(abs(a - b).max() <= 1e-5 * abs(b).max())
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "bert"])
+def test_every_state_of_an_adapter_equals_a_fresh_plain_forward(kind: str, models: Path):
+    """Packed weights are made at each encode: none of an earlier state may be left."""
+    encoder = Encoder.load(models / kind, classical())
+    base = plain(models / kind)
+    assert close(encoder.encode(TEXTS), base)
+    adapted = attach(encoder.backbone.model, LORA)
+    assert close(encoder.encode(TEXTS), base)  # B is 0 at the start
+    trained(adapted)
+    changed = plain(models / kind, by_hand(models / kind, adapted))
+    assert abs(changed - base).max() > 1e-2
+    assert close(encoder.encode(TEXTS), changed)
+    adapted.merge_adapter()
+    assert close(encoder.encode(TEXTS), changed)
+    adapted.unmerge_adapter()
+    assert close(encoder.encode(TEXTS), changed)
+    other = copy.deepcopy(encoder)
+    adapted.unload()
+    assert close(encoder.encode(TEXTS), base)
+    whole = attach(encoder.backbone.model, LORA)
+    trained(whole, seed=1)
+    again = plain(models / kind, by_hand(models / kind, whole))
+    merge(whole)
+    assert close(encoder.encode(TEXTS), again) and not close(again, changed)
+    assert close(other.encode(TEXTS), changed)
+
+
+def test_all_linear_layers_get_matrices_and_nothing_else_is_trained(models: Path):
+    for kind in ("llama", "gpt2"):
+        model = Encoder.load(models / kind, bellm()).backbone.model
+        linear = sum(isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D" for m in model.modules())
+        adapted = attach(model, LORA)
+        names = [n for n, p in adapted.named_parameters() if p.requires_grad]
+        assert len(names) == 2 * linear and all("lora_" in n for n in names)
+    model = Encoder.load(models / "llama", bellm()).backbone.model
+    adapted = attach(model, Settings(rank=4, targets=("q_proj", "up_proj")))
+    found = {n.split(".lora_")[0].rpartition(".")[2] for n, p in adapted.named_parameters() if p.requires_grad}
+    assert found == {"q_proj", "up_proj"}
+    with pytest.raises(InputError, match=r"targets=c_attn: the linear layers are .*q_proj"):
+        attach(Encoder.load(models / "llama", bellm()).backbone.model, Settings(targets=("c_attn",)))
+
+
+def test_a_part_can_be_trained_whole(models: Path):
+    encoder = Encoder.load(models / "llama", bellm())
+    last = encoder.backbone.stack.layers[-1]
+    weights = list(last.parameters())
+    adapted = attach(encoder.backbone.model, LORA, [last])
+    assert all(p.requires_grad for p in weights) and not any("lora" in n for n, _ in last.named_parameters())
+    assert any("layers.1." in n and p.requires_grad for n, p in adapted.named_parameters())
+
+
+def test_matrices_move_to_the_weights_of_before(models: Path):
+    one, two = (Encoder.load(models / "llama", classical()) for _ in range(2))
+    with torch.no_grad():
+        one.backbone.model.get_submodule("layers.0.mlp.up_proj").weight.mul_(1.01)  # as if it had been held in 4 bits
+    adapted = attach(one.backbone.model, LORA)
+    trained(adapted)
+    moved(adapted, two.backbone.model, LORA)
+    assert close(two.encode(TEXTS), plain(models / "llama", by_hand(models / "llama", adapted)))
+
+
+def test_what_is_not_finite_is_not_merged(models: Path):
+    adapted = attach(Encoder.load(models / "llama", classical()).backbone.model, LORA)
+    trained(adapted)
+    with torch.no_grad():
+        next(p for n, p in adapted.named_parameters() if "lora_B" in n).fill_(torch.nan)
+    with pytest.raises(ModelError, match="cannot be merged"):
+        merge(adapted)
+
+
+def test_four_bits_are_asked_for_where_they_are():
+    with pytest.raises(InputError, match="on cpu"):
+        check_four_bit(torch.device("cpu"))
+    with pytest.raises(MissingExtra, match="bitsandbytes is not installed"):
+        check_four_bit(torch.device("cuda"))

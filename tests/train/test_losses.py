@@ -1,0 +1,50 @@
+"""What each loss can learn from; their values and gradients are in tests/oracle."""
+
+import pytest
+from sentence_transformers.sentence_transformer import losses as theirs
+from tests.train.conftest import DEV, ROWS
+
+from afterword import Encoder, classical
+from afterword.errors import DataError, InputError
+from afterword.st import sentence_transformer
+from afterword.train.losses import check_rows, make
+from afterword.train.settings import Settings
+from afterword.train.triplets import Rows
+
+PAIRS = Rows.of(ROWS)
+TRIPLETS = Rows.of([{**row, "negative": "n"} for row in ROWS])
+BINARY, SCORED = Rows.of(DEV), Rows.of([{**row, "score": i} for i, row in enumerate(DEV)])
+
+
+@pytest.mark.parametrize(
+    ("loss", "takes"),
+    [
+        ("ranking", {"pairs", "triplets"}),
+        ("cached_ranking", {"pairs", "triplets"}),
+        ("angle", {"triplets", "binary", "scored"}),
+        ("cosent", {"binary", "scored"}),
+        ("released", {"triplets", "binary"}),
+    ],
+)
+def test_which_rows_a_loss_takes(loss: str, takes: set[str]):
+    forms = {"pairs": PAIRS, "triplets": TRIPLETS, "binary": BINARY, "scored": SCORED}
+    for name, rows in forms.items():
+        if name in takes:
+            check_rows(Settings(loss=loss), rows)
+        else:
+            with pytest.raises(DataError, match=f"row holds .*{loss}.*: use "):
+                check_rows(Settings(loss=loss), rows)
+
+
+def test_they_are_the_librarys_own(models):
+    model = sentence_transformer(Encoder.load(models / "llama", classical()))
+    ranking = make(model, Settings(temperature=0.1), gather=True)
+    assert type(ranking) is theirs.MultipleNegativesRankingLoss
+    assert ranking.scale == pytest.approx(10) and ranking.gather_across_devices
+    cached = make(model, Settings(loss="cached_ranking", mini_batch=7, matryoshka=(64, 8)))
+    assert type(cached) is theirs.MatryoshkaLoss and type(cached.loss) is theirs.CachedMultipleNegativesRankingLoss
+    assert cached.loss.mini_batch_size == 7 and list(cached.matryoshka_dims) == [64, 8]
+    assert type(make(model, Settings(loss="angle"))) is theirs.AnglELoss
+    assert type(make(model, Settings(loss="cosent"))) is theirs.CoSENTLoss
+    with pytest.raises(InputError, match="matryoshka=65: the model's vectors have 64 components"):
+        make(model, Settings(matryoshka=(8, 65)))

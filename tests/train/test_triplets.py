@@ -1,0 +1,121 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afterword.errors import AfterwordError, BadRow, DataError, MissingDataset
+from afterword.train.triplets import Rows
+
+TRIPLETS = [{"anchor": "a", "positive": "b", "negative": "c"}, {"anchor": "d,e", "positive": 'f"g', "negative": "ü"}]
+SCORED = [{"sentence1": "a", "sentence2": "b", "score": 0.5}, {"sentence1": "c", "sentence2": "d", "score": 5}]
+CSTS = [{"sentence1": "a", "sentence2": "b", "condition": "c", "label": 3}]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    kind = path.name.removesuffix(".gz")
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    if kind.endswith("parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return path
+    if kind.endswith("csv"):
+        import csv
+        import io
+
+        file = io.StringIO()
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+        text = file.getvalue()
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
+@pytest.mark.parametrize("rows", [TRIPLETS, SCORED, CSTS], ids=["triplets", "scored", "conditioned"])
+def test_every_format_gives_the_same_rows(rows: list[dict[str, Any]], name: str, tmp_path: Path):
+    there = Rows.of([{**row, "other": "left out"} for row in rows])
+    read = Rows.of(write(tmp_path / name, [{**row, "other": "left out"} for row in rows]))
+    assert (read.form, read.columns, read.digest) == (there.form, there.columns, there.digest)
+    assert len(read) == len(rows) and Rows.of(read) is read
+
+
+def test_columns_by_form():
+    assert Rows.of(TRIPLETS).columns == {"anchor": ["a", "d,e"], "positive": ["b", 'f"g'], "negative": ["c", "ü"]}
+    assert Rows.of([{"anchor": "a", "positive": "b"}]).form == "pairs"
+    scored = Rows.of(SCORED)
+    assert scored.scored and scored.columns["score"] == [0.5, 5.0] and not scored.conditioned
+    assert Rows.of(CSTS).columns == {"sentence1": [["a", "c"]], "sentence2": [["b", "c"]], "score": [3.0]}
+    assert Rows.of(TRIPLETS).digest != Rows.of(TRIPLETS[::-1]).digest
+
+
+def test_the_triplets_beside_the_project(data: Path):
+    found = Rows.of(data / "nli" / "triplets_10k.jsonl.gz")
+    assert len(found) == 10_000 and found.form == "triplets"
+
+
+GOOD = '{"anchor": "a", "positive": "b", "negative": "c"}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (GOOD + '{"anchor": "a", "positive": "b"}\n', 2, "has no field 'negative'"),
+        (GOOD + '{"anchor": "a", "positive": " ", "negative": "c"}\n', 2, "'positive' is empty"),
+        (GOOD * 2 + '{"anchor": null, "positive": "b", "negative": "c"}\n', 3, "'anchor' is empty"),
+        (GOOD + '{"anchor": 5, "positive": "b", "negative": "c"}\n', 2, "'anchor' is a int, 5"),
+        (GOOD + '{"anchor": "a\\u0000", "positive": "b", "negative": "c"}\n', 2, "holds a NUL character"),
+        (GOOD + "{broken\n", 2, "is not JSON"),
+        (GOOD + "\n", 2, "is a blank line"),
+        ('{"anchor": "a", "positive": "b"}\n' + GOOD, 2, "has a field 'negative', the rows before it have none"),
+        ('{"sentence1": "a", "sentence2": "b", "score": "high"}\n', 1, "'score' is 'high', not a number"),
+        ('{"sentence1": "a", "sentence2": "b", "score": NaN}\n', 1, "'score' is nan, not a number"),
+        ('{"sentence1": "a", "sentence2": "b", "score": true}\n', 1, "'score' is True, not a number"),
+        ('{"sentence1": "a", "sentence2": "b", "condition": "c", "label": -1}\n', 1, "the labels of this split are"),
+    ],
+)
+def test_a_bad_row_is_named_by_its_line(text: str, line: int, said: str, tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(text)
+    with pytest.raises(BadRow, match=said) as found:
+        Rows.of(path)
+    assert str(found.value).startswith(f"{path}:{line}: ") and "\n" not in str(found.value)
+
+
+def test_csv_lines_are_counted_as_an_editor_counts_them(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    path.write_text('anchor,positive\n"two\nlines",b\nc,\n')
+    with pytest.raises(BadRow, match=r"a\.csv:4: 'positive' is empty"):
+        Rows.of(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "said"),
+    [
+        ("a.txt", b"a", DataError, "no known format: give a .jsonl, .jsonl.gz, .csv or .parquet file"),
+        ("a.jsonl", b"", DataError, "holds no rows"),
+        ("a.jsonl", b'{"text": "a"}\n', DataError, "no column 'anchor': it has text|has the columns text"),
+        ("a.csv", b"question,answer\na,b\n", DataError, "no column 'anchor': it has question, answer"),
+        ("a.jsonl.gz", b"no gzip", DataError, "is not a whole .gz file"),
+        ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99)[:-9], DataError, "is not a whole .gz file"),
+        ("a.parquet", b"no parquet", DataError, "is not a parquet file"),
+    ],
+)
+def test_a_file_that_is_none_is_said(name: str, content: bytes, error: type[AfterwordError], said: str, tmp_path: Path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=said):
+        Rows.of(tmp_path / name)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path):
+    with pytest.raises(MissingDataset, match="is not there"):
+        Rows.of(tmp_path / "a.jsonl")
+    (tmp_path / "b.jsonl").mkdir()
+    with pytest.raises(DataError, match="no known format"):
+        Rows.of(tmp_path / "b.jsonl")
+    with pytest.raises(BadRow, match="row:2: 'positive' is empty"):
+        Rows.of([TRIPLETS[0], {**TRIPLETS[0], "positive": ""}])
