@@ -33,7 +33,7 @@ class CaptionRetrieval(Task):
         file: its data set, of rows {"image", "captions"}.
     """
 
-    file: str = ""
+    file: str
 
     group: ClassVar[str] = "captions"
     metric: ClassVar[str] = "strict_accuracy"

@@ -52,7 +52,7 @@ class NearestSense(Task):
             blank-separated tokens, from 0; the split is "train" or "test".
     """
 
-    file: str = ""
+    file: str
 
     group: ClassVar[str] = "wordsense"
     metric: ClassVar[str] = "accuracy"

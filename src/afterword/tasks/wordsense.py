@@ -89,7 +89,7 @@ class OddSense(Task):
         occurrence: which of an option's occurrences of the word is read, from 0; -1 = the last.
     """
 
-    file: str = ""
+    file: str
     decision: str = "euclidean"
     occurrence: int = 0
 
