@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .dependency import Dependency
+    from .impact import Impact
     from .turning import Curve
 
 KINDS = (".png", ".svg", ".pdf")
@@ -157,3 +158,23 @@ def draw_heads(table: NDArray[np.floating[Any]], path: Path, title: str = "") ->
         axes.set_yticks(range(layers), [str(k + 1) for k in range(layers)])
         axes.grid(visible=False)
         axes.set(xlabel="head", ylabel="layer", title=title)
+
+
+def draw_impact(found: Impact, path: Path, title: str = "") -> None:
+    """The content tokens' impact matrix as a heat map, as in Figure 1 of Ditto; columns that matter are dark.
+
+    Args:
+        found: as `impact` gives it.
+        path: see `figure`.
+        title: above it.
+    """
+    inside = slice(*found.content)
+    names = [token.replace("$", r"\$") for token in found.tokens[inside]]  # no formulas
+    size = 1.6 + 0.26 * len(names)
+    with figure(path, width=size + 0.8, height=size) as axes:
+        axes.grid(visible=False)
+        image = axes.imshow(found.matrix[inside, inside], cmap="Blues")
+        axes.set_xticks(range(len(names)), names, rotation=90)
+        axes.set_yticks(range(len(names)), names)
+        axes.set(xlabel="masked as well", ylabel="masked and predicted", title=title)
+        axes.figure.colorbar(image, ax=axes, label="Euclidean distance", shrink=0.8)

@@ -197,6 +197,62 @@ def words(
     return 0
 
 
+@analyse.command("impact")
+def impact(
+    model: o.Model,
+    input: o.Input = None,
+    pairs: PairFile = None,
+    format: o.Format = None,
+    field: o.Field = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            "--corpus", metavar="FILE", help="A .txt file, a text a line, to count TF-IDF in. Otherwise the texts."
+        ),
+    ] = None,
+    first: Annotated[
+        int, typer.Option("--first", min=1, metavar="N", help="So many texts; a text of N tokens is run N*N/2 times.")
+    ] = 200,
+    heads: Annotated[int, typer.Option("--heads", min=0, metavar="N", help="Print so many heads.")] = 5,
+    plot: Plot = None,
+    max_length: o.MaxLength = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    revision: o.Revision = None,
+    trust_remote_code: o.Trust = False,
+    as_json: o.AsJson = False,
+) -> int:
+    """Correlate what tokens matter to an encoder with TF-IDF.
+
+    By perturbed masking (the impact matrix), and by each head's attention of a token to itself. The plot is the
+    impact matrix of the first text.
+    """  # fmt: skip
+    from ..analysis.impact import impact as measure
+    from ..analysis.importance import heads_follow, impact_follows, tfidf_weights
+    from ..methods import classical
+
+    _check_plot(plot)
+    every = _texts(input, pairs, format, field)
+    texts = every[:first]
+    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code).load(classical())
+    counted = _texts(corpus, None, "txt", None) if corpus is not None else every
+    weights = tfidf_weights(encoder, texts, counted)
+    if plot is not None:
+        from ..analysis.plots import draw_impact
+
+        draw_impact(measure(encoder, texts[0]), plot)
+    found = [impact_follows(encoder, texts, weights), *heads_follow(encoder, texts, weights)[:heads]]
+    if as_json:
+        typer.echo(_json([f.to_json() for f in found]))
+        return 0
+    typer.echo(f"correlation x 100 with TF-IDF, {found[0].tokens} tokens of {len(texts)} texts")
+    typer.echo(f"{'':16} Pearson Spearman")
+    for f in found:
+        name = f.name if f is found[0] else f"head {f.name}"
+        typer.echo(f"{name:16} {100 * f.pearson:7.2f} {100 * f.spearman:8.2f}")
+    return 0
+
+
 def _texts(input: Path | None, pairs: Path | None, format: str | None, field: str | None) -> list[str]:
     """The texts of a file, or the different ones of a file of pairs.
 
