@@ -1,0 +1,114 @@
+"""Which recipe to take: ranked on one half of the pairs, the simplest within noise, confirmed on the other half."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .noise import Bootstrap, Interval, spearmans
+from .recipes import Recipe
+
+Array = NDArray[np.floating[Any]]
+Indices = NDArray[np.intp]
+
+FEWEST = 40
+"""Pairs at least: twenty in each half already leave an interval of +-0.4."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was taken, and why.
+
+    Attributes:
+        rank: Spearman of each recipe on the half that ranks (m,).
+        confirm: on the half that confirms (m,).
+        leader: the best on the half that ranks.
+        simplest: the simplest recipe that is worse than the leader there by no more than noise.
+        chosen: that one, where the other half confirms that it is better than the default; else the default.
+        default: the recipe to beat.
+        gain: on the half that confirms, how much better `simplest` is than the default: a 95 % interval.
+    """
+
+    rank: Array
+    confirm: Array
+    leader: int
+    simplest: int
+    chosen: int
+    default: int
+    gain: Interval
+
+    @property
+    def improved(self) -> bool:
+        """Whether a better recipe than the default was found and confirmed."""
+        return self.chosen != self.default
+
+
+def halves(pairs: int, seed: int) -> tuple[Indices, Indices]:
+    """Two halves of the pairs, drawn by the seed.
+
+    Raises:
+        InputError: there are too few.
+
+    >>> [len(half) for half in halves(41, seed=0)]
+    [20, 21]
+    """
+    if pairs < FEWEST:
+        raise InputError(f"{pairs} pairs are too few to choose by: give at least {FEWEST}, some hundreds if you can")
+    order = np.random.default_rng(seed).permutation(pairs)
+    return order[: pairs // 2], order[pairs // 2 :]
+
+
+def choose(
+    recipes: Sequence[Recipe], cosines: Array, gold: Array, split: tuple[Indices, Indices], default: int, seed: int = 0
+) -> Choice:
+    """Choose a recipe.
+
+    One half ranks all recipes; its best is the leader. From the default on, and then level by level (`Recipe.level`),
+    the best of each level is compared with the leader there: the first that is worse by no more than one standard
+    error of the difference is the one to take (Breiman et al. 1984, the one-standard-error rule; the error is that of
+    a paired bootstrap). The other half is asked one question only, whether this one is better than the default: where
+    the 95 % interval of the gain holds 0, the default stays.
+
+    Args:
+        recipes: m of them.
+        cosines: of their n pairs (m, n).
+        gold: scores (n,).
+        split: what `halves` gave.
+        default: index of the recipe to beat.
+        seed: of the bootstrap.
+
+    Raises:
+        InputError: no recipe has a correlation.
+    """
+    first, second = split
+    rank, confirm = spearmans(cosines[:, first], gold[first]), spearmans(cosines[:, second], gold[second])
+    if np.isnan(rank).all() or np.isnan(confirm).all():
+        same = np.ptp(gold[first]) == 0 or np.ptp(gold[second]) == 0
+        why = "the scores of a half are all equal" if same else "every recipe gives constant or non-finite cosines"
+        raise InputError(f"no correlation is defined: {why}")
+    leader = int(np.nanargmax(rank))
+    ranking = Bootstrap(gold[first], seed)
+    candidates = [default, *_best_by_level(recipes, rank), leader]
+    simplest = next(i for i in candidates if i == leader or _within(ranking, cosines[leader, first], cosines[i, first]))
+    gain = Bootstrap(gold[second], seed).gain(cosines[simplest, second], cosines[default, second])
+    better = simplest != default and (gain[0] > 0 or bool(np.isnan(confirm[default])))
+    return Choice(rank, confirm, leader, simplest, simplest if better else default, default, gain)
+
+
+def _best_by_level(recipes: Sequence[Recipe], rank: Array) -> list[int]:
+    best: dict[int, int] = {}
+    for i, recipe in enumerate(recipes):
+        if not np.isnan(rank[i]) and (recipe.level not in best or rank[i] > rank[best[recipe.level]]):
+            best[recipe.level] = i
+    return [best[level] for level in sorted(best)]
+
+
+def _within(bootstrap: Bootstrap, leader: Array, other: Array) -> bool:
+    """Whether a recipe is worse than the leader by no more than one standard error."""
+    lost = bootstrap.spearman(leader) - bootstrap.spearman(other)
+    return bool(lost.mean() <= lost.std())  # NaN, of constant cosines, is not

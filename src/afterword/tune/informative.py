@@ -1,0 +1,152 @@
+"""Choosing Ditto's head without labels: the head whose diagonal follows the tf-idf weights of the tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ..backbone import Backbone
+from ..batch import Group, lay
+from ..embed import halving, in_batches
+from ..errors import InputError
+from ..layout import Layout
+from ..limits import Cuts, Limits
+from ..methods import ditto
+from ..writing import Writing
+from .reading import Reading, read
+from .recipes import EveryHead, Family
+
+
+def inverse_frequency(writings: Sequence[Writing], vocabulary: int) -> Tensor:
+    """log(texts / texts with the token) of every token (V,); 0 for one that no text holds.
+
+    Source: Ditto, appendix A.2 (gensim's TfidfModel, whose logarithm of base 2 is the same up to a factor).
+
+    Args:
+        writings: the texts; special tokens and copies past the first do not count.
+        vocabulary: V.
+    """
+    counts: Counter[int] = Counter()
+    for w in writings:
+        segment = w.segments[0]
+        counts.update(set(segment.ids[slice(*segment.copies[0])]))
+    found = torch.zeros(vocabulary)
+    for token, count in counts.items():
+        found[token] = len(writings) / count
+    return found.log().clamp(min=0)
+
+
+class HeadCorrelation:
+    """The mean, over texts, of Pearson's correlation of each head's diagonal with the tokens' tf-idf weights.
+
+    Ditto chooses its head on labelled pairs and names other ways as future work (Limitations); its Table 4 shows
+    that heads that serve well follow tf-idf. Texts in which either is constant are left out.
+
+    Args:
+        inverse: what `inverse_frequency` gave.
+        heads: L H.
+    """
+
+    def __init__(self, inverse: Tensor, heads: int) -> None:
+        self.inverse = inverse
+        self.total = torch.zeros(heads, dtype=torch.float64)
+        self.texts = torch.zeros(heads, dtype=torch.float64)
+
+    def add(self, reading: Reading) -> None:
+        """See a batch; its rows of weights are diagonals."""
+        for group, rows in zip(reading.batch.groups, reading.rows, strict=True):
+            inside = group.copy == 1
+            found = correlations(rows.double(), self._weights(group, inside)[:, None], inside[:, None])
+            defined = found.isfinite()
+            self.total += found.nan_to_num(0.0).sum(0).cpu()
+            self.texts += defined.sum(0).cpu()
+
+    def _weights(self, group: Group, inside: Tensor) -> Tensor:
+        """Tf-idf (G, n): how often a token stands in the text, times its inverse frequency."""
+        same = (group.tokens[:, :, None] == group.tokens[:, None]) & inside[:, None]
+        return (same.sum(-1) * self.inverse.to(group.tokens.device)[group.tokens]).double()
+
+    def result(self) -> Tensor:
+        """The mean of each head (L H,); NaN where no text told."""
+        return self.total / torch.where(self.texts > 0, self.texts, torch.nan)
+
+
+def correlations(a: Tensor, b: Tensor, inside: Tensor) -> Tensor:
+    """Pearson's correlation along the last axis, of the tokens that are inside only; NaN where one is constant.
+
+    >>> x, y, all_ = torch.tensor([1.0, 2, 3, 9]), torch.tensor([2.0, 4, 6, 0]), torch.tensor([True, True, True, False])
+    >>> correlations(x, y, all_).item()
+    1.0
+    """
+    n = inside.sum(-1, keepdim=True)
+    a = (a - (a * inside).sum(-1, keepdim=True) / n) * inside
+    b = (b - (b * inside).sum(-1, keepdim=True) / n) * inside
+    lengths = a.norm(dim=-1) * b.norm(dim=-1)
+    tiny = 1e-9 * torch.ones_like(lengths)
+    return torch.where(lengths > tiny, (a * b).sum(-1) / lengths, torch.nan)
+
+
+@torch.no_grad()
+def correlate_heads(
+    backbone: Backbone,
+    texts: Sequence[str],
+    limits: Limits,
+    layout: Layout,
+    told: Callable[[int], object] = lambda _: None,
+) -> Tensor:
+    """How each head's diagonal follows tf-idf on texts without labels (L, H), in one forward.
+
+    Args:
+        backbone: the model.
+        texts: some hundreds; inverse frequencies are theirs.
+        limits: how much at a time.
+        layout: how they are written.
+        told: hears how many more texts are done.
+
+    Raises:
+        InputError: too few texts, or one of no token.
+        AttentionNotSeen: the model does not show its attention.
+    """
+    facts = backbone.facts
+    backbone.require(True, None)
+    if len(texts) < 2:
+        raise InputError(f"{len(texts)} texts have no tf-idf: give at least 2, some hundreds if you can")
+    writings = written(layout, texts, backbone, limits)
+    heads = partial(ditto, (0, 0))
+    family = Family((EveryHead("sum", "all", True),), (heads,), ("last",))
+    found = HeadCorrelation(inverse_frequency(writings, vocabulary(backbone)), facts.layers * facts.heads)
+
+    def run(indices: list[int]) -> Reading:
+        return read(backbone, [family], lay([writings[i] for i in indices], backbone.device))[0]
+
+    def deliver(indices: list[int], reading: Reading) -> None:
+        found.add(reading)
+        told(len(indices))
+
+    for indices in in_batches(writings, limits.tokens(backbone.device), limits.batch_size):
+        halving(run, indices, deliver)
+    return found.result().view(facts.layers, facts.heads)
+
+
+def written(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[Writing]:
+    """The texts as the model reads them; those that were cut are told of once.
+
+    Raises:
+        InputError: a text of no token.
+    """
+    writings = layout.write(texts, backbone.tokenizer, limits.max_length)
+    if empty := [t for w, t in zip(writings, texts, strict=True) if not w.total]:
+        raise InputError(f"the text {empty[0]!r:.60} holds no token that the model knows: leave it out")
+    cuts = Cuts()
+    cuts.note(writings, limits)
+    cuts.warn(limits)
+    return writings
+
+
+def vocabulary(backbone: Backbone) -> int:
+    """How many tokens the model knows."""
+    return int(backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]

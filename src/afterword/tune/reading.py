@@ -1,0 +1,88 @@
+"""One forward, read for many methods: rows of weights, and the states they weigh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..backbone import Backbone
+from ..batch import Batch
+from .recipes import Family
+
+CELLS = 1 << 21
+"""Numbers of the vectors that are worked on at once: 8 MB in float32."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A family's half of a forward over T texts.
+
+    Attributes:
+        batch: as the family sees it.
+        rows: weights, per group (G, R, n).
+        states: of S layers side by side (N, S, D).
+    """
+
+    batch: Batch
+    rows: list[Tensor]
+    states: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """What it holds in memory."""
+        return self.states.nbytes + sum(rows.nbytes for rows in self.rows)
+
+    def vectors(self, chosen: slice | list[int]) -> Tensor:
+        """The vectors of some rows of weights, in all layers (T, R, S, D)."""
+        flat = self.states.flatten(1)
+        width = self.rows[0][:, chosen].shape[1]
+        out = flat.new_empty(self.batch.texts, width, flat.shape[1])
+        for group, rows in zip(self.batch.groups, self.rows, strict=True):
+            out.index_copy_(0, group.text, torch.bmm(rows[:, chosen], group.of(flat)))
+        return out.view(self.batch.texts, width, *self.states.shape[1:])
+
+    def parts(self) -> Iterator[tuple[slice, Tensor]]:
+        """The vectors of all rows, as many at a time as stay in the cache."""
+        total = self.rows[0].shape[1]
+        step = max(1, CELLS // max(self.batch.texts * self.states[0].numel(), 1))
+        for first in range(0, total, step):
+            chosen = slice(first, min(first + step, total))
+            yield chosen, self.vectors(chosen)
+
+
+def read(backbone: Backbone, families: Sequence[Family], batch: Batch) -> list[Reading]:
+    """Run a batch once and read it for several families that share its layout and its sight.
+
+    Args:
+        backbone: the model.
+        families: of fewer copies than the batch has, some of them: such a family sees only those.
+        batch: texts laid end to end, none of them in chunks.
+    """
+    dtype = torch.float64 if backbone.dtype == torch.float64 else torch.float32
+    seen = [batch.limited(family.lead.layout.total_copies) for family in families]
+    weighed = [(f, view, weigh) for f, view in enumerate(seen) for weigh in families[f].weigh]
+    masks = [backbone.tokenizer.mask_id if weigh.pool == "mask" else None for _, _, weigh in weighed]
+    targets = [
+        [weigh.sentence(g, dtype, mask) for g in view.groups]
+        for (_, view, weigh), mask in zip(weighed, masks, strict=True)
+    ]
+    taps = [
+        weigh.tap(view.groups, rows, backbone.facts.layers)
+        for (_, view, weigh), rows in zip(weighed, targets, strict=True)
+    ]
+    layers = [family.layers for family in families]
+    trace = backbone.forward(
+        batch, frozenset(x for part in layers for x in part), families[0].lead.sight, [t for t in taps if t is not None]
+    )
+    stacks = {part: torch.stack([trace.states[x].to(dtype) for x in part], 1) for part in dict.fromkeys(layers)}
+    found: list[list[list[Tensor]]] = [[[] for _ in batch.groups] for _ in families]
+    for (f, view, weigh), rows, tap in zip(weighed, targets, taps, strict=True):
+        for i, (group, target) in enumerate(zip(view.groups, rows, strict=True)):
+            found[f][i].append(weigh(group, target, tap.of(i) if tap is not None else None))
+    return [
+        Reading(view, [torch.cat(parts, 1) if len(parts) > 1 else parts[0] for parts in rows], stacks[part])
+        for view, rows, part in zip(seen, found, layers, strict=True)
+    ]

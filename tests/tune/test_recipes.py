@@ -1,0 +1,92 @@
+"""What is tried: methods that can be spelled, none of them twice, and nothing that a model cannot do."""
+
+import pytest
+from tests.tiny import tiny
+
+from afterword import Encoder, classical, echo, parse_method, prompt
+from afterword.errors import InputError, MethodError
+from afterword.states import States
+from afterword.tune.recipes import Family, Grid, Recipe, families
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return Encoder.load(tiny("bert", tmp_path_factory.mktemp("bert")), classical()).backbone
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return Encoder.load(tiny("llama", tmp_path_factory.mktemp("llama")), classical()).backbone
+
+
+def everything(found: list[Family]):
+    return [pair for family in found for pair in family.methods()]
+
+
+GRID = Grid(("eol", 'say, "{text}"'), (1, 2, 3), heads="all")
+
+
+@pytest.mark.parametrize("grid", [Grid(), GRID], ids=["default", "large"])
+def test_every_recipe_is_spelled_and_tried_once(grid, bert, llama):
+    for backbone in (bert, llama):
+        made = everything(families(grid, backbone))
+        assert len({method for method, _ in made}) == len({spec for _, spec in made}) == len(made)
+        assert all(parse_method(spec) == method for method, spec in made if "say" not in spec)
+        for method, _ in made:
+            Encoder(backbone, method)  # refuses what the model has not; warns of Ditto on a causal model
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:ditto on llama")
+
+
+def test_an_encoder_has_what_its_papers_have(bert):
+    found = families(Grid(), bert)
+    assert len(found) == 2  # plain pooling, and the heads
+    pools = {(m.weigh.pool, m.weigh.pool_special_tokens) for m, _ in found[0].methods()}
+    assert pools == {("mean", True), ("last", True), ("mean", False), ("cls", True)}
+    layers = {m.states.layers for m, _ in found[0].methods()}
+    pairs = {(0, "last"), (0, 1), (0, 2), (1, "last"), (-2, "last")}
+    assert layers == {("last",), (0,), (1,), (2,), ("table",), *pairs}
+    heads = list(found[1].methods())
+    assert len(heads) == 3 * 4 * 3 and {m.states.kind for m, _ in heads} == {"first_last", "last", "static"}
+
+
+def test_a_decoder_has_echo_and_reba_besides(llama):
+    specs = {spec for _, spec in everything(families(Grid(heads="none"), llama))}
+    assert {"classical", "echo", "echo:pool=last", "reba", "reba:pool=mean", "reba:copies=1,pool=mean"} <= specs
+    assert not any("cls" in spec for spec in specs)
+    one = {spec for _, spec in everything(families(Grid(copies=(1,), heads="none"), llama))}
+    assert not any("echo" in spec for spec in one)
+
+
+def test_both_ways(llama, bert):
+    grid = Grid(copies=(), both_ways=(1, 2), heads="none")
+    specs = [spec for _, spec in everything(families(grid, llama)) if spec.startswith("bellm") and "states" not in spec]
+    assert specs == ["bellm:last=1,template=none", "bellm:last=2,template=none", "bellm:last=2,pool=last,template=none"]
+    with pytest.raises(InputError, match=r"bert sees both ways already"):
+        families(grid, bert)
+    with pytest.raises(InputError, match=r"both_ways=4: the model has 3 layers"):
+        families(Grid(both_ways=(4,)), llama)
+
+
+def test_a_template_that_no_pair_fills(llama):
+    with pytest.raises(MethodError, match="condition per text"):
+        families(Grid(("csts",)), llama)
+
+
+def test_levels_count_what_differs_from_the_mean_of_the_last_states():
+    assert Recipe(classical()).level == 0
+    assert Recipe(classical(states="layer:2")).level == Recipe(classical("last")).level == 1
+    assert Recipe(prompt("eol"), "whiten").level == 3
+    assert Recipe(echo(2, states="layer:1"), "centre").level == 4
+
+
+def test_states_of_a_model_of_one_layer(tmp_path):
+    backbone = Encoder.load(tiny("bert", tmp_path, num_hidden_layers=1), classical()).backbone
+    layers = [States(kind).layers for kind in families(Grid(), backbone)[0].kinds]
+    assert len(set(layers)) == len(layers) == 4  # last, 0, table, 0 + last
+
+
+def test_a_word_table_of_another_width_is_left_out(tmp_path):
+    backbone = Encoder.load(tiny("electra", tmp_path), classical()).backbone
+    assert not any("static" in spec for _, spec in everything(families(Grid(), backbone)))
