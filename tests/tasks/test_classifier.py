@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_info
 
 from afterword.tasks import classifier
 
@@ -88,6 +89,16 @@ def test_a_seed_draws_other_folds():
     x, y = blobs(n=60)
     first, again, other = (classifier.nested(x, y, 5, seed)[0] for seed in (0, 0, 7))
     assert (first == again).all() and (first != other).any()
+
+
+def test_one_thread_and_then_as_many_as_before():
+    def threads() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info()]
+
+    before = threads()
+    with classifier.one_thread():
+        assert set(threads()) == {1}
+    assert threads() == before
 
 
 def test_equal_vectors_get_the_most_frequent_class():

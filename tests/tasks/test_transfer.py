@@ -11,7 +11,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from afterword import Encoder
-from afterword.errors import BadRow, DataError
+from afterword.errors import BadRow, DataError, InputError
 from afterword.tasks import classifier
 from afterword.tasks.rows import Folder
 from afterword.tasks.transfer import TASKS, Transfer, TransferPairs
@@ -102,6 +102,12 @@ def test_vectors_that_are_not_finite_have_no_score(tmp_path: Path):
     assert math.isnan(scores.main) and "vectors are not finite" in scores.notes[0] and not scores.items
 
 
+def test_scores_are_the_same_again(tmp_path: Path):
+    source = write(tmp_path, rows(80))
+    first, again = (Transfer("mine", "mine", folds=4).run(Letters(), source, seed=3) for _ in range(2))
+    assert first.metrics == again.metrics and (first.items["correct"] == again.items["correct"]).all()
+
+
 def test_bad_data(tmp_path: Path):
     good = rows(80)
     two = rows(80, {"train": 60, "test": 20})
@@ -113,6 +119,8 @@ def test_bad_data(tmp_path: Path):
     ]:
         with pytest.raises(DataError, match=problem):
             Transfer("mine", "mine").load(write(tmp_path, made))
+    with pytest.raises(InputError, match="folds=1: give at least 2"):
+        Transfer("mine", "mine", folds=1)
     for made, problem in [
         ([*good, {"text": "a", "split": "all"}], r"mine.jsonl:81: has no field 'label'"),
         ([*good, {"text": "a", "label": None, "split": "all"}], r"mine.jsonl:81: 'label' is None, not a label"),

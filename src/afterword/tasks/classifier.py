@@ -9,6 +9,10 @@ before the best C is taken, the smaller of equals. Where we differ:
 - Vectors are centred and scaled by one number, C with them. That moves the optimum nowhere (the intercept takes up
   the centre, C the scale) but makes one tolerance right for every model, and saves most of the iterations.
 - A grid is walked upwards, each fit starting where the last one ended.
+- One thread: the products are small, threads only get in each other's way, and every machine finds the same numbers.
+
+MiniLM's seven sets take 48 s in all; iterated to the end in float64 (tolerance 1e-8) they take 303 s, and the
+accuracies are 76.62 82.57 92.35 87.59 81.49 90.00 71.65 where ours are 76.56 82.57 92.30 87.62 81.49 89.80 71.65.
 
 SimCSE, Ditto and BeLLM run SentEval's other branch (usepytorch=True, nhid=0): the same model by Adam (learning rate
 1e-3, batches of 64) with weight decay 1e-5, 1e-4, 1e-3 or 1e-2, up to 200 epochs, stopped early when the accuracy on
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -40,6 +45,21 @@ NESTED = tuple(2.0**t for t in range(-2, 4))
 SPLIT = NESTED
 FOLDS = tuple(2.0**t for t in range(-1, 6))
 """The grids of C."""
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within it, products of matrices run on one thread.
+
+    Raises:
+        MissingExtra: scikit-learn, which brings what this takes, is not installed.
+    """
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    except ImportError:
+        raise MissingExtra("scikit-learn", "evaluate") from None
+    with threadpool_limits(1):
+        yield
 
 
 def nested(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Classes, float]:
@@ -126,10 +146,8 @@ def _percent(accuracy: float) -> float:
 
 
 def _folds(y: Classes, folds: int, seed: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    try:
-        from sklearn.model_selection import StratifiedKFold
-    except ImportError:
-        raise MissingExtra("scikit-learn", "evaluate") from None
+    from sklearn.model_selection import StratifiedKFold
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # of an inner fold: it does no harm
         yield from StratifiedKFold(folds, shuffle=True, random_state=SEED + seed).split(y, y)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError
+from ..errors import DataError, InputError
 from . import classifier
 from .rows import Source, label, text
 from .task import Array, Embedder, Loaded, Scores, Task, as_read, embed
@@ -47,6 +47,11 @@ class Transfer(Task):
     libraries = ("scikit-learn",)
     seeded = True
     columns: ClassVar[tuple[str, ...]] = ("text",)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no cross-validation."""
+        if self.folds < 2:
+            raise InputError(f"folds={self.folds}: give at least 2")
 
     def files(self) -> Sequence[str]:
         """The one file."""
@@ -126,7 +131,8 @@ class Labelled(Loaded):
                 math.nan, {"accuracy": math.nan}, notes=(f"undefined: {bad} of {len(x)} vectors are not finite",)
             )
         names, y = np.unique(self.labels, return_inverse=True)
-        predicted, dev = self._classify(x, y, seed)
+        with classifier.one_thread():
+            predicted, dev = self._classify(x, y, seed)
         gold = y[len(y) - len(predicted) :]
         correct = predicted == gold
         metrics = {"accuracy": float(correct.mean()), "dev_accuracy": dev}
