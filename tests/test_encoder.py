@@ -12,8 +12,9 @@ import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, ditto, echo, prompt, reba
-from afterword.errors import AttentionNotSeen, InputError, NoMaskToken, NoSuchHead, TooLong
+from afterword.errors import AttentionNotSeen, InputError, NoMaskToken, NoSuchHead, NotFitted, TooLong
 from afterword.loading import load_backbone
+from afterword.post import Dense, Normalise, parse_post
 
 TEXTS = ["a b", "dog", "The quick brown fox jumps over the lazy dog.", "dog", "世界"]
 
@@ -261,3 +262,47 @@ def test_the_real_model(minilm: Encoder) -> None:
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     s = minilm.similarity(vectors, vectors)
     assert s[0, 1] > 0.7 > 0.3 > s[0, 2]
+
+
+MANY = [
+    f"{a} {b} {c}" for a in ("the bank", "A man", "é") for b in ("of the", "has", "12") for c in ("river.", "x", "z")
+]
+
+
+def test_each_step_is_fitted_to_the_vectors_that_reach_it(llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Encoder(llama, reba())
+    x = plain.encode(MANY).astype(np.float64)
+    centred = x - x.mean(0)
+    unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    _, s, right = np.linalg.svd(unit - unit.mean(0), full_matrices=False)
+    white = (unit - unit.mean(0)) @ right[:4].T / s[:4] * np.sqrt(len(x) - 1)
+    for window in (5, 16_384):
+        monkeypatch.setattr("afterword.encoder.WINDOW", window)
+        encoder = Encoder(llama, reba(), parse_post("centre+normalise+whiten:dimensions=4")).fit(MANY)
+        assert [type(step) for step in encoder.post] == [Dense, Normalise, Dense] and encoder.dimension == 4
+        np.testing.assert_allclose(abs(encoder.encode(MANY)), abs(white), atol=1e-4)
+
+
+def test_a_fitted_encoder_keeps_all_else_and_the_unfitted_one_stays(llama) -> None:
+    encoder = Encoder(llama, classical(), parse_post("whiten:dimensions=2"), 30, {"q": "find: "}, "q", "dot")
+    fitted = encoder.fit(MANY)
+    assert fitted.prompts == {"q": "find: "} and fitted.default_prompt_name == "q"
+    assert fitted.similarity_fn_name == "dot" and fitted.max_length == 30
+    assert not encoder.fitted and fitted.fitted and fitted.fit(MANY[:3]).post == fitted.post
+    np.testing.assert_allclose(np.cov(fitted.encode(MANY).T), np.eye(2), atol=1e-4)  # with the prompt, as encode has it
+    with pytest.raises(NotFitted, match=r"encoder = encoder\.fit\(texts\)"):
+        encoder.encode(MANY)
+
+
+def test_texts_to_fit_are_cut_without_a_word_and_blank_ones_refused(llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder(llama, classical(), parse_post("centre"), max_length=10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.fit([*MANY, "long " * 50])
+    monkeypatch.setattr("afterword.encoder.WINDOW", 5)
+    with pytest.raises(InputError, match="text 27 is blank"):
+        encoder.fit([*MANY, " "])
+    with pytest.raises(InputError, match="give a list of strings"):
+        encoder.fit("one text")
+    with pytest.raises(InputError, match="no vectors"):
+        encoder.fit([])

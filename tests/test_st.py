@@ -13,8 +13,9 @@ from tests.tiny import tiny, tiny_tokenizer
 from torch import Tensor, nn
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
-from afterword.errors import InputError, MethodError, ModelError
-from afterword.post import Dense, Normalise, Truncate
+from afterword.errors import InputError, MethodError, ModelError, NotFitted
+from afterword.methods import tfidf
+from afterword.post import Dense, Normalise, Truncate, parse_post
 
 library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
 from sentence_transformers.sentence_transformer import losses, modules  # noqa: E402
@@ -146,6 +147,28 @@ def test_an_encoder_becomes_a_model_that_shares_its_weights(models: Path):
     model = sentence_transformer(encoder)
     assert model[0].model is encoder.backbone.model
     assert abs(model.encode_query(TEXTS) - encoder.encode_query(TEXTS)).max() <= 1e-6
+
+
+def test_a_flow_is_a_module_that_trains(models: Path):
+    post = parse_post("flow:epochs=1,coupling=affine+normalise")
+    encoder = replace(Encoder.load(models / "bert", reba()), post=post).fit([f"{t} {n}" for t in TEXTS for n in "123"])
+    model = sentence_transformer(encoder)
+    assert abs(model.encode(TEXTS) - encoder.encode(TEXTS)).max() <= 1e-6
+    assert model.get_embedding_dimension() == encoder.dimension == 64
+    before = encoder.encode(TEXTS)
+    out = model(model[0].preprocess(TEXTS))["sentence_embedding"]
+    out[:, 0].sum().backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model[1].parameters())
+    with torch.no_grad():
+        next(model[1].parameters()).add_(1)
+    assert np.array_equal(encoder.encode(TEXTS), before)  # the module has weights of its own
+
+
+def test_what_was_not_fitted_is_no_model(models: Path):
+    backbone = Encoder.load(models / "bert", reba()).backbone
+    for encoder in (Encoder(backbone, tfidf()), Encoder(backbone, reba(), parse_post("whiten"))):
+        with pytest.raises(NotFitted, match=r"encoder\.fit\(texts\)"):
+            sentence_transformer(encoder)
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from .limits import Limits, OnEmpty, OnLong
 from .look import attention_matrix, token_weights
 from .methods import Method
 from .post import Normalise, Post, Truncate, Unfitted
-from .run import WINDOW, Array, check_method, known, sentence_vectors, word_vectors
+from .run import WINDOW, Array, check_method, known, refuse_blank, sentence_vectors, word_vectors
 from .texts import check_texts, with_prompt, words_by_text
 
 
@@ -121,7 +121,7 @@ class Encoder:
         Raises:
             InputError: a text cannot be used, or they are too few.
         """
-        checked = check_texts(texts)
+        checked = refuse_blank(check_texts(texts))
         limits = Limits(self.max_length, None, batch_tokens, "ignore", show_progress_bar=show_progress_bar)
         prompt, windows = self._prompt(None, None), range(0, len(checked), WINDOW)
         method = self.method

@@ -212,6 +212,18 @@ class _Window:
         return [i for i in wanted if i not in set(empty)] if empty else wanted
 
 
+def refuse_blank(texts: list[Text]) -> list[Text]:
+    """The texts, none of which is empty or blank.
+
+    Raises:
+        InputError: one is.
+    """
+    blank = next((i for i, text in enumerate(texts) if _blank(text)), None)
+    if blank is not None:
+        raise InputError(f"text {blank} is blank, {texts[blank]!r:.40}: leave it out of the fit")
+    return texts
+
+
 def _blank(text: Text) -> bool:
     return not text.strip() if isinstance(text, str) else not text
 
