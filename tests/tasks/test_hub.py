@@ -4,14 +4,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import datasets
 import pytest
-from datasets import Dataset
 
 from afterword.errors import BadRow, DataError, MissingDataset
 from afterword.tasks import sts, transfer
 from afterword.tasks.hub import PARTS, Hub, source
 from afterword.tasks.rows import Folder, label, number, text
+
+datasets = pytest.importorskip("datasets")
 
 PAIRS = {"sentence1": ["a", "b c"], "sentence2": ["A", "d"], "score": [5.0, 1.25]}
 
@@ -28,7 +28,7 @@ def some_rows() -> dict[str, tuple]:
 
 def parquet(file: Path, columns: dict[str, list]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    Dataset.from_dict(columns).to_parquet(str(file))
+    datasets.Dataset.from_dict(columns).to_parquet(str(file))
 
 
 def lines(file: Path, columns: dict[str, list]) -> None:

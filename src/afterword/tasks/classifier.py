@@ -9,15 +9,15 @@ before the best C is taken, the smaller of equals. Where we differ:
 - Vectors are centred and scaled by one number, C with them. That moves the optimum nowhere (the intercept takes up
   the centre, C the scale) but makes one tolerance right for every model, and saves most of the iterations.
 - A grid is walked upwards, each fit starting where the last one ended.
-- One thread: the products are small, threads only get in each other's way, and every machine finds the same numbers.
+- One thread: the products are small, threads only get in each other's way, and their number changes no score.
 
-MiniLM's seven sets take 48 s in all; iterated to the end in float64 (tolerance 1e-8) they take 303 s, and the
-accuracies are 76.62 82.57 92.35 87.59 81.49 90.00 71.65 where ours are 76.56 82.57 92.30 87.62 81.49 89.80 71.65.
+MiniLM's seven sets (MR, CR, SUBJ, MPQA, SST-2, TREC, MRPC) take 48 s: 76.56 82.57 92.30 87.62 81.49 89.80 71.65.
+Iterated to the end in float64 (tolerance 1e-8) they take 303 s: 76.62 82.57 92.35 87.59 81.49 90.00 71.65.
 
 SimCSE, Ditto and BeLLM run SentEval's other branch (usepytorch=True, nhid=0): the same model by Adam (learning rate
 1e-3, batches of 64) with weight decay 1e-5, 1e-4, 1e-3 or 1e-2, up to 200 epochs, stopped early when the accuracy on
 the held-out fold, or on 5 % of the training rows, has not grown for five looks four epochs apart. It regularises by
-stopping, ours by C alone.
+stopping, ours by C alone. On MiniLM's vectors it gives SST-2 81.44, TREC 90.00 and MRPC 72.12.
 """
 
 from __future__ import annotations
