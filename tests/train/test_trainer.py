@@ -1,0 +1,236 @@
+import itertools
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.train.conftest import DEV, ROWS, SMALL, TEXTS, curve
+
+from afterword import Encoder, bellm, classical
+from afterword.errors import ModelError
+from afterword.fingerprint import weights_digest
+from afterword.train import train
+from afterword.train.trainer import Trainer
+
+
+@contextmanager
+def interrupted(at: int) -> Iterator[None]:
+    """Somebody presses Ctrl-C in a step."""
+    calls, step = itertools.count(1), Trainer.training_step
+
+    def stop(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        if next(calls) == at:
+            raise KeyboardInterrupt
+        return step(self, *args, **kwargs)
+
+    Trainer.training_step = stop
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        Trainer.training_step = step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"distinct": False, "accumulate": 2, "epochs": 3},
+        {"rank": 0, "checkpointing": True},
+        {"loss": "cached_ranking", "mini_batch": 4, "steps": 11},
+        {"dev": DEV, "patience": 2, "epochs": 4},
+    ],
+    ids=["lora", "accumulate", "full rank", "cached", "early stopping"],
+)
+def test_a_run_that_goes_on_is_the_unbroken_run(options: dict[str, Any], models: Path, tmp_path: Path):
+    settings = {**SMALL, "every": 2, **options}
+    whole = train(models / "llama", ROWS, tmp_path / "a", **settings)
+    for steps in (4, 5):
+        with interrupted(steps):
+            train(models / "llama", ROWS, tmp_path / "b", resume=True, **settings)
+        assert not (tmp_path / "b" / "modules.json").exists()
+    again = train(models / "llama", ROWS, tmp_path / "b", resume=True, **settings)
+    assert curve(tmp_path / "a") == curve(tmp_path / "b")
+    assert weights_digest(whole.backbone.model) == weights_digest(again.backbone.model)
+    assert not np.array_equal(again.encode(TEXTS), Encoder.load(models / "llama", settings["method"]).encode(TEXTS))
+
+
+def test_a_run_that_broke_while_its_end_was_written(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    settings = {**SMALL, "every": 5, "dev": DEV, "patience": 1, "epochs": 3}
+    whole = train(models / "llama", ROWS, tmp_path / "a", **settings)
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(models / "llama", ROWS, tmp_path / "b", **settings)
+    again = train(models / "llama", ROWS, tmp_path / "b", resume=True, **settings)
+    assert weights_digest(whole.backbone.model) == weights_digest(again.backbone.model)
+    records = [json.loads((tmp_path / x / "training.json").read_text())["finished"] for x in "ab"]
+    assert records[0] == records[1]
+    finished = train(models / "llama", ROWS, tmp_path / "b", resume=True, **settings)
+    assert np.array_equal(finished.encode(TEXTS), again.encode(TEXTS))
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_last_good_checkpoint(models: Path, tmp_path: Path):
+    settings = {**SMALL, "rank": 0, "learning_rate": 1e30, "every": 1, "clip": 0}
+    with pytest.raises(
+        ModelError, match=r"step \d: the (loss|gradient) is (nan|inf); .*checkpoint-\d is kept"
+    ) as found:
+        train(models / "gpt2", ROWS, tmp_path / "a", **settings)
+    assert "\n" not in str(found.value)
+    kept = sorted((tmp_path / "a" / "checkpoints").glob("checkpoint-*"))[-1]
+    assert all(w.isfinite().all() for w in load_file(kept / "trained.safetensors").values())
+    broken = Encoder.load(models / "llama", classical())
+    with torch.no_grad():
+        broken.backbone.model.get_submodule("norm").weight[0] = torch.nan
+    with pytest.raises(ModelError, match="step 1: the loss is nan; there was no checkpoint yet"):
+        train(broken, ROWS, tmp_path / "b", **SMALL)
+
+
+def test_a_gradient_that_is_no_number_ends_it_too(models: Path, tmp_path: Path):
+    """The loss is finite still when the first such gradient comes; a step with it would spoil every weight."""
+    encoder = Encoder.load(models / "llama", classical())
+    weight = encoder.backbone.model.get_submodule("layers.0.mlp.up_proj").weight
+    handle = weight.register_hook(lambda g: g * torch.inf)
+    with pytest.raises(ModelError, match=r"step 1: the gradient is (nan|inf)"):
+        train(encoder, ROWS, tmp_path / "a", **{**SMALL, "rank": 0})
+    handle.remove()
+    assert np.isfinite(encoder.encode(TEXTS)).all()
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint(models: Path, tmp_path: Path):
+    """A limit on the size of files stands for the disk: at step 4 a checkpoint does not fit any more."""
+    step, calls = Trainer.training_step, itertools.count(1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 4:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+        return step(self, *args, **kwargs)
+
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    Trainer.training_step = fill
+    try:
+        with pytest.raises(ModelError, match=r"checkpoint-4 cannot be written: .*; .*checkpoint-2 is kept") as found:
+            train(models / "llama", ROWS, tmp_path / "a", every=2, **SMALL)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+        Trainer.training_step = step
+    assert "\n" not in str(found.value)
+    assert [p.name for p in (tmp_path / "a" / "checkpoints").glob("checkpoint-*")] == ["checkpoint-2"]
+    whole = train(models / "llama", ROWS, tmp_path / "b", every=2, **SMALL)
+    again = train(models / "llama", ROWS, tmp_path / "a", every=2, resume=True, **SMALL)
+    assert weights_digest(whole.backbone.model) == weights_digest(again.backbone.model)
+
+
+def test_checkpoints_hold_what_is_trained_and_no_more(models: Path, tmp_path: Path):
+    with interrupted(3):
+        train(models / "llama", ROWS, tmp_path / "a", every=1, **SMALL)
+    kept = sorted((tmp_path / "a" / "checkpoints").glob("checkpoint-*"))
+    assert [p.name for p in kept] == ["checkpoint-1", "checkpoint-2"]
+    weights = load_file(kept[-1] / "trained.safetensors")
+    assert weights and all("lora_" in name for name in weights)
+    shutil.copy(kept[-1] / "optimizer.pt", kept[-1] / "trained.safetensors")
+    other = {**SMALL, "rank": 8}
+    with interrupted(2):
+        train(models / "llama", ROWS, tmp_path / "b", every=1, **other)
+    shutil.copy(tmp_path / "b/checkpoints/checkpoint-1/trained.safetensors", kept[-1] / "trained.safetensors")
+    with pytest.raises(ModelError, match="holds other weights than are trained here"):
+        train(models / "llama", ROWS, tmp_path / "a", every=1, resume=True, **SMALL)
+
+
+def command(out: Path, rows: Path, model: Path, *more: str) -> list[str]:
+    return [
+        sys.executable, "-m", "afterword", "train", "-m", str(model), "--data", str(rows), "--out", str(out),
+        "--method", "bellm:last=2,template=none", "--batch-size", "6", "--rank", "4", "--learning-rate", "3e-3",
+        "--epochs", "12", "--every", "3", *more,
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_killed_twice_it_comes_to_the_same_weights(models: Path, tmp_path: Path):
+    rows, (a, b) = tmp_path / "rows.jsonl", (tmp_path / "a", tmp_path / "b")
+    rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    unbroken = subprocess.Popen(command(a, rows, models / "llama"), env=env, stderr=subprocess.PIPE)
+    chance = random.Random(7)
+    for part in (0, 1):
+        running = subprocess.Popen(command(b, rows, models / "llama", "--resume"), env=env, stderr=subprocess.PIPE)
+        at = chance.randrange(3, 9) * 3 + part * 24
+        while not (b / "checkpoints" / f"checkpoint-{at}").exists():
+            assert running.poll() is None, running.stderr.read().decode()
+            time.sleep(0.001)
+        time.sleep(chance.random() * 0.1)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+    assert unbroken.wait() == 0 and not (b / "modules.json").exists()
+    done = subprocess.run(command(b, rows, models / "llama", "--resume"), env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{b}: 72 steps\n"
+    weights = [load_file(folder / "model.safetensors") for folder in (a, b, models / "llama")]
+    assert all(torch.equal(weights[0][n], w) and w.isfinite().all() for n, w in weights[1].items())
+    assert any(not torch.equal(weights[2][n], w) for n, w in weights[1].items())
+
+
+@pytest.mark.slow
+def test_two_processes_begin_with_the_loss_of_one(models: Path, tmp_path: Path):
+    """Negatives are gathered: each process alone would see half of them."""
+    settings = {**SMALL, "dropout": 0.0, "distinct": False, "dev": DEV, "every": 2}
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import sys, torch\n"
+        "torch.set_num_threads(1)\n"
+        "from tests.train.conftest import ROWS, DEV, SMALL\n"
+        "from afterword.train import train\n"
+        "settings = {**SMALL, 'dropout': 0.0, 'distinct': False, 'dev': DEV, 'every': 2}\n"
+        "for loss in ('ranking', 'cached_ranking'):\n"
+        f"    train({str(models / 'llama')!r}, ROWS, sys.argv[1] + loss, **{{**settings, 'loss': loss}})\n"
+    )
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), f"{tmp_path}/two "]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "."}
+    done = subprocess.run([sys.executable, *start], env=env, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    for loss in ("ranking", "cached_ranking"):
+        for name, size in (("one", 12), ("half", 6)):
+            train(models / "llama", ROWS, tmp_path / f"{name} {loss}", **{**settings, "batch_size": size, "loss": loss})
+        first = {name: curve(tmp_path / f"{name} {loss}")[1] for name in ("one", "two", "half")}
+        assert abs(first["two"] - first["one"]) <= 1e-5 < abs(first["half"] - first["one"])
+        assert Encoder.load(tmp_path / f"two {loss}").encode(TEXTS).shape == (4, 64)
+        assert json.loads((tmp_path / f"two {loss}" / "training.json").read_text())["told"]["processes"] == 2
+
+
+def test_last_token_and_one_layer_follow_the_causal_run(models: Path, tmp_path: Path):
+    """BeLLM with its last layer and last-token pooling is the causal model; with the mean it is not."""
+    with pytest.warns(UserWarning, match="equals the causal model"):
+        same = bellm(last=1, pool="last", template=None, pool_special_tokens=True)
+    runs = {
+        "causal": classical("last"),
+        "last": same,
+        "mean": bellm(last=1, template=None, pool_special_tokens=True),
+        "causal mean": classical("mean"),
+    }
+    settings = {**SMALL, "dropout": 0.0, "epochs": 4, "steps": 20}
+    for name, method in runs.items():
+        train(models / "llama", ROWS, tmp_path / name, **{**settings, "method": method})
+    found = {name: np.array(list(curve(tmp_path / name).values())) for name in runs}
+    assert all(len(f) == 20 for f in found.values())
+    assert abs(found["last"] - found["causal"]).max() <= 1e-5
+    assert abs(found["mean"] - found["causal mean"]).max() > 1e-2
