@@ -42,7 +42,7 @@ def draw_scores(columns: Sequence[str], series: Sequence[Series], path: Path, ti
             at = [x for x, score in enumerate(one.scores) if score is not None]
             mark, colour = (next(theirs), "#999999") if one.published else next(ours)
             name = f"{one.name} (published)" if one.published else one.name
-            axes.plot([x + shift for x in at], [one.scores[x] for x in at], mark, color=colour, label=name)
+            axes.plot([x + shift for x in at], [s for s in one.scores if s is not None], mark, color=colour, label=name)
         axes.set_xticks(range(len(columns)), list(columns), rotation=30, ha="right")
         axes.set(title=title, ylabel=label)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))

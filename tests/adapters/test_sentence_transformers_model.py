@@ -1,0 +1,53 @@
+"""A model without a transformer, GloVe in small: word vectors and their mean, by sentence-transformers itself."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+st = pytest.importorskip("sentence_transformers")
+
+from sentence_transformers.sentence_transformer import modules  # noqa: E402
+from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer  # noqa: E402
+
+from afterword.adapters.sentence_transformers_model import SentenceTransformerModel  # noqa: E402
+from afterword.errors import InputError, MissingDataset, ModelError  # noqa: E402
+
+VECTORS = {"cat": [1.0, 0.0], "dog": [0.0, 1.0], "bank": [3.0, 3.0]}
+
+
+def glove(folder: Path, vectors: dict[str, list[float]] = VECTORS) -> Path:
+    tokenizer = WhitespaceTokenizer(list(vectors), stop_words=[])
+    words = modules.WordEmbeddings(tokenizer, np.array(list(vectors.values()), np.float32))
+    pooling = modules.Pooling(2, "mean")
+    st.SentenceTransformer(modules=[words, pooling], device="cpu").save_pretrained(str(folder))
+    return folder
+
+
+def test_vectors_are_means_of_words(tmp_path: Path):
+    model = SentenceTransformerModel(glove(tmp_path / "glove"), "cpu")
+    assert model.encode(["cat dog", "cat cat bank"]).tolist() == [[0.5, 0.5], [pytest.approx(5 / 3), 1.0]]
+    assert model.encode(["cat"]).dtype == np.float32
+
+
+def test_what_it_cannot_do(tmp_path: Path):
+    model = SentenceTransformerModel(glove(tmp_path / "glove"), "cpu")
+    with pytest.raises(InputError, match="glove has no template with a condition"):
+        model.encode(["cat"], conditions=["size"])
+    with pytest.raises(InputError, match="no word vectors"):
+        model.encode_words(["cat"], ["cat"])
+
+
+def test_the_fingerprint_is_that_of_the_files(tmp_path: Path):
+    one, same = glove(tmp_path / "a"), glove(tmp_path / "b")
+    other = glove(tmp_path / "c", {**VECTORS, "cat": [1.0, 0.5]})
+    found = [SentenceTransformerModel(folder, "cpu").fingerprint for folder in (one, same, other)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_folders_that_are_none(tmp_path: Path):
+    with pytest.raises(MissingDataset, match=r"holds no modules\.json"):
+        SentenceTransformerModel(tmp_path)
+    (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "0", "type": "no.such.Module"}]')
+    with pytest.raises(ModelError, match="cannot be loaded by sentence-transformers"):
+        SentenceTransformerModel(tmp_path)

@@ -1,0 +1,169 @@
+"""``afterword evaluate``: what a user types, what is left on disk, and what happens when it is killed."""
+
+import csv
+import json
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.adapters.test_sentence_transformers_model import glove
+from tests.cli.conftest import Run, command
+from tests.tiny import tiny
+
+from afterword import Encoder
+from afterword.cli.evaluate import read_seeds, spelling, title_of
+from afterword.tasks.pairs import Pairs
+from afterword.tasks.rows import Folder
+
+WORDS = "cat dog bank river money water tree house light stone".split()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny("gpt2", tmp_path_factory.mktemp("models") / "tiny-gpt2")
+
+
+def write_pairs(path: Path, rows: int, seed: int = 0) -> Path:
+    random = np.random.default_rng(seed)
+    texts = [" ".join(random.choice(WORDS, random.integers(3, 9))) for _ in range(2 * rows)]
+    lines = [
+        json.dumps({"sentence1": a, "sentence2": b, "score": float(random.random())})
+        for a, b in zip(texts[:rows], texts[rows:], strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_run(run: Run, model: Path, tmp_path: Path):
+    mine, out = write_pairs(tmp_path / "mine.jsonl", 30), tmp_path / "out"
+    spec = ("evaluate", "-m", model, "--data", tmp_path, "--out", out, "--tasks", mine, "--method", "classical")
+    ended = run(*spec, "--post", "none", "--post", "normalise+truncate:dimensions=3")
+    wanted = Pairs("mine", "mine").run(Encoder.load(model, "classical"), Folder(tmp_path)).main
+    assert ended.code == 0 and f"1/1 mine: classical: {100 * wanted:.2f}" in ended.err.splitlines()
+    assert ended.out.splitlines()[0] == "pairs, cosine_spearman, x 100"
+    assert f"| classical                                 | {100 * wanted:.2f} |" in ended.out.splitlines()
+    told = json.loads((out / "tiny-gpt2" / "classical" / "mine.json").read_text())
+    assert told["scores"]["test"][0]["main_score"] == pytest.approx(wanted, abs=1e-6)
+    assert told["afterword"]["model"] == "tiny-gpt2" and told["evaluation_time"] is None
+    assert (out / "tiny-gpt2" / "classical+normalise+truncate-dimensions=3" / "mine.npz").exists()
+    with (out / "results.csv").open() as file:
+        assert [r["encoder"] for r in csv.DictReader(file)] == [
+            "classical",
+            "classical+normalise+truncate:dimensions=3",
+        ]
+    assert (out / "results.md").read_text() == ended.out
+    again = run(*spec)
+    assert (again.code, again.err) == (0, "") and "classical" in again.out
+
+
+def test_one_missing_file_is_told_and_the_rest_is_there(run: Run, model: Path, tmp_path: Path):
+    mine = write_pairs(tmp_path / "mine.jsonl", 30)
+    ended = run(
+        "evaluate", "-m", model, "--data", tmp_path, "--out", tmp_path / "out", "--method", "classical",
+        "--tasks", f"STSB,{mine}",
+    )  # fmt: skip
+    assert ended.code == 1 and "mine" in ended.out and "STSB" not in ended.out
+    assert ended.err.splitlines()[0].startswith(f"STSB: error: {tmp_path}/en/sts/stsb.test")
+    assert ended.last == f"1 could not be run; the rest is in {tmp_path / 'out'}"
+
+
+def test_fitting(run: Run, model: Path, tmp_path: Path):
+    mine = write_pairs(tmp_path / "mine.jsonl", 40)
+    (tmp_path / "texts.txt").write_text("\n".join(f"a {w} and the {v}" for w in WORDS for v in WORDS) + "\n\n")
+    spec = ("evaluate", "-m", model, "--data", tmp_path, "--out", tmp_path / "out", "--tasks", mine)
+    spec = (*spec, "--method", "classical", "--method", "tfidf", "--post", "whiten:dimensions=4")
+    unfitted = run(*spec)
+    assert unfitted.code == 2 and "must be fitted: give texts with --fit FILE, or --fit target" in unfitted.last
+    scores = {}
+    for fit in (tmp_path / "texts.txt", "target"):
+        ended = run(*spec, "--fit", fit)
+        found = tmp_path / "out" / "tiny-gpt2" / "tfidf+whiten-dimensions=4" / "mine.json"
+        assert ended.code == 0
+        scores[str(fit)] = json.loads(found.read_text())["scores"]["test"][0]["main_score"]
+    assert len(set(scores.values())) == 2
+    (tmp_path / "none.txt").write_text("\n \n")
+    assert "holds no texts to fit on" in run(*spec, "--fit", tmp_path / "none.txt").last
+
+
+def test_what_sentence_transformers_runs(run: Run, tmp_path: Path):
+    folder = glove(tmp_path / "glove", {w: list(np.random.default_rng(i).random(5)) for i, w in enumerate(WORDS)})
+    mine = write_pairs(tmp_path / "mine.jsonl", 30)
+    spec = ("evaluate", "--data", tmp_path, "--out", tmp_path / "out", "--tasks", mine)
+    ended = run(*spec, "--sentence-transformer", folder, "--post", "none", "--post", "centre", "--fit", "target")
+    assert ended.code == 0 and "sentence-transformers+centre" in ended.out
+    from sentence_transformers import SentenceTransformer
+
+    wanted = Pairs("mine", "mine").run(SentenceTransformer(str(folder), device="cpu"), Folder(tmp_path)).main
+    told = json.loads((tmp_path / "out" / "glove" / "sentence-transformers" / "mine.json").read_text())
+    assert told["scores"]["test"][0]["main_score"] == pytest.approx(wanted, abs=1e-6)
+    assert run(*spec, "--sentence-transformer", folder).err == ""
+    both = run(*spec, "--sentence-transformer", folder, "-m", folder)
+    assert both.code == 2 and "goes without --model and --method" in both.last
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-m", "x", "--tasks", "sts"), "--data: is needed, unless with --list"),
+        (("-m", "x", "--data", "."), "--tasks: is needed"),
+        (("--tasks", "sts", "--data", "."), "--model: is needed"),
+        (("-m", "x", "--tasks", "stsx", "--data", "."), "no task or group 'stsx'"),
+        (("-m", "x", "--tasks", "sts", "--data", "/no/such"), "/no/such is not a folder"),
+        (("-m", "x", "--tasks", "sts", "--data", ".", "--post", "whitn"), "no step 'whitn'"),
+        (("-m", "x", "--tasks", "sts", "--data", ".", "--fit", "no.txt"), "no.txt is not there"),
+    ],
+)
+def test_what_is_wrong_is_one_line(run: Run, words: tuple[str, ...], told: str):
+    ended = run("evaluate", *words)
+    assert ended.code == 2 and told in ended.last and len(ended.err.splitlines()) == 1
+
+
+def test_seeds_names_and_methods():
+    assert read_seeds("3, 1") == (3, 1) and spelling("@a/b.json") == "b" and spelling("echo") == "echo"
+    for wrong in ("", "1,1", "a", "-1", "1.5"):
+        with pytest.raises(Exception, match="write different whole numbers"):
+            read_seeds(wrong)
+    assert title_of("openai-community/gpt2") == "openai-community/gpt2"
+
+
+def test_the_list(run: Run):
+    lines = run("evaluate", "--list").out.splitlines()
+    assert lines[0].split() == ["sts", "STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
+    assert any(line.startswith("transfer ") for line in lines)
+
+
+@pytest.mark.slow
+def test_minilm_has_its_published_scores(run: Run, minilm: Path, data: Path, tmp_path: Path):
+    run("evaluate", "-m", minilm, "--name", "MiniLM", "--data", data, "--out", tmp_path, "--tasks", "STSB,STS16")
+    with (tmp_path / "results.csv").open() as file:
+        found = {r["task"]: round(100 * float(r["score"]), 2) for r in csv.DictReader(file)}
+    assert found == {"STS16": pytest.approx(78.99, abs=0.02), "STSB": pytest.approx(82.03, abs=0.02)}
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_results(run: Run, model: Path, tmp_path: Path):
+    tasks = ",".join(str(write_pairs(tmp_path / f"t{i}.jsonl", 40 if i == 0 else 300, i)) for i in range(4))
+    spec = ["evaluate", "-m", model, "--data", tmp_path, "--tasks", tasks]
+    spec += ["--method", "classical", "--method", "reba", "--method", "echo:pool=last"]
+    process = command(*spec, "--out", tmp_path / "killed")
+    folder, started = tmp_path / "killed" / "tiny-gpt2", time.monotonic()
+    while len(list(folder.glob("*/*.json"))) < 4:
+        assert process.poll() is None and time.monotonic() - started < 120, "ended before it was killed"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    kept = tree(tmp_path / "killed")
+    assert process.returncode == -signal.SIGKILL and 4 <= len([n for n in kept if n.endswith(".json")]) < 12
+    times = {p: p.stat().st_mtime_ns for p in folder.glob("*/t0.json")}
+    resumed = run(*spec, "--out", tmp_path / "killed")
+    whole = run(*spec, "--out", tmp_path / "whole")
+    assert (resumed.code, whole.code) == (0, 0) and resumed.out == whole.out
+    assert tree(tmp_path / "killed") == tree(tmp_path / "whole") and len(tree(tmp_path / "whole")) == 24
+    assert {p: p.stat().st_mtime_ns for p in times} == times, "a finished task was run again"
+    assert not [p for p in (tmp_path / "killed").rglob("*") if p.suffix in (".writing", ".partial")]
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.suffix in (".json", ".npz")}

@@ -1,0 +1,92 @@
+"""Encoders that share a model: which forwards they share, and what fitting does."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.tiny import tiny
+
+from afterword import Encoder
+from afterword.codec import parse_method
+from afterword.errors import InputError
+from afterword.post import Normalise, Whiten, parse_post
+from afterword.tasks.candidates import Fitting, candidates, file_name
+from afterword.tasks.vectors import Lookup
+
+TEXTS = [
+    f"the {a} {b} over the {c}" for a in ("cat", "old dog", "bird") for b in ("sat", "jumps", "runs") for c in "xyz"
+]
+NONE = {"none": ()}
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    return Encoder.load(tiny("gpt2", tmp_path_factory.mktemp("gpt2")), "classical")
+
+
+def methods(*specs: str) -> dict:
+    return {spec: parse_method(spec) for spec in specs}
+
+
+def lookup(candidate) -> Lookup:
+    return Lookup(candidate.embedder, candidate.forward, candidate.raw, candidate.post)
+
+
+def test_methods_share_a_forward_where_they_can(gpt2: Encoder, tmp_path: Path):
+    found = candidates(gpt2, methods("classical", "prompt:template=eol", "echo", "reba"), NONE, tmp_path)
+    assert [c.name for c in found] == ["classical", "prompt:template=eol", "echo", "reba"]
+    plain, prompt, echo, reba = found
+    assert plain.forward is echo.forward is reba.forward is not prompt.forward
+    for c in found:
+        whole = Encoder.load(gpt2.backbone.model.config._name_or_path, c.raw)
+        assert np.allclose(lookup(c).encode(TEXTS), whole.encode(TEXTS), atol=2e-5)
+        assert c.digest == whole.fingerprint
+
+
+def test_steps_stand_behind_the_encoders_own_on_the_same_vectors(gpt2: Encoder, tmp_path: Path):
+    own = Encoder(gpt2.backbone, gpt2.method, (Normalise(),))
+    posts = {"none": (), "truncate:dimensions=5": parse_post("truncate:dimensions=5")}
+    plain, cut = candidates(own, methods("classical"), posts, tmp_path)
+    assert (plain.name, cut.name) == ("classical", "classical+truncate:dimensions=5")
+    assert plain.forward is cut.forward and plain.digest != cut.digest
+    vectors = lookup(plain).encode(TEXTS)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    assert np.array_equal(lookup(cut).encode(TEXTS), vectors[:, :5])
+
+
+def test_fitting_is_that_of_the_encoder(gpt2: Encoder, tmp_path: Path):
+    (made,) = candidates(gpt2, methods("classical"), {"w": (Whiten(dimensions=4), Normalise())}, tmp_path)
+    assert made.unfitted
+    fitted = made.fit(TEXTS)
+    assert not fitted.unfitted and fitted.embedder.fitted
+    wanted = Encoder(gpt2.backbone, gpt2.method, made.post).fit(TEXTS).encode(["a new text", *TEXTS])
+    assert np.allclose(lookup(fitted).encode(["a new text", *TEXTS]), wanted, atol=1e-5)
+    with pytest.raises(InputError, match="no plain sentences to fit on: give a text file with --fit"):
+        made.fit([])
+
+
+def test_weights_that_are_fitted_on_given_texts_share_forwards_too(gpt2: Encoder, tmp_path: Path):
+    fitting = Fitting.on(TEXTS)
+    plain, tfidf = candidates(gpt2, methods("classical", "tfidf"), NONE, tmp_path, fitting=fitting)
+    assert plain.forward is tfidf.forward and not tfidf.unfitted
+    wanted = Encoder(gpt2.backbone, parse_method("tfidf")).fit(TEXTS).encode(TEXTS)
+    assert np.allclose(lookup(tfidf).encode(TEXTS), wanted, atol=1e-5)
+
+
+def test_weights_that_each_task_fits_wait_for_it(gpt2: Encoder, tmp_path: Path):
+    (tfidf,) = candidates(gpt2, methods("tfidf"), {"w": (Whiten(dimensions=4),)}, tmp_path, fitting=Fitting())
+    assert tfidf.unfitted and tfidf.forward.names == ()
+    wanted = Encoder(gpt2.backbone, parse_method("tfidf"), (Whiten(dimensions=4),)).fit(TEXTS).encode(TEXTS)
+    assert np.allclose(lookup(tfidf.fit(TEXTS)).encode(TEXTS), wanted, atol=1e-4)
+
+
+def test_what_a_fit_is_on_has_a_digest():
+    assert Fitting.on(["a", "b", "a"]) == Fitting.on(["a", "b"]) != Fitting.on(["ab"])
+    assert Fitting().texts is None and Fitting().digest != Fitting.on(["target"]).digest
+
+
+def test_names_become_files_that_any_system_takes():
+    names = ["echo", "reba:pool=mean", "../x", "x/y", "x_y", "x y", "a" * 300, "a" * 301, "...", "ü"]
+    made = [file_name(name) for name in names]
+    assert len(set(made)) == len(names) and not any(set(m) & set('/\\:*?"<>| ') or len(m) > 130 for m in made)
+    assert made[:2] == ["echo", "reba-pool=mean"]

@@ -1,0 +1,73 @@
+"""Tasks by name, by group, with options, from a file."""
+
+from pathlib import Path
+
+import pytest
+
+from afterword.errors import InputError, MethodError
+from afterword.tasks.catalogue import groups, jobs, local_tasks
+from afterword.tasks.pairs import Pairs
+from afterword.tasks.rows import Folder
+
+SOURCE = Folder(Path("data"))
+STS = ["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
+TRANSFER = ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
+
+
+def names(*specs: str) -> list[str]:
+    return [job.name for job in jobs(specs, SOURCE, local_tasks())]
+
+
+def test_groups_names_and_lists():
+    assert names("sts") == STS and names("transfer") == TRANSFER
+    assert names("STSB, TREC", "sts") == ["STSB", "TREC", *(n for n in STS if n != "STSB")]
+    assert names("stsb") == ["STSB"] and {"SLPWC", "WSD", "CoarseWSD20"} <= set(names("wordsense"))
+
+
+def test_no_name_stands_for_two_tasks():
+    tasks = local_tasks()
+    assert len({t.name.lower() for t in tasks}) == len(tasks)
+    for group, members in groups(tasks).items():
+        assert [t for t in tasks if t.name.lower() == group.lower()] in ([], members)
+
+
+def test_options():
+    (job,) = jobs(["MR:folds=5"], SOURCE, local_tasks())
+    assert job.name == "MR:folds=5" and job.task.folds == 5 and job.task.name == "MR"
+    assert names("transfer:folds=5") == [f"{n}:folds=5" for n in TRANSFER]
+    with pytest.raises(InputError, match="MR has no option 'fold': it has file, folds"):
+        names("MR:fold=5")
+    with pytest.raises(InputError, match="STSB has no option 'name'"):
+        names("STSB:name=x")
+    with pytest.raises(MethodError, match="folds='many' does not fit: give a whole number"):
+        names("MR:folds=many")
+
+
+def test_a_file_of_ones_own(tmp_path: Path):
+    (tmp_path / "mine.jsonl.gz").touch()
+    (job,) = jobs([str(tmp_path / "mine.jsonl.gz")], SOURCE, local_tasks())
+    assert job.task == Pairs("mine", "mine.jsonl.gz") and job.source == Folder(tmp_path)
+    with pytest.raises(InputError, match=r"other\.csv is not there: give a file of rows with sentence1"):
+        names("other.csv")
+
+
+def test_what_is_not_known_lists_what_is():
+    with pytest.raises(
+        InputError, match=r"no task or group 'stsx': there are sts \(STS12 .*transfer \(MR .*file of scored"
+    ):
+        names("stsx")
+    with pytest.raises(InputError, match="no tasks are asked for"):
+        names(",")
+
+
+def test_others_are_asked_for_only_where_they_are_needed():
+    def more() -> list[Pairs]:
+        asked.append(1)
+        return [Pairs("ATEC", "zh/sts/atec.test")]
+
+    asked: list[int] = []
+    jobs(["STSB"], SOURCE, local_tasks(), more)
+    assert not asked
+    assert [j.name for j in jobs(["STSB,atec"], SOURCE, local_tasks(), more)] == ["STSB", "ATEC"]
+    with pytest.raises(InputError, match=r"no task or group 'x': there are .*pairs \(ATEC\)"):
+        jobs(["x"], SOURCE, local_tasks(), more)

@@ -1,0 +1,97 @@
+"""Differences, against scipy and against bootstraps written out."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from afterword.errors import InputError
+from afterword.tasks.compare import compare, t_test
+from afterword.tasks.report import Row
+from afterword.tasks.results import Result
+from afterword.tasks.task import Scores
+
+RANDOM = np.random.default_rng(0)
+GOLD = RANDOM.random(80)
+
+
+def pairs(task: str, noise: float, metric: str = "cosine_spearman", revision: str = "r", **about: object) -> Result:
+    similarity = GOLD + noise * np.random.default_rng(int(1000 * noise)).normal(size=80)
+    correlation = stats.pearsonr if "pearson" in metric else stats.spearmanr
+    main = float(correlation(GOLD, similarity).statistic)
+    scores = Scores(main, {metric: main}, {"gold": GOLD, "similarity": similarity})
+    return Result(task, "sts", metric, ("eng-Latn",), "k", revision, {0: scores}, about)
+
+
+def questions(correct: list[int]) -> Result:
+    scores = Scores(float(np.mean(correct)), {}, {"correct": np.array(correct)})
+    return Result("Q", "toy", "accuracy", ("eng-Latn",), "k", "r", {0: scores}, {})
+
+
+def row(name: str, *found: Result) -> Row:
+    return Row(name, {r.task: r for r in found})
+
+
+def test_the_t_test_is_scipys():
+    for n in (2, 3, 7, 31):
+        a, b = np.random.default_rng(n).random((2, n))
+        wanted = stats.ttest_rel(b, a)
+        assert t_test(list(b - a)) == pytest.approx((wanted.statistic, wanted.pvalue), rel=1e-9)
+
+
+@pytest.mark.parametrize("differences", [[], [1.0], [2.0, 2.0, 2.0], [1.0, math.nan]])
+def test_there_is_not_always_a_test(differences: list[float]):
+    assert all(math.isnan(x) for x in t_test(differences))
+
+
+@pytest.mark.parametrize("metric", ["cosine_spearman", "cosine_pearson"])
+def test_both_see_the_same_draws(metric: str):
+    a, b = pairs("A", 0.5, metric), pairs("A", 0.2, metric)
+    (found,) = compare(row("a", a), row("b", b), draws=200, seed=3).differences
+    correlation = stats.pearsonr if "pearson" in metric else stats.spearmanr
+    mine, theirs = a.items["similarity"], b.items["similarity"]
+    made = [
+        100 * (correlation(GOLD[at], theirs[at]).statistic - correlation(GOLD[at], mine[at]).statistic)
+        for at in np.random.default_rng(3).integers(0, 80, (200, 80))
+    ]
+    assert found.interval == pytest.approx(tuple(np.quantile(made, [0.025, 0.975])), rel=1e-9)
+    assert found.value == pytest.approx(100 * (b.main - a.main)) and found.interval[0] < found.value < found.interval[1]
+
+
+def test_questions():
+    a, b = questions([1, 0, 0, 0] * 25), questions([1, 1, 0, 0] * 25)
+    found = compare(row("a", a), row("b", b))
+    (d,) = found.differences
+    assert (d.first, d.second, d.value) == (25.0, 50.0, 25.0) and 15 < d.interval[0] < 25 < d.interval[1] < 35
+    assert found.mean == 25.0 and math.isnan(found.p)
+    (same,) = compare(row("a", a), row("a again", a)).differences
+    assert same.interval == (0.0, 0.0)
+
+
+def test_tasks_in_common():
+    a = row("a", pairs("A", 0.5), pairs("B", 0.3), pairs("C", 0.1))
+    b = row("b", pairs("C", 0.2), pairs("A", 0.4), pairs("D", 0.4))
+    found = compare(a, b, draws=0)
+    assert [d.task for d in found.differences] == ["A", "C"] and math.isnan(found.differences[0].interval[0])
+    first, second = [[r.results[t].main for t in "AC"] for r in (a, b)]
+    assert (found.t, found.p) == pytest.approx(tuple(stats.ttest_rel(second, first)), rel=1e-9)
+    with pytest.raises(InputError, match="a and c have no task in common"):
+        compare(a, row("c", questions([1])))
+
+
+@pytest.mark.parametrize(
+    ("other", "note"),
+    [
+        (pairs("A", 0.2, revision="other"), "not the same data"),
+        (pairs("A", 0.2, options={"form": "raw"}), "not the same protocol"),
+        (Result("A", "sts", "x", (), "k", "r", {0: Scores(0.5, {})}, {}), "no pairs or questions to draw from"),
+        (
+            Result("A", "sts", "x", (), "k", "r", {0: Scores(0.5, {}, pairs("A", 0.2).items)}, {}),
+            "its score is more than one over its pairs",
+        ),
+    ],
+)
+def test_where_there_is_no_interval_a_note_says_why(other: Result, note: str):
+    (found,) = compare(row("a", pairs("A", 0.5)), row("b", other)).differences
+    assert found.note == note and math.isnan(found.interval[0]) and not math.isnan(found.value)

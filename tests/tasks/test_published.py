@@ -1,0 +1,121 @@
+"""Every published number stands in its paper, in the row that it is said to be of."""
+
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from afterword.errors import InputError
+from afterword.tasks.catalogue import local_tasks
+from afterword.tasks.published import chosen, published
+from afterword.tasks.results import Result
+from afterword.tasks.task import Scores
+
+RAW = json.loads((files("afterword.tasks") / "published.json").read_text("utf-8"))
+PRINTED = {"bellm": "{:.2f}", "ditto": "{:.2f}", "reba": "{:.4f}"}
+CATEGORIES = "Classification|Clustering|Pair Classification|Reranking|Retrieval|STS|Total average"
+
+
+@pytest.fixture(scope="module")
+def papers(shared: Path) -> dict[str, str]:
+    return {name: (shared / "papers" / f"{name}.txt").read_text("utf-8", "replace") for name in PRINTED}
+
+
+def caption(paper: str, text: str, table: str) -> int:
+    """Where a table's caption begins."""
+    return min(m.start() for m in re.finditer(rf"^{re.escape(table)}: ", text, flags=re.M))
+
+
+@pytest.mark.parametrize(
+    "key", [t["id"] for t in RAW if t["id"] not in ("reba-3", "reba-4", "reba-5", "bellm-5.4", "ditto-2")]
+)
+def test_each_row_is_one_line_of_its_table(key: str, papers: dict[str, str]):
+    table, paper = published()[key], key.partition("-")[0]
+    text = papers[paper]
+    # BeLLM and ReBA print captions below their tables, Ditto above
+    at = caption(paper, text, table.table)
+    near = text[at : at + 6000] if paper == "ditto" else text[max(0, at - 6000) : at]
+    lines = [re.findall(r"(?:^|[\t ])(\d+\.\d+)(?=$|[\t ])", line) for line in near.splitlines()]
+    for row in table.rows:
+        numbers = [PRINTED[paper].format(s) for s in row.scores]
+        found = [i for i, line in enumerate(lines) if _scores(line, row.deviations) == numbers]
+        assert found, (row.name, numbers)
+        word = re.split(r"[ ,(+-]", row.name)[-1 if paper == "bellm" and "+" in row.name else 0]
+        around = " ".join(_around(near.splitlines(), i) for i in found).replace("AngIE", "AnglE")
+        assert word.lower() in around.lower(), row.name
+
+
+def _scores(numbers: list[str], deviations: tuple[float | None, ...]) -> list[str]:
+    return numbers[::2] if any(deviations) else numbers
+
+
+def _around(lines: list[str], i: int) -> str:
+    """A line, and the model's name that may stand above a group of them."""
+    return " ".join(lines[max(0, i - 6) : i + 1])
+
+
+@pytest.mark.parametrize("key", ["reba-3", "reba-4", "reba-5"])
+def test_the_columns_of_c_mteb_are_lines_of_the_appendix(key: str, papers: dict[str, str]):
+    table, text = published()[key], papers["reba"]
+    at = caption("reba", text, table.table)
+    before = text[:at]
+    lines = re.findall(rf"^(?:{CATEGORIES}) (\S+) ((?:0\.\d{{4}} ?)+)$", before, flags=re.M)[-32:]
+    assert [name for name, _ in lines[:-1]] == list(table.columns[:-1])
+    for i, (_, numbers) in enumerate(lines):
+        assert [f"{row.scores[i]:.4f}" for row in table.rows] == numbers.split()
+
+
+def test_the_two_that_are_no_plain_rows(papers: dict[str, str]):
+    captions = [row.scores[0] for row in published()["bellm-5.4"].rows]
+    assert "obtains {}%, {}%, and {}%, respectively".format(*captions) in papers["bellm"]
+    found = {row.name: f"{row.scores[0]:.2f}" for row in published()["ditto-2"].rows}
+    models = ("BERT", "RoBERTa", "ELECTRA")
+    for line in ("First-last avg.", "Last manual prompt", "First-last Ditto"):
+        numbers = re.search(rf"^{line}.*?\t([\d.]+)\t([\d.]+)\t([\d.]+)$", papers["ditto"], flags=re.M)
+        assert numbers is not None
+        assert [found[f"{m} {line[0].lower() + line[1:]}"] for m in models] == list(numbers.groups())
+
+
+@pytest.mark.parametrize("table", published().values(), ids=list(published()))
+def test_a_table_is_whole(table):
+    n = len(table.columns)
+    assert len(table.tasks) == len(table.metrics) == n and table.rows and table.scale in (1, 100)
+    assert all(len(row.scores) == n and len(row.deviations) in (0, n) for row in table.rows)
+    assert all(0 <= s <= table.scale for row in table.rows for s in row.scores)
+    if table.id in ("bellm-1", "bellm-3", "bellm-5.4", "ditto-6"):
+        assert set(table.average) <= {task.name for task in local_tasks()}
+
+
+def test_averages_are_those_of_the_papers_but_for_two():
+    off = {
+        (table.id, row.name)
+        for table in published().values()
+        if len(table.average) > 1 and len(table.columns) > 1
+        for row in table.rows
+        if abs(sum(row.scores[:-1]) / len(table.average) - row.scores[-1]) > 0.006 * table.scale / 100
+    }
+    assert off == {("bellm-1", "SBERT"), ("bellm-3", "Avg. BERT")}
+
+
+def result(task: str, **metrics: float) -> Result:
+    return Result(task, "sts", "cosine_spearman", (), "k", "r", {0: Scores(0.9, metrics)})
+
+
+def test_our_scores_stand_under_the_papers_metric():
+    ours = {"ATEC": result("ATEC", cosine_spearman=0.9, cosine_pearson=0.25)}
+    table = published()["reba-3"]
+    scores = table.scores_of(ours)
+    assert scores[table.columns.index("ATEC")] == 0.25 and scores[-1] is None
+    names = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
+    seven = {name: result(name, cosine_spearman=0.5 + i / 1000) for i, name in enumerate(names)}
+    assert published()["bellm-1"].scores_of(seven)[-1] == published()["bellm-4"].scores_of(seven)[0] == 50.3
+
+
+def test_tables_are_chosen_by_name_or_by_task():
+    assert [t.id for t in chosen(["ditto-6", "bellm-1"], [])] == ["ditto-6", "bellm-1"]
+    assert [t.id for t in chosen(["all"], ["Flickr30k"])] == ["bellm-5.4"]
+    assert {"bellm-1", "bellm-4", "ditto-6"} <= {t.id for t in chosen(["all"], ["STSB"])}
+    with pytest.raises(InputError, match="no published table 'x': there are all, bellm-1"):
+        chosen(["x"], [])

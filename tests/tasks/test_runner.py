@@ -1,0 +1,279 @@
+"""A run: what is finished stays, what has changed is run again, and one broken task is one line."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.tiny import tiny
+
+from afterword import Encoder, fingerprint
+from afterword.codec import parse_method
+from afterword.errors import BadRow, DataError, InputError, MissingDataset, NotFitted
+from afterword.post import parse_post
+from afterword.tasks import results
+from afterword.tasks.candidates import Fitting, candidates
+from afterword.tasks.pairs import Pairs
+from afterword.tasks.rows import Folder, Source
+from afterword.tasks.runner import Evaluation, Job, Told
+from afterword.tasks.task import Embedder, Loaded, Scores, Task
+
+NONE = {"none": ()}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny("gpt2", tmp_path_factory.mktemp("gpt2"))
+
+
+def pairs(seed: int, shared: Sequence[str] = ()) -> list[dict[str, object]]:
+    random = np.random.default_rng(seed)
+    words = "cat dog bank river money water tree house".split()
+    texts = [" ".join(random.choice(words, random.integers(2, 7))) for _ in range(24)]
+    left = [*shared, *texts[len(shared) :]][::-1]
+    return [{"sentence1": a, "sentence2": b, "score": float(random.random())} for a, b in zip(left, texts, strict=True)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three files; the second has texts of the first."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    first = pairs(1)
+    for name, rows in {"a": first, "b": pairs(2, [str(r["sentence1"]) for r in first[:10]]), "c": pairs(3)}.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return folder
+
+
+class Listening(Told):
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, str]] = []
+        self.vectors = self.made = 0
+
+    def texts(self, count: int) -> None:
+        self.vectors += count
+
+    def done(self, count: int) -> None:
+        self.made += count
+
+    def scored(self, result: results.Result, candidate: str) -> None:
+        self.ran.append((candidate, result.task))
+
+
+def evaluate(
+    model: Path, data: Path, out: Path, specs: Sequence[str] = ("classical", "reba"), tasks: str = "abc",
+    posts: dict | None = None, more: Sequence[Task] = (), **options: object,
+) -> tuple[Evaluation, Listening]:  # fmt: skip
+    encoder = Encoder.load(model, specs[0])
+    out.mkdir(exist_ok=True)
+    made = candidates(encoder, {s: parse_method(s) for s in specs}, posts or NONE, out, fitting=options.get("fitting"))
+    told = Listening()
+    evaluation = Evaluation(made, out / "model", told, {"model": "model"}, **options)
+    evaluation.run([Job(task, Folder(data)) for task in (*(Pairs(name, name) for name in tasks), *more)])
+    return evaluation, told
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.suffix in (".json", ".npz")}
+
+
+def test_results_are_those_of_the_encoder_alone(model: Path, data: Path, tmp_path: Path):
+    found, told = evaluate(model, data, tmp_path / "out")
+    assert not found.failures and [*found.results] == [(m, t) for m in ("classical", "reba") for t in "abc"]
+    for (method, task), result in found.results.items():
+        alone = Pairs(task, task).run(Encoder.load(model, method), Folder(data))
+        assert result.main == pytest.approx(alone.main, abs=1e-4) and -1 < result.main < 1
+        assert np.allclose(result.items["similarity"], alone.items["similarity"], atol=1e-5)
+        assert results.read(found.path(method, Job(Pairs(task, task), Folder(data)))).main == result.main
+    everything = {t for n in "abc" for r in Folder(data).find(n).open() for t in _texts(r)}
+    assert told.vectors == told.made == 2 * len(everything)
+
+
+def _texts(line: str) -> tuple[str, str]:
+    row = json.loads(line)
+    return row["sentence1"], row["sentence2"]
+
+
+def test_a_second_run_runs_nothing_and_changes_nothing(model: Path, data: Path, tmp_path: Path):
+    first, _ = evaluate(model, data, tmp_path / "out")
+    before = tree(tmp_path / "out")
+    second, told = evaluate(model, data, tmp_path / "out")
+    assert told.ran == [] and told.vectors == 0 and tree(tmp_path / "out") == before
+    assert {at: r.main for at, r in second.results.items()} == {at: r.main for at, r in first.results.items()}
+
+
+def test_one_changed_gold_line_runs_one_task(model: Path, data: Path, tmp_path: Path):
+    evaluate(model, data, tmp_path / "out")
+    lines = (data / "b.jsonl").read_text().splitlines()
+    row = json.loads(lines[4])
+    lines[4] = json.dumps({**row, "score": row["score"] + 1})
+    (data / "b.jsonl").write_text("\n".join(lines) + "\n")
+    found, told = evaluate(model, data, tmp_path / "out")
+    assert told.ran == [("classical", "b"), ("reba", "b")] and not found.failures
+    evaluate(model, data, tmp_path / "fresh")
+    assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
+
+
+def test_a_changed_method_option_runs_that_method(model: Path, data: Path, tmp_path: Path):
+    evaluate(model, data, tmp_path / "out")
+    _, told = evaluate(model, data, tmp_path / "out", ("classical", "reba:pool=last"))
+    assert told.ran == [("reba:pool=last", t) for t in "abc"]
+
+
+def test_a_changed_task_option_runs_that_task(model: Path, data: Path, tmp_path: Path):
+    evaluate(model, data, tmp_path / "out", tasks="ab")
+    _, told = evaluate(model, data, tmp_path / "out", tasks="a", more=[Pairs("b", "c")])
+    assert told.ran == [("classical", "b"), ("reba", "b")]
+
+
+def test_a_changed_model_runs_everything(model: Path, data: Path, tmp_path: Path):
+    evaluate(model, data, tmp_path / "out")
+    _, told = evaluate(tiny("gpt2", tmp_path / "other", seed=1), data, tmp_path / "out")
+    assert len(told.ran) == 6
+
+
+@dataclass(frozen=True)
+class Drawn(Task):
+    """A score that is its seed's, of a library's."""
+
+    group, metric, libraries, seeded = "toy", "accuracy", ("scikit-learn",), True
+
+    def files(self) -> Sequence[str]:
+        return ("a",)
+
+    def load(self, source: Source) -> Loaded:
+        return DrawnLoaded()
+
+
+class DrawnLoaded(Loaded):
+    def score(self, embedder: Embedder, seed: int) -> Scores:
+        return Scores(seed / 8, {"accuracy": seed / 8}, {"correct": np.array([seed % 2, 1])})
+
+
+def test_a_new_version_runs_the_tasks_that_use_it(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    evaluate(model, data, tmp_path / "out", more=[Drawn("d")])
+    plain = results.version
+    monkeypatch.setattr(results, "version", lambda name: "999" if name == "scikit-learn" else plain(name))
+    _, told = evaluate(model, data, tmp_path / "out", more=[Drawn("d")])
+    assert told.ran == [("classical", "d"), ("reba", "d")]
+    monkeypatch.setattr(fingerprint, "version", lambda name: "999" if name == "torch" else plain(name))
+    _, told = evaluate(model, data, tmp_path / "out", more=[Drawn("d")])
+    assert len(told.ran) == 8
+
+
+def test_seeds_are_run_once_each(model: Path, data: Path, tmp_path: Path):
+    def run(*seeds: int) -> tuple[results.Result, list]:
+        found, told = evaluate(model, data, tmp_path / "out", ["classical"], "a", more=[Drawn("d")], seeds=seeds)
+        return found.results["classical", "d"], told.ran
+
+    result, ran = run(2, 4)
+    assert result.main == 3 / 8 and result.deviation == pytest.approx(2**0.5 / 8) and len(ran) == 2
+    result, ran = run(2)
+    assert (result.main, result.deviation, ran) == (2 / 8, None, [])
+    result, ran = run(2, 4, 6)
+    assert result.main == 4 / 8 and ran == [("classical", "d")]
+    told = json.loads((tmp_path / "out" / "model" / "classical" / "d.json").read_text())
+    assert sorted(told["afterword"]["seeds"]) == ["2", "4", "6"]
+    seconds = [json.loads(line) for line in (tmp_path / "out" / "model" / "times.jsonl").read_text().splitlines()]
+    assert [s["seed"] for s in seconds if s["task"] == "d" and "scoring" in s] == [2, 4, 6]
+
+
+def test_broken_data_are_one_line_each_and_the_others_finish(model: Path, data: Path, tmp_path: Path):
+    (data / "a.jsonl").unlink()
+    (data / "b.jsonl").write_text(
+        (data / "b.jsonl").read_text() + '{"sentence1": "x", "sentence2": "y", "score": "?"}\n'
+    )
+    (data / "d.jsonl.gz").write_bytes(gzip.compress(b'{"sentence1": "x"}')[:-4])
+    (data / "e.jsonl").write_text('{"text": "x", "label": 1}\n')
+    found, _ = evaluate(model, data, tmp_path / "out", tasks="abcde")
+    assert [*found.results] == [("classical", "c"), ("reba", "c")]
+    told = {f.task: f.error for f in found.failures}
+    assert len(found.failures) == 4 and all("\n" not in str(e) for e in told.values())
+    assert isinstance(told["a"], MissingDataset) and isinstance(told["d"], DataError)
+    assert isinstance(told["b"], BadRow) and "b.jsonl:25: 'score' is '?', not a number" in str(told["b"])
+    assert "is it of another task?" in str(told["e"])
+
+
+class Bug(Pairs):
+    def load(self, source: Source) -> Loaded:
+        raise ZeroDivisionError("a bug")
+
+
+def test_a_bug_in_a_task_does_not_end_the_others(model: Path, data: Path, tmp_path: Path):
+    found, _ = evaluate(model, data, tmp_path / "out", ["classical"], "a", more=[Bug("bug", "b"), Pairs("c", "c")])
+    assert [t for _, t in found.results] == ["a", "c"] and isinstance(found.failures[0].error, ZeroDivisionError)
+
+
+def test_what_one_encoder_cannot_do_the_other_does(model: Path, data: Path, tmp_path: Path):
+    posts = {"none": (), "w": parse_post("whiten:dimensions=64")}
+    found, _ = evaluate(model, data, tmp_path / "out", ["classical"], "a", posts, fitting=Fitting())
+    assert [*found.results] == [("classical", "a")]
+    assert [f.candidate for f in found.failures] == ["classical+w"]
+    assert isinstance(found.failures[0].error, InputError) and "whiten: " in str(found.failures[0].error)
+
+
+def test_a_result_that_was_cut_off_is_run_again(model: Path, data: Path, tmp_path: Path):
+    evaluate(model, data, tmp_path / "out")
+    whole = tree(tmp_path / "out")
+    path = tmp_path / "out" / "model" / "reba" / "c.json"
+    path.write_bytes(path.read_bytes()[:100])
+    (tmp_path / "out" / "model" / "classical" / "a.npz").unlink()
+    _, told = evaluate(model, data, tmp_path / "out")
+    assert sorted(told.ran) == [("classical", "a"), ("reba", "c")] and tree(tmp_path / "out") == whole
+
+
+def test_an_interrupted_run_goes_on(model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    evaluate(model, data, tmp_path / "whole")
+    load = Pairs.load
+
+    def interrupted(task: Pairs, source: Source) -> Loaded:
+        if task.name == "b":
+            raise KeyboardInterrupt
+        return load(task, source)
+
+    monkeypatch.setattr(Pairs, "load", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(model, data, tmp_path / "out")
+    assert sorted(tree(tmp_path / "out")) == [
+        f"model/{m}/a.{e}" for m in ("classical", "reba") for e in ("json", "npz")
+    ]
+    monkeypatch.undo()
+    shutil.rmtree(tmp_path / "out" / "model" / "classical")  # what shares a forward is made together again
+    _, told = evaluate(model, data, tmp_path / "out")
+    assert told.ran == [("classical", "a"), *((m, t) for t in "bc" for m in ("classical", "reba"))]
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+def test_fitting_on_a_file_and_on_each_task(model: Path, data: Path, tmp_path: Path):
+    posts = {"w": parse_post("whiten:dimensions=3")}
+    texts = [f"{a} {b}" for a in ("river", "cat", "the dog") for b in ("sat", "ran", "is old", "was")]
+    on_file, _ = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting.on(texts))
+    whole = Encoder(Encoder.load(model, "classical").backbone, parse_method("classical"), posts["w"])
+    for task in "ab":
+        wanted = Pairs(task, task).run(whole.fit(texts), Folder(data))
+        assert on_file.results["classical+w", task].main == pytest.approx(wanted.main, abs=1e-3)
+    _, told = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting.on([*texts, "more"]))
+    assert len(told.ran) == 2
+    on_task, told = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting())
+    own = list(dict.fromkeys(Pairs("b", "b").load(Folder(data)).texts()))
+    wanted = Pairs("b", "b").run(whole.fit(own), Folder(data))
+    assert on_task.results["classical+w", "b"].main == pytest.approx(wanted.main, abs=1e-3) and len(told.ran) == 2
+    _, told = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting())
+    assert told.ran == []
+    with pytest.raises(NotFitted, match=r"classical\+w must be fitted: give texts with --fit FILE"):
+        evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts)
+
+
+def test_weights_fitted_on_each_task(model: Path, data: Path, tmp_path: Path):
+    found, _ = evaluate(model, data, tmp_path / "out", ["tfidf", "classical"], "ab", fitting=Fitting())
+    for task in "ab":
+        own = list(dict.fromkeys(Pairs(task, task).load(Folder(data)).texts()))
+        wanted = Pairs(task, task).run(Encoder.load(model, "tfidf").fit(own), Folder(data))
+        assert found.results["tfidf", task].main == pytest.approx(wanted.main, abs=1e-4)
+        assert found.results["tfidf", task].main != found.results["classical", task].main

@@ -1,0 +1,90 @@
+"""What waits on disk: each text embedded once, whoever asks and however often."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from afterword.post import Normalise, Truncate
+from afterword.tasks import vectors
+from afterword.tasks.vectors import Forward, Lookup, through
+
+
+class Counting:
+    """Two methods' vectors of a text: its length and first letter, and the same doubled."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __call__(self, texts: list[str], told: Callable[[int], object]) -> dict[str, np.ndarray]:
+        self.seen += texts
+        told(2 * len(texts))
+        found = np.array([[len(t), ord(t[0])] for t in texts], np.float32)
+        return {"one": found, "two": 2 * found}
+
+
+def test_each_text_is_run_once_for_all_methods_of_a_forward(tmp_path: Path):
+    run, told = Counting(), []
+    forward = Forward(("one", "two"), run, tmp_path)
+    forward.add(["bb", "a", "bb"], told.append)
+    assert forward.missing(["a", "ccc", "ccc"]) == ["ccc"]
+    assert forward.vectors("two", ["ccc", "a", "ccc"]).tolist() == [[6, 198], [2, 194], [6, 198]]
+    assert forward.vectors("one", ["bb"]).tolist() == [[2, 98]]
+    assert run.seen == ["bb", "a", "ccc"] and told == [4]
+    forward.close()
+    assert forward.missing(["a"]) == ["a"]
+
+
+def test_nothing_is_left_in_the_folder(tmp_path: Path):
+    forward = Forward(("one", "two"), Counting(), tmp_path)
+    forward.add(["a"])
+    assert list(tmp_path.iterdir()) == []
+    forward.close()
+
+
+def test_many_windows_are_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(vectors, "WINDOW", 3)
+    forward = Forward(("one", "two"), Counting(), tmp_path)
+    texts = [chr(97 + i) * (i + 1) for i in range(20)]
+    forward.add(texts)
+    assert forward.vectors("one", texts[::-1]).tolist() == [[i + 1, 97 + i] for i in range(20)][::-1]
+
+
+def test_a_run_that_fails_leaves_its_window_out(tmp_path: Path):
+    def run(texts: list[str], told: Callable[[int], object]) -> dict[str, np.ndarray]:
+        if "bad" in texts:
+            raise ValueError("bad")
+        return {"one": np.ones((len(texts), 1), np.float32)}
+
+    forward = Forward(("one",), run, tmp_path)
+    forward.add(["good"])
+    with pytest.raises(ValueError, match="bad"):
+        forward.add(["good", "bad"])
+    assert forward.missing(["good", "bad"]) == ["bad"]
+
+
+class Whole:
+    prompts = {"query": "q: "}  # noqa: RUF012
+
+    def encode(self, texts, /, **options):
+        return [options, list(texts)]
+
+    def encode_words(self, texts, words, /):
+        return [list(texts), list(words)]
+
+
+def test_a_lookup_applies_the_steps_and_hands_on_what_is_not_plain(tmp_path: Path):
+    lookup = Lookup(Whole(), Forward(("one", "two"), Counting(), tmp_path), "one", (Truncate(1), Normalise()))
+    assert lookup.encode(["bb", "a"]).tolist() == [[1], [1]]
+    assert lookup.encode(["a"], conditions=["c"]) == [{"conditions": ["c"]}, ["a"]]
+    assert lookup.encode(["a"], prompt_name="query") == [{"prompt_name": "query"}, ["a"]]
+    assert lookup.encode_words(["a b"], ["b"]) == [["a b"], ["b"]]
+    assert (lookup.prompts, lookup.similarity_fn_name) == ({"query": "q: "}, "cosine")
+
+
+def test_steps_one_after_the_other():
+    given = np.array([[3.0, 4.0, 9.0]], np.float32)
+    assert through(given, (Truncate(2), Normalise())).tolist() == [pytest.approx([0.6, 0.8])]
+    assert through(given, ()) is given and torch.is_grad_enabled()
