@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .analyse import analyse
+from .compare import compare
 from .embed import embed
 from .evaluate import evaluate
 from .guard import State, guarded
@@ -14,6 +16,7 @@ from .inspect import inspect
 from .methods import methods
 from .similar import similar
 from .train import train
+from .tune import tune
 from .words import words
 
 app = typer.Typer(
@@ -27,8 +30,11 @@ app.command("words")(words)
 app.command("similar")(similar)
 app.command("methods")(methods)
 app.command("inspect")(inspect)
+app.add_typer(analyse, name="analyse")
 app.command("train")(train)
 app.command("evaluate")(evaluate)
+app.command("tune")(tune)
+app.command("compare")(compare)
 
 
 def _version(wanted: bool) -> None:
