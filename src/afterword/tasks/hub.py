@@ -122,7 +122,7 @@ class Hub(Source):
         """Where each row is from, its number from 1, and its fields by our names."""
         if name not in self.parts:
             raw = name.replace("en/sts/", "en/sts_raw/")
-            fix = f"{raw} is" if raw in self.parts else "a folder may have it"
+            fix = f"{raw} is, ask for sts-raw" if raw in self.parts else "a folder may have it"
             raise MissingDataset(f"the hub is not known to have {name}: {fix}")
         for part in self.parts[name]:
             found = self._load(part)
