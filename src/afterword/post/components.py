@@ -54,7 +54,8 @@ class Whiten(Affine):
     (bojone/BERT-whitening) is equal up to signs. The covariance is divided by n - 1, as there.
 
     Args:
-        dimensions: keep so many directions, those of largest variance; None keeps all.
+        dimensions: keep so many directions, those of largest variance; None keeps all in which vectors differ (some
+            models have components that never change).
 
     >>> whiten = Whiten().fit(torch.tensor([[0.0, 2.0], [0.0, -2.0], [1.0, 0.0], [-1.0, 0.0]]))
     >>> [round(z, 6) for z in whiten(torch.tensor([[0.0, 2.0]]))[0].tolist()]
@@ -69,14 +70,15 @@ class Whiten(Affine):
             check_positive(self, "dimensions")
 
     def of(self, moments: Moments) -> Dense:
-        """W (x - mean); whitened vectors of fewer texts than dimensions would be noise, and are refused."""
+        """W (x - mean); all directions of fewer texts than dimensions would be noise, and are refused."""
         values, rows = moments.principal()
         width = len(moments.mean)
-        wanted = min(self.dimensions or width, width)
-        if wanted > len(values):
+        few = moments.count <= width
+        wanted = min(self.dimensions or (width if few else len(values)), width)
+        if wanted > len(values) or not len(values):
             raise InputError(
                 f"whiten: {moments.count} vectors differ in {len(values)} directions only, not in {wanted}: "
-                f"fit on more texts, or keep fewer dimensions (whiten:dimensions={len(values)})"
+                f"fit on more texts, or keep fewer dimensions (whiten:dimensions={max(len(values), 1)})"
             )
         return _affine(rows[:wanted] / values[:wanted, None].sqrt(), moments.mean)
 
