@@ -63,6 +63,7 @@ def test_a_step_is_the_same_from_moments_and_when_fitted_again(step: Affine):
     [
         (Whiten(), X[:5], "5 vectors differ in 4 directions only, not in 12.*whiten:dimensions=4"),
         (Whiten(3), torch.ones(9, 4), "differ in 0 directions"),
+        (Whiten(), torch.ones(9, 4), "differ in 0 directions"),
         (Whiten(), X[:1], "1 vectors have no covariance"),
         (Whiten(), X[:0], "0 vectors have no covariance"),
         (Centre(), X[:0], "at least one"),
@@ -74,6 +75,15 @@ def test_too_few_vectors_are_refused(step: Affine, x: torch.Tensor, words: str):
     with pytest.raises(InputError, match=words) as caught:
         step.fit(x)
     assert "\n" not in str(caught.value)
+
+
+def test_components_that_never_change_are_left_out():
+    x = torch.cat([X, torch.ones(300, 2)], 1)
+    step = Whiten().fit(x)
+    assert step.weight.shape == (12, 14)
+    np.testing.assert_allclose(np.cov(step(x.double()).T), np.eye(12), atol=1e-4)
+    with pytest.raises(InputError, match="differ in 12 directions only, not in 13"):
+        Whiten(13).fit(x)
 
 
 def test_fewer_vectors_than_dimensions_are_whitened_in_their_own_directions():
