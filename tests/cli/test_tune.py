@@ -1,0 +1,137 @@
+"""``afterword tune``: what is printed is what was found, what is saved is an encoder, and nothing is half-written."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.conftest import Run
+
+from afterword import Encoder, classical, ditto
+from afterword.scores import cosines, spearman
+
+TEXTS = [f"{a} {b} {c}" for a in ("big", "small", "old") for b in ("cats", "dogs", "hills", "towns") for c in
+         ("sat", "ran", "slept", "fell down")]  # fmt: skip
+
+
+def write(path: Path, scores: list[object]) -> Path:
+    pairs = zip(TEXTS, TEXTS[7:] + TEXTS[:7], scores, strict=False)
+    path.write_text("".join(json.dumps({"sentence1": a, "sentence2": b, "score": s}) + "\n" for a, b, s in pairs))
+    return path
+
+
+@pytest.fixture
+def dev(tmp_path: Path, bert: Path) -> Path:
+    """Scores that one recipe explains: the first token of the first layer, say."""
+    vectors = Encoder.load(bert, classical("cls", states="layer:1")).encode(TEXTS)
+    return write(tmp_path / "dev.jsonl", cosines(vectors, np.roll(vectors, -7, 0)).tolist())
+
+
+def test_a_page_and_a_folder(run: Run, bert: Path, dev: Path, tmp_path: Path):
+    out = tmp_path / "best"
+    test = write(tmp_path / "test.jsonl", list(range(20)))
+    ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--test", test, "--out", out,
+                "--plot", tmp_path / "heads.png")  # fmt: skip
+    assert (ended.code, ended.err) == (0, "")
+    found = json.loads((out / "tune.json").read_text())
+    assert f"{found['tried']} recipes, 48 pairs: 24 rank, 24 confirm (seed 0)" in ended.out
+    assert "classical:pool=cls,states=layer:1  <- simplest, leader" in ended.out
+    assert "chosen: classical:pool=cls,states=layer:1, better than the default by" in ended.out
+    assert f"saved in {out}" in ended.out and "20 pairs" in ended.out
+    best = Encoder.load(out)
+    assert best.method == classical("cls", states="layer:1")
+    left, right = best.encode(TEXTS[:20]), best.encode(TEXTS[7:27])
+    assert found["tests"][0]["chosen"] == pytest.approx(spearman(cosines(left, right), range(20)), abs=1e-6)
+    with (out / "recipes.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == found["tried"]
+    with (out / "heads.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    facts = best.backbone.facts
+    assert len(rows) == facts.layers * facts.heads and rows[0].keys() == {"layer", "head", "spearman", "tfidf"}
+    top = max(rows, key=lambda r: float(r["spearman"]))
+    assert f"best head: {top['layer']}-{top['head']}" in ended.out
+    assert (tmp_path / "heads.png").stat().st_size > 1000
+
+
+def test_a_rerun_gives_the_same(run: Run, bert: Path, dev: Path, tmp_path: Path):
+    spec = ("tune", "-m", bert, "--method", "classical", "--dev", dev, "--seed", 3, "--heads", "none", "--json")
+    first = run(*spec, "--out", tmp_path / "a")
+    assert json.loads(first.out) == json.loads(run(*spec, "--out", tmp_path / "b").out)
+    assert json.loads(first.out)["heads"] is None
+
+
+def test_options_reach_the_grid(run: Run, gpt2: Path, dev: Path, tmp_path: Path):
+    ended = run("tune", "-m", gpt2, "--method", "classical", "--dev", dev, "--out", tmp_path / "o", "--json",
+                "--template", "eol", "--copies", "3", "--both-ways", "1", "--heads", "none",
+                "--post", "remove_top:k=1", "--post", "whiten:dimensions=4")  # fmt: skip
+    assert ended.code == 0
+    rows = json.loads(ended.out)["recipes"]
+    assert {r["method"].split(":")[0] for r in rows} == {"classical", "echo", "reba", "prompt", "bellm"}
+    assert {r["post"] for r in rows} == {"none", "centre", "remove_top:k=1", "whiten:dimensions=4"}
+    assert {"echo:copies=3", "reba:copies=3", "prompt", "bellm:last=1,template=none"} <= {r["method"] for r in rows}
+
+
+def test_noise_leaves_the_default(run: Run, bert: Path, tmp_path: Path):
+    dev = write(tmp_path / "dev.jsonl", np.random.default_rng(1).normal(size=48).tolist())
+    ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--out", tmp_path / "o")
+    assert "chosen: classical, the default" in ended.out
+    assert Encoder.load(tmp_path / "o").method == classical()
+
+
+def test_without_labels(run: Run, bert: Path, tmp_path: Path):
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS))
+    ended = run("tune", "-m", bert, "--method", "classical", "--texts", tmp_path / "t.txt", "--out", tmp_path / "o")
+    found = json.loads((tmp_path / "o" / "tune.json").read_text())
+    head = found["heads"]["label_free"]
+    assert ended.code == 0 and f"chosen: head {head}, whose diagonal correlates with TF-IDF by" in ended.out
+    assert Encoder.load(tmp_path / "o").method == ditto(head) and found["texts"] == 48
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([1.0] * 48, "all 48 pairs have the score 1"),
+        ([1.0, 2.0] * 5, "10 pairs are too few to choose by"),
+        ([1.0, "good"] * 24, "dev.jsonl:2: 'score' is 'good', not a number"),
+        ([], "dev.jsonl has no rows"),
+    ],
+)
+def test_bad_pairs_are_one_line(run: Run, bert: Path, tmp_path: Path, rows: list[object], message: str):
+    ended = run("tune", "-m", bert, "--dev", write(tmp_path / "dev.jsonl", rows), "--out", tmp_path / "o")
+    assert ended.code == 2 and message in ended.last and "Traceback" not in ended.err
+    assert not (tmp_path / "o").exists()
+
+
+def test_bad_options_are_told_before_the_model_is_loaded(run: Run, dev: Path, tmp_path: Path):
+    out = tmp_path / "o"
+    for words, message in (
+        (("--dev", dev, "--out", tmp_path), "is there already"),
+        (("--out", out), "give --dev, or --texts alone"),
+        (("--dev", dev, "--texts", dev, "--out", out), "give --dev, or --texts alone"),
+        (("--dev", tmp_path / "no.jsonl", "--out", out), "no.jsonl"),
+        (("--dev", dev, "--out", out, "--copies", "two"), "write whole numbers from 1"),
+        (("--dev", dev, "--out", out, "--post", "normalise"), "give whiten or remove_top"),
+        (("--dev", dev, "--out", out, "--post", "bleach"), "no step 'bleach'"),
+        (("--dev", dev, "--out", out, "--plot", "map.txt"), "map.txt is no figure"),
+    ):
+        ended = run("tune", "-m", "no/such/model", *words)
+        assert ended.code == 2 and message in ended.last, ended.err
+    (tmp_path / "t.txt").write_text("one\n\ntwo\n")
+    ended = run("tune", "-m", "no/such/model", "--texts", tmp_path / "t.txt", "--out", out)
+    assert ended.code == 2 and "t.txt:2: is empty" in ended.last
+
+
+def test_an_interrupted_run_leaves_nothing(run: Run, bert: Path, dev: Path, tmp_path: Path, monkeypatch):
+    """Ctrl-C while the folder is written: the encoder and tune.json are there, the tables are not."""
+    seen: list[str] = []
+
+    def interrupt(path: Path, *_: object) -> None:
+        seen.extend(item.name for item in path.parent.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("afterword.tune.report._table", interrupt)
+    (tmp_path / "in").mkdir()
+    ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--out", tmp_path / "in" / "o")
+    assert (ended.code, ended.last) == (130, "interrupted")
+    assert {"modules.json", "tune.json"} <= set(seen) and not list((tmp_path / "in").iterdir())
