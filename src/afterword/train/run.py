@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +20,7 @@ from ..fingerprint import LIBRARIES, weights_digest
 from ..loading import check as checked
 from ..methods import Method
 from .checkpoints import Place, is_first, processes, stopped
+from .loss_plot import draw_losses
 from .settings import Settings
 from .triplets import Rows
 
@@ -58,8 +60,8 @@ def train(
     Args:
         model: as for `Encoder.load`; or an encoder, whose weights are trained in place.
         data: what `Rows.of` takes.
-        out: the folder that the encoder is saved to; ``training.json`` and ``loss.jsonl`` lie beside it, and
-            ``checkpoints`` as long as the run is not finished.
+        out: the folder that the encoder is saved to; ``training.json``, ``loss.jsonl`` and ``loss.png`` lie beside
+            it, and ``checkpoints`` as long as the run is not finished.
         method: None keeps the encoder's own. A string is parsed.
         dev: scored pairs. They are evaluated at every checkpoint, and the best one is the result.
         settings: everything the result depends on.
@@ -86,7 +88,7 @@ def train(
     """
     settings = _settings(settings or Settings(), method, changes)
     rows, scored = Rows.of(data), None if dev is None else Rows.of(dev)
-    encoder = load(model, settings, device, trust_remote_code)
+    encoder = load(model, settings, scored, device, trust_remote_code)
     settings = replace(settings, method=encoder.method, precision=settings.precision or precision(encoder.device))
     check(settings, encoder, rows, scored)
     place = Place(Path(out))
@@ -110,6 +112,8 @@ def train(
         encoder.save(place.folder)
         place.write({**record, "finished": running.summary()})
         place.clear()
+        with suppress(MissingExtra):  # where matplotlib is not installed the numbers are enough
+            draw_losses(place.curve, place.curve.with_suffix(".png"), place.folder.name)
     return encoder
 
 

@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import set_seed
 
+from ..analysis.turning import resolve
 from ..encoder import Encoder
 from ..errors import DataError, MethodError
 from ..methods import classical
+from ..sight import AUTO
+from ..tasks.pairs import ScoredPairs
 from .addition import append
 from .checkpoints import processes
 from .lora import check_four_bit
@@ -21,12 +25,19 @@ from .settings import Precision, Settings
 from .triplets import Rows
 
 
-def load(model: str | Path | Encoder, settings: Settings, device: Any, trust_remote_code: bool) -> Encoder:
+def load(
+    model: str | Path | Encoder,
+    settings: Settings,
+    dev: Rows | None = None,
+    device: Any = None,
+    trust_remote_code: bool = False,
+) -> Encoder:
     """The encoder that is trained, by the settings' method; its weights in float32, new layers in place.
 
     Args:
         model: as for `Encoder.load`, or an encoder, whose model is taken as it is.
         settings: of the run.
+        dev: scored pairs, from which bellm(last="auto") finds the turning point.
         device: None = a GPU where there is one, each process its own.
         trust_remote_code: run the model's own code.
 
@@ -43,6 +54,10 @@ def load(model: str | Path | Encoder, settings: Settings, device: Any, trust_rem
     method, facts = settings.method or encoder.method, encoder.backbone.facts
     if method.sight and not facts.causal:
         raise MethodError(f"{facts.kind} sees both ways already, in every layer: use classical or prompt, not bellm")
+    if method.sight.last == AUTO and dev is not None and dev.scored and not dev.conditioned:
+        left, right, gold = dev.columns.values()
+        pairs = ScoredPairs(tuple(left), tuple(right), np.array(gold), ("dev",) * len(dev))
+        method = resolve(method, encoder, pairs)
     if settings.added and method.sight.last != settings.added:
         raise MethodError(
             f"added={settings.added} new layers see both ways, and the method has last={method.sight.last}: "

@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+from afterword import Encoder
+
+pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
+pytest.importorskip("peft", reason="the extra train is not installed")
+
+WORDS = ("cat", "dog", "sea", "sun", "sky", "tea")
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"anchor": f"the {w}", "positive": f"a {w}"}) + "\n" for w in WORDS))
+    return path
+
+
+def test_it_trains_and_says_what_it_did(run: Run, gpt2: Path, rows: Path, tmp_path: Path):
+    dev = tmp_path / "dev.csv"
+    dev.write_text("sentence1,sentence2,score\nthe cat,a cat,1\nthe cat,a dog,0\nthe sea,a tea,0.5\n")
+    out = tmp_path / "out"
+    words = ["-m", gpt2, "--data", rows, "--out", out, "--method", "bellm:last=1", "--batch-size", 3, "--dev", dev]
+    ended = run("train", *words, "--rank", 4, "--matryoshka", "64,8", "--targets", "c_attn, c_proj", "--no-progress")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith(f"{out}: 2 steps, best on dev ") and ended.out.endswith(" at step 2\n")
+    told = json.loads((out / "training.json").read_text())["told"]["settings"]
+    assert (told["rank"], told["matryoshka"], told["targets"]) == (4, [64, 8], ["c_attn", "c_proj"])
+    assert Encoder.load(out).method.sight.last == 1
+    assert run("train", *words, "--rank", 4, "--resume").last.startswith("error: ")
+    full = run("train", *words[:5], tmp_path / "b", *words[6:], "--full-rank", "--steps", 1, "--keep-adapter")
+    assert (
+        full.code == 0 and json.loads((tmp_path / "b" / "training.json").read_text())["told"]["settings"]["rank"] == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--batch-size", "7"], "holds 6 rows, fewer than a batch of 7: lower batch_size"),
+        (["--method", "bellm:last=99"], "last=99: the model has"),
+        (["--method", "nothing"], "no method 'nothing'"),
+        (["--loss", "cosent"], "cosent learns from scored pairs"),
+        (["--loss", "mse"], "'mse' is not one of"),
+        (["--matryoshka", "8,x"], "write numbers, as in 256,128"),
+        (["--rank", "-1"], "rank=-1: give 0 or more"),
+        (["--four-bit"], "4 bits need a CUDA GPU"),
+        (["--device", "nowhere"], "'nowhere' cannot be used"),
+        (["--dev", "nowhere.csv"], "nowhere.csv is not there"),
+        (["--add", "2"], "added=2 new layers see both ways"),
+    ],
+)
+def test_a_wrong_word_is_one_line_and_exit_code_2(
+    words: list[str], said: str, run: Run, gpt2: Path, rows: Path, tmp_path: Path
+):
+    ended = run("train", "-m", gpt2, "--data", rows, "--out", tmp_path / "out", "--batch-size", 3, *words)
+    assert ended.code == 2 and said in ended.last and not ended.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_encoder_and_a_bad_row(run: Run, bert: Path, gpt2: Path, rows: Path, tmp_path: Path):
+    ended = run("train", "-m", bert, "--data", rows, "--out", tmp_path / "a", "--method", "bellm", "--batch-size", 3)
+    assert ended.code == 2 and ended.last.startswith("error: bert sees both ways already")
+    with rows.open("a") as file:
+        file.write('{"anchor": "the end"}\n')
+    ended = run("train", "-m", gpt2, "--data", rows, "--out", tmp_path / "a")
+    assert ended.code == 2 and ended.last == f"error: {rows}:7: has no field 'positive'"

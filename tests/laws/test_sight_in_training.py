@@ -1,0 +1,75 @@
+"""What a trainer's padded batch teaches both-ways layers is what eager attention teaches them, text by text."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.eager import Eager
+from tests.tiny import tiny
+from torch import Tensor
+
+from afterword import Encoder, bellm, classical
+
+pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
+pytest.importorskip("peft", reason="the extra train is not installed")
+from afterword.st import sentence_transformer
+from afterword.train.losses import make
+from afterword.train.settings import Settings
+
+ANCHORS = ["The bank of the river.", "dog", "a b", "Seven more words stand here than before."]
+POSITIVES = ["A river has a bank, and the bank has grass.", "a dog!", "b", "Words"]
+NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+
+
+def gradients(model: Any) -> dict[str, Tensor]:
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def ours(folder: Path, last: int, checkpointing: bool, merged: bool = False) -> tuple[float, dict[str, Tensor]]:
+    """Through the trainer's own features and loss."""
+    method = bellm(last=last, template=None, pool_special_tokens=True) if last else classical("mean")
+    model = sentence_transformer(Encoder.load(folder, method)).train()
+    if checkpointing:
+        model[0].model.activation_checkpointing_enable({"use_reentrant": False})
+    features = [model.preprocess(texts) for texts in (ANCHORS, POSITIVES)]
+    assert all((f["attention_mask"] == 0).any() for f in features), "the batch is ragged"
+    loss = make(model, Settings())(features, None)
+    loss.backward()
+    return loss.item(), gradients(model[0].model)
+
+
+def theirs(folder: Path, last: int) -> tuple[float, dict[str, Tensor]]:
+    """A text at a time, no padding, eager attention, the loss written out."""
+    eager = Eager(folder)
+    eager.model.train()
+    with eager.both_ways(eager.model, last):
+        sides = [
+            torch.stack(
+                [eager.model(**eager.tokenizer(t, return_tensors="pt")).last_hidden_state[0].mean(0) for t in ts]
+            )
+            for ts in (ANCHORS, POSITIVES)
+        ]
+        a, b = (torch.nn.functional.normalize(side) for side in sides)
+        loss = -(20 * a @ b.T).log_softmax(1).diagonal().mean()
+        loss.backward()
+    return loss.item(), gradients(eager.model)
+
+
+def apart(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
+    """The largest difference, of the largest gradient of its tensor; small tensors count against the largest of all."""
+    assert found.keys() == wanted.keys()
+    top = max(float(g.abs().max()) for g in wanted.values())
+    return max(float((found[n] - g).abs().max()) / max(float(g.abs().max()), 1e-3 * top) for n, g in wanted.items())
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
+@pytest.mark.parametrize("kind", ["llama", "mistral", "gpt2", "gemma2"])
+def test_gradients_are_eagers_and_not_the_causal_models(kind: str, checkpointing: bool, tmp_path: Path):
+    folder = tiny(kind, tmp_path, **(NO_DROPOUT if kind == "gpt2" else {}))
+    loss, found = ours(folder, 2, checkpointing)
+    wanted_loss, wanted = theirs(folder, 2)
+    assert abs(loss - wanted_loss) <= 1e-5 * abs(wanted_loss)
+    assert apart(found, wanted) < 1e-5
+    assert apart(found, ours(folder, 0, checkpointing)[1]) > 1e-3
+    assert apart(theirs(folder, 0)[1], wanted) > 1e-3
