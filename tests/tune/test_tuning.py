@@ -41,7 +41,6 @@ def test_a_prompt_stands_in_front_of_every_recipe(tmp_path):
         assert cosines(vectors[:44], vectors[44:]) == pytest.approx(tuned.cosines[i], abs=1e-6)
 
 
-@pytest.mark.parametrize("way", ["bloom", "mpnet"])
 def test_bad_pairs(tmp_path):
     encoder, pairs = load("bert", tmp_path), made_up()
     with pytest.raises(InputError, match="39 pairs are too few"):

@@ -1,8 +1,8 @@
-"""One pass over the pairs of a layout: the cosines of every recipe, in memory that does not grow with the recipes.
+"""One pass over the pairs of a layout: two numbers per pair and recipe, and no vectors but those of a few leaders.
 
 The pass begins with a few hundred pairs, whose states are held: they give each recipe's mean, so that from then on
 the mean can be taken off every vector as it is made; and they name the leaders, of which all vectors are kept, so
-that whitening and the like can be fitted in the end. No text runs twice.
+that whitening and the like can be fitted in the end. No text runs twice, unless those states take too much room.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..embed import halving
 from ..errors import InputError
 from ..limits import Limits
 from ..methods import Method
-from ..post import Affine, Centre, Dense, Moments, Whiten, spelled
+from ..post import Affine, Centre, Dense, Moments, spelled
 from ..scores import cosines as exact
 from ..states import States
 from ..writing import Writing
@@ -35,8 +35,8 @@ from .recipes import EveryHead, Family, Recipe
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
-Batch = tuple[list[int], list[Reading]]
-"""Pairs, and what each family read of them."""
+Part = tuple[list[int], list[Reading]]
+"""Pairs of one forward, and what each family read of them."""
 Place = tuple[int, int, int]
 """A recipe's family, row of weights and kind of states."""
 
@@ -130,7 +130,7 @@ class Search:
             self._keep(pairs, readings, leaders, kept)
         return self._tried(leaders, kept)
 
-    def _stream(self, wanted: Indices) -> Iterator[Batch]:
+    def _stream(self, wanted: Indices) -> Iterator[Part]:
         """Batches of whole pairs, each run once."""
         sizes = [self.writings[i].size + self.writings[self.pairs + i].size for i in wanted]
         budget, at_most = self.limits.tokens(self.backbone.device), self.limits.batch_size
@@ -140,9 +140,9 @@ class Search:
                 yield pairs, readings
                 self.told(2 * len(pairs))
 
-    def _halved(self, pairs: list[int]) -> list[Batch]:
+    def _halved(self, pairs: list[int]) -> list[Part]:
         """One batch; out of memory, its halves."""
-        made: list[Batch] = []
+        made: list[Part] = []
         halving(self._read, pairs, lambda part, readings: made.append((part, readings)))
         return made
 
@@ -166,7 +166,7 @@ class Search:
             size += sum(reading.nbytes for reading in readings)
             yield pairs, readings if size <= HELD else None
 
-    def _again(self, held: Sequence[tuple[list[int], list[Reading] | None]]) -> Iterator[Batch]:
+    def _again(self, held: Sequence[tuple[list[int], list[Reading] | None]]) -> Iterator[Part]:
         return ((pairs, readings or self._read(pairs)) for pairs, readings in held)
 
     def _centre(self, pairs: int) -> None:
@@ -228,7 +228,6 @@ class Search:
             return
         for post in self.posts:
             try:
-                post = _full(post, moments)
                 dense = post.of(moments)
             except InputError as e:
                 tried.notes.append(f"{spec}: {e}")
@@ -237,11 +236,3 @@ class Search:
             tried.recipes.append(Recipe(method, spelled([post]), spec))
             tried.fits.append(lambda dense=dense: (dense,))  # type: ignore[misc]
             yield exact(left.numpy(), right.numpy()).astype(self.found[0].numpy().dtype)[None]
-
-
-def _full(post: Affine, moments: Moments) -> Affine:
-    """Whitening of all directions there are: a norm behind the last layer leaves fewer than components."""
-    width = len(moments.mean)
-    if post != Whiten() or moments.count <= width or len(moments.principal()[0]) == width:
-        return post
-    return Whiten(len(moments.principal()[0]))
