@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -151,13 +149,6 @@ def test_before_it_is_fitted_it_is_refused(method, mini: Encoder):
         with pytest.raises(NotFitted, match=r"encoder\.fit\(texts\)") as caught:
             call()
         assert "\n" not in str(caught.value)
-
-
-def test_the_command_line_says_it_in_one_line():
-    command = [sys.executable, "-m", "afterword", "embed", "-m", "afterword-mini", "--method", "tfidf"]
-    done = subprocess.run(command, input="a text\n", capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1 and "encoder.fit(texts)" in done.stderr
 
 
 def test_a_fitted_method_is_not_fitted_again(mini: Encoder):

@@ -200,3 +200,11 @@ def test_texts_over_the_length(run: Run, gpt2: Path):
     assert ended.code == 1 and same(array(ended.rows)[[0, 2]], wanted[[0, 2]])
     assert [row["vector"] is None for row in ended.rows] == [False, True, False, True, True]
     assert "rejected: line 2: has " in ended.err and "max_length=16 leaves 16" in ended.err
+
+
+@pytest.mark.parametrize("method", ["tfidf", "remove_biases"])
+def test_a_method_that_must_see_texts_first_says_so(run: Run, method: str):
+    done = run("embed", "-m", "afterword-mini", "--method", method, stdin=b"a text\n")
+    assert done.code == 2 and done.out == ""
+    assert done.last.endswith("encoder = encoder.fit(texts), and use that")
+    assert "Traceback" not in done.err

@@ -36,7 +36,7 @@ class Flow(Unfitted):
     """Map vectors to the latents of an invertible network under which they are most likely, by a standard normal.
 
     Source: Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models" (BERT-flow), Equation 4;
-    nine steps of 32 units, Adam and one epoch as in bohanli/BERT-flow@4ecfa48, with one level for its three.
+    nine steps of 32 units, Adam and one epoch as in bohanli/BERT-flow@9f79ed1, with one level for its three.
 
     Args:
         epochs: how often each vector is seen.
