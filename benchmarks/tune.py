@@ -75,7 +75,7 @@ def of_model(name: str, quick: bool) -> list[Row]:
     grids = dict(list(GRIDS.items())[: 4 if name == "MiniLM" else 5])
     calls = {"plain": lambda: model.encode(texts)}
     calls |= {what: (lambda grid=grid: tune(model, pairs, grid)) for what, grid in grids.items()}
-    seconds = in_turns(calls, 1 if quick else 5)
+    seconds = in_turns(calls, 1 if quick else 3)
     times, tried = medians(seconds), len(tune(model, pairs, GRIDS["tune"]).recipes)
     size = {kind: float(peak(name, kind, quick)) for kind in ("plain", "tune")}
     return [

@@ -67,7 +67,7 @@ def test_options_reach_the_grid(run: Run, gpt2: Path, dev: Path, tmp_path: Path)
                 "--post", "remove_top:k=1", "--post", "whiten:dimensions=4")  # fmt: skip
     assert ended.code == 0
     rows = json.loads(ended.out)["recipes"]
-    assert {r["method"].split(":")[0] for r in rows} == {"classical", "echo", "reba", "prompt", "bellm"}
+    assert {r["method"].split(":")[0] for r in rows} == {"classical", "tfidf", "echo", "reba", "prompt", "bellm"}
     assert {r["post"] for r in rows} == {"none", "centre", "remove_top:k=1", "whiten:dimensions=4"}
     assert {"echo:copies=3", "reba:copies=3", "prompt", "bellm:last=1,template=none"} <= {r["method"] for r in rows}
 

@@ -10,8 +10,6 @@ from afterword import Encoder, classical, ditto
 from afterword.errors import AttentionNotSeen, InputError
 from afterword.limits import Limits
 from afterword.tune.heads import label_free
-from afterword.tune.informative import inverse_frequency
-from afterword.writing import Segment, Writing
 
 TEXTS = ["a cat sat", "the dog ran off", "aaa", "b", "in the end the cat sat on the dog", "ab"]
 
@@ -21,16 +19,10 @@ def encoder(tmp_path_factory):
     return Encoder.load(tiny("bert", tmp_path_factory.mktemp("bert")), classical(), dtype="float64")
 
 
-def test_inverse_frequency_counts_texts():
-    writings = [Writing((Segment([9, *ids, 9], ((1, 1 + len(ids)),)),)) for ids in ([1, 1, 2], [1, 3], [1, 2], [1])]
-    found = inverse_frequency(writings, 10)
-    assert found.tolist() == pytest.approx([0, 0, math.log(2), math.log(4), *[0] * 6], abs=1e-7)
-
-
 def test_every_head_against_each_text_by_itself(encoder):
     tokenizer = encoder.backbone.tokenizer
     ids = tokenizer.ids(TEXTS)
-    inverse = {t: math.log(len(TEXTS) / sum(t in text for text in ids)) for text in ids for t in text}
+    inverse = {t: math.log((len(TEXTS) + 1) / (sum(t in text for text in ids) + 1)) for text in ids for t in text}
     heads = label_free(encoder, TEXTS, Limits(512, batch_tokens=20))
     for head in ((0, 0), (1, 3), (2, 2)):
         by_text = []

@@ -33,8 +33,8 @@ def test_a_real_gain_is_found_and_saved(tmp_path):
 def test_a_winner_with_a_fitted_step_is_saved_with_it(tmp_path):
     encoder, pairs = load("bert", tmp_path / "model"), made_up(100)
     tuned = tune(encoder, pairs)
-    for post in ("centre", "whiten", "remove_top"):
-        at = next(i for i, r in enumerate(tuned.recipes) if r.post.startswith(post))
+    for post in ("centre", "whiten", "remove_top", "tfidf"):
+        at = next(i for i, r in enumerate(tuned.recipes) if r.post.startswith(post) or r.spec == post)
         tuned.made(at).save(tmp_path / post)
         vectors = Encoder.load(tmp_path / post, dtype="float64").encode([*pairs.left, *pairs.right])
         assert cosines(vectors[:100], vectors[100:]) == pytest.approx(tuned.cosines[at], abs=2e-5)

@@ -9,6 +9,7 @@ from tests.tune.made_up import SPECS, load, made_up, slow_vectors
 import afterword.tune.search as search
 from afterword import Encoder, classical, ditto
 from afterword.limits import Limits
+from afterword.methods import tfidf
 from afterword.post import Whiten, parse_post
 from afterword.scores import cosines, spearman
 from afterword.tune import Grid, tune
@@ -68,6 +69,14 @@ def test_the_encoder_of_a_recipe_gives_its_cosines(found):
         if not np.isnan(tuned.choice.rank[i]):
             vectors = tuned.made(i).encode([*pairs.left, *pairs.right]).reshape(2, len(pairs.gold), -1)
             assert cosines(*vectors) == pytest.approx(tuned.cosines[i], abs=2e-5)
+
+
+def test_frequencies_are_those_of_the_half_that_ranks(found):
+    encoder, pairs, tuned = found
+    texts = [side[i] for side in (pairs.left, pairs.right) for i in tuned.split[0]]
+    expected = Encoder(encoder.backbone, tfidf()).fit(texts).encode([*pairs.left, *pairs.right])
+    at = next(i for i, r in enumerate(tuned.recipes) if r.spec == "tfidf" and r.post == "none")
+    assert cosines(expected[:44], expected[44:]) == pytest.approx(tuned.cosines[at], abs=1e-6)
 
 
 def test_heads_are_dittos(found):

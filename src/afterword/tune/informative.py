@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -13,31 +12,15 @@ from ..backbone import Backbone
 from ..batch import Group, lay
 from ..embed import halving, in_batches
 from ..errors import InputError
+from ..frequency import ByToken
 from ..layout import Layout
 from ..limits import Cuts, Limits
-from ..methods import ditto
+from ..methods import ditto, tfidf
+from ..run import known
+from ..weights import Weighting
 from ..writing import Writing
 from .reading import Reading, read
 from .recipes import EveryHead, Family
-
-
-def inverse_frequency(writings: Sequence[Writing], vocabulary: int) -> Tensor:
-    """log(texts / texts with the token) of every token (V,); 0 for one that no text holds.
-
-    Source: Ditto, appendix A.2 (gensim's TfidfModel, whose logarithm of base 2 is the same up to a factor).
-
-    Args:
-        writings: the texts; special tokens and copies past the first do not count.
-        vocabulary: V.
-    """
-    counts: Counter[int] = Counter()
-    for w in writings:
-        segment = w.segments[0]
-        counts.update(set(segment.ids[slice(*segment.copies[0])]))
-    found = torch.zeros(vocabulary)
-    for token, count in counts.items():
-        found[token] = len(writings) / count
-    return found.log().clamp(min=0)
 
 
 class HeadCorrelation:
@@ -47,7 +30,7 @@ class HeadCorrelation:
     that heads that serve well follow tf-idf. Texts in which either is constant are left out.
 
     Args:
-        inverse: what `inverse_frequency` gave.
+        inverse: inverse document frequencies of the tokens (V,).
         heads: L H.
     """
 
@@ -118,7 +101,9 @@ def correlate_heads(
     writings = written(layout, texts, backbone, limits)
     heads = partial(ditto, (0, 0))
     family = Family((EveryHead("sum", "all", True),), (heads,), ("last",))
-    found = HeadCorrelation(inverse_frequency(writings, vocabulary(backbone)), facts.layers * facts.heads)
+    found = HeadCorrelation(
+        inverse_frequencies(fitted(backbone, backbone.tokenizer.ids(texts))), facts.layers * facts.heads
+    )
 
     def run(indices: list[int]) -> Reading:
         return read(backbone, [family], lay([writings[i] for i in indices], backbone.device))[0]
@@ -147,6 +132,12 @@ def written(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Li
     return writings
 
 
-def vocabulary(backbone: Backbone) -> int:
-    """How many tokens the model knows."""
-    return int(backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+def fitted(backbone: Backbone, ids: Sequence[Sequence[int]]) -> Weighting:
+    """TF-IDF with the document frequencies of some texts, given as token ids."""
+    return tfidf().weigh.fit(ids, backbone.tokenizer, known(backbone))
+
+
+def inverse_frequencies(weigh: Weighting) -> Tensor:
+    """What was fitted (V,)."""
+    assert isinstance(weigh, ByToken) and weigh.table is not None
+    return weigh.table.values

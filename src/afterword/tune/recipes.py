@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -13,7 +13,7 @@ from ..backbone import Backbone, Layer
 from ..batch import Group
 from ..errors import InputError, MethodError
 from ..layout import Layout
-from ..methods import Method, bellm, classical, ditto, echo, prompt, reba
+from ..methods import Method, bellm, classical, ditto, echo, prompt, reba, tfidf
 from ..post import Affine, RemoveTop, Whiten
 from ..shapes import Rows
 from ..sight import Sight
@@ -88,7 +88,7 @@ class Family:
     """Methods of one layout and one sight that weigh the same states: one product of matrices serves them all.
 
     Args:
-        weigh: what gives the rows of weights.
+        weigh: what gives the rows of weights, fitted.
         rows: per row of weights, from the kind of its states to the method.
         kinds: of states.
     """
@@ -109,8 +109,10 @@ class Family:
 
     def method(self, row: int, kind: int) -> tuple[Method, str]:
         """One of them, and how it is spelled."""
-        states = self.kinds[kind]
-        return self.rows[row](states=states), spell(self.rows[row], states)
+        made = self.rows[row](states=self.kinds[kind])
+        if not made.weigh.fitted:
+            made = replace(made, weigh=self.weigh[row])
+        return made, spell(self.rows[row], self.kinds[kind])
 
     def methods(self) -> Iterator[tuple[Method, str]]:
         """All of them: row by row, in each the kinds of states."""
@@ -133,8 +135,13 @@ class EveryHead(Weighting):
         return targets * reading.flatten(1, 2)
 
 
-def families(grid: Grid, backbone: Backbone) -> list[Family]:
+def families(grid: Grid, backbone: Backbone, frequency: Weighting | None = None) -> list[Family]:
     """What there is to try on a model.
+
+    Args:
+        grid: what is asked for.
+        backbone: the model.
+        frequency: TF-IDF, fitted; without it, it is not tried.
 
     Raises:
         InputError: the grid asks for what makes no sense.
@@ -147,7 +154,10 @@ def families(grid: Grid, backbone: Backbone) -> list[Family]:
     plain: list[Make] = [partial(classical, "mean"), partial(classical, "last")]
     plain += [partial(classical, "mean", pool_special_tokens=False)] if special else []
     plain += [] if facts.causal else [partial(classical, "cls")]
-    found = [_family(plain, kinds)]
+    first = _family(plain, kinds)
+    if frequency is not None:
+        first = Family((*first.weigh, frequency), (*first.rows, partial(tfidf)), kinds)
+    found = [first]
     for copies in grid.copies if grid.copies is not None else ((1, 2) if facts.causal else (1,)):
         rows: list[Make] = [partial(echo, copies, pool) for pool in ("mean", "last") if copies > 1]
         if facts.causal and facts.attention:

@@ -21,7 +21,7 @@ from ..tasks.task import as_read, embed
 from ..texts import with_prompt
 from ..writing import Writing
 from .choice import Choice, choose, halves
-from .informative import inverse_frequency, vocabulary, written
+from .informative import fitted, inverse_frequencies, written
 from .noise import settled
 from .recipes import Family, Grid, Recipe, families
 from .search import Search, Tried
@@ -102,9 +102,12 @@ def tune(
     if np.ptp(pairs.gold) == 0:
         raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: no ranking can follow it")
     texts = [as_read(text) for text in (*pairs.left, *pairs.right)]
+    backbone, ids = encoder.backbone, encoder.backbone.tokenizer.ids(texts)
+    inverse = inverse_frequencies(fitted(backbone, ids))
+    frequency = fitted(backbone, [ids[i] for i in (*split[0], *(split[0] + len(pairs.gold)))])
     tried = [
-        Search(encoder.backbone, some, writings, pairs.gold, split[0], grid.posts, inverse, limits, told).run()
-        for some, writings, inverse in _layouts(encoder, families(grid, encoder.backbone), texts, limits)
+        Search(backbone, some, writings, pairs.gold, split[0], grid.posts, inverse, limits, told).run()
+        for some, writings in _layouts(encoder, families(grid, backbone, frequency), texts, limits)
     ]
     recipes = [r for t in tried for r in t.recipes]
     columns = [t.cosines for t in tried]
@@ -133,8 +136,8 @@ def _encoded(encoder: Encoder, pairs: ScoredPairs) -> Array:
 
 def _layouts(
     encoder: Encoder, found: Sequence[Family], texts: Sequence[str], limits: Limits
-) -> Iterator[tuple[list[Family], list[Writing], Any]]:
-    """Families that share a forward, the texts as they are written for it, and inverse frequencies of tokens."""
+) -> Iterator[tuple[list[Family], list[Writing]]]:
+    """Families that share a forward, and the texts as they are written for it."""
     backbone, limit = encoder.backbone, limits.max_length
     leads = [replace(f.lead, layout=prompted(encoder, f.lead.layout)) for f in found]
     for share in shares(leads, backbone):
@@ -144,8 +147,7 @@ def _layouts(
             layouts = [share.layout]
         for layout in layouts:
             members = [found[i] for i in share.methods if len(layouts) == 1 or leads[i].layout == layout]
-            writings = written(layout, texts, backbone, limits)
-            yield members, writings, inverse_frequency(writings, vocabulary(backbone))
+            yield members, written(layout, texts, backbone, limits)
 
 
 def prompted(encoder: Encoder, layout: Layout) -> Layout:
