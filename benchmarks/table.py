@@ -9,7 +9,7 @@ from pathlib import Path
 
 from measure import RESULTS, table
 
-ORDER = ("reba_time", "reba_memory", "against_paper", "sentences_decoder", "minilm", "ditto_time", "many")
+ORDER = ("reba_time", "reba_memory", "against_paper", "sentences_decoder", "minilm", "ditto_time", "many", "evaluation")
 
 
 def tables(folder: Path) -> str:

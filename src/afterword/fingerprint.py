@@ -28,11 +28,15 @@ PASSING = frozenset(
 """Settings of a model that no vector depends on, or that are described apart; saving changes some of them."""
 
 
-def fingerprint(encoder: Encoder) -> str:
+def fingerprint(encoder: Encoder, weights: bytes | None = None) -> str:
     """32 hexadecimal digits: weights, the hub's commit, method, steps, length, prompts, library versions.
 
     Two encoders of one fingerprint give the same vectors on the same machine. It stays the same when an encoder is
     saved and loaded again.
+
+    Args:
+        encoder: any.
+        weights: the `weights_digest` of its model, where that was made before.
     """
     digest = hashlib.blake2b(digest_size=16)
     model: Any = encoder.backbone.model
@@ -49,7 +53,7 @@ def fingerprint(encoder: Encoder) -> str:
         "versions": {name: version(name) for name in LIBRARIES},
     }
     digest.update(json.dumps(described, sort_keys=True, default=str).encode())
-    digest.update(weights_digest(model))
+    digest.update(weights or weights_digest(model))
     return digest.hexdigest()
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-NAMES = ("reba_time", "reba_memory", "against_paper", "sentences_decoder", "minilm", "ditto_time", "many")
+NAMES = ("reba_time", "reba_memory", "against_paper", "sentences_decoder", "minilm", "ditto_time", "many", "evaluation")
 
 
 def run(root, *command: str) -> str:
@@ -23,7 +23,7 @@ def run(root, *command: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_runs_and_writes_its_figures(name, root, tmp_path, request):
-    if name in ("minilm", "ditto_time"):
+    if name in ("minilm", "ditto_time", "evaluation"):
         request.getfixturevalue("data")
     if name in ("reba_memory", "against_paper") and sys.platform != "linux":
         pytest.skip("the highest resident memory is read from /proc")

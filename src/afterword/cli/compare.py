@@ -48,9 +48,10 @@ def compare(
     ] = None,
     list_tables: Annotated[bool, typer.Option("--list", help="List the published tables and end.")] = False,
 ) -> int:
-    """Compare results: scores, differences with bootstrap intervals, a paired t-test over tasks.
+    """Compare results, with each other and with the papers'.
 
-    Published rows are the papers' own figures, on their models; nothing is run for them.
+    Differences by task with bootstrap intervals, and a paired t-test over tasks. Published rows are the papers' own
+    figures, on their models; nothing is run for them.
     """
     if list_tables:
         typer.echo(listed())

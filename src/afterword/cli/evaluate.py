@@ -90,7 +90,7 @@ def evaluate(
     trust_remote_code: o.Trust = False,
     progress: o.Progress = None,
 ) -> int:
-    """Evaluate a model by several methods on several tasks.
+    """Evaluate a model by several methods on tasks.
 
     Results go to OUT/MODEL/METHOD/TASK.json, in mteb's form, and to tables. What is finished is not run again. A task
     that cannot be run is told, the others finish, and the exit code is 1.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ..encoder import Encoder
 from ..errors import InputError
-from ..fingerprint import fingerprint
+from ..fingerprint import fingerprint, weights_digest
 from ..methods import Method
 from ..post import Post, Unfitted
 from ..run import shares
@@ -132,8 +132,9 @@ def candidates(
     for share in shares([methods[name] for name in names], encoder.backbone):
         members = {names[i]: methods[names[i]] for i in share.methods}
         forwards |= dict.fromkeys(members, shared(encoder, members, folder, options))
+    weights = weights_digest(encoder.backbone.model)
     return [
-        _candidate(encoder, name, method, post, steps, forwards.get(name) or _none(folder), options)
+        _candidate(encoder, name, method, post, steps, forwards.get(name) or _none(folder), options, weights)
         for name, method in methods.items()
         for post, steps in posts.items()
     ]
@@ -149,11 +150,11 @@ def _none(folder: Path) -> Forward:
 
 def _candidate(
     encoder: Encoder, name: str, method: Method, post: str, steps: tuple[Post, ...], forward: Forward,
-    options: Mapping[str, Any],
+    options: Mapping[str, Any], weights: bytes,
 ) -> Candidate:  # fmt: skip
     whole = replace(encoder, method=method, post=(*encoder.post, *steps))
     about = {"method": name, "post": post}
-    return Candidate(label(name, post), forward, name, whole.post, whole, fingerprint(whole), about, options)
+    return Candidate(label(name, post), forward, name, whole.post, whole, fingerprint(whole, weights), about, options)
 
 
 def shared(encoder: Encoder, methods: Mapping[str, Method], folder: Path, options: Mapping[str, Any]) -> Forward:
@@ -196,10 +197,10 @@ def label(method: str, post: str) -> str:
 def file_name(name: str) -> str:
     """A name as a file or folder may be called on any system; what differs stays different.
 
-    >>> file_name("reba:copies=2,pool=mean+whiten:dimensions=64")
-    'reba-copies=2,pool=mean+whiten-dimensions=64'
+    >>> file_name("openai-community/gpt2"), file_name("reba:pool=mean+whiten:dimensions=64")
+    ('openai-community__gpt2', 'reba-pool=mean+whiten-dimensions=64')
     """
-    plain = name.replace(":", "-")
+    plain = name.replace(":", "-").replace("/", "__")
     safe = re.sub(r"[^\w=,.+-]", "_", plain).strip(".") or "_"
     if safe == plain and len(safe) < 120:
         return safe

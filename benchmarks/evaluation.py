@@ -1,0 +1,48 @@
+"""The evaluation of MiniLM on the seven STS sets against embedding their unique sentences, nothing else.
+
+    python benchmarks/evaluation.py
+
+The evaluation is `afterword evaluate` without the printing: data read and hashed, vectors by way of the disk, scores
+by subset and by four similarities, results and their items written. The model is loaded before, for both. Fixed costs
+(reading the weights' hash for the key of a result) count.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from measure import Row, in_turns, main, medians, ratio
+from models import ROOT, minilm_folder
+
+from afterword import Encoder
+from afterword.tasks.candidates import candidates
+from afterword.tasks.rows import Folder
+from afterword.tasks.runner import Evaluation, Job
+from afterword.tasks.sts import SETS, sts
+
+
+def measure(quick: bool) -> list[Row]:
+    data = Folder(Path(os.environ.get("AFTERWORD_SHARED") or ROOT.parent / "shared") / "data")
+    jobs = [Job(sts(name), data) for name in (("STS16",) if quick else SETS)]
+    texts = list(dict.fromkeys(text for job in jobs for text in job.task.load(data).texts()))
+    encoder = Encoder.load(minilm_folder(), device="cpu")
+    out = Path(tempfile.mkdtemp())
+
+    def evaluate() -> None:
+        shutil.rmtree(out)
+        out.mkdir()
+        evaluation = Evaluation(candidates(encoder, {"own": encoder.method}, {"none": ()}, out), out)
+        evaluation.run(jobs)
+        assert len(evaluation.results) == len(jobs), evaluation.failures
+
+    seconds = in_turns({"evaluation": evaluate, "embedding": lambda: encoder.encode(texts)}, 1 if quick else 3)
+    shutil.rmtree(out)
+    return [
+        Row(f"MiniLM on {len(jobs)} STS sets: evaluation / embedding {len(texts)} unique sentences, time",
+            ratio(seconds["evaluation"], seconds["embedding"]), "<= 1.1", parts=medians(seconds)),
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    main("evaluation", measure)
