@@ -1,0 +1,91 @@
+"""The gates: at 0 the causal model, at 1 BeLLM's, between them with the right slope; and a whole small run."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny
+
+from afterword import Encoder, bellm
+from afterword.sight import Sight
+
+pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
+pytest.importorskip("peft", reason="the extra train is not installed")
+RECIPE = Path(__file__).parents[2] / "recipes" / "learn_turning_point.py"
+sys.path.insert(0, str(RECIPE.parent))
+
+from learn_turning_point import Gates  # noqa: E402
+
+TEXTS = ["The bank of the river.", "dog", "Seven more words stand here than before."]
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_gates_mix_the_causal_model_and_bellm(kind: str, tmp_path: Path):
+    folder = tiny(kind, tmp_path)
+    encoder = Encoder.load(folder, replace(bellm(), sight=Sight()))
+    causal = encoder.encode(TEXTS)
+    gates = Gates(encoder.backbone.modules)
+    assert abs(encoder.encode(TEXTS) - causal).max() <= 1e-6 * abs(causal).max()
+    for open_ones in ([2], [1, 2], [0, 1, 2]):
+        with torch.no_grad():
+            gates.values.copy_(torch.tensor([float(i in open_ones) for i in range(3)]))
+        wanted = Encoder.load(folder, bellm(last=len(open_ones))).encode(TEXTS)
+        assert abs(encoder.encode(TEXTS) - wanted).max() <= 1e-5 * abs(wanted).max()
+        assert abs(wanted - causal).max() > 1e-3 * abs(causal).max()
+
+
+def test_a_gates_gradient_is_the_slope(tmp_path: Path):
+    from afterword.st import Afterword
+
+    encoder = Encoder.load(tiny("gpt2", tmp_path), replace(bellm(), sight=Sight()))
+    gates = Gates(encoder.backbone.modules).double()
+    first = Afterword(encoder.backbone, encoder.method).double().eval()
+
+    def loss() -> torch.Tensor:
+        out = first(first.preprocess(TEXTS))["sentence_embedding"]
+        return (out * torch.linspace(-1, 1, out.shape[1])).sum(1).square().sum()
+
+    with torch.no_grad():
+        gates.values.copy_(torch.tensor([0.0, 0.3, 0.8]))
+    loss().backward()
+    for i in range(3):
+        found = []
+        for step in (1e-6, -2e-6):
+            with torch.no_grad():
+                gates.values[i] += step
+            found.append(loss().item())
+        with torch.no_grad():
+            gates.values[i] += 1e-6
+        slope = (found[0] - found[1]) / 2e-6
+        assert abs(slope - float(gates.values.grad[i])) <= 1e-4 * abs(slope)
+
+
+def test_they_stay_between_causal_and_both_ways(tmp_path: Path):
+    gates = Gates(Encoder.load(tiny("llama", tmp_path), bellm()).backbone.modules)
+    with torch.no_grad():
+        gates.values.copy_(torch.tensor([-0.5, 0.5, 1.5]))
+    gates.keep_inside()
+    assert gates.values.tolist() == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.slow
+def test_the_recipe_runs_and_prints_where_they_end(tmp_path: Path):
+    folder, rows = tiny("llama", tmp_path / "model"), tmp_path / "rows.jsonl"
+    pairs = [(f"the {a} is {b} today", f"{b} {a}") for a in ("cat", "dog", "sea", "sun") for b in ("red", "old", "far")]
+    rows.write_text("".join(json.dumps({"anchor": a, "positive": b}) + "\n" for a, b in pairs))
+    dev = tmp_path / "dev.csv"
+    dev.write_text("sentence1,sentence2,score\nthe cat,a cat,1\nthe cat,a dog,0\nthe sea,a tea,0.5\n")
+    words = ["--model", folder, "--data", rows, "--dev", dev, "--steps", 8, "--batch-size", 6, "--template", ""]
+    command = [sys.executable, RECIPE, *words, "--json", tmp_path / "gates.json"]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "gates.json").read_text())
+    assert len(found["gates"]) == 3 and len(found["path"]) == len(found["losses"]) == 8
+    assert found["path"][-1] == found["gates"] and any(g > 0 for g in found["gates"])
+    assert np.isfinite(found["losses"]).all() and set(found["dev"]) == {"before", "after", "after, gates at 0"}
+    assert done.stdout.startswith("layer  gate") and "in 8 steps" in done.stdout
