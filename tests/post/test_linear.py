@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from afterword.errors import ModelError
-from afterword.post import ACTIVATIONS, Dense, Normalise, Truncate
+from afterword.post import ACTIVATIONS, Dense, Flow, Normalise, Truncate, Whiten
 
 VECTORS = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
 
@@ -28,6 +28,24 @@ def test_dense_is_a_linear_layer_and_torchs_activation(name: str, bias: bool):
     layer = torch.nn.Linear(6, 3, bias=bias)
     step = Dense(layer.weight.detach(), layer.bias.detach() if bias else None, name)
     assert torch.allclose(step(VECTORS), getattr(torch.nn, name)()(layer(VECTORS)))
+
+
+WIDE = torch.randn(150, 64, generator=torch.Generator().manual_seed(1))
+STEPS = {
+    "dense": Dense(WIDE[:33], torch.ones(33), "GELU"),
+    "one component": Dense(WIDE[:1]),
+    "whiten": Whiten(10).fit(WIDE),
+    "flow": Flow(coupling="affine").fit(WIDE),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_vector_has_the_same_bits_alone_and_among_others(name: str, threads: int):
+    torch.set_num_threads(threads)
+    together = STEPS[name](WIDE)
+    assert torch.equal(torch.cat([STEPS[name](WIDE[i : i + 1]) for i in range(150)]), together)
+    assert all(torch.equal(STEPS[name](WIDE[:n]), together[:n]) for n in range(1, 150, 11))
 
 
 def test_an_unknown_activation_is_refused_by_name():

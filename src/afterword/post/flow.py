@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError, MethodError
 from .glow import Coupling, Glow
-from .linear import Post, check_positive
+from .linear import Post, check_positive, filled
 from .unfitted import Unfitted, Vectors, blocks
 
 
@@ -27,8 +27,7 @@ class FittedFlow(Post):
     def __call__(self, vectors: Tensor) -> Tensor:
         """Latents (n, D)."""
         weight = next(self.net.to(vectors.device).parameters())
-        latents: Tensor = self.net(vectors.to(weight.dtype))[0]
-        return latents.to(vectors.dtype)
+        return filled(lambda x: self.net(x)[0], vectors.to(weight.dtype)).to(vectors.dtype)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..backbone import ROWS
 from ..errors import MethodError, ModelError
 
 
@@ -102,4 +103,13 @@ class Dense(Post):
         """Vectors (n, D')."""
         weight = self.weight.to(vectors)
         bias = self.bias.to(vectors) if self.bias is not None else None
-        return ACTIVATIONS[self.activation](F.linear(vectors, weight, bias))
+        return filled(lambda x: ACTIVATIONS[self.activation](F.linear(x, weight, bias)), vectors)
+
+
+def filled(step: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
+    """A step of matrix products, with rows put behind the vectors (n, D) that nobody reads.
+
+    CPU kernels change with few rows, and with a few left over: so a vector has the same bits alone and among others.
+    """
+    spare = -len(vectors) % (ROWS * torch.get_num_threads()) if vectors.device.type == "cpu" else 0
+    return step(F.pad(vectors, (0, 0, 0, spare)))[: len(vectors)]
