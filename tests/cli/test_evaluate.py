@@ -56,6 +56,8 @@ def test_a_run(run: Run, model: Path, tmp_path: Path):
     assert (out / "results.md").read_text() == ended.out
     again = run(*spec)
     assert (again.code, again.err) == (0, "") and "classical" in again.out
+    unnamed = run(*spec[:-2])
+    assert unnamed.out == again.out and "1/1" not in unnamed.err
 
 
 def test_one_missing_file_is_told_and_the_rest_is_there(run: Run, model: Path, tmp_path: Path):

@@ -34,6 +34,12 @@ def test_no_name_stands_for_two_tasks():
 def test_options():
     (job,) = jobs(["MR:folds=5"], SOURCE, local_tasks())
     assert job.name == "MR:folds=5" and job.task.folds == 5 and job.task.name == "MR"
+    assert names("STSB,SLPWC:occurrence=-1,decision=cosine,MR:folds=5,TREC") == [
+        "STSB",
+        "SLPWC:occurrence=-1,decision=cosine",
+        "MR:folds=5",
+        "TREC",
+    ]
     assert names("transfer:folds=5") == [f"{n}:folds=5" for n in TRANSFER]
     with pytest.raises(InputError, match="MR has no option 'fold': it has file, folds"):
         names("MR:fold=5")

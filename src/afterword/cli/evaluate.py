@@ -177,11 +177,13 @@ def of_ours(
 ) -> list[Candidate]:
     """A model by several methods and steps."""
     from ..codec import parse_method
+    from ..methods import classical
     from ..tasks.candidates import candidates
 
     methods = {spelling(spec): parse_method(spec) for spec in specs}
     encoder = choice.load(next(iter(methods.values()), None))
-    methods = methods or {encoder.method.name.replace(" ", "-"): encoder.method}
+    own = "classical" if encoder.method == classical() else encoder.method.name.replace(" ", "-")
+    methods = methods or {own: encoder.method}
     return candidates(encoder, methods, posts, out, {"batch_tokens": batch_tokens}, fitting)
 
 

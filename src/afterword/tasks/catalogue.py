@@ -42,7 +42,7 @@ def jobs(
 
     Args:
         specs: groups, names, names with options ("MR:folds=5"), or files of scored pairs; several in one string are
-            separated by commas, where none of them has options.
+            separated by commas.
         source: where the data of all tasks but those files lie.
         tasks: those that are known.
         more: gives further ones, where a name is not among them.
@@ -53,11 +53,21 @@ def jobs(
     >>> [job.name for job in jobs(["STS12,STS13"], Folder(Path(".")), local_tasks())]
     ['STS12', 'STS13']
     """
-    parts = [part.strip() for spec in specs for part in (spec.split(",") if ":" not in spec else [spec])]
-    found = {job.name: job for part in parts if part for job in _meant(part, source, tasks, more)}
+    found = {job.name: job for part in _parts(specs) for job in _meant(part, source, tasks, more)}
     if not found:
         raise InputError(f"no tasks are asked for: {_known(tasks)}")
     return list(found.values())
+
+
+def _parts(specs: Sequence[str]) -> list[str]:
+    """One task each: what has an = and no name in front is a further option of the one before."""
+    found: list[str] = []
+    for part in (part.strip() for spec in specs for part in spec.split(",")):
+        if "=" in part and ":" not in part and found and ":" in found[-1]:
+            found[-1] += f",{part}"
+        elif part:
+            found.append(part)
+    return found
 
 
 def _meant(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Job]:
