@@ -232,7 +232,7 @@ class Search:
             except InputError as e:
                 tried.notes.append(f"{spec}: {e}")
                 continue
-            left, right = dense(vectors)
+            left, right = dense(vectors.flatten(0, 1)).chunk(2)
             tried.recipes.append(Recipe(method, spelled([post]), spec))
             tried.fits.append(lambda dense=dense: (dense,))  # type: ignore[misc]
             yield exact(left.numpy(), right.numpy()).astype(self.found[0].numpy().dtype)[None]
