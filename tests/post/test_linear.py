@@ -44,7 +44,7 @@ STEPS = {
 def test_a_vector_has_the_same_bits_alone_and_among_others(name: str, threads: int):
     torch.set_num_threads(threads)
     together = STEPS[name](WIDE)
-    assert torch.equal(torch.cat([STEPS[name](WIDE[i : i + 1]) for i in range(150)]), together)
+    assert torch.equal(torch.cat([STEPS[name](WIDE[i : i + 1]) for i in range(0, 150, 7)]), together[::7])
     assert all(torch.equal(STEPS[name](WIDE[:n]), together[:n]) for n in range(1, 150, 11))
 
 

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..backbone import ROWS
 from ..errors import MethodError, ModelError
+from ..kernels import ROWS
 
 
 class Post(ABC):
