@@ -108,6 +108,7 @@ def train(
     given: dict[str, Any] = dict(locals())
     from ..train import Settings
     from ..train import train as run
+    from ..train.checkpoints import is_first
 
     check_device(device)
     given |= {"rank": 0 if full_rank else rank, "targets": _list(targets), "matryoshka": _numbers(matryoshka)}
@@ -117,7 +118,8 @@ def train(
         device=device, trust_remote_code=trust_remote_code,
         progress=sys.stderr.isatty() if progress is None else progress,
     )  # fmt: skip
-    typer.echo(summary(out))
+    if is_first():
+        typer.echo(summary(out))
 
 
 def summary(out: Path) -> str:
