@@ -9,7 +9,17 @@ from pathlib import Path
 
 from measure import RESULTS, table
 
-ORDER = ("reba_time", "reba_memory", "against_paper", "sentences_decoder", "minilm", "ditto_time", "many", "evaluation")
+ORDER = (
+    "reba_time",
+    "reba_memory",
+    "against_paper",
+    "sentences_decoder",
+    "minilm",
+    "ditto_time",
+    "many",
+    "evaluation",
+    "training",
+)
 
 
 def tables(folder: Path) -> str:
