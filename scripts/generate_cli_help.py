@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
-BLOCK = re.compile(r"(```console\n\$ (afterword(?: [a-z]+)? --help)\n).*?(```)", flags=re.S)
+BLOCK = re.compile(r"(```console\n\$ (afterword(?: [a-z-]+)* --help)\n).*?(```)", flags=re.S)
 
 
 def help_of(command: str) -> str:
