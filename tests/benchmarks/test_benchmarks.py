@@ -18,6 +18,7 @@ NAMES = (
     "many",
     "evaluation",
     "training",
+    "degradation",
 )
 
 
@@ -33,7 +34,7 @@ def run(root, *command: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_runs_and_writes_its_figures(name, root, tmp_path, request):
-    if name in ("minilm", "ditto_time", "evaluation", "training"):
+    if name in ("minilm", "ditto_time", "evaluation", "training", "degradation"):
         request.getfixturevalue("data")
     if name in ("reba_memory", "against_paper", "training") and sys.platform != "linux":
         pytest.skip("the highest resident memory is read from /proc")
