@@ -11,6 +11,7 @@ import typer
 
 from . import options as o
 from .embed import items_of
+from .evaluate import title_of
 from .load import VECTOR, Choice, open_reader, read_methods
 from .progress import Bar
 from .tuned import page
@@ -135,7 +136,7 @@ def tune(
     if plot is not None and found_heads is not None:
         from ..analysis.plots import draw_heads
 
-        draw_heads(found_heads.correlation if found_heads.scores is None else found_heads.scores, plot, model)
+        draw_heads(found_heads.correlation if found_heads.scores is None else found_heads.scores, plot, title_of(model))
     typer.echo(json.dumps(found, ensure_ascii=False) if as_json else page(found, found_heads, out))
     return 0
 
