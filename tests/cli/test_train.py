@@ -8,6 +8,7 @@ from afterword import Encoder
 
 pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
 pytest.importorskip("peft", reason="the extra train is not installed")
+pytest.importorskip("datasets", reason="the extra train is not installed")
 
 WORDS = ("cat", "dog", "sea", "sun", "sky", "tea")
 

@@ -13,6 +13,7 @@ from afterword import Encoder, bellm, classical
 
 pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
 pytest.importorskip("peft", reason="the extra train is not installed")
+pytest.importorskip("datasets", reason="the extra train is not installed")
 from afterword.st import sentence_transformer
 from afterword.train.losses import make
 from afterword.train.settings import Settings

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 library = pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
 pytest.importorskip("peft", reason="the extra train is not installed")
+pytest.importorskip("datasets", reason="the extra train is not installed")
 from sentence_transformers.base.modules import InputModule  # noqa: E402
 
 from afterword.train.losses import Released, make  # noqa: E402

@@ -16,6 +16,7 @@ from afterword.sight import Sight
 
 pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
 pytest.importorskip("peft", reason="the extra train is not installed")
+pytest.importorskip("datasets", reason="the extra train is not installed")
 RECIPE = Path(__file__).parents[2] / "recipes" / "learn_turning_point.py"
 sys.path.insert(0, str(RECIPE.parent))
 

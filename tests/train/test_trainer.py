@@ -191,7 +191,7 @@ def test_killed_twice_it_comes_to_the_same_weights(models: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_two_processes_begin_with_the_loss_of_one(models: Path, tmp_path: Path):
+def test_two_processes_are_one_with_a_batch_of_both(models: Path, tmp_path: Path):
     """Negatives are gathered: each process alone would see half of them."""
     settings = {**SMALL, "dropout": 0.0, "distinct": False, "dev": DEV, "every": 2}
     script = tmp_path / "run.py"
@@ -211,8 +211,9 @@ def test_two_processes_begin_with_the_loss_of_one(models: Path, tmp_path: Path):
     for loss in ("ranking", "cached_ranking"):
         for name, size in (("one", 12), ("half", 6)):
             train(models / "llama", ROWS, tmp_path / f"{name} {loss}", **{**settings, "batch_size": size, "loss": loss})
-        first = {name: curve(tmp_path / f"{name} {loss}")[1] for name in ("one", "two", "half")}
-        assert abs(first["two"] - first["one"]) <= 1e-5 < abs(first["half"] - first["one"])
+        found = {name: curve(tmp_path / f"{name} {loss}") for name in ("one", "two", "half")}
+        assert abs(found["two"][1] - found["one"][1]) <= 1e-5 < abs(found["half"][1] - found["one"][1])
+        assert len(found["two"]) == 6 and all(abs(found["two"][s] - x) <= 1e-3 for s, x in found["one"].items())
         assert Encoder.load(tmp_path / f"two {loss}").encode(TEXTS).shape == (4, 64)
         assert json.loads((tmp_path / f"two {loss}" / "training.json").read_text())["told"]["processes"] == 2
 
