@@ -69,6 +69,7 @@ def test_a_run_that_goes_on_is_the_unbroken_run(options: dict[str, Any], models:
     assert not np.array_equal(again.encode(TEXTS), Encoder.load(models / "llama", settings["method"]).encode(TEXTS))
 
 
+@pytest.mark.slow
 def test_a_run_that_broke_while_its_end_was_written(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     settings = {**SMALL, "every": 5, "dev": DEV, "patience": 1, "epochs": 3}
     whole = train(models / "llama", ROWS, tmp_path / "a", **settings)
@@ -218,6 +219,7 @@ def test_two_processes_are_one_with_a_batch_of_both(models: Path, tmp_path: Path
         assert json.loads((tmp_path / f"two {loss}" / "training.json").read_text())["told"]["processes"] == 2
 
 
+@pytest.mark.slow
 def test_last_token_and_one_layer_follow_the_causal_run(models: Path, tmp_path: Path):
     """BeLLM with its last layer and last-token pooling is the causal model; with the mean it is not."""
     with pytest.warns(UserWarning, match="equals the causal model"):

@@ -41,4 +41,4 @@ class Bar(ProgressCallback):
         """Show the loss and the score on dev."""
         shown = {"loss": "loss", SCORE: "dev"}
         if state.is_world_process_zero and self.training_bar is not None and logs:
-            self.training_bar.set_postfix({shown[k]: f"{v:.4f}" for k, v in logs.items() if k in shown}, refresh=False)
+            self.training_bar.set_postfix({shown[k]: f"{v:.4f}" for k, v in logs.items() if k in shown})
