@@ -19,6 +19,8 @@ ORDER = (
     "many",
     "evaluation",
     "training",
+    "degradation",
+    "tune",
 )
 
 

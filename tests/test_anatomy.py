@@ -85,7 +85,7 @@ def test_the_stack_is_the_layers_and_the_norm_behind_them(kind: str, norm: str, 
 
 
 def test_layers_that_are_one_module_cannot_be_taken_apart(tmp_path: Path):
-    with pytest.raises(UnsupportedModel, match="AlbertModel: its layers cannot be run one by one"):
+    with pytest.raises(UnsupportedModel, match="AlbertModel: its layers cannot be told apart"):
         _ = load_backbone(tiny("albert", tmp_path)).stack
 
 

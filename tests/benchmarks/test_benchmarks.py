@@ -19,6 +19,7 @@ NAMES = (
     "evaluation",
     "training",
     "degradation",
+    "tune",
 )
 
 
@@ -34,9 +35,9 @@ def run(root, *command: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_runs_and_writes_its_figures(name, root, tmp_path, request):
-    if name in ("minilm", "ditto_time", "evaluation", "training", "degradation"):
+    if name in ("minilm", "ditto_time", "evaluation", "training", "degradation", "tune"):
         request.getfixturevalue("data")
-    if name in ("reba_memory", "against_paper", "training") and sys.platform != "linux":
+    if name in ("reba_memory", "against_paper", "training", "tune") and sys.platform != "linux":
         pytest.skip("the highest resident memory is read from /proc")
     printed = run(root, f"benchmarks/{name}.py", "--quick", "--plain", "--out", str(tmp_path))
     found = json.loads((tmp_path / f"{name}.json").read_text())
