@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.adapters.tables import Table, write
-from tests.adapters.test_mteb_categories import blobs
 
-from afterword import Encoder
-from afterword.adapters.mteb import as_mteb
-from afterword.adapters.mteb_categories import Classification, Clustering, Similarity
+mteb = pytest.importorskip("mteb", reason="the extra evaluate is not installed")
 
-mteb = pytest.importorskip("mteb")
+from tests.adapters.tables import Table, write  # noqa: E402
+from tests.adapters.test_mteb_categories import blobs  # noqa: E402
+
+from afterword import Encoder  # noqa: E402
+from afterword.adapters.mteb import as_mteb  # noqa: E402
+from afterword.adapters.mteb_categories import Classification, Clustering, Similarity  # noqa: E402
 
 
 def test_results_do_not_claim_the_official_data(tmp_path: Path):

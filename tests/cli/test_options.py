@@ -25,9 +25,8 @@ def test_every_option_is_in_the_docs(run: Run, page: str, verb: str):
     shown = run(*verb.split(), "--help")
     assert shown.code == 0 and shown.err == ""
     options = re.findall(r"(?<![\w-])--[a-z][a-z-]+", shown.out)
-    assert (len(set(options)) > 1 or verb == "analyse") and set(options) == set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", told)) - {"--help"} | {
-        "--help"
-    }
+    assert set(options) == set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", told))
+    assert len(set(options)) > 1 or verb == "analyse"
 
 
 @pytest.fixture
@@ -39,7 +38,8 @@ def pinned_typer(root: Path) -> None:
 
 
 def test_every_verb_is_in_the_docs(page: str, run: Run):
-    assert {block[1] for block in BLOCK.findall(page)} == {f"afterword {v} --help" for v in VERBS} | {"afterword --help"}
+    shown = {block[1] for block in BLOCK.findall(page)}
+    assert shown == {"afterword --help", *(f"afterword {verb} --help" for verb in VERBS)}
     told = re.findall(r"^  ([a-z-]+)  ", run("--help").out.partition("Commands:")[2], flags=re.M)
     assert set(told) == {verb for verb in VERBS if " " not in verb}
 
