@@ -7,7 +7,7 @@ SHELL := bash
 PYTHON ?= python3
 VENV ?= .venv
 LOWEST ?= .venv-lowest
-WORKERS ?= 2
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 EXTRAS := dev,all
 ARGS ?=
 
