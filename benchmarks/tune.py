@@ -24,13 +24,14 @@ from afterword.tasks.pairs import ScoredPairs
 from afterword.tune import Grid, tune
 
 GRIDS = {
-    "tune": Grid(copies=(1,)),
-    "without heads": Grid(copies=(1,), heads="none"),
-    "heads on all states": Grid(copies=(1,), heads="all"),
-    "with a template": Grid(("eol",), copies=(1,)),
-    "with two copies": Grid(copies=(1, 2)),
+    "tune": Grid(copies=()),
+    "without heads": Grid(copies=(), heads="none"),
+    "heads on all states": Grid(copies=(), heads="all"),
+    "with a template": Grid(("eol",), copies=()),
+    "with ReBA-1": Grid(copies=(1,)),
+    "with Echo-2, ReBA-1 and ReBA-2": Grid(copies=(1, 2)),
 }
-"""What is tried; a first entry of one layout, and what more of each kind costs."""
+"""What is tried: first one layout, no copies; then what more of each kind costs. The last two are for decoders."""
 
 
 def encoder(name: str) -> Encoder:
@@ -72,7 +73,7 @@ def alone(name: str, kind: str, quick: bool) -> None:
 def of_model(name: str, quick: bool) -> list[Row]:
     model, pairs = encoder(name), stsb_dev(quick)
     texts = list(dict.fromkeys((*pairs.left, *pairs.right)))
-    grids = dict(list(GRIDS.items())[: 4 if name == "MiniLM" else 5])
+    grids = dict(list(GRIDS.items())[: 4 if name == "MiniLM" else None])
     calls = {"plain": lambda: model.encode(texts)}
     calls |= {what: (lambda grid=grid: tune(model, pairs, grid)) for what, grid in grids.items()}
     seconds = in_turns(calls, 1 if quick else 3)

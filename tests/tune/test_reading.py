@@ -26,6 +26,7 @@ def test_families_of_one_and_two_copies(tmp_path, monkeypatch):
     for family, one in zip(found, readings, strict=True):
         vectors = one.vectors(slice(None))
         assert vectors.shape == (4, len(family.rows), len(family.layers), 16)
+        assert torch.allclose(one.total(), vectors.sum(0), atol=1e-12)
         for cells in (1, 200):
             monkeypatch.setattr(reading, "CELLS", cells)
             parts = [part for _, part in one.parts()]

@@ -44,6 +44,14 @@ class Reading:
             out.index_copy_(0, group.text, torch.bmm(rows[:, chosen], group.of(flat)))
         return out.view(self.batch.texts, width, *self.states.shape[1:])
 
+    def total(self) -> Tensor:
+        """The sum of all texts' vectors, in float64 (R, S, D)."""
+        flat = self.states.flatten(1)
+        total = flat.new_zeros(self.rows[0].shape[1], flat.shape[1], dtype=torch.float64)
+        for group, rows in zip(self.batch.groups, self.rows, strict=True):
+            total += rows.transpose(0, 1).flatten(1) @ group.of(flat).flatten(0, 1)
+        return total.unflatten(1, self.states.shape[1:])  # type: ignore[no-any-return]
+
     def parts(self) -> Iterator[tuple[slice, Tensor]]:
         """The vectors of all rows, as many at a time as stay in the cache."""
         total = self.rows[0].shape[1]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..backbone import Backbone
-from ..batch import batched, lay
+from ..batch import lay
 from ..embed import halving
 from ..errors import InputError
 from ..limits import Limits
@@ -132,13 +132,27 @@ class Search:
 
     def _stream(self, wanted: Indices) -> Iterator[Part]:
         """Batches of whole pairs, each run once."""
-        sizes = [self.writings[i].size + self.writings[self.pairs + i].size for i in wanted]
-        budget, at_most = self.limits.tokens(self.backbone.device), self.limits.batch_size
-        for indices in batched(sizes, budget, at_most):
-            for pairs, readings in self._halved([int(wanted[i]) for i in indices]):
+        for batch in self._batches(wanted):
+            for pairs, readings in self._halved(batch):
                 self._correlate(readings)
                 yield pairs, readings
                 self.told(2 * len(pairs))
+
+    def _batches(self, wanted: Indices) -> Iterator[list[int]]:
+        """Pairs of about the budget's tokens, by their longer text, then their shorter: few lengths, few groups."""
+        budget, at_most = self.limits.batch_tokens, self.limits.batch_size or 2 * self.pairs
+        budget = budget or 3 * self.limits.tokens(self.backbone.device) // 2  # of more lengths than a plain pass has
+        sizes = {int(i): sorted((self.writings[i].size, self.writings[self.pairs + i].size)) for i in wanted}
+        batch: list[int] = []
+        total = 0
+        for i in sorted(sizes, key=lambda i: sizes[i][::-1], reverse=True):
+            if batch and (total + sum(sizes[i]) > budget or 2 * len(batch) + 2 > at_most):
+                yield batch
+                batch, total = [], 0
+            batch.append(i)
+            total += sum(sizes[i])
+        if batch:
+            yield batch
 
     def _halved(self, pairs: list[int]) -> list[Part]:
         """One batch; out of memory, its halves."""
@@ -161,7 +175,7 @@ class Search:
         size = 0
         for pairs, readings in self._stream(beginning):
             for f, reading in enumerate(readings):
-                total = torch.cat([part.double().sum(0) for _, part in reading.parts()])
+                total = reading.total()
                 self.means[f] = self.means[f] + total if len(self.means[f]) else total
             size += sum(reading.nbytes for reading in readings)
             yield pairs, readings if size <= HELD else None
