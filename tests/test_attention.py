@@ -110,7 +110,7 @@ def test_each_text_attends_to_itself_alone(kind: str, special: str, tile: int, m
         plan = Plan(runs, readers=(keep,))
         got, weights = attend(nn.Identity(), q, k, v, Rule(plan, sees), 0.3, **options)
     assert weights is None and got.shape == (1, 56, 4, 16) and attention.BALLAST not in keep.seen
-    for group, start, count, n in runs[:3]:
+    for group, start, count, n, _ in runs[:3]:
         i = torch.arange(n)
         mask = sees(0, 0, i[:, None], i[None]).expand(n, n)
         for g in range(count):
@@ -121,6 +121,39 @@ def test_each_text_attends_to_itself_alone(kind: str, special: str, tile: int, m
             diagonal, onto = keep.seen[group]
             torch.testing.assert_close(diagonal[g], a.diagonal(dim1=1, dim2=2), rtol=2e-6, atol=1e-6)
             torch.testing.assert_close(onto[g].tril() if kind == "causal" else onto[g], a, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("special", ["", "softcap", "s_aux", "position_bias"])
+@pytest.mark.parametrize("kind", ["causal", "full", "window", "chunk"])
+@pytest.mark.parametrize("tile", [1 << 21, 64])
+def test_what_is_run_once_stands_in_front_of_each_text(
+    kind: str, special: str, tile: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(attention, "CELLS", tile)
+    p, generator = 5, torch.Generator().manual_seed(0)
+    lead, before = Run(attention.BALLAST, 0, 1, p), range(p)
+    runs = (lead, Run(0, 5, 2, 18, before), Run(1, 41, 1, 12), Run(2, 53, 1, 4, before), Run(3, 57, 2, 1, before))
+    q, k, v = (torch.randn(1, h, 59, 16, generator=generator) for h in (4, 2, 2))
+    options = {
+        "": {},
+        "softcap": {"softcap": 0.7},
+        "s_aux": {"s_aux": torch.randn(4, generator=generator)},
+        "position_bias": {"position_bias": torch.randn(1, 4, 59, 59, generator=generator)},
+    }[special]
+
+    def sees(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
+        rules = {"causal": k <= q, "full": k >= 0, "window": (k <= q) & (q - k < 3)}
+        return {**rules, "chunk": (k <= q) & (q // 4 == k // 4)}[kind]
+
+    with torch.no_grad():
+        got, _ = attend(nn.Identity(), q, k, v, Rule(Plan(runs), sees), 0.3, **options)
+    for _, start, count, m, in_front in runs:
+        i = torch.arange(len(in_front) + m)
+        mask = sees(0, 0, i[:, None], i[None]).expand(len(i), len(i))
+        for first in range(start, start + count * m, m):
+            whole = [*in_front, *range(first, first + m)]
+            wanted = eager(q[0][:, whole], k[0][:, whole], v[0][:, whole], mask, 0.3, **options)[:, -m:]
+            torch.testing.assert_close(got[0, first : first + m].transpose(0, 1), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_what_may_change_attention_and_is_not_known_is_refused():

@@ -23,6 +23,24 @@ def test_tokens_lie_end_to_end_longest_first() -> None:
     assert [g.text.tolist() for g in batch.groups] == [[1], [0, 2]]
 
 
+def led(ids: list[int], *lead: int) -> Writing:
+    return Writing((Segment(ids, ((0, len(ids)),)),)).led(lead)
+
+
+def test_those_that_begin_alike_come_first_among_their_length() -> None:
+    batch = lay([led([5, 6, 1], 7, 8), led([7, 8, 2], 7, 8), led([7, 8], 7, 8), led([7, 8, 3], 7, 8)])
+    assert batch.lead == batch.limited(1).lead == 2
+    assert [(g.leading, g.text.tolist(), g.tokens.tolist()) for g in batch.groups] == [
+        (2, [1, 3, 0], [[7, 8, 2], [7, 8, 3], [5, 6, 1]]),
+        (0, [2], [[7, 8]]),
+    ]
+
+
+def test_texts_that_begin_in_several_ways_have_no_lead() -> None:
+    assert lay([led([5, 6, 1], 5, 6), led([7, 8, 2], 7, 8)]).lead == 0
+    assert lay([led([5, 6, 1]), led([5, 6, 2])]).lead == 0
+
+
 def test_every_token_knows_its_copy() -> None:
     group = lay([writing(2, copies=2)]).groups[0]
     assert group.copy.tolist() == [[-1, 1, 1, 2, 2]]

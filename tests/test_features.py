@@ -10,7 +10,10 @@ from afterword.tokens import Tokenizer
 TEXTS = ["The bank of the river.", "A bank for my money and for the money of others!", "dog", "a b"]
 
 
-@pytest.mark.parametrize("layout", [Layout(), Layout(copies=3), Layout("{text} or {text}."), Layout(copies=2, chunk=4)])
+@pytest.mark.parametrize(
+    "layout",
+    [Layout(), Layout(copies=3), Layout("{text} or {text}."), Layout("for {text}"), Layout(copies=2, chunk=4)],
+)
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_features_carry_the_whole_writing(layout: Layout, kind: str):
     tokenizer = Tokenizer(tiny_tokenizer(kind))
@@ -21,8 +24,9 @@ def test_features_carry_the_whole_writing(layout: Layout, kind: str):
     again = from_features(ids, features["segments"])
     one, other = lay(writings), lay(again)
     assert torch.equal(one.tokens, other.tokens) and torch.equal(one.position, other.position)
-    assert (one.source is None) == (other.source is None)
+    assert (one.source is None) == (other.source is None) and one.lead == other.lead
     for a, b in zip(one.groups, other.groups, strict=True):
+        assert a.leading == b.leading
         for name in ("text", "spans", "special", "first", "part", "final"):
             assert torch.equal(getattr(a, name), getattr(b, name)), name
 

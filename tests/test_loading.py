@@ -17,7 +17,7 @@ from tests.tiny import tiny, tiny_model, tiny_tokenizer
 from torch import Tensor, nn
 from transformers.utils import logging as hf_logging
 
-from afterword import Encoder, bellm, classical, reba
+from afterword import Encoder, bellm, classical, prompt, reba
 from afterword.errors import AttentionNotSeen, ModelError, UnsupportedModel
 from afterword.loading import check, find, load_backbone
 from afterword.tokens import Tokenizer
@@ -106,6 +106,25 @@ def test_a_model_that_no_way_reproduces_is_refused(llama: Path):
     model.register_forward_hook(drifting)
     with pytest.raises(UnsupportedModel, match=r"llama cannot be run exactly \(flat: .* from eager; stacked: .*eager"):
         check(model, Tokenizer(tiny_tokenizer("llama")))
+
+
+def test_a_model_that_counts_texts_by_their_first_position_runs_each_whole(llama: Path):
+    model, ids = load_backbone(llama).model, texts()
+
+    def strict(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        at = kwargs.get("position_ids", torch.zeros(1, 1))[0]
+        starts = torch.cat([at[:1], at[1:][at.diff() != 1]])
+        output.last_hidden_state += 0.1 * (starts != 0).any()
+
+    hook = model.register_forward_hook(strict, with_kwargs=True)
+    backbone = check(model, Tokenizer(tiny_tokenizer("llama")))
+    assert backbone.facts.way == "flat" and not backbone.facts.shares
+    assert float(backbone.facts.checks["shared"].split()[0]) > 1e-3
+    got = encode(backbone, prompt(), ids)
+    hook.remove()
+    again = check(model, Tokenizer(tiny_tokenizer("llama")))
+    assert again.facts.shares and float(again.facts.checks["shared"].split()[0]) < 1e-5
+    assert difference(got, encode(again, prompt(), ids)) < 1e-5
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -32,7 +32,7 @@ HARMLESS = frozenset(
 )
 """Extras that layers pass along and that never change attention: the rule already holds the window."""
 
-BALLAST = -1  # the group of texts that fill a batch and that nobody reads
+BALLAST = -1  # the group of what is run and never read: texts that fill a stream, a lead
 CELLS = 1 << 21  # entries of a rule, or of a head's scores, that are worked out at once
 
 
@@ -48,12 +48,21 @@ class Reader(Protocol):
 
 
 class Run(NamedTuple):
-    """Segments of one length: the number of their group, where they start, how many (G), how long (n)."""
+    """Segments of one length.
+
+    Attributes:
+        group: the number of their group.
+        start: where they start on the flat axis.
+        segments: how many, G.
+        length: how long each is, n.
+        before: where p tokens lie that stand in front of each segment and are run once for all of them.
+    """
 
     group: int
     start: int
     segments: int
     length: int
+    before: range = range(0)
 
 
 @dataclass
@@ -61,7 +70,7 @@ class Plan:
     """One forward pass.
 
     Attributes:
-        runs: the groups, as they lie on the flat axis.
+        runs: the groups, as they lie on the flat axis; it begins with a whole segment, the longest of all.
         flat: whether they do; else the one run is an ordinary batch [B, n].
         both_ways: layers whose tokens also see what comes after them.
         readers: taps.
@@ -92,7 +101,7 @@ class Seen(NamedTuple):
     """What sees what in a segment.
 
     Attributes:
-        mask: (n, n), or None where `causal` says it all.
+        mask: (n, p + n), or None where `causal` says it all.
         causal: each token sees itself and everything before it, no more (with mask None: else everything).
         backward: no token sees what comes after it.
     """
@@ -109,36 +118,35 @@ class Rule:
     Attributes:
         plan: the running forward's.
         sees: the model's own rule, sees(batch, head, query, key) on token indices (transformers' mask_function).
-        cache: what was worked out, by segment length.
+        cache: what was worked out, by n, p and whether both ways.
     """
 
     plan: Plan
     sees: Callable[..., Tensor]
-    cache: dict[tuple[int, bool], Seen] = field(default_factory=dict)
+    cache: dict[tuple[int, int, bool], Seen] = field(default_factory=dict)
 
-    def of(self, n: int, both_ways: bool, device: torch.device) -> Seen:
-        """What sees what in a segment of n tokens; the same for all segments of this length."""
-        if (n, both_ways) not in self.cache:
-            self.cache[n, both_ways] = self._seen(n, both_ways, device)
-        return self.cache[n, both_ways]
+    def of(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Seen:
+        """What sees what in a segment of n tokens behind p others; the same for all segments of this length."""
+        if (n, p, both_ways) not in self.cache:
+            self.cache[n, p, both_ways] = self._seen(p, p + n, both_ways, device)
+        return self.cache[n, p, both_ways]
 
-    def _seen(self, n: int, both_ways: bool, device: torch.device) -> Seen:
+    def _seen(self, p: int, n: int, both_ways: bool, device: torch.device) -> Seen:
         """Every entry is looked at: a window or a chunk may show in the last row only, a rule of one's own anywhere."""
-        full = causal = True
-        for first in range(0, n, step := max(1, CELLS // n)):
+        full, causal = True, p == 0  # no kernel has a name for the last rows of a causal mask
+        for first in range(p, n, step := max(1, CELLS // n)):
             rows = torch.arange(first, min(first + step, n), device=device)
             some = self._rows(rows, n, both_ways)
             full = full and bool(some.all())
             causal = causal and bool((some == (torch.arange(n, device=device) <= rows[:, None])).all())
             if not (full or causal):
-                mask = self._rows(torch.arange(n, device=device), n, both_ways)
-                return Seen(mask, False, not bool(mask.triu(1).any()))
-        return Seen(None, not full, n == 1 or not full)
+                mask = self._rows(torch.arange(p, n, device=device), n, both_ways)
+                return Seen(mask, False, not bool(mask.triu(p + 1).any()))
+        return Seen(None, not full, n == p + 1 or not full)
 
     def _rows(self, rows: Tensor, n: int, both_ways: bool) -> Tensor:
         """Some rows of the rule's mask (rows, n); both ways: what each row sees or is seen by."""
-        start = next(run.start for run in self.plan.runs if run.length >= n)
-        q, k = start + rows[:, None], start + torch.arange(n, device=rows.device)[None]
+        q, k = rows[:, None], torch.arange(n, device=rows.device)[None]  # on the flat axis: its first segment
         seen: Tensor = self.sees(0, 0, q, k)
         if both_ways:
             seen = seen | self.sees(0, 0, k, q)
@@ -215,9 +223,11 @@ def attend(
     readers = () if plan.seeing else tuple(r for r in plan.readers if r.wants(layer))
     special = (position_bias, softcap, s_aux)
     out = []
-    for number, start, count, n in plan.runs:
+    for number, start, count, n, before in plan.runs:
         q, k, v = ((_cut(t, start, count, n) if plan.flat else t) for t in (query, key, value))
-        seen = attention_mask.of(n, plan.seeing or layer in plan.both_ways, q.device)
+        if before:
+            k, v = _behind(key, before, k), _behind(value, before, v)
+        seen = attention_mask.of(n, plan.seeing or layer in plan.both_ways, q.device, len(before))
         o, lse = _attend(q, k, v, seen, scale, dropout, *special, want_lse=bool(readers))
         if readers and number != BALLAST:
             view = _view(layer, number, q, k, scale, seen, lse, *special)
@@ -233,6 +243,12 @@ def _cut(flat: Tensor, start: int, count: int, n: int) -> Tensor:
     """A group's part of (1, H, N, d) as (G, H, n, d), without a copy."""
     group: Tensor = flat[0, :, start : start + count * n].unflatten(1, (count, n))
     return group.transpose(0, 1)
+
+
+def _behind(flat: Tensor, before: range, own: Tensor) -> Tensor:
+    """Keys or values (G, K, n, d) and, in front of each segment's own, those that it shares: (G, K, p + n, d)."""
+    shared = flat[:, :, before.start : before.stop].expand(len(own), -1, -1, -1)
+    return torch.cat([shared, own], 2)
 
 
 def _view(
@@ -267,12 +283,12 @@ def _attend(
     """Attention over one group (G, H, n, d) and, where it is to be had for nothing, its log-sum-exp."""
     n = q.shape[2]
     if softcap is not None or sinks is not None:
-        return _plainly(q, k, v, _additive(q, seen, bias), scaling, dropout, softcap, sinks, want_lse)
+        return _plainly(q, k, v, _additive(q, k, seen, bias), scaling, dropout, softcap, sinks, want_lse)
     mask, causal = seen.mask, seen.causal and n > 1
     if bias is not None:
-        mask, causal = _additive(q, seen, bias), False
+        mask, causal = _additive(q, k, seen, bias), False
     if want_lse and _fused_gives_lse(q, v, dropout) and bias is None:
-        added = None if mask is None else _additive(q, seen, None)
+        added = None if mask is None else _additive(q, k, seen, None)
         out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             q, k, v, 0.0, causal, attn_mask=added, scale=scaling
         )
@@ -289,16 +305,16 @@ def _fused_gives_lse(q: Tensor, v: Tensor, dropout: float) -> bool:
     return q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and dropout == 0.0 and not torch.is_grad_enabled()
 
 
-def _additive(q: Tensor, seen: Seen, bias: Tensor | None) -> Tensor:
-    """A float mask in q's dtype that adds the bias and closes what is not seen."""
-    n = q.shape[2]
+def _additive(q: Tensor, k: Tensor, seen: Seen, bias: Tensor | None) -> Tensor:
+    """A float mask (n, p + n) in q's dtype that adds the bias and closes what is not seen."""
+    n, keys = q.shape[2], k.shape[2]
     mask = seen.mask
     if seen.causal:
         mask = torch.ones(n, n, dtype=torch.bool, device=q.device).tril()
-    added = torch.zeros(n, n, dtype=q.dtype, device=q.device)
+    added = torch.zeros(n, keys, dtype=q.dtype, device=q.device)
     if mask is not None:
         added = added.masked_fill(~mask, -math.inf)
-    return added[None, None] if bias is None else added + bias[..., :n, :n].to(q.dtype)
+    return added[None, None] if bias is None else added + bias[..., keys - n : keys, :keys].to(q.dtype)
 
 
 def _plainly(
@@ -313,10 +329,10 @@ def _plainly(
     want_lse: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """What no fused kernel has, a softcap (Gemma 2) and attention sinks (gpt-oss), some rows at a time."""
-    n, per = q.shape[2], q.shape[1] // k.shape[1]
+    n, keys, per = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(per, 1), v.repeat_interleave(per, 1)
     out, lse = [], []
-    for first in range(0, n, step := max(16, CELLS // (n * q.shape[1]))):
+    for first in range(0, n, step := max(16, CELLS // (keys * q.shape[1]))):
         part = slice(first, first + step)
         s = q[:, :, part] @ k.mT * scaling
         want_lse = want_lse and s.dtype in (torch.float32, torch.float64)  # a half's would miss by its last bit
@@ -327,7 +343,7 @@ def _plainly(
             s = torch.cat([s, sinks.view(1, -1, 1, 1).expand(*s.shape[:3], 1).to(s.dtype)], -1)
         if want_lse:
             lse.append(s.logsumexp(-1))
-        p = s.softmax(-1, dtype=s.dtype if s.dtype == torch.float64 else torch.float32).to(v.dtype)[..., :n]
+        p = s.softmax(-1, dtype=s.dtype if s.dtype == torch.float64 else torch.float32).to(v.dtype)[..., :keys]
         out.append(F.dropout(p, dropout) @ v)
     return torch.cat(out, 2), torch.cat(lse, 2) if want_lse else None
 

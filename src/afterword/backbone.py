@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from .anatomy import find_stack, reset_rotary
-from .attention import BALLAST, Plan, Run, running
+from .attention import Plan, Run, running
 from .batch import Batch
 from .errors import AttentionNotSeen
 from .kernels import ROWS, PackedLinears
 from .sight import Sight, Stack, coupled
+from .stream import Stream, stream
 from .taps import Tap
 from .tokens import Tokenizer
 from .views import MatrixView, wide
@@ -51,6 +52,7 @@ class Facts:
         max_length: tokens at most, or None.
         split_at: segments on both sides of this length must not share a forward (long rotary frequencies).
         grows: beyond `split_at`, one length at a time (dynamic rotary frequencies).
+        shares: tokens with which many texts begin can be run once for all of them.
         checks: what each way of running gave in the self-check.
     """
 
@@ -65,6 +67,7 @@ class Facts:
     max_length: int | None = None
     split_at: int | None = None
     grows: bool = False
+    shares: bool = False
     checks: dict[str, str] = field(default_factory=dict)
 
 
@@ -159,11 +162,16 @@ class Backbone:
         sight = sight.plain(self.facts.layers) if sight else None
         self.require(bool(taps), sight)
         alone = ROTARY if self.facts.split_at is not None else nullcontext()
+        lead = batch.lead if self._shares(sight, taps) else 0
         with self.packed.fast(), alone:
-            parts = [self._run(batch, runs, layers, sight, taps) for runs in self._apart(batch)]
+            parts = [self._run(batch, groups, lead, layers, sight, taps) for groups in self._apart(batch)]
         if len(parts) == 1:
             return Trace(parts[0])
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
+
+    def _shares(self, sight: Sight | None, taps: Sequence[Tap]) -> bool:
+        """Whether a lead is run once: its states do not know what follows, and no tap reads it text by text."""
+        return self.facts.shares and sight is None and not taps and not torch.is_grad_enabled()
 
     def _apart(self, batch: Batch) -> Iterator[list[int]]:
         """Numbers of the groups that may share a forward; consecutive, since groups are ordered by length."""
@@ -187,24 +195,28 @@ class Backbone:
         return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at
 
     def _run(
-        self, batch: Batch, groups: list[int], layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]
+        self,
+        batch: Batch,
+        groups: list[int],
+        lead: int,
+        layers: frozenset[Layer],
+        sight: Sight | None,
+        taps: Sequence[Tap],
     ) -> dict[Layer, Tensor]:
-        members = [batch.groups[i] for i in groups]
-        start, end = members[0].start, members[-1].start + members[-1].count * members[-1].length
-        tokens = batch.tokens[start:end].to(self.device)
-        runs = tuple(Run(i, g.start - start, g.count, g.length) for i, g in zip(groups, members, strict=True))
+        """Some groups in one forward; on a CPU a flat one is filled to whole rows of the kernels."""
+        flat = self.facts.way == "flat"
+        whole = ROWS * torch.get_num_threads() if flat and self.device.type == "cpu" else 1
+        fed = stream([(i, batch.groups[i]) for i in groups], lead, whole).to(self.device)
         if self.facts.grows:
             reset_rotary(self.model)
-        if self.facts.way == "flat":
-            out = self._flat(tokens, batch.position[start:end].to(self.device), runs, layers, sight, taps)
-        else:
-            out = self._stacked(tokens, runs[0], layers, sight, taps)
+        out = self._flat(fed, layers, sight, taps) if flat else self._stacked(fed, layers, sight, taps)
         states: dict[Layer, Tensor] = {}
         for layer in layers:
             if layer == TABLE:
-                states[layer] = self.model.get_input_embeddings()(tokens)  # type: ignore[operator]
+                found = self.model.get_input_embeddings()(fed.tokens)  # type: ignore[operator]
             else:
-                states[layer] = self._state(out, layer).flatten(0, 1)[: len(tokens)]
+                found = self._state(out, layer).flatten(0, 1)
+            states[layer] = fed.back(found)
         return states
 
     def _state(self, out: Any, layer: Layer) -> Tensor:
@@ -216,29 +228,15 @@ class Backbone:
         state, norm = out.hidden_states[int(layer.removeprefix(NORMED))], self.stack.norm
         return state if norm is None else norm(state)  # type: ignore[no-any-return]
 
-    def _flat(
-        self,
-        tokens: Tensor,
-        position: Tensor,
-        runs: tuple[Run, ...],
-        layers: frozenset[Layer],
-        sight: Sight | None,
-        taps: Sequence[Tap],
-    ) -> Any:
-        """All segments end to end, filled with one-token texts that nobody reads to whole rows of the kernels."""
-        spare = -len(tokens) % (ROWS * torch.get_num_threads()) if tokens.device.type == "cpu" else 0
-        if spare:
-            runs = (*runs, Run(BALLAST, len(tokens), spare, 1))
-            tokens = torch.cat([tokens, tokens[:1].expand(spare)])
-            position = torch.cat([position, position.new_zeros(spare)])
-        ids, at = tokens[None], position[None] + self.facts.offset
-        return self._call(runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
+    def _flat(self, fed: Stream, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
+        """All segments end to end."""
+        ids, at = fed.tokens[None], fed.position[None] + self.facts.offset
+        return self._call(fed.runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
 
-    def _stacked(
-        self, tokens: Tensor, run: Run, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]
-    ) -> Any:
+    def _stacked(self, fed: Stream, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
         """One group as an ordinary batch of equal lengths."""
-        ids = tokens.view(run.segments, run.length)
+        (run,) = fed.runs
+        ids = fed.tokens.view(run.segments, run.length)
         if self.facts.way == "stacked":
             return self._call((run,), False, layers, sight, taps, input_ids=ids)
         extra = {"output_attentions": True} if taps else {}

@@ -32,6 +32,7 @@ class Group:
         part: share of its text that the segment's copies hold (G,).
         final: whether its text ends in it (G,).
         tokens: token ids (G, n).
+        leading: so many segments, the first ones, begin with the batch's lead.
         limit: how many copies a method sees, where a longer forward is shared.
     """
 
@@ -45,6 +46,7 @@ class Group:
     part: Tensor
     final: Tensor
     tokens: Tensor
+    leading: int = 0
     limit: int | None = None
 
     @cached_property
@@ -94,6 +96,7 @@ class Batch:
         texts: how many texts, T.
         source: whose state each token lends (N,); None = its own. In a chunked text the tokens of a chunk's
             first copy lend those of the full pass.
+        lead: so many tokens many of its segments begin with; 0 = none.
     """
 
     tokens: Tokens
@@ -101,6 +104,7 @@ class Batch:
     groups: tuple[Group, ...]
     texts: int
     source: Tensor | None = None
+    lead: int = 0
 
     @property
     def runs(self) -> tuple[tuple[int, int, int], ...]:
@@ -109,7 +113,7 @@ class Batch:
 
     def limited(self, copies: int) -> Batch:
         """This batch as a method of fewer copies sees it."""
-        return Batch(self.tokens, self.position, tuple(g.limited(copies) for g in self.groups), self.texts, self.source)
+        return replace(self, groups=tuple(g.limited(copies) for g in self.groups))
 
 
 def batched(sizes: Sequence[int], budget: int, at_most: int | None = None) -> Iterator[list[int]]:
@@ -138,25 +142,28 @@ def lay(writings: Sequence[Writing], device: torch.device | str = "cpu") -> Batc
         device: where the tensors go.
 
     Returns:
-        The batch; its texts keep their order as indices, its tokens are ordered by segment length.
+        The batch; its texts keep their order as indices, its tokens are ordered by segment length. A lead is its
+        own only where all leads in it are the same tokens, as those of one layout are.
     """
-    rows = [(len(s.ids), t, i) for t, w in enumerate(writings) for i, s in enumerate(w.segments)]
-    rows.sort(key=lambda r: -r[0])
+    rows = [(len(s.ids), s.lead, t, i) for t, w in enumerate(writings) for i, s in enumerate(w.segments)]
+    rows.sort(key=lambda r: (-r[0], -r[1]))
     flat: list[int] = []
     where: dict[tuple[int, int], int] = {}
     groups = []
-    for begin, end in _runs([n for n, _, _ in rows]):
+    for begin, end in _runs([r[0] for r in rows]):
         start = len(flat)
-        for _, t, i in rows[begin:end]:
+        for _, _, t, i in rows[begin:end]:
             where[t, i] = len(flat)
             flat += writings[t].segments[i].ids
-        members = [(t, writings[t].segments[i]) for _, t, i in rows[begin:end]]
+        members = [(t, writings[t].segments[i]) for _, _, t, i in rows[begin:end]]
         groups.append((start, members))
     tokens = torch.tensor(flat, dtype=torch.long, device=device)
     made = tuple(_group(start, members, tokens) for start, members in groups)
     position = torch.cat([g.at.expand(g.count, -1).reshape(-1) for g in made]) if made else tokens
     chunked = any(len(w.segments) > 1 for w in writings)
-    return Batch(tokens, position, made, len(writings), _sources(writings, where, tokens) if chunked else None)
+    leads = {tuple(s.ids[: s.lead]) for w in writings for s in w.segments if s.lead}
+    lead = len(leads.pop()) if len(leads) == 1 else 0
+    return Batch(tokens, position, made, len(writings), _sources(writings, where, tokens) if chunked else None, lead)
 
 
 def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -181,6 +188,7 @@ def _group(start: int, members: Sequence[Member], tokens: Tensor) -> Group:
         part=torch.tensor([s.part for _, s in members], dtype=torch.float64, device=tokens.device),
         final=torch.tensor([s.final for _, s in members], device=tokens.device),
         tokens=tokens[start : start + len(members) * n].view(len(members), n),
+        leading=sum(s.lead > 0 for _, s in members),
     )
 
 

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from .writing import Segment, Writing
 
-FIELDS = 4
-"""Numbers that `segments` holds before the spans of the copies: length, special tokens in front, behind, `first`."""
+FIELDS = 5
+"""Numbers that `segments` holds before the spans of the copies: length, special tokens in front, behind, `first`,
+`lead`."""
 
 
 def to_features(writings: Sequence[Writing], pad_id: int) -> dict[str, Tensor]:
@@ -18,7 +19,7 @@ def to_features(writings: Sequence[Writing], pad_id: int) -> dict[str, Tensor]:
 
     Returns:
         ``input_ids`` and ``attention_mask`` (T, n): a text's segments in a row, then padding; ``segments``
-        (T, S, 4 + 2C): length, special tokens in front and behind, first, the spans of C copies; 0 = none.
+        (T, S, 5 + 2C): length, special tokens in front and behind, first, lead, the spans of C copies; 0 = none.
     """
     copies = max((len(s.copies) for w in writings for s in w.segments), default=1)
     width, most = max((w.size for w in writings), default=0), max((len(w.segments) for w in writings), default=1)
@@ -29,7 +30,7 @@ def to_features(writings: Sequence[Writing], pad_id: int) -> dict[str, Tensor]:
         ids[t, : w.size] = torch.tensor([i for s in w.segments for i in s.ids])
         mask[t, : w.size] = 1
         for i, s in enumerate(w.segments):
-            row = [len(s.ids), *s.special, s.first, *(end for span in s.copies for end in span)]
+            row = [len(s.ids), *s.special, s.first, s.lead, *(end for span in s.copies for end in span)]
             segments[t, i, : len(row)] = torch.tensor(row)
     return {"input_ids": ids, "attention_mask": mask, "segments": segments}
 
@@ -43,7 +44,7 @@ def from_features(ids: Tensor, segments: Tensor) -> list[Writing]:
 def _writing(ids: list[int], parts: list[list[int]]) -> Writing:
     segments, at, chunked = [], 0, len(parts) > 1
     whole = parts[0][FIELDS + 1] - parts[0][FIELDS]  # of a text in pieces, the full pass
-    for i, (length, front, behind, first, *ends) in enumerate(parts):
+    for i, (length, front, behind, first, lead, *ends) in enumerate(parts):
         copies = tuple(zip(ends[::2], ends[1::2], strict=True))
         piece = chunked and i > 0
         share = (copies[0][1] - copies[0][0]) / whole if piece else 1.0
@@ -51,6 +52,6 @@ def _writing(ids: list[int], parts: list[list[int]]) -> Writing:
         if chunked and not piece:
             copies = copies[:1]  # the full pass has one, its chunks may have more
         body = ids[at : at + length]
-        segments.append(Segment(body, copies, (front, behind), first, piece or not chunked, share, final))
+        segments.append(Segment(body, copies, (front, behind), first, piece or not chunked, share, final, lead))
         at += length
     return Writing(tuple(segments))

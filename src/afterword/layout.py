@@ -135,6 +135,7 @@ class Layout:
         special = len(tokenizer.prefix) + len(tokenizer.suffix) if self.add_special_tokens else 0
         if max_length is not None and max_length <= special:
             raise InputError(f"max_length={max_length} leaves no room for a token beside {special} special ones")
+        lead = self._lead(tokenizer)
         whole = self.join == "text" or (self.join is None and self.template is not None)
         strings = [i for i, t in enumerate(texts) if isinstance(t, str)]
         spelled: dict[int, Spelled] = {}
@@ -147,7 +148,7 @@ class Layout:
                 written.append(self._join(spelled[i], parts, tokenizer, max_length, offsets))
             else:
                 written.append(self._whole(self._clean(str(text)), parts, tokenizer, max_length, offsets))
-        return written
+        return [w.led(lead) for w in written] if lead else written
 
     def _check_conditions(self, texts: Sequence[Text], conditions: Sequence[str] | None) -> None:
         wanted = "condition" in self.fields
@@ -185,6 +186,16 @@ class Layout:
             mask = tokenizer.tokens([tokenizer.mask_id])[0]
             parts = [p.replace(MASK, mask) if p else p for p in parts]
         return parts if condition is None else [p.replace("\0", condition) if p else p for p in parts]
+
+    def _lead(self, tokenizer: Tokenizer) -> list[int]:
+        """The tokens that stand in front of every text, but for those that the text's first letter may change."""
+        front = (self._literals(tokenizer, None)[0] or "").split("\0")[0]
+        prefix = tokenizer.prefix if self.add_special_tokens else []
+        if not front:
+            return []
+        bare, followed = tokenizer.ids([front, front + "a"])
+        same = next((i for i, token in enumerate(bare) if [token] != followed[i : i + 1]), len(bare))
+        return prefix + bare[:same]
 
     def _join(
         self, text: Spelled, parts: list[str | None], tokenizer: Tokenizer, max_length: int | None, offsets: bool

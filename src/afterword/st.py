@@ -125,7 +125,7 @@ class Afterword(InputModule):
             kwargs: ``task`` and whatever else is of no concern here.
 
         Returns:
-            ``input_ids`` and ``attention_mask`` (T, n), and ``segments`` (T, S, 4 + 2 copies).
+            ``input_ids`` and ``attention_mask`` (T, n), and ``segments`` (T, S, 5 + 2 copies).
 
         Raises:
             InputError: a text cannot be used, or nothing of it is left.

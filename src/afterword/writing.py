@@ -6,11 +6,16 @@ special.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from .tokens import Offset
 
 Span = tuple[int, int]
+
+WORTH = 16
+"""A lead is run once for texts of at most so many times its length. It saves longer ones less than measuring shows, and
+their attention needs a mask, which grows with the square of the length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class Segment:
         pooled: whether the text's vector reads this segment (a chunked text's full pass only lends its states).
         part: the share of the text that its copies hold (less than 1 in a chunk).
         final: whether the text ends here.
+        lead: so many tokens at its front, fewer than it has, are those of every other text that has a lead.
     """
 
     ids: list[int]
@@ -34,6 +40,12 @@ class Segment:
     pooled: bool = True
     part: float = 1.0
     final: bool = True
+    lead: int = 0
+
+    def led(self, by: Sequence[int]) -> Segment:
+        """This segment, with the lead if it begins so, goes on, and saves enough by it."""
+        begins = len(by) < len(self.ids) <= WORTH * len(by) and self.ids[: len(by)] == list(by)
+        return replace(self, lead=len(by)) if begins else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,10 @@ class Writing:
     offsets: tuple[tuple[Offset, ...], ...] = ()
     kept: int = 0
     total: int = 0
+
+    def led(self, lead: Sequence[int]) -> Writing:
+        """This writing, each segment with the lead if it begins so."""
+        return replace(self, segments=tuple(s.led(lead) for s in self.segments))
 
     @property
     def size(self) -> int:
