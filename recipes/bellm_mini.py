@@ -4,7 +4,8 @@
     python recipes/bellm_mini.py --shared ../shared/data --base runs/distil/model --out runs/distil-bellm
 
 The same command again goes on from the last checkpoint. What is trained on is written to <out>/triplets.jsonl: the
-rows of which no text stands in an evaluation set; <out>/encoder is the result, LoRA's matrices added to its weights.
+rows of which no text stands in an evaluation set; <out>/encoder is the result, LoRA's matrices added to its weights,
+<out>/half the same in float16: what the package ships.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from mini.corpus import normalise
 from mini.sentences import free_triplets, measured_texts
 
-from afterword import Method, bellm, parse_method
+from afterword import Encoder, Method, bellm, parse_method
 from afterword.train import train
 
 
@@ -60,6 +61,7 @@ def main() -> None:
         rank=args.rank, alpha=args.rank, learning_rate=args.learning_rate, epochs=args.epochs, batch_size=128,
         precision="bfloat16", max_length=96, seed=args.seed, resume=True, device="cpu",
     )  # fmt: skip
+    Encoder.load(args.out / "encoder", dtype="float16").save(args.out / "half")
 
 
 if __name__ == "__main__":

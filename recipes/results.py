@@ -13,7 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -97,13 +97,23 @@ def sts_runs(model: str) -> tuple[Run, ...]:
     return (*first, Run("sts", (model,), ("classical",), FITTED, "target"), Run("sts", (model,), COUNTED, (), "target"))
 
 
+TRAINED = (
+    Run("sts", ("afterword-mini-bellm",), ("bellm:last=2",)),
+    Run("sts", ("afterword-mini-distilled",), ("bellm:last=6,template=none",)),
+)
 EVERY = tuple(run for model in ("MiniLM", *DECODERS) for run in sts_runs(model))
 TABLES = {
     "average": Shown(EVERY, average=STS),
     **{f"sts {model}": Shown(sts_runs(model), STS, STS) for model in ("MiniLM", *DECODERS)},
+    "trained": Shown(
+        (Run("sts", ("MiniLM",), ("classical",)),
+         Run("sts", ("afterword-mini",), ("classical", "reba:copies=1,pool=mean", "bellm:last=2")),
+         Run("sts", ("afterword-mini",), ("classical",), ("whiten",), "target"), *TRAINED), STS, STS,
+    ),
     "transfer": Shown(
         (Run("transfer", ("MiniLM",), ("classical",)),
-         Run("transfer", ("afterword-mini",), ("classical", "echo", "reba:copies=2,pool=mean"))), TRANSFER, TRANSFER,
+         Run("transfer", ("afterword-mini",), tuple(m for m in (*REPEATED, *PROMPTED) if "truncate" not in m)),
+         *(replace(step, tasks="transfer") for step in TRAINED)), TRANSFER, TRANSFER,
     ),
     "chinese": Shown(
         (Run("zh-sts", ("afterword-mini",), ("classical", "classical:states=static", "echo", "echo:copies=3",
