@@ -1,5 +1,7 @@
+import copy
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ from tests.tiny import tiny
 from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
+from afterword.attention import Run
 from afterword.backbone import LAST, TABLE, Backbone
+from afterword.batch import Batch, lay
 from afterword.errors import AttentionNotSeen, UnsupportedModel
+from afterword.layout import Layout
 from afterword.loading import load_backbone
 from afterword.sight import Sight
 from afterword.taps import Diagonals
@@ -61,6 +66,84 @@ def test_normed_states_are_those_of_the_truncated_model(kind: str, tmp_path: Pat
             got = by_text(batch, trace.states[f"normed:{t}"])[i]
             assert (got - want).abs().max() < 1e-5 * want.abs().max(), t
     assert (trace.states["normed:2"] - trace.states["normed:3"]).abs().max() > 0.1
+
+
+WRITTEN = ["a dog", "dog", "two", "", "one day a man went out to look", "tall tales", "is it", [40, 41, 42], "the end"]
+LAYOUT = Layout("In a word, {text}:")
+
+
+def written(backbone: Backbone) -> Batch:
+    """Texts in a template, one cut short; in front of two its blank and their "t" are one token."""
+    return lay(LAYOUT.write(WRITTEN, backbone.tokenizer, max_length=35))
+
+
+def runs_of(backbone: Backbone, batch: Batch, **options: Any) -> list[Run]:
+    """How a batch is run."""
+    backbone.observed = []
+    backbone.forward(batch, **options)
+    plans, backbone.observed = backbone.observed, None
+    return [run for plan in plans for run in plan.runs]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "llama",
+        "gpt2",
+        "qwen3",
+        "mistral",
+        "gemma2",
+        "gpt_neox",
+        "opt",
+        "phi3",
+        "gpt_oss",
+        "llama4_text",
+        "llama dynamic",
+    ],
+)
+def test_what_texts_begin_with_is_run_once_and_changes_no_state(kind: str, tmp_path: Path):
+    backbone, eager = load_backbone(tiny(kind, tmp_path)), Eager(tmp_path)
+    batch = written(backbone)
+    layers: frozenset[Any] = frozenset({LAST, TABLE, 1, "normed:2"})
+    with torch.no_grad():
+        assert batch.lead > 10 and sum(g.leading for g in batch.groups) == 7
+        assert sum(bool(run.before) for run in runs_of(backbone, batch)) >= 5
+        trace = backbone.forward(batch, layers)
+        backbone.facts = replace(backbone.facts, shares=False)
+        whole = backbone.forward(batch, layers)
+    for layer in layers:
+        a, b = trace.states[layer], whole.states[layer]
+        assert a.shape == b.shape and (a - b).abs().max() <= 1e-5 * b.abs().max(), layer
+    for group in batch.groups:
+        for ids, got in zip(group.tokens, group.of(trace.states[LAST]), strict=True):
+            with torch.no_grad():
+                want = copy.deepcopy(eager.model)(input_ids=ids[None]).last_hidden_state[0]
+            assert (got - want).abs().max() < 1e-5 * want.abs().max()
+
+
+def test_half_the_tokens_of_short_texts_need_not_be_run(tmp_path: Path):
+    backbone = load_backbone(tiny("llama", tmp_path))
+    batch = lay(Layout("The representative word for{text}").write([" a dog", " cats"] * 20, backbone.tokenizer))
+    with torch.no_grad():
+        runs = runs_of(backbone, batch)
+    assert sum(run.segments * run.length for run in runs) < len(batch.tokens) / 3
+    assert [run.length for run in runs[:3]] == [28, 6, 5] and runs[1].before == range(28)
+
+
+def test_who_reads_attention_sees_both_ways_or_learns_runs_every_text_whole(tmp_path: Path):
+    backbone = load_backbone(tiny("llama", tmp_path))
+    batch = written(backbone)
+    whole = [(g.count, g.length) for g in batch.groups]
+    with torch.no_grad():
+        runs = runs_of(backbone, batch)
+        assert [(r.segments, r.length) for r in runs][: len(whole)] != whole
+        for options in ({"sight": Sight(last=1)}, {"taps": [Diagonals()]}):
+            runs = runs_of(backbone, batch, **options)
+            assert [(r.segments, r.length) for r in runs][: len(whole)] == whole, options
+    assert [(r.segments, r.length) for r in runs_of(backbone, batch)][: len(whole)] == whole
+    encoder = load_backbone(tiny("bert", tmp_path / "bert"))
+    with torch.no_grad():
+        assert not encoder.facts.shares and not any(run.before for run in runs_of(encoder, written(encoder)))
 
 
 def test_layers_that_cannot_be_told_apart(tmp_path: Path):

@@ -68,6 +68,16 @@ def test_built_by_hand_it_works_and_saves(name: str, models: Path, tmp_path: Pat
     assert abs(Encoder.load(tmp_path / "a").encode(TEXTS) - expected).max() <= 1e-6
 
 
+@pytest.mark.parametrize("prefix", ["", "In one word: "])
+def test_a_template_gives_the_bits_that_the_encoder_gives(prefix: str, models: Path):
+    encoder = Encoder.load(models / "llama", prompt("eol"))
+    model, ours = sentence_transformer(encoder), encoder.encode(TEXTS, prompt=prefix)
+    assert (model.encode(TEXTS, prompt=prefix) == ours).all()
+    assert (model.encode(TEXTS[2], prompt=prefix) == ours[2]).all()
+    many = encoder.encode_many(TEXTS, {"last": prompt("eol"), "mean": prompt("eol", "mean")}, prompt=prefix)
+    assert (many["last"] == ours).all() and (many["mean"] != ours).any()
+
+
 def test_padding_is_never_attended(models: Path):
     first = module(models, "gpt2", reba()).eval()
     features = first.preprocess(TEXTS)

@@ -363,11 +363,11 @@ class _Check:
         return error
 
     def _shares(self, backbone: Backbone, own: list[Tensor]) -> bool:
-        """Whether half of the longest text can be run once, for that text and for one that ends a token earlier."""
+        """Whether half of the longest text can be run once where that text stands there twice."""
         ids, states = max(zip(self.texts, own, strict=True), key=lambda text: len(text[0]))
         backbone.facts = replace(backbone.facts, shares=True)
-        texts, wanted = [*self.texts, ids[:-1]], [*own, states[:-1]]
-        return self._error("shared", backbone, texts, wanted, ids[: len(ids) // 2]) <= TOLERANCE
+        lead = ids[: len(ids) // 2]
+        return self._error("shared", backbone, [*self.texts, ids], [*own, states], lead) <= TOLERANCE
 
     def _finish(self, way: Way, modules: Sequence[nn.Module]) -> Backbone:
         facts = replace(self.facts, way=way, attention=way != "eager", checks=self.tried)

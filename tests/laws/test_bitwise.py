@@ -10,7 +10,7 @@ import torch
 from tests.tiny import tiny_tokenizer
 from transformers import AutoModel, GPT2Config, LlamaConfig
 
-from afterword import Encoder, classical, ditto, echo, kernels, reba
+from afterword import Encoder, classical, ditto, echo, kernels, prompt, reba
 from afterword.loading import check, load_backbone
 from afterword.tokens import Tokenizer
 
@@ -22,13 +22,13 @@ CONFIGS = {
     ),
 }  # fmt: skip
 METHODS = {
-    "gpt2": [classical(), echo(pool="last"), reba(), reba(pool="mean")],
-    "llama": [classical(), echo(pool="last"), reba(), reba(pool="mean")],
+    "gpt2": [classical(), echo(pool="last"), reba(), reba(pool="mean"), prompt("bellm")],
+    "llama": [classical(), echo(pool="last"), reba(), reba(pool="mean"), prompt("bellm", "mean", "first_last")],
     "minilm": [classical(), ditto("1-10"), reba(pool="mean")],
 }
 SHORT = [
     "dog", "a b", "dog", "the cat sat on the mat", "I", "what is this?", "a c", "no", "x" * 64,
-    "rain falls on the roof of the old house by the river", "the cat sat on the map",
+    "rain falls on the roof of the old house by the river", "the cat sat on the map", "two tales",
 ]  # fmt: skip
 WORDS = "when the rain had gone the man went out to look at the river and found it was not there".split()
 
@@ -67,6 +67,13 @@ def chosen_kernels(request, monkeypatch):
         pytest.skip("torch was built without oneDNN")
     monkeypatch.setattr(kernels, "packed_works", lambda dtype: packed)
     return request.param
+
+
+def test_who_shares_what_a_template_begins_with_is_decided_text_by_text():
+    """All texts of the law below do but one, whose "t" is one token with the template's last blank."""
+    tokenizer = Tokenizer(tiny_tokenizer("llama"))
+    writings = prompt("bellm").layout.write(SHORT, tokenizer)
+    assert [t for t, w in zip(SHORT, writings, strict=True) if not w.segments[0].lead] == ["two tales"]
 
 
 @pytest.mark.slow
