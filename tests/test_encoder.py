@@ -126,7 +126,8 @@ def test_a_hundred_kilobytes_of_one_character(llama) -> None:
 
 def test_prompts(llama) -> None:
     encoder = Encoder(llama, classical(), prompts={"query": "q: ", "document": "d: "}, default_prompt_name="document")
-    assert (encoder.encode_query("dog") == encoder.encode("q: dog", prompt="")).all()
+    written_out = encoder.encode("q: dog", prompt="")  # run whole, a prompt is not: other last bits
+    np.testing.assert_allclose(encoder.encode_query("dog"), written_out, rtol=0, atol=2e-6 * np.abs(written_out).max())
     assert (encoder.encode_document("dog") == encoder.encode("dog")).all()
     assert (encoder.encode("dog", prompt="q: ") == encoder.encode("dog", prompt_name="query")).all()
     with pytest.raises(InputError, match="there are query, document"):
