@@ -14,8 +14,8 @@ from .tokens import Offset
 Span = tuple[int, int]
 
 WORTH = 16
-"""A lead is run once for texts of at most so many times its length. It saves longer ones less than measuring shows, and
-their attention needs a mask, which grows with the square of the length."""
+"""A lead is run once for texts of at most so many times its length. Longer ones gain nothing that can be measured, and
+what they attend to must be told by a mask, which grows with the square of their length."""
 
 
 @dataclass(frozen=True, slots=True)
