@@ -15,6 +15,7 @@ ORDER = (
     "against_paper",
     "sentences_decoder",
     "minilm",
+    "mini",
     "template",
     "ditto_time",
     "many",
