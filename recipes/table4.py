@@ -69,12 +69,11 @@ ROWS = (
     Row("last 4", 4),
     Row("all", -1),
     Row("last 2, sum (add)", 2, "add"),
-    Row("last 2, sum (add_postnorm)", 2, "add_postnorm", pools=("mean",)),
     Row("last 2, sum (angle031)", 2, "angle031", pools=("mean",)),
     Row("1 added, a copy", 1, settings={"added": 1}),
     Row("1 added, fresh", 1, settings={"added": 1, "fresh": True}, pools=("mean",)),
-    Row("no both-ways layer, every weight", settings=FULL),
-    Row("last 2, every weight", 2, settings=FULL),
+    Row("no both-ways layer, every weight", settings=FULL, pools=("mean",)),
+    Row("last 2, every weight", 2, settings=FULL, pools=("mean",)),
 )
 
 
