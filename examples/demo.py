@@ -61,6 +61,16 @@ def same(labels: list[str]) -> np.ndarray:
     return np.array([[a == b for a in labels] for b in labels])
 
 
+def trained(names: dict[str, Encoder]) -> None:
+    """One line per encoder, each with its own method: what training adds."""
+    print(f"\n{'trained or not':<22}{'sentences':>16}")
+    for name, encoder in names.items():
+        near, far = near_and_far(
+            encoder.encode([text for _, text in SENTENCES]), same([label for label, _ in SENTENCES])
+        )
+        print(f"  {name:<20}{near:8.2f} {far:7.2f}")
+
+
 def compare(model: str, encoder: Encoder, methods: dict[str, Method]) -> None:
     """Every method on the sentences and on the word, a line each; all of them from as few forwards as can be."""
     vectors = encoder.encode_many([text for _, text in SENTENCES], methods)
@@ -111,6 +121,14 @@ def main() -> None:
             "prompt": prompt("eol"),
             "bellm, last 1": bellm(),
         },
+    )
+    trained(
+        {
+            "mini, untrained": Encoder(mini.backbone, bellm()),
+            "mini, BeLLM": Encoder.load("afterword-mini-bellm"),
+            "mini, distilled": Encoder.load("afterword-mini-distilled"),
+            "all-MiniLM-L6-v2": real,
+        }
     )
     tokens, weights = Encoder(mini.backbone, reba()).weights("Time flies.")
     print("\nWhat ReBA gathers from, token by token:")

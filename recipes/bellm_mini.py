@@ -1,7 +1,8 @@
 """BeLLM's training, with LoRA, on the triplets of SNLI and CAD: of afterword-mini, or of its distilled sister.
 
     python recipes/bellm_mini.py --shared ../shared/data --out runs/bellm
-    python recipes/bellm_mini.py --shared ../shared/data --base runs/distil/model --out runs/distil-bellm
+    python recipes/bellm_mini.py --shared ../shared/data --base runs/distil/model --out runs/distil-bellm \\
+        --epochs 1 --learning-rate 6e-4
 
 The same command again goes on from the last checkpoint. What is trained on is written to <out>/triplets.jsonl: the
 rows of which no text stands in an evaluation set; <out>/encoder is the result, LoRA's matrices added to its weights,
@@ -41,9 +42,9 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, required=True, help="the folder with nli/, en/ and zh/")
     parser.add_argument("--base", default="afterword-mini")
     parser.add_argument("--out", type=Path, default=Path("runs/bellm"))
-    parser.add_argument("--method", type=parse_method, help="otherwise the base's own, or bellm:last=2")
-    parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--method", type=parse_method, help="otherwise the base's own, or bellm's default")
+    parser.add_argument("--epochs", type=float, default=4)
+    parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--threads", type=int)
@@ -55,7 +56,7 @@ def main() -> None:
     if not rows.exists():
         dropped = triplets(args.shared, rows)
         print(f"{dropped.total()} triplets hold an evaluation text and were left out: {dict(dropped)}")
-    method: Method | None = args.method or (bellm(last=2) if args.base == "afterword-mini" else None)
+    method: Method | None = args.method or (bellm() if args.base == "afterword-mini" else None)
     train(
         args.base, rows, args.out / "encoder", method=method, dev=args.shared / "en" / "sts" / "stsb.dev.jsonl.gz",
         rank=args.rank, alpha=args.rank, learning_rate=args.learning_rate, epochs=args.epochs, batch_size=128,

@@ -69,7 +69,8 @@ class Encoder:
 
         Args:
             name: a model on the Hugging Face hub, a folder (of a model, of an encoder that was saved, of
-                sentence-transformers), or a model that comes with the package: "afterword-mini".
+                sentence-transformers), or a model that comes with the package: "afterword-mini",
+                "afterword-mini-bellm", "afterword-mini-distilled".
             method: None takes the folder's own; a plain model gets `classical` and says so. A string is parsed.
             device: None = a GPU where there is one.
             dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
