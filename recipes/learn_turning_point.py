@@ -31,6 +31,7 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set
 
 from afterword import Encoder, bellm
 from afterword.attention import current
+from afterword.backbone import Backbone
 from afterword.sight import Sight
 from afterword.st import sentence_transformer
 from afterword.train.callbacks import Bar
@@ -44,11 +45,12 @@ from afterword.train.triplets import Rows
 class Gates(nn.Module):
     """One number per layer: how far its attention sees both ways."""
 
-    def __init__(self, attention: tuple[nn.Module, ...]) -> None:
+    def __init__(self, backbone: Backbone) -> None:
         super().__init__()
-        self.values = nn.Parameter(torch.zeros(len(attention)))
+        self.values = nn.Parameter(torch.zeros(len(backbone.modules)))
         self.busy = False
-        for i, module in enumerate(attention):
+        backbone.facts = replace(backbone.facts, shares=False)  # a template's tokens see the text that follows
+        for i, module in enumerate(backbone.modules):
             module.register_forward_hook(self.mixing(i), with_kwargs=True)
 
     def mixing(self, layer: int) -> Any:
@@ -106,7 +108,7 @@ def learn(arguments: argparse.Namespace) -> dict[str, Any]:
     first.max_seq_length = settings.max_length
     if not arguments.still:
         first.auto_model = attach(encoder.backbone.model, settings)
-    gates = first.gates = Gates(encoder.backbone.modules)
+    gates = first.gates = Gates(encoder.backbone)
     watch, before, start = Watch(gates), spearman(model, dev), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         options = SentenceTransformerTrainingArguments(

@@ -156,6 +156,14 @@ def test_what_is_run_once_stands_in_front_of_each_text(
             torch.testing.assert_close(got[0, first : first + m].transpose(0, 1), wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_what_is_run_once_cannot_see_what_follows():
+    rule = Rule(
+        Plan((Run(attention.BALLAST, 0, 1, 2), Run(0, 2, 1, 3, range(2))), seeing=True), lambda b, h, q, k: k <= q
+    )
+    with pytest.raises(UnsupportedModel, match="2 tokens are run once for many texts"):
+        attend(nn.Identity(), *[torch.zeros(1, 1, 5, 4)] * 3, rule)
+
+
 def test_what_may_change_attention_and_is_not_known_is_refused():
     q = torch.zeros(1, 1, 2, 4)
     rule = rule_of(torch.ones(2, 2, dtype=torch.bool))

@@ -126,7 +126,13 @@ class Rule:
     cache: dict[tuple[int, int, bool], Seen] = field(default_factory=dict)
 
     def of(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Seen:
-        """What sees what in a segment of n tokens behind p others; the same for all segments of this length."""
+        """What sees what in a segment of n tokens behind p others; the same for all segments of this length.
+
+        Raises:
+            UnsupportedModel: both ways, and what stands in front, run once for many texts, would have to see each.
+        """
+        if both_ways and p:
+            raise UnsupportedModel(f"{p} tokens are run once for many texts: no layer sees both ways, set shares=False")
         if (n, p, both_ways) not in self.cache:
             self.cache[n, p, both_ways] = self._seen(p, p + n, both_ways, device)
         return self.cache[n, p, both_ways]

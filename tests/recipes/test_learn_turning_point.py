@@ -30,7 +30,7 @@ def test_gates_mix_the_causal_model_and_bellm(kind: str, tmp_path: Path):
     folder = tiny(kind, tmp_path)
     encoder = Encoder.load(folder, replace(bellm(), sight=Sight()))
     causal = encoder.encode(TEXTS)
-    gates = Gates(encoder.backbone.modules)
+    gates = Gates(encoder.backbone)
     assert abs(encoder.encode(TEXTS) - causal).max() <= 1e-6 * abs(causal).max()
     for open_ones in ([2], [1, 2], [0, 1, 2]):
         with torch.no_grad():
@@ -44,7 +44,7 @@ def test_a_gates_gradient_is_the_slope(tmp_path: Path):
     from afterword.st import Afterword
 
     encoder = Encoder.load(tiny("gpt2", tmp_path), replace(bellm(), sight=Sight()))
-    gates = Gates(encoder.backbone.modules).double()
+    gates = Gates(encoder.backbone).double()
     first = Afterword(encoder.backbone, encoder.method).double().eval()
 
     def loss() -> torch.Tensor:
@@ -67,7 +67,7 @@ def test_a_gates_gradient_is_the_slope(tmp_path: Path):
 
 
 def test_they_stay_between_causal_and_both_ways(tmp_path: Path):
-    gates = Gates(Encoder.load(tiny("llama", tmp_path), bellm()).backbone.modules)
+    gates = Gates(Encoder.load(tiny("llama", tmp_path), bellm()).backbone)
     with torch.no_grad():
         gates.values.copy_(torch.tensor([-0.5, 0.5, 1.5]))
     gates.keep_inside()
