@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -154,15 +155,11 @@ def test_an_interrupt_leaves_nothing_half(gpt2: Path, tmp_path: Path):
     half = tmp_path / "out.npy.writing"
     process.stdin.write(b"dog\n\n" * 50)
     process.stdin.flush()
-    # The input stays open, so that the run waits for more when it is interrupted.
-    for _ in range(600):
-        if half.exists() and half.stat().st_size > 128:
-            break
-        try:
-            process.wait(0.1)
-        except subprocess.TimeoutExpired:
-            continue
-        break
+    # The input stays open, so that the run waits for more when it is interrupted: it has stopped growing.
+    sizes = [0]
+    while process.poll() is None and not (sizes[-1] > 128 and sizes[-8:] == sizes[-1:] * 8) and len(sizes) < 600:
+        time.sleep(0.1)
+        sizes.append(half.stat().st_size if half.exists() else 0)
     assert half.exists() and (tmp_path / "out.npy.rejects.jsonl.writing").exists()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
