@@ -45,7 +45,7 @@ class Plan:
     width: int = 256
     last: int = 6  # layers that see both ways
     batch: int = 256
-    steps: int = 4000
+    steps: int = 2600
     lr: float = 2e-3
     warmup: float = 0.05
     seed: int = 1
