@@ -4,7 +4,10 @@
 
 Every row is trained anew, in a process of its own, with the same triplets, seeds and steps, and scored on the seven STS
 sets. Rows differ in what Table 4 varies, and LoRA from every weight in the learning rate. What is finished lies in
-<out>/*.json and is not run again. --page has the table written between its marks, --model takes another decoder.
+<out>/*.json and is not run again. --page has the table written between its marks. Another decoder:
+
+    python recipes/table4.py --data ../shared/data --out runs/table4-tok361 --page docs/train.md \\
+        --model ../shared/data/models/babyllama-tok361 --max-length 160 --mark "table 4, babyllama"
 """
 
 from __future__ import annotations
@@ -104,7 +107,7 @@ def run(job: Job) -> None:
     before, start = _peak(), time.process_time()
     encoder = train(
         encoder, args.out / "some.jsonl", place, method=method, seed=job.seed, batch_size=args.batch_size,
-        steps=args.steps, max_length=64, precision="bfloat16", **settings,
+        steps=args.steps, max_length=args.max_length, precision="bfloat16", **settings,
     )  # fmt: skip
     took, memory = time.process_time() - start, _peak() - before
     scores = {name: 100 * sts(name).run(encoder, Folder(args.data)).main for name in SETS}
@@ -145,8 +148,10 @@ def main() -> None:
     parser.add_argument("--model", default="afterword-mini")
     parser.add_argument("--out", type=Path, default=Path("runs/table4"))
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--mark", default="table 4", help="of the table on the page")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--max-length", type=int, default=64, help="in tokens, for models with small vocabularies")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
@@ -165,7 +170,7 @@ def main() -> None:
     made = table([json.loads(job.path.read_text(encoding="utf-8")) for job in jobs])
     print(made)
     if args.page:
-        args.page.write_text(replaced(args.page.read_text(encoding="utf-8"), "table 4", made), encoding="utf-8")
+        args.page.write_text(replaced(args.page.read_text(encoding="utf-8"), args.mark, made), encoding="utf-8")
 
 
 if __name__ == "__main__":
