@@ -62,8 +62,8 @@ class Sight:
         """
         if self.last == AUTO:
             raise MethodError(
-                "bellm(last='auto') needs pairs to find the number with: `afterword analyse turning-point` prints it, "
-                "afterword.analysis.turning.resolve sets it"
+                "bellm(last='auto') needs pairs to find the number with: give dev to train; "
+                "`afterword analyse turning-point` prints it, afterword.analysis.turning.resolve sets it"
             )
         if self.last > layers:
             raise NoSuchHead(f"last={self.last}: the model has {layers} layers")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,15 @@ def test_a_full_disk_behind_stdout():
     assert process.returncode == 2
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What a shell runs in the background ignores Ctrl-C, and so would its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_nothing_half(gpt2: Path, tmp_path: Path):
     out = tmp_path / "out.npy"
     out.write_bytes(b"what was there before")

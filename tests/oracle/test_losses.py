@@ -1,4 +1,4 @@
-"""Losses against the authors' own code, values and gradients, through a real model and the trainer's own call."""
+"""Losses against the authors' own code, values and gradients, on a model that is a table of the vectors."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -21,6 +21,8 @@ DEV = [
     for i, (a, _) in enumerate(PAIRS)
     for j in (0, 1)
 ]
+REPEATED = [{**row, "anchor": ROWS[i // 2]["anchor"]} for i, row in enumerate(ROWS)]
+BINARY = [{"sentence1": r["anchor"], "sentence2": r["positive"], "score": i % 2} for i, r in enumerate(ROWS)]
 BOTH = bellm(last=2, template=None)
 SMALL: dict[str, Any] = {
     "method": BOTH, "batch_size": 6, "rank": 4, "learning_rate": 3e-3, "log_every": 1, "warmup": 0, "epochs": 2,

@@ -1,5 +1,4 @@
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +6,7 @@ import pytest
 import torch
 
 from afterword.errors import InputError, ModelError
-from afterword.train.checkpoints import Place, compare, is_whole, stopped
+from afterword.train.checkpoints import Place, compare, is_whole, seal, stopped
 
 TOLD = {"settings": {"rank": 4, "method": {"name": "bellm", "sight": {"last": 1}}}, "data": "abc"}
 
@@ -19,31 +18,32 @@ def checkpoint(place: Place, step: int, done: bool = False) -> Path:
     torch.save({"cpu": torch.get_rng_state()}, folder / "rng_state.pth")
     state = {"stateful_callbacks": {"TrainerControl": {"args": {"should_training_stop": done}}}}
     (folder / "trainer_state.json").write_text(json.dumps(state))
+    seal(folder)
     return folder
 
 
 def test_the_last_whole_one_is_taken_and_halves_go(tmp_path: Path):
     place = Place(tmp_path)
     assert place.last() is None
-    for step in (8, 9, 10, 11, 12):
+    for step in (8, 9, 10, 11, 12, 13):
         checkpoint(place, step)
+    (place.checkpoints / "checkpoint-old").mkdir()
+    (place.checkpoints / "checkpoint-13" / "whole.json").unlink()
     state = place.checkpoints / "checkpoint-12" / "trainer_state.json"
     state.write_text(state.read_text()[:20])
     (place.checkpoints / "checkpoint-11" / "trainer_state.json").unlink()
     random = place.checkpoints / "checkpoint-10" / "rng_state.pth"
     random.write_bytes(random.read_bytes()[:100])
     assert place.last() == place.checkpoints / "checkpoint-9"
-    assert sorted(p.name for p in place.checkpoints.iterdir()) == ["checkpoint-8", "checkpoint-9"]
+    assert sorted(p.name for p in place.checkpoints.iterdir()) == ["checkpoint-8", "checkpoint-9", "checkpoint-old"]
 
 
-def test_every_process_must_have_written_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("wrong", ["", "{", "[]", '{"gone": 1}', '{"trainer_state.json": 1}'])
+def test_a_seal_that_does_not_fit_is_none(wrong: str, tmp_path: Path):
     found = checkpoint(Place(tmp_path), 1)
     assert is_whole(found)
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    (found / "whole.json").write_text(wrong)
     assert not is_whole(found)
-    for i in range(2):
-        shutil.copy(found / "rng_state.pth", found / f"rng_state_{i}.pth")
-    assert is_whole(found)
 
 
 def test_a_run_starts_goes_on_or_is_refused(tmp_path: Path):
@@ -79,9 +79,10 @@ def test_the_first_difference_is_named(change: dict[str, Any], said: str, tmp_pa
 
 
 def test_a_record_that_cannot_be_read_or_written(tmp_path: Path):
-    (tmp_path / "training.json").write_text("{")
-    with pytest.raises(ModelError, match=r"training\.json cannot be read"):
-        Place(tmp_path).record()
+    for text, said in (("{", "cannot be read"), ("{}", "is no record of a run"), ("[1]", "is no record of a run")):
+        (tmp_path / "training.json").write_text(text)
+        with pytest.raises(ModelError, match=rf"training\.json {said}"):
+            Place(tmp_path).record()
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelError, match="file cannot be written"):
         Place(tmp_path / "file").write({})

@@ -122,8 +122,12 @@ def test_what_is_not_finite_is_not_merged(models: Path):
         merge(adapted)
 
 
-def test_four_bits_are_asked_for_where_they_are():
+def test_four_bits_are_asked_for_where_they_are(models: Path, monkeypatch: pytest.MonkeyPatch):
+    llama, gpt2 = (Encoder.load(models / kind, classical()).backbone.model for kind in ("llama", "gpt2"))
     with pytest.raises(InputError, match="on cpu"):
-        check_four_bit(torch.device("cpu"))
+        check_four_bit(llama, torch.device("cpu"))
+    with pytest.raises(InputError, match="layers of the class Conv1D cannot be held in 4 bits"):
+        check_four_bit(gpt2, torch.device("cuda"))
+    monkeypatch.setattr("afterword.train.lora.find_spec", lambda _: None)
     with pytest.raises(MissingExtra, match="bitsandbytes is not installed"):
-        check_four_bit(torch.device("cuda"))
+        check_four_bit(llama, torch.device("cuda"))

@@ -108,6 +108,36 @@ def test_an_encoder_keeps_its_steps_and_gets_its_prompt(models: Path, tmp_path: 
     assert curve(tmp_path / "b")[1] != curve(tmp_path / "a")[1]
 
 
+def test_a_prompt_that_an_encoder_has_is_trained_with(models: Path, tmp_path: Path):
+    start = Encoder.load(models / "gpt2", BOTH)
+    asked = {**SMALL, "method": None, "epochs": 1}
+    named = train(
+        replace(start, prompts={"query": "find: "}, default_prompt_name="query"), ROWS, tmp_path / "a", **asked
+    )
+    assert (named.prompts, named.default_prompt_name) == ({"query": "find: "}, "query")
+    train(models / "gpt2", ROWS, tmp_path / "b", prompt="find: ", **{**asked, "method": BOTH})
+    train(models / "gpt2", ROWS, tmp_path / "c", **{**asked, "method": BOTH})
+    losses = [curve(tmp_path / x) for x in "abc"]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_rows_that_share_their_texts(models: Path, tmp_path: Path):
+    alike = [{**row, "anchor": "one anchor"} for row in ROWS]
+    with pytest.raises(DataError, match="too many rows share a text to fill a batch of 6: lower batch_size"):
+        train(models / "llama", alike, tmp_path / "a", **SMALL)
+    assert not (tmp_path / "a" / "modules.json").exists()
+    train(models / "llama", alike, tmp_path / "b", distinct=False, **SMALL)
+    assert len(curve(tmp_path / "b")) == 12
+
+
+def test_frozen_weights_are_trained_all_the_same(models: Path, tmp_path: Path):
+    start = Encoder.load(models / "llama", BOTH)
+    start.backbone.model.requires_grad_(False)
+    train(start, ROWS, tmp_path / "a", **{**SMALL, "rank": 0})
+    train(models / "llama", ROWS, tmp_path / "b", **{**SMALL, "rank": 0})
+    assert curve(tmp_path / "a") == curve(tmp_path / "b")
+
+
 def test_half_precision_weights_are_trained_in_float32(models: Path, tmp_path: Path):
     half = Encoder.load(models / "llama", BOTH, dtype=torch.float16)
     trained = train(half, ROWS, tmp_path / "a", **SMALL)
@@ -150,6 +180,7 @@ def test_a_run_that_breaks_leaves_the_encoder_as_it_was(models: Path, tmp_path: 
         ("llama", {"batch_size": 37}, DataError, "row holds 36 rows, fewer than a batch of 37: lower batch_size"),
         ("llama", {"loss": "cosent"}, DataError, "pairs, and cosent learns from scored pairs: use ranking"),
         ("llama", {"lr": 1e-3}, InputError, "no setting 'lr': there are method, rank"),
+        ("llama", {"log_every": 0}, InputError, "log_every=0: give 1 or more"),
         ("llama", {"targets": ("q_proj", "nothing")}, InputError, "targets=nothing: the linear layers are down_proj"),
         ("llama", {"four_bit": True}, InputError, "4 bits need a CUDA GPU, and the model is on cpu"),
         ("llama", {"added": 1}, MethodError, "added=1 new layers see both ways, and the method has last=2"),

@@ -38,6 +38,9 @@ def test_they_come_back_from_json():
         ({"loss": "mse"}, "loss='mse': choose one of ranking, cached_ranking, angle, cosent, released"),
         ({"precision": "float16"}, "precision='float16': choose one of float32, bfloat16"),
         ({"warmup": -1}, "warmup=-1: give 0 or more"),
+        ({"warmup": float("nan")}, "warmup=nan: give 0 or more"),
+        ({"seed": -1}, "seed=-1: give 0 or more"),
+        ({"max_length": 0}, "max_length=0: give 1 or more"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], said: str):

@@ -5,7 +5,7 @@ import torch
 from tests.train.conftest import BOTH, DEV, ROWS
 
 from afterword import Encoder, bellm, classical, prompt
-from afterword.errors import DataError, MethodError
+from afterword.errors import DataError, InputError, MethodError
 from afterword.train.settings import Settings
 from afterword.train.start import check, load, precision
 from afterword.train.triplets import Rows
@@ -51,6 +51,13 @@ def test_rows_that_cannot_be_used(models: Path):
         check(scored, asked, given, dev)
     with pytest.raises(DataError, match="row holds pairs, and dev is scored pairs"):
         check(Settings(batch_size=6), plain, rows, rows)
+    same = Rows.of([{**row, "score": 3} for row in DEV])
+    with pytest.raises(DataError, match="row holds one score, 3, for all pairs: nothing ranks them"):
+        check(Settings(batch_size=6), plain, rows, same)
+    with pytest.raises(InputError, match="prompts name the column 'query': row holds anchor, positive"):
+        check(Settings(batch_size=6, prompts={"query": "find: "}), plain, rows, None)
+    with pytest.raises(MethodError, match="states='static' read no layer, and LoRA stands beside layers: give rank 0"):
+        check(Settings(batch_size=6), Encoder.load(models / "llama", classical(states="static")), rows, None)
 
 
 def test_a_batch_is_that_of_all_processes(models: Path, monkeypatch: pytest.MonkeyPatch):

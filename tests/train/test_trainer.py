@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.train.conftest import DEV, ROWS, SMALL, TEXTS, curve
+from tests.train.conftest import BINARY, DEV, REPEATED, ROWS, SMALL, TEXTS, curve
 
 from afterword import Encoder, bellm, classical
 from afterword.errors import ModelError
 from afterword.fingerprint import weights_digest
 from afterword.train import train
+from afterword.train.checkpoints import seal
 from afterword.train.trainer import Trainer
 
 
@@ -105,6 +106,34 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_last_good_checkpoin
         train(broken, ROWS, tmp_path / "b", **SMALL)
 
 
+@pytest.mark.parametrize("dev", [None, DEV])
+def test_weights_that_an_update_made_infinite_are_not_kept(dev: Any, models: Path, tmp_path: Path):
+    """Loss and gradient of the step were finite."""
+    settings = {**SMALL, "rank": 0, "learning_rate": 1e39, "every": 1, "dev": dev}
+    with pytest.raises(ModelError, match=r"step 1: .* is not finite; there was no checkpoint yet; lower the learning"):
+        train(models / "gpt2", ROWS, tmp_path / "a", **settings)
+    assert not list((tmp_path / "a" / "checkpoints").glob("*"))
+    with pytest.raises(ModelError, match=r"step 1: .* is not finite"):
+        train(models / "gpt2", ROWS, tmp_path / "b", **{**settings, "every": 9, "steps": 1})
+    assert not (tmp_path / "b" / "modules.json").exists()
+
+
+@pytest.mark.slow
+def test_a_power_cut_can_leave_any_file_short(models: Path, tmp_path: Path):
+    """The checkpoint before is taken, and the end is the same."""
+    settings = {**SMALL, "every": 2, "epochs": 1}
+    whole = train(models / "llama", ROWS, tmp_path / "a", **settings)
+    with interrupted(6):
+        train(models / "llama", ROWS, tmp_path / "b", **settings)
+    for name in [p.name for p in (tmp_path / "b/checkpoints/checkpoint-4").iterdir()]:
+        out = tmp_path / name
+        shutil.copytree(tmp_path / "b", out)
+        short = out / "checkpoints/checkpoint-4" / name
+        short.write_bytes(short.read_bytes()[:-1])
+        again = train(models / "llama", ROWS, out, resume=True, **settings)
+        assert weights_digest(whole.backbone.model) == weights_digest(again.backbone.model), name
+
+
 def test_a_gradient_that_is_no_number_ends_it_too(models: Path, tmp_path: Path):
     """The loss is finite still when the first such gradient comes; a step with it would spoil every weight."""
     encoder = Encoder.load(models / "llama", classical())
@@ -149,11 +178,11 @@ def test_checkpoints_hold_what_is_trained_and_no_more(models: Path, tmp_path: Pa
     assert [p.name for p in kept] == ["checkpoint-1", "checkpoint-2"]
     weights = load_file(kept[-1] / "trained.safetensors")
     assert weights and all("lora_" in name for name in weights)
-    shutil.copy(kept[-1] / "optimizer.pt", kept[-1] / "trained.safetensors")
     other = {**SMALL, "rank": 8}
     with interrupted(2):
         train(models / "llama", ROWS, tmp_path / "b", every=1, **other)
     shutil.copy(tmp_path / "b/checkpoints/checkpoint-1/trained.safetensors", kept[-1] / "trained.safetensors")
+    seal(kept[-1])
     with pytest.raises(ModelError, match="holds other weights than are trained here"):
         train(models / "llama", ROWS, tmp_path / "a", every=1, resume=True, **SMALL)
 
@@ -193,28 +222,31 @@ def test_killed_twice_it_comes_to_the_same_weights(models: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_two_processes_are_one_with_a_batch_of_both(models: Path, tmp_path: Path):
-    """Negatives are gathered: each process alone would see half of them."""
-    settings = {**SMALL, "dropout": 0.0, "distinct": False, "dev": DEV, "every": 2}
+    """Negatives are gathered: each process alone would see half of them. No text is in the batch of both."""
+    settings = {**SMALL, "dropout": 0.0, "dev": DEV, "every": 2, "weights": (0, 1, 0)}
+    runs = {"ranking": REPEATED, "cached_ranking": REPEATED, "released": BINARY}
     script = tmp_path / "run.py"
     script.write_text(
         "import sys, torch\n"
         "torch.set_num_threads(1)\n"
-        "from tests.train.conftest import ROWS, DEV, SMALL\n"
+        "from tests.train.conftest import BINARY, DEV, REPEATED, SMALL\n"
         "from afterword.train import train\n"
-        "settings = {**SMALL, 'dropout': 0.0, 'distinct': False, 'dev': DEV, 'every': 2}\n"
-        "for loss in ('ranking', 'cached_ranking'):\n"
-        f"    train({str(models / 'llama')!r}, ROWS, sys.argv[1] + loss, **{{**settings, 'loss': loss}})\n"
+        "settings = {**SMALL, 'dropout': 0.0, 'dev': DEV, 'every': 2, 'weights': (0, 1, 0)}\n"
+        "for loss, rows in {'ranking': REPEATED, 'cached_ranking': REPEATED, 'released': BINARY}.items():\n"
+        f"    train({str(models / 'llama')!r}, rows, sys.argv[1] + loss, **{{**settings, 'loss': loss}})\n"
     )
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), f"{tmp_path}/two "]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "."}
     done = subprocess.run([sys.executable, *start], env=env, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
-    for loss in ("ranking", "cached_ranking"):
+    for loss, rows in runs.items():
         for name, size in (("one", 12), ("half", 6)):
-            train(models / "llama", ROWS, tmp_path / f"{name} {loss}", **{**settings, "batch_size": size, "loss": loss})
+            train(models / "llama", rows, tmp_path / f"{name} {loss}", **{**settings, "batch_size": size, "loss": loss})
         found = {name: curve(tmp_path / f"{name} {loss}") for name in ("one", "two", "half")}
         assert abs(found["two"][1] - found["one"][1]) <= 1e-5 < abs(found["half"][1] - found["one"][1])
-        assert len(found["two"]) == 6 and all(abs(found["two"][s] - x) <= 1e-3 for s, x in found["one"].items())
+        assert found["two"].keys() == found["one"].keys() and all(
+            abs(found["two"][s] - x) <= 1e-3 for s, x in found["one"].items()
+        )
         assert Encoder.load(tmp_path / f"two {loss}").encode(TEXTS).shape == (4, 64)
         assert json.loads((tmp_path / f"two {loss}" / "training.json").read_text())["told"]["processes"] == 2
 

@@ -9,7 +9,7 @@ from afterword.errors import AfterwordError, BadRow, DataError, MissingDataset
 from afterword.train.triplets import Rows
 
 TRIPLETS = [{"anchor": "a", "positive": "b", "negative": "c"}, {"anchor": "d,e", "positive": 'f"g', "negative": "ü"}]
-SCORED = [{"sentence1": "a", "sentence2": "b", "score": 0.5}, {"sentence1": "c", "sentence2": "d", "score": 5}]
+SCORED = [{"sentence1": "an anchor", "sentence2": "b", "score": 0.5}, {"sentence1": "c", "sentence2": "d", "score": 5}]
 CSTS = [{"sentence1": "a", "sentence2": "b", "condition": "c", "label": 3}]
 
 

@@ -72,6 +72,9 @@ def train(
     accumulate: Annotated[int, typer.Option("--accumulate", metavar="N", help="Batches of a step.")] = 1,
     epochs: Annotated[float, typer.Option("--epochs", metavar="N", help="Passes over the rows.")] = 1.0,
     steps: Annotated[int | None, typer.Option("--steps", metavar="N", help="Or so many steps.")] = None,
+    distinct: Annotated[
+        bool, typer.Option("--distinct/--no-distinct", help="No text twice in a batch, where others are negatives.")
+    ] = True,
     max_length: o.MaxLength = None,
     prompt: o.Prompt = None,
     precision: Annotated[

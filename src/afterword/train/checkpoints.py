@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 from ..errors import InputError, ModelError
 
 RECORD, CURVE, FOLDER = "training.json", "loss.jsonl", "checkpoints"
-WEIGHTS, STATE = "trained.safetensors", "trainer_state.json"
+WEIGHTS, STATE, SEAL = "trained.safetensors", "trainer_state.json", "whole.json"
+NAME = re.compile(r"checkpoint-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,18 @@ class Place:
         """What a run that began here was told; None where none did.
 
         Raises:
-            ModelError: the record cannot be read.
+            ModelError: the record cannot be read, or is none.
         """
         path = self.folder / RECORD
+        if not path.exists():
+            return None
         try:
-            found = json.loads(path.read_text("utf-8")) if path.exists() else None
+            found = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as e:
             raise ModelError(f"{path} cannot be read: {e}") from None
-        return found if isinstance(found, dict) else None
+        if not isinstance(found, dict) or "told" not in found:
+            raise ModelError(f"{path} is no record of a run: choose another folder")
+        return found
 
     @property
     def finished(self) -> bool:
@@ -92,15 +97,25 @@ class Place:
 
     def last(self) -> Path | None:
         """The last checkpoint that was written whole; what a killed process left of others is removed."""
-        found = sorted(self.checkpoints.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
+        found = listed(self.checkpoints)
         for path in found:
             if not is_whole(path):
                 shutil.rmtree(path, ignore_errors=True)
         return next((path for path in reversed(found) if path.exists()), None)
 
     def clear(self) -> None:
-        """Remove the checkpoints: the run is finished."""
+        """Remove the checkpoints: the run is finished, and its result on the disk."""
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            if self.checkpoints not in path.parents:
+                sync(path)
+        sync(self.folder)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+
+def listed(checkpoints: Path) -> list[Path]:
+    """The checkpoints of a folder, by their steps."""
+    steps = {int(m[1]): path for path in checkpoints.glob("*") if (m := NAME.fullmatch(path.name))}
+    return [steps[step] for step in sorted(steps)]
 
 
 def processes() -> int:
@@ -114,13 +129,35 @@ def is_first() -> bool:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint was written to its end: the trainer's state comes last."""
+    """Whether a checkpoint was sealed, and all its files are as long as they were."""
     try:
-        state = json.loads((checkpoint / STATE).read_text("utf-8"))
+        sizes = json.loads((checkpoint / SEAL).read_text("utf-8"))
+        return isinstance(sizes, dict) and all((checkpoint / n).stat().st_size == size for n, size in sizes.items())
     except (OSError, ValueError):
         return False
-    names = [f"rng_state_{i}.pth" for i in range(processes())] if processes() > 1 else ["rng_state.pth"]
-    return bool(state) and all(zipfile.is_zipfile(checkpoint / name) for name in names)
+
+
+def seal(checkpoint: Path) -> None:
+    """Say that a checkpoint is whole, once the disk has all of it: neither SIGKILL nor a power cut can pretend it."""
+    sizes = {path.name: path.stat().st_size for path in sorted(checkpoint.iterdir()) if path.name != SEAL}
+    for name in sizes:
+        sync(checkpoint / name)
+    half = checkpoint / (SEAL + ".writing")
+    half.write_text(json.dumps(sizes), encoding="utf-8")
+    sync(half)
+    half.replace(checkpoint / SEAL)
+    sync(checkpoint)
+    sync(checkpoint.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder; where the system can say so."""
+    if os.name == "posix":
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def stopped(checkpoint: Path) -> bool:

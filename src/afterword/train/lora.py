@@ -88,21 +88,23 @@ def is_linear(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
 
 
-def check_four_bit(device: torch.device) -> None:
+def check_four_bit(model: nn.Module, device: torch.device) -> None:
     """Whether weights can be held in 4 bits.
 
     Raises:
-        InputError: the model is not on a CUDA GPU.
+        InputError: the model is not on a CUDA GPU, or its layers are of a class that bitsandbytes has no 4 bits for.
         MissingExtra: bitsandbytes is not installed.
     """
     if device.type != "cuda":
         raise InputError(f"weights in 4 bits need a CUDA GPU, and the model is on {device}: leave four_bit out")
+    if other := {type(m).__name__ for m in model.modules() if is_linear(m) and type(m) is not nn.Linear}:
+        raise InputError(f"layers of the class {min(other)} cannot be held in 4 bits: leave four_bit out")
     if find_spec("bitsandbytes") is None:
         raise MissingExtra("bitsandbytes", "train")
 
 
 def quantise(model: Any) -> None:
-    """Hold the weights of linear layers in 4 bits (QLoRA: NF4, doubly quantised), in place."""
+    """Hold the weights of linear layers in 4 bits (QLoRA: NF4, doubly quantised), in place; the others in float32."""
     import bitsandbytes as bnb  # type: ignore[import-not-found]
 
     for parent in list(model.modules()):
@@ -114,4 +116,7 @@ def quantise(model: Any) -> None:
                 )  # fmt: skip
                 small.load_state_dict(layer.state_dict())
                 setattr(parent, name, small.to(layer.weight.device))
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            parameter.data = parameter.data.float()
     model.is_loaded_in_4bit = True  # PEFT asks for it

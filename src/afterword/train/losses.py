@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from sentence_transformers.sentence_transformer import losses as theirs
+from sentence_transformers.util import all_gather_with_grad, get_rank
 from torch import Tensor, nn
 
 from ..errors import DataError, InputError
@@ -52,7 +53,7 @@ class Released(nn.Module):
         gather: bool = False,
     ) -> None:
         super().__init__()
-        self.model, self.weights, self.temperature = model, weights, temperature
+        self.model, self.weights, self.temperature, self.gather = model, weights, temperature, gather
         self.ranking = theirs.MultipleNegativesRankingLoss(model, 1 / temperature, gather_across_devices=gather)
         self.cosine, self.angle = theirs.CoSENTLoss(model, cosine_scale), theirs.AnglELoss(model, angle_scale)
 
@@ -74,13 +75,14 @@ class Released(nn.Module):
             contrast = self.ranking.compute_loss_from_embeddings(embeddings, None)
             labels = torch.cat([anchor.new_ones(len(anchor)), anchor.new_zeros(len(anchor))])
         else:
-            pairs, contrast = embeddings, in_batch(embeddings[0], embeddings[1], labels, 1 / self.temperature)
+            first, second = pairs = embeddings
+            contrast = in_batch(first, second, labels, 1 / self.temperature, self.gather)
         cosine, angle = (loss.compute_loss_from_embeddings(pairs, labels) for loss in (self.cosine, self.angle))
         total: Tensor = self.weights[0] * cosine + self.weights[1] * contrast + self.weights[2] * angle
         return total
 
 
-def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float) -> Tensor:
+def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather: bool = False) -> Tensor:
     """Each text of a pair with score 1 finds the other among all 2N - 1 texts; a mean over all 2N.
 
     Source: ``in_batch_negative_loss`` of angle_emb, for binary labels.
@@ -89,12 +91,13 @@ def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float) -> Ten
         first, second: (N, D).
         labels: (N,) 1 or 0.
         scale: of the cosines.
+        gather: the texts of every process are among them; the mean is over this one's.
     """
-    n = len(first)
-    units = F.normalize(torch.cat([first, second]), dim=1)
-    scores = (units @ units.T * scale).masked_fill(torch.eye(2 * n, dtype=torch.bool, device=units.device), -torch.inf)
-    partner = torch.arange(2 * n, device=units.device).roll(n)
-    found = scores.log_softmax(1)[torch.arange(2 * n, device=units.device), partner]
+    everyone = [all_gather_with_grad(side) if gather else side for side in (first, second)]
+    mine = torch.arange(len(first), device=first.device) + (get_rank() * len(first) if gather else 0)
+    itself, partner = torch.cat([mine, mine + len(everyone[0])]), torch.cat([mine + len(everyone[0]), mine])
+    scores = F.normalize(torch.cat([first, second]), dim=1) @ F.normalize(torch.cat(everyone), dim=1).T * scale
+    found = scores.scatter(1, itself[:, None], -torch.inf).log_softmax(1).gather(1, partner[:, None])[:, 0]
     return -(found * labels.repeat(2).eq(1)).mean()
 
 

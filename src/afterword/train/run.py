@@ -30,7 +30,7 @@ try:
 
     from ..st import sentence_transformer
     from .lora import attach, merge, moved
-    from .start import check, load, precision
+    from .start import check, load, told
     from .trainer import make_trainer
 except ImportError as e:
     raise MissingExtra(getattr(e, "package", None) or e.name or "sentence-transformers", "train") from e
@@ -87,9 +87,11 @@ def train(
     >>> train("afterword-mini", "triplets.jsonl", "mini-bellm", method="bellm:last=2", epochs=2)  # doctest: +SKIP
     """
     settings = _settings(settings or Settings(), method, changes)
+    if log_every < 1:
+        raise InputError(f"log_every={log_every}: give 1 or more")
     rows, scored = Rows.of(data), None if dev is None else Rows.of(dev)
     encoder = load(model, settings, scored, device, trust_remote_code)
-    settings = replace(settings, method=encoder.method, precision=settings.precision or precision(encoder.device))
+    settings = told(settings, encoder)
     check(settings, encoder, rows, scored)
     place = Place(Path(out))
     record = _record(str(model) if not isinstance(model, Encoder) else None, settings, encoder, rows, scored)
@@ -128,12 +130,13 @@ class Run:
 
     def __init__(self, encoder: Encoder, settings: Settings, place: Place) -> None:
         self.encoder, self.settings, self.place = encoder, settings, place
-        self.before = copy.deepcopy(encoder.backbone.model).cpu() if settings.four_bit else None
+        self.before = _copied(encoder.backbone.model) if settings.four_bit else None
         self.adapted: Any = None
         set_seed(settings.seed)
         self.model = sentence_transformer(encoder)
         for module in list(self.model)[1:]:  # steps behind the model stay as they are
             module.requires_grad_(False)
+        encoder.backbone.model.requires_grad_(True)
         first: Any = self.model[0]
         if settings.lora:
             new = encoder.backbone.stack.layers[-settings.added :] if settings.added else ()
@@ -163,6 +166,14 @@ class Run:
         if self.settings.checkpointing:
             _checkpointing(model, "disable")
         model.requires_grad_(self.before is None).eval()
+
+
+def _copied(model: Any) -> Any:
+    """The weights in the computer's own memory: a GPU may not hold them twice."""
+    device = model.device
+    copied = copy.deepcopy(model.cpu())
+    model.to(device)
+    return copied
 
 
 def _checkpointing(model: Any, what: str, *options: Any) -> None:

@@ -109,15 +109,17 @@ class Settings:
             "batch_size": 1,
             "accumulate": 1,
             "every": 1,
+            "seed": 0,
         }
         for name, bound in least.items():
-            if getattr(self, name) < bound:
+            if not getattr(self, name) >= bound:
                 raise InputError(f"{name}={getattr(self, name)}: give {bound} or more")
         for name in ("temperature", "scale", "learning_rate", "epochs", "alpha"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}={getattr(self, name)}: give more than 0")
-        if self.steps is not None and self.steps < 1:
-            raise InputError(f"steps={self.steps}: give 1 or more")
+        for name in ("steps", "max_length"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name}={value}: give 1 or more")
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout={self.dropout}: give 0 or more, less than 1")
         if self.four_bit and not self.lora:

@@ -13,7 +13,7 @@ from transformers import set_seed
 
 from ..analysis.turning import resolve
 from ..encoder import Encoder
-from ..errors import DataError, MethodError
+from ..errors import DataError, InputError, MethodError
 from ..methods import classical
 from ..sight import AUTO
 from ..tasks.pairs import ScoredPairs
@@ -23,6 +23,9 @@ from .lora import check_four_bit
 from .losses import check_rows
 from .settings import Precision, Settings
 from .triplets import Rows
+
+EMBEDDINGS = ("static", "static_h0", "layer:0", "normed:0")
+"""States that lie before the first layer."""
 
 
 def load(
@@ -76,12 +79,22 @@ def load(
     return replace(encoder, prompts=prompts, default_prompt_name="trained")
 
 
+def told(settings: Settings, encoder: Encoder) -> Settings:
+    """What the settings leave to the encoder: its method, and the prompt that it puts in front of a text."""
+    prompt = settings.prompt
+    if prompt is None and settings.prompts is None and encoder.default_prompt_name is not None:
+        prompt = (encoder.prompts or {}).get(encoder.default_prompt_name) or None
+    chosen = settings.precision or precision(encoder.device)
+    return replace(settings, method=encoder.method, prompt=prompt, precision=chosen)
+
+
 def check(settings: Settings, encoder: Encoder, rows: Rows, dev: Rows | None) -> None:
     """Refuse, before anything is written, what cannot be trained.
 
     Raises:
         DataError: too few rows, or of a form that the loss, the method or the evaluation cannot use.
-        InputError: 4 bits, and no CUDA.
+        InputError: a prompt for a column that is not there; 4 bits, and no CUDA.
+        MethodError: LoRA, and states that no layer has touched.
         MissingExtra: 4 bits, and no bitsandbytes.
     """
     check_rows(settings, rows)
@@ -99,8 +112,16 @@ def check(settings: Settings, encoder: Encoder, rows: Rows, dev: Rows | None) ->
             )
         if found is not None and found.conditioned and not wanted:
             raise DataError(f"{found.source} holds conditions: use a method whose template holds {{condition}}")
+    if dev is not None and len(set(dev.columns["score"])) < 2:
+        raise DataError(f"{dev.source} holds one score, {dev.columns['score'][0]:g}, for all pairs: nothing ranks them")
+    columns = list(rows.columns)
+    if wrong := [name for name in settings.prompts or {} if name not in columns]:
+        raise InputError(f"prompts name the column {wrong[0]!r}: {rows.source} holds {', '.join(columns)}")
+    states = encoder.method.states.kind
+    if settings.lora and states in EMBEDDINGS:
+        raise MethodError(f"states={states!r} read no layer, and LoRA stands beside layers: give rank 0")
     if settings.four_bit:
-        check_four_bit(encoder.device)
+        check_four_bit(encoder.backbone.model, encoder.device)
 
 
 def precision(device: torch.device) -> Precision:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
 
-from ..errors import AfterwordError, ModelError
+from ..errors import DataError, ModelError
 from .callbacks import SCORE, Bar, Curve
-from .checkpoints import STATE, WEIGHTS, Place, processes
+from .checkpoints import STATE, WEIGHTS, Place, is_first, listed, processes, seal
 from .losses import make
 from .settings import Settings
 from .triplets import Rows
@@ -76,23 +77,38 @@ class Trainer(SentenceTransformerTrainer):
         """A checkpoint, or none.
 
         Raises:
-            ModelError: it cannot be written; the one before it stays.
+            ModelError: a weight is not finite; it cannot be written. The one before it stays.
         """
+        self._check_weights()
+        half = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
-        except AfterwordError:
-            raise
+            self.accelerator.wait_for_everyone()
+            if is_first():
+                seal(half)
         except Exception as e:  # a full disk is told by errors of many kinds
-            half = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
             shutil.rmtree(half, ignore_errors=True)
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e).splitlines()[0]
             raise ModelError(f"{half} cannot be written: {reason}; {_kept(half.parent)}") from e
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The score on dev, of weights that are numbers."""
+        self._check_weights()
+        scores: dict[str, float] = super().evaluate(*args, **kwargs)
+        return scores
+
+    def _check_weights(self) -> None:
+        """An update can be too large for a number to hold, with a loss and a gradient that were finite."""
+        if bad := next((name for name, p in _trained(self.model).items() if not p.isfinite().all()), None):
+            kept = _kept(Path(self.args.output_dir))
+            raise ModelError(f"step {self.state.global_step}: {bad} is not finite; {kept}; lower the learning rate")
 
     def fit(self, checkpoint: Path | None) -> None:
         """Train, from the start or from a checkpoint.
 
         Raises:
             ModelError: a number is not finite, or something cannot be written.
+            DataError: the rows fill no batch.
         """
         try:
             self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -100,6 +116,11 @@ class Trainer(SentenceTransformerTrainer):
             folder = Path(self.args.output_dir)
             where = e.filename or folder
             raise ModelError(f"{where} cannot be written: {e.strerror or e}; {_kept(folder)}") from e
+        self._check_weights()
+        if not self.state.global_step:
+            size = self.args.per_device_train_batch_size
+            many = f"too many rows share a text to fill a batch of {size}"
+            raise DataError(f"{many}: lower batch_size, or give distinct=False")
         self.accelerator.wait_for_everyone()
 
     def finish(self, checkpoint: Path) -> None:
@@ -111,10 +132,13 @@ class Trainer(SentenceTransformerTrainer):
         self.state = TrainerState.load_from_json(str(checkpoint / STATE))
         best = self.state.best_model_checkpoint if self.args.load_best_model_at_end else None
         self._load_from_checkpoint(best or str(checkpoint))
+        self.accelerator.wait_for_everyone()
 
     def summary(self) -> dict[str, Any]:
-        """How far it went, and the best score on dev."""
-        return {"steps": self.state.global_step, "epochs": self.state.epoch, "best_dev": self.state.best_metric,
+        """How far it went, and the best score on dev, None where it has none."""
+        best = self.state.best_metric
+        return {"steps": self.state.global_step, "epochs": self.state.epoch,
+                "best_dev": best if best is not None and math.isfinite(best) else None,
                 "best_step": self.state.best_global_step}  # fmt: skip
 
 
@@ -124,7 +148,7 @@ def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _kept(checkpoints: Path) -> str:
-    found = sorted(checkpoints.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
+    found = listed(checkpoints)
     return f"{found[-1]} is kept" if found else "there was no checkpoint yet"
 
 
@@ -167,10 +191,11 @@ def make_trainer(
 
 
 def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTransformerTrainingArguments:
-    """The settings in the trainer's words."""
-    return SentenceTransformerTrainingArguments(
+    """The settings in the trainer's words. Several processes split one batch, in which no text stands twice."""
+    made = SentenceTransformerTrainingArguments(
         output_dir=str(place.checkpoints),
-        per_device_train_batch_size=settings.batch_size,
+        per_device_train_batch_size=settings.batch_size * processes(),
+        accelerator_config={"split_batches": processes() > 1},
         gradient_accumulation_steps=settings.accumulate,
         num_train_epochs=settings.epochs,
         max_steps=settings.steps or -1,
@@ -192,6 +217,8 @@ def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTrans
         report_to=[],
         **options,
     )
+    made._n_gpu = min(made.n_gpu, 1)  # a process trains on one GPU; torchrun starts one for each
+    return made
 
 
 def evaluator(dev: Rows) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import json
@@ -112,10 +113,15 @@ def _parquet(path: Path) -> Iterator[Record]:
 
 
 def _field(stream: BinaryIO, kind: str) -> str:
-    """The first column that counts, by the first line."""
-    line = stream.readline(LONGEST).decode("utf-8", "replace")
+    """The first column that counts, by the first line: of an object its names, of a table the header."""
+    line = stream.readline(LONGEST).decode("utf-8-sig", "replace")
     stream.seek(0)
-    return "sentence1" if "sentence1" in line and "anchor" not in line else "anchor"
+    try:
+        names = next(csv.reader([line]), []) if kind == "csv" else json.loads(line)
+    except (csv.Error, ValueError):  # told, with its line, by who reads it
+        names = []
+    known = [form[0] for form in FORMS.values()]
+    return next((n for n in names if n in known), known[0]) if isinstance(names, list | dict) else known[0]
 
 
 def _rows(source: str, records: Iterable[Record]) -> Rows:
