@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV ?= .venv
 LOWEST ?= .venv-lowest
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
-EXTRAS := dev,all
+EXTRAS := dev,all,qlora
 ARGS ?=
 
 PY := $(VENV)/bin/python

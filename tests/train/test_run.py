@@ -158,6 +158,30 @@ def test_the_adapter_is_kept_where_it_is_asked_for(models: Path, tmp_path: Path)
     assert abs(base.encode(TEXTS) - trained.encode(TEXTS)).max() <= 1e-6 * abs(trained.encode(TEXTS)).max()
 
 
+def test_weights_in_four_bits(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """bitsandbytes holds them on a CPU too, where nobody would want it: slowly."""
+    pytest.importorskip("bitsandbytes", reason="the extra qlora is not installed")
+    with pytest.raises(InputError, match="4 bits need a CUDA GPU, and the model is on cpu"):
+        train(models / "llama", ROWS, tmp_path / "a", four_bit=True, **SMALL)
+    monkeypatch.setattr("afterword.train.start.check_four_bit", lambda *_: None)
+    start = Encoder.load(models / "llama", BOTH, dtype=torch.float16)
+    before = start.encode(TEXTS)
+    trained = train(start, ROWS, tmp_path / "a", four_bit=True, keep_adapter=True, **SMALL)
+    found = list(curve(tmp_path / "a").values())
+    assert len(found) == 12 and np.mean(found[-3:]) < 0.9 * np.mean(found[:3])
+    held = [m for m in start.backbone.model.modules() if type(m).__name__ == "Linear4bit"]
+    assert len(held) == 3 * 7 and all(m.weight.dtype == torch.uint8 for m in held)  # what was given
+    assert not any(type(m).__name__ == "Linear4bit" for m in trained.backbone.model.modules())
+    vectors = trained.encode(TEXTS)
+    assert np.array_equal(Encoder.load(tmp_path / "a", dtype=torch.float16).encode(TEXTS), vectors)
+    assert abs(vectors - before).max() > 1e-2
+    from peft import PeftModel
+
+    base = Encoder.load(models / "llama", BOTH, dtype=torch.float16)
+    PeftModel.from_pretrained(base.backbone.model, tmp_path / "a" / "adapter").merge_and_unload()
+    assert abs(base.encode(TEXTS) - vectors).max() <= 2e-3 * abs(vectors).max()
+
+
 def test_a_run_that_breaks_leaves_the_encoder_as_it_was(models: Path, tmp_path: Path):
     start = Encoder.load(models / "llama", BOTH)
     before, modules = start.encode(TEXTS), [type(m) for m in start.backbone.model.modules()]

@@ -100,12 +100,12 @@ def check_four_bit(model: nn.Module, device: torch.device) -> None:
     if other := {type(m).__name__ for m in model.modules() if is_linear(m) and type(m) is not nn.Linear}:
         raise InputError(f"layers of the class {min(other)} cannot be held in 4 bits: leave four_bit out")
     if find_spec("bitsandbytes") is None:
-        raise MissingExtra("bitsandbytes", "train")
+        raise MissingExtra("bitsandbytes", "qlora")
 
 
 def quantise(model: Any) -> None:
     """Hold the weights of linear layers in 4 bits (QLoRA: NF4, doubly quantised), in place; the others in float32."""
-    import bitsandbytes as bnb  # type: ignore[import-not-found]
+    import bitsandbytes as bnb
 
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):

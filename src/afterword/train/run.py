@@ -58,7 +58,8 @@ def train(
     """Train a model for a method.
 
     Args:
-        model: as for `Encoder.load`; or an encoder, whose weights are trained in place.
+        model: as for `Encoder.load`; or an encoder, whose weights are trained in place; with four_bit they are left in
+            4 bits, and what is returned has others.
         data: what `Rows.of` takes.
         out: the folder that the encoder is saved to; ``training.json``, ``loss.jsonl`` and ``loss.png`` lie beside
             it, and ``checkpoints`` as long as the run is not finished.
@@ -155,8 +156,9 @@ class Run:
         if self.before is None:
             merge(adapted)
             return self.encoder
-        tokenizer = self.encoder.backbone.tokenizer
-        return replace(self.encoder, backbone=checked(moved(adapted, self.before, self.settings), tokenizer))
+        whole = moved(adapted, self.before, self.settings)
+        adapted.unload()
+        return replace(self.encoder, backbone=checked(whole, self.encoder.backbone.tokenizer))
 
     def close(self) -> None:
         """Leave the encoder as one to encode with, whatever happened."""
