@@ -36,7 +36,7 @@ $(LOWEST)/.ready: pyproject.toml constraints.txt scripts/lowest.py
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python scripts/lowest.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --retries 10 \
-		-c $(LOWEST)/constraints.txt -e ".[st,plots,parquet,demo,test]" peft scikit-learn faiss-cpu
+		-c $(LOWEST)/constraints.txt -e ".[train,plots,parquet,demo,test]" scikit-learn faiss-cpu
 	touch $@
 
 setup: $(VENV)/.ready ## a virtual environment with everything, at the pinned versions

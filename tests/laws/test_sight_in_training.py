@@ -32,7 +32,10 @@ def ours(folder: Path, last: int, checkpointing: bool, merged: bool = False) -> 
     method = bellm(last=last, template=None, pool_special_tokens=True) if last else classical("mean")
     model = sentence_transformer(Encoder.load(folder, method)).train()
     if checkpointing:
-        model[0].model.activation_checkpointing_enable({"use_reentrant": False})
+        inner = model[0].model
+        newer = hasattr(inner, "activation_checkpointing_enable")  # transformers renamed it
+        switch = inner.activation_checkpointing_enable if newer else inner.gradient_checkpointing_enable
+        switch({"use_reentrant": False})
     features = [model.preprocess(texts) for texts in (ANCHORS, POSITIVES)]
     assert all((f["attention_mask"] == 0).any() for f in features), "the batch is ragged"
     loss = make(model, Settings())(features, None)

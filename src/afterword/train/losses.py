@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from sentence_transformers.sentence_transformer import losses as theirs
-from sentence_transformers.util import all_gather_with_grad, get_rank
+from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 
 from ..errors import DataError, InputError
@@ -94,7 +94,7 @@ def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather
         gather: the texts of every process are among them; the mean is over this one's.
     """
     everyone = [all_gather_with_grad(side) if gather else side for side in (first, second)]
-    mine = torch.arange(len(first), device=first.device) + (get_rank() * len(first) if gather else 0)
+    mine = torch.arange(len(first), device=first.device) + (torch.distributed.get_rank() * len(first) if gather else 0)
     itself, partner = torch.cat([mine, mine + len(everyone[0])]), torch.cat([mine + len(everyone[0]), mine])
     scores = F.normalize(torch.cat([first, second]), dim=1) @ F.normalize(torch.cat(everyone), dim=1).T * scale
     found = scores.scatter(1, itself[:, None], -torch.inf).log_softmax(1).gather(1, partner[:, None])[:, 0]
