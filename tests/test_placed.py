@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from afterword.errors import MethodError, ModelError
 from afterword.placed import placed
@@ -23,6 +25,15 @@ def test_it_appears_whole_in_the_end(tmp_path: Path):
         (half / "config.json").write_text("new")
         assert not place.exists()
     assert names(tmp_path) == ["a/b/config.json"]
+
+
+def test_others_may_read_what_is_shared(tmp_path: Path):
+    """safetensors keeps what it writes to its owner."""
+    with placed(tmp_path / "a") as half:
+        save_file({"x": torch.ones(1)}, half / "model.safetensors")
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "a" / "model.safetensors").stat().st_mode == (tmp_path / "usual").stat().st_mode
+    assert names(tmp_path / "a") == ["model.safetensors"]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("first\nsecond"), ValueError()])

@@ -49,9 +49,11 @@ def load_encoder(
         method = parse_method(method)
     folder, commit = _local(name, revision)
     if not (folder / "modules.json").exists():
+        backbone = load_backbone(name, revision=revision, **options)
         if method is None:
-            logger.warning("%s names no method: classical mean is used; try reba() or echo()", name)
-        return cls(load_backbone(name, revision=revision, **options), method or classical(), max_length=max_length)
+            try_too = "reba() or echo()" if backbone.facts.causal else "ditto()"
+            logger.warning("%s names no method: classical mean is used; try %s", name, try_too)
+        return cls(backbone, method or classical(), max_length=max_length)
     found = read_folder(folder)
     backbone = load_backbone(found.model, **options)
     if found.stock and backbone.tokenizer.hf.truncation_side == "left":

@@ -161,6 +161,8 @@ def _check_folder(path: str) -> None:
     if not folder.is_dir():
         return
     if not (folder / "config.json").exists():
+        if (folder / "training.json").exists():
+            raise ModelError(f"{path} holds a training run that is not finished: finish it with --resume")
         raise ModelError(f"{path} holds no config.json: give the folder of a model, as save_pretrained writes it")
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{path} holds no *.safetensors: weights are read from safetensors only; convert them first")

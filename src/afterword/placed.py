@@ -36,6 +36,7 @@ def placed(folder: Path) -> Iterator[Path]:
     try:
         half.mkdir(parents=True)
         yield half
+        _open(half)
         _put(half, folder)
     except AfterwordError:
         raise
@@ -44,6 +45,17 @@ def placed(folder: Path) -> Iterator[Path]:
         raise ModelError(f"{folder} cannot be written: {reason.splitlines()[0]}; what was there before is kept") from e
     finally:
         shutil.rmtree(half, ignore_errors=True)
+
+
+def _open(half: Path) -> None:
+    """Give every file the mode of a new one: safetensors keeps what it writes to its owner."""
+    probe = half / ".mode"
+    probe.touch()
+    mode = probe.stat().st_mode & 0o777
+    probe.unlink()
+    for path in half.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)
 
 
 def _put(half: Path, folder: Path) -> None:

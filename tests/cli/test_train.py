@@ -1,5 +1,7 @@
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Run
@@ -32,10 +34,33 @@ def test_it_trains_and_says_what_it_did(run: Run, gpt2: Path, rows: Path, tmp_pa
     assert (told["rank"], told["matryoshka"], told["targets"]) == (4, [64, 8], ["c_attn", "c_proj"])
     assert Encoder.load(out).method.sight.last == 1
     assert run("train", *words, "--rank", 4, "--resume").last.startswith("error: ")
-    full = run("train", *words[:5], tmp_path / "b", *words[6:], "--full-rank", "--steps", 1, "--keep-adapter")
-    assert (
-        full.code == 0 and json.loads((tmp_path / "b" / "training.json").read_text())["told"]["settings"]["rank"] == 0
-    )
+    full = run("train", *words[:5], tmp_path / "b", *words[6:], "--full-rank", "--steps", 1)
+    assert full.code == 0
+    assert json.loads((tmp_path / "b" / "training.json").read_text())["told"]["settings"]["rank"] == 0
+    again = run("train", *words[:5], tmp_path / "b", *words[6:], "--full-rank", "--steps", 1)
+    assert again.last == f"error: {tmp_path / 'b'} holds a model: choose another folder, or remove it"
+
+
+def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from afterword.train.trainer import Trainer
+
+    steps, step = itertools.count(1), Trainer.training_step
+
+    def stop(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        if next(steps) == 3:
+            raise KeyboardInterrupt
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "training_step", stop)
+    out = tmp_path / "out"
+    words = ["train", "-m", gpt2, "--data", rows, "--out", out, "--batch-size", 3, "--every", 1, "--epochs", 2]
+    ended = run(*words)
+    assert ended.code == 130 and ended.err.splitlines()[-2:] == [
+        f"{out}/checkpoints/checkpoint-2 is kept: the same command with --resume goes on from it", "interrupted",
+    ]  # fmt: skip
+    opened = run("similar", "-m", out, "a", "b")
+    assert opened.last == f"error: {out} holds a training run that is not finished: finish it with --resume"
+    assert run(*words, "--resume").out == f"{out}: 4 steps\n"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +72,9 @@ def test_it_trains_and_says_what_it_did(run: Run, gpt2: Path, rows: Path, tmp_pa
         (["--loss", "cosent"], "cosent learns from scored pairs"),
         (["--loss", "mse"], "'mse' is not one of"),
         (["--matryoshka", "8,x"], "write numbers, as in 256,128"),
-        (["--rank", "-1"], "rank=-1: give 0 or more"),
+        (["--rank", "0"], "Invalid value for '--rank'"),
+        (["--full-rank", "--keep-adapter"], "there is no adapter to keep: leave keep_adapter out"),
+        (["--patience", "3"], "patience=3 waits for a better score on dev: give dev"),
         (["--four-bit"], "4 bits need a CUDA GPU"),
         (["--device", "nowhere"], "'nowhere' cannot be used"),
         (["--dev", "nowhere.csv"], "nowhere.csv is not there"),
@@ -68,4 +95,4 @@ def test_an_encoder_and_a_bad_row(run: Run, bert: Path, gpt2: Path, rows: Path, 
     with rows.open("a") as file:
         file.write('{"anchor": "the end"}\n')
     ended = run("train", "-m", gpt2, "--data", rows, "--out", tmp_path / "a")
-    assert ended.code == 2 and ended.last == f"error: {rows}:7: has no field 'positive'"
+    assert ended.code == 2 and ended.last == f"error: {rows}:7: has no field 'positive', only 'anchor'"

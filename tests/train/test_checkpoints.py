@@ -60,8 +60,13 @@ def test_a_run_starts_goes_on_or_is_refused(tmp_path: Path):
     assert last.exists()
     place.write({"told": TOLD, "finished": {"steps": 3}})
     place.clear()
-    assert place.finished and place.begin(TOLD, resume=False) is None
-    assert stopped(checkpoint(place, 4, done=True))
+    (place.folder / "config.json").write_text("{}")  # as a model has
+    assert place.finished and place.begin(TOLD, resume=True) is None
+    with pytest.raises(InputError, match="holds a model: choose another folder, or remove it"):
+        place.begin(TOLD, resume=False)
+    (place.folder / "training.json").unlink()
+    with pytest.raises(InputError, match="holds a model"):
+        place.begin(TOLD, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +81,10 @@ def test_the_first_difference_is_named(change: dict[str, Any], said: str, tmp_pa
     compare(tmp_path, TOLD, TOLD)
     with pytest.raises(InputError, match=said):
         compare(tmp_path, TOLD, {**TOLD, **change})
+
+
+def test_a_run_that_had_ended_says_so(tmp_path: Path):
+    assert stopped(checkpoint(Place(tmp_path), 4, done=True)) and not stopped(checkpoint(Place(tmp_path), 5))
 
 
 def test_a_record_that_cannot_be_read_or_written(tmp_path: Path):

@@ -204,6 +204,8 @@ def test_a_run_that_breaks_leaves_the_encoder_as_it_was(models: Path, tmp_path: 
         ("llama", {"batch_size": 37}, DataError, "row holds 36 rows, fewer than a batch of 37: lower batch_size"),
         ("llama", {"loss": "cosent"}, DataError, "pairs, and cosent learns from scored pairs: use ranking"),
         ("llama", {"lr": 1e-3}, InputError, "no setting 'lr': there are method, rank"),
+        ("llama", {"patience": 3}, InputError, "patience=3 waits for a better score on dev: give dev"),
+        ("llama", {"rank": 0, "keep_adapter": True}, InputError, "there is no adapter to keep"),
         ("llama", {"log_every": 0}, InputError, "log_every=0: give 1 or more"),
         ("llama", {"targets": ("q_proj", "nothing")}, InputError, "targets=nothing: the linear layers are down_proj"),
         ("llama", {"four_bit": True}, InputError, "4 bits need a CUDA GPU, and the model is on cpu"),

@@ -166,7 +166,10 @@ def words(
     pairs: PairFile = None,
     format: o.Format = None,
     field: o.Field = None,
-    method: o.Methods = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="METHOD", help="May be given several times. Without it: bellm."),
+    ] = None,
     top: Annotated[
         int, typer.Option("--top", min=1, metavar="N", help="So many words are high-frequency words.")
     ] = 100,
@@ -184,7 +187,7 @@ def words(
 ) -> int:
     """Print what the language-model head says next, where a text's vector is read.
 
-    And how often that is no high-frequency word. Without --method: bellm.
+    And how often that is no high-frequency word.
     """  # fmt: skip
     from ..analysis.representative import representative_words
     from ..analysis.word_counts import read_counts

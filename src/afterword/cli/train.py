@@ -21,8 +21,8 @@ def train(
             "--data",
             metavar="FILE",
             show_default=False,
-            help="A .jsonl, .jsonl.gz, .csv or .parquet file with the columns anchor, positive and perhaps negative; "
-            "sentence1, sentence2, score; or sentence1, sentence2, condition, label.",
+            help="A .jsonl, .csv (either may be .gz) or .parquet file with the columns anchor, positive and perhaps "
+            "negative; sentence1, sentence2, score; or sentence1, sentence2, condition, label.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", show_default=False, help="Where the encoder goes.")],
@@ -49,7 +49,7 @@ def train(
         str | None,
         typer.Option("--matryoshka", metavar="N,N", help="Train the first so many components of a vector too."),
     ] = None,
-    rank: Annotated[int, typer.Option("--rank", metavar="R", help="Of LoRA's matrices.")] = 32,
+    rank: Annotated[int, typer.Option("--rank", min=1, metavar="R", help="Of LoRA's matrices.")] = 32,
     alpha: Annotated[int, typer.Option("--alpha", metavar="A", help="LoRA adds A/R times their product.")] = 32,
     dropout: Annotated[float, typer.Option("--dropout", metavar="P", help="In front of LoRA's matrices.")] = 0.1,
     targets: Annotated[
@@ -111,16 +111,21 @@ def train(
     given: dict[str, Any] = dict(locals())
     from ..train import Settings
     from ..train import train as run
-    from ..train.checkpoints import is_first
+    from ..train.checkpoints import Place, is_first
 
     check_device(device)
     given |= {"rank": 0 if full_rank else rank, "targets": _list(targets), "matryoshka": _numbers(matryoshka)}
     settings = Settings(**{f.name: given[f.name] for f in fields(Settings) if f.name in given and f.name != "method"})
-    run(
-        model, data, out, method=method, dev=dev, settings=settings, resume=resume, keep_adapter=keep_adapter,
-        device=device, trust_remote_code=trust_remote_code,
-        progress=sys.stderr.isatty() if progress is None else progress,
-    )  # fmt: skip
+    try:
+        run(
+            model, data, out, method=method, dev=dev, settings=settings, resume=resume, keep_adapter=keep_adapter,
+            device=device, trust_remote_code=trust_remote_code,
+            progress=sys.stderr.isatty() if progress is None else progress,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        if is_first() and (last := Place(out).last()):
+            typer.echo(f"{last} is kept: the same command with --resume goes on from it", err=True)
+        raise
     if is_first():
         typer.echo(summary(out))
 

@@ -85,7 +85,7 @@ class Place:
             A checkpoint, or None to start.
 
         Raises:
-            InputError: an unfinished run lies here and is not to be resumed; it was told otherwise.
+            InputError: a model lies here, or an unfinished run that is not to be resumed; it was told otherwise.
         """
         found = self.record()
         if found is not None and resume:
@@ -93,6 +93,8 @@ class Place:
             return self.last()
         if self.last() is not None:
             raise InputError(f"{self.folder} holds an unfinished run: resume it, or choose another folder")
+        if (self.folder / "config.json").exists():
+            raise InputError(f"{self.folder} holds a model: choose another folder, or remove it")
         return None
 
     def last(self) -> Path | None:

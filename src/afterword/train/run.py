@@ -90,6 +90,8 @@ def train(
     settings = _settings(settings or Settings(), method, changes)
     if log_every < 1:
         raise InputError(f"log_every={log_every}: give 1 or more")
+    if keep_adapter and not settings.lora:
+        raise InputError("every weight is trained, so there is no adapter to keep: leave keep_adapter out")
     rows, scored = Rows.of(data), None if dev is None else Rows.of(dev)
     encoder = load(model, settings, scored, device, trust_remote_code)
     settings = told(settings, encoder)

@@ -93,7 +93,7 @@ def check(settings: Settings, encoder: Encoder, rows: Rows, dev: Rows | None) ->
 
     Raises:
         DataError: too few rows, or of a form that the loss, the method or the evaluation cannot use.
-        InputError: a prompt for a column that is not there; 4 bits, and no CUDA.
+        InputError: patience without dev; a prompt for a column that is not there; 4 bits, and no CUDA.
         MethodError: LoRA, and states that no layer has touched.
         MissingExtra: 4 bits, and no bitsandbytes.
     """
@@ -114,6 +114,8 @@ def check(settings: Settings, encoder: Encoder, rows: Rows, dev: Rows | None) ->
             raise DataError(f"{found.source} holds conditions: use a method whose template holds {{condition}}")
     if dev is not None and len(set(dev.columns["score"])) < 2:
         raise DataError(f"{dev.source} holds one score, {dev.columns['score'][0]:g}, for all pairs: nothing ranks them")
+    if settings.patience and dev is None:
+        raise InputError(f"patience={settings.patience} waits for a better score on dev: give dev")
     columns = list(rows.columns)
     if wrong := [name for name in settings.prompts or {} if name not in columns]:
         raise InputError(f"prompts name the column {wrong[0]!r}: {rows.source} holds {', '.join(columns)}")

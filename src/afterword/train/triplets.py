@@ -155,7 +155,7 @@ def _form(source: str, fields: Mapping[str, Any]) -> str:
 def _value(fields: Mapping[str, Any], name: str, source: str, line: int) -> Any:
     """One checked field: a text that is not blank, or a number."""
     if name not in fields:
-        raise BadRow(source, line, f"has no field {name!r}")
+        raise BadRow(source, line, f"has no field {name!r}, only {', '.join(map(repr, fields)) or 'none'}")
     value = fields[name]
     if name in NUMBERS:
         return _number(value, name, source, line)
