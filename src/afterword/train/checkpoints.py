@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,10 +108,10 @@ class Place:
 
     def clear(self) -> None:
         """Remove the checkpoints: the run is finished, and its result on the disk."""
-        for path in sorted(self.folder.rglob("*"), reverse=True):
-            if self.checkpoints not in path.parents:
-                sync(path)
-        sync(self.folder)
+        for path in (*sorted(self.folder.rglob("*"), reverse=True), self.folder):
+            if self.checkpoints not in path.parents and (path.is_file() or path.is_dir()):
+                with suppress(PermissionError):  # somebody else's
+                    sync(path)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
 
