@@ -18,7 +18,8 @@ from torch import nn
 from transformers import AutoModel, GPT2Config, PreTrainedTokenizerFast
 
 from afterword.backbone import Backbone
-from afterword.loading import check, load_backbone
+from afterword.loading import load_backbone
+from afterword.selfcheck import check
 from afterword.tokens import Tokenizer
 
 POSITIONS = 2048  # GPT-2 has 1024: raised, so that two copies of 1024 tokens fit

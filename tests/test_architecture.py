@@ -12,7 +12,7 @@ SOURCE = HERE.parent / "src" / "afterword"
 
 ROOMS = """
     errors placed shapes tokens writing layout features batch views attention sight anatomy taps kernels stream backbone
-    loading states weights frequency templates methods
+    selfcheck loading states weights frequency templates methods
     codec words texts embed look post limits run similarity scores encoder stock fingerprint folder st files
     tasks tune analysis train index adapters bulk serve cli
 """.split()

@@ -11,7 +11,8 @@ from tests.tiny import tiny_tokenizer
 from transformers import AutoModel, GPT2Config, LlamaConfig
 
 from afterword import Encoder, classical, ditto, echo, kernels, prompt, reba
-from afterword.loading import check, load_backbone
+from afterword.loading import load_backbone
+from afterword.selfcheck import check
 from afterword.tokens import Tokenizer
 
 CONFIGS = {

@@ -12,7 +12,7 @@ from torch import nn
 from ..attention import NAME
 from ..backbone import Backbone
 from ..errors import UnsupportedModel
-from ..loading import check
+from ..selfcheck import check
 
 COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 

@@ -17,8 +17,8 @@ from ..codec import parse_method
 from ..encoder import Encoder
 from ..errors import InputError, MissingExtra
 from ..fingerprint import LIBRARIES, weights_digest
-from ..loading import check as checked
 from ..methods import Method
+from ..selfcheck import check as checked
 from .checkpoints import Place, is_first, processes, stopped
 from .loss_plot import draw_losses
 from .settings import Settings
