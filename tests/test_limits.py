@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -41,3 +42,12 @@ def test_nothing_is_said_where_nothing_was_cut_or_nobody_asks() -> None:
 def test_refusal_names_the_text() -> None:
     with pytest.raises(TooLong, match="text 8 has 9 tokens"):
         Cuts().note([Writing((), kept=3, total=3), Writing((), kept=5, total=9)], Limits(5, on_long="error"), first=7)
+
+
+def test_whole_numbers_of_numpy() -> None:
+    limits = Limits(np.int64(5), np.int32(2), batch_tokens=np.uint8(9))
+    assert (limits.max_length, limits.batch_size, limits.batch_tokens) == (5, 2, 9)
+    assert type(limits.batch_size) is int
+    for wrong in (np.int64(0), True, np.float32(2)):
+        with pytest.raises(InputError, match="batch_size"):
+            Limits(batch_size=wrong)

@@ -1,3 +1,7 @@
+"""Similarities and distances, near and far, in bounded memory."""
+
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -26,6 +30,46 @@ def test_a_vector_is_nothing_more_similar_to_than_to_itself(name: str):
 
 def test_a_zero_vector_is_similar_to_nothing():
     assert similarity(np.zeros((1, 7), np.float32), A).tolist() == [[0.0] * 4]
+
+
+@pytest.mark.parametrize("name", ["euclidean", "manhattan"])
+def test_near_vectors_far_from_the_origin_keep_their_distance(name: str):
+    rng = np.random.default_rng(0)
+    near = (rng.standard_normal(384) * 10 + rng.standard_normal((5, 384)) * 0.00075).astype(np.float32)
+    far = near[:, None].astype(np.float64) - near[None]
+    true = np.sqrt((far**2).sum(-1)) if name == "euclidean" else np.abs(far).sum(-1)
+    if name == "euclidean":
+        assert true[0, 1:].min() > 0.018 and true[0, 1:].max() < 0.023
+    found = -similarity(near, near, name)
+    assert np.allclose(found, true, rtol=1e-5, atol=0) and (np.diag(found) == 0).all()
+
+
+def test_blocks_join_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((11, 5)).astype(np.float32), rng.standard_normal((7, 5)).astype(np.float32)
+    whole = {name: similarity(a, b, name) for name in ("euclidean", "manhattan")}
+    monkeypatch.setattr("afterword.similarity.BLOCK", 3)
+    for name, expected in whole.items():
+        assert np.array_equal(similarity(a, b, name), expected)
+    tracemalloc.start()
+    similarity(rng.standard_normal((400, 64)), rng.standard_normal((3000, 64)), "manhattan")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.4 * 8 * (400 * 3000 + 3400 * 64)  # the answer and the vectors; one row at a time took twice that
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_integers_and_half_floats_do_not_overflow(name: str):
+    a = np.array([[120, 120, -90], [0, 100, 7]])
+    expected = similarity(a.astype(np.float64), a.astype(np.float64), name)
+    for kind in (np.int8, np.float16):
+        assert np.allclose(similarity(a.astype(kind), a.astype(kind), name), expected, rtol=1e-6)
+
+
+def test_tensors_and_what_is_no_list_of_vectors():
+    assert np.array_equal(similarity(torch.from_numpy(A), torch.from_numpy(B)), similarity(A, B))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"shape \(4, 3, 7\)"):
+        similarity(np.zeros((4, 3, 7)), A)
 
 
 def test_what_cannot_be_compared_is_refused():

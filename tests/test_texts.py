@@ -1,17 +1,93 @@
 """What a user may hand in."""
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
+import torch
 
 from afterword.errors import InputError
 from afterword.layout import Layout
-from afterword.texts import check_ids, check_texts, with_prompt, words_by_text
+from afterword.texts import check_conditions, check_ids, check_texts, with_prompt, words_by_text
 
 
 def test_strings_and_ids() -> None:
     assert check_texts(["a", [1, 2], (3,), np.array([4, 5])]) == ["a", [1, 2], [3], [4, 5]]
     assert check_texts(iter(["a"])) == ["a"]
     assert check_texts([]) == []
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pd.Series(["a", "b"], index=[7, 3]),
+        pd.Series(["a", "b"], dtype="category"),
+        pd.DataFrame({"t": ["a", "b"]})["t"],
+        pa.array(["a", "b"]),
+        pa.chunked_array([["a"], ["b"]]),
+        list(pa.array(["a", "b"])),
+        np.array(["a", "b"]),
+        [np.str_("a"), np.str_("b")],
+        (t for t in "ab"),
+        dict.fromkeys("ab").keys(),
+    ],
+    ids=lambda texts: type(texts).__name__,
+)
+def test_columns_of_every_library(texts) -> None:
+    assert check_texts(texts) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "fix"),
+    [
+        (pd.DataFrame({"text": ["a"], "label": [1]}), r"DataFrame with the columns text, label: .*df\['text'\]"),
+        (pa.table({"text": ["a"]}), r"Table with the columns text: .*df\['text'\]"),
+        ({"text": ["a"]}, "dict with the keys text: give one of its values"),
+        ({"a", "b"}, "set, which has no order: .*sorted"),
+        (bytearray(b"ab"), "bytearray.*list of strings"),
+        (np.array("a"), "ndarray.*list of strings"),
+        (pd.Series(["a", None]), "text 1 is a (NoneType|float)"),
+        (np.array([b"a"]), "text 0 is a bytes"),
+        (torch.tensor([1, 2]), r"\[\[1, 2\]\]"),
+        ([[True]], "text 0"),
+    ],
+    ids=str,
+)
+def test_what_would_be_read_as_something_else_is_refused_with_the_fix(texts, fix) -> None:
+    with pytest.raises(InputError, match=fix) as error:
+        check_texts(texts)
+    assert "\n" not in str(error.value)
+
+
+def test_conditions() -> None:
+    assert check_conditions(None) is None
+    for given in (["x", "y"], pd.Series(["x", "y"]), pa.array(["x", "y"]), np.array(["x", "y"])):
+        assert check_conditions(given) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ([None], "condition 0 is a NoneType.*give a string"),
+        (["a", "b\0"], "condition 1 holds a NUL"),
+        (["\ud800"], "condition 0 holds a lone surrogate"),
+        ([[1, 2]], "condition 0 is a list, .*give a string"),
+        ("xy", "one condition per text"),
+        ({"x"}, "no order"),
+    ],
+)
+def test_a_condition_that_cannot_be_used(conditions, words) -> None:
+    with pytest.raises(InputError, match=words):
+        check_conditions(conditions)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [("a\0", "NUL"), ("\udcff", "surrogate"), (3, "give a string$"), (["a"], "the prompt is a list")],
+)
+def test_a_prompt_that_cannot_be_used(prompt, words) -> None:
+    with pytest.raises(InputError, match=words):
+        with_prompt(Layout(), prompt)
 
 
 def test_a_bare_list_of_numbers_shows_the_right_call() -> None:
@@ -47,5 +123,14 @@ def test_words_by_text() -> None:
     assert words_by_text(["a", ("b", 1)], ["t"], single=True) == ([["a", ("b", 1)]], False)
     assert words_by_text(["a", ("b", 1)], ["t", "u"], single=False) == ([["a"], [("b", 1)]], True)
     assert words_by_text([["a"], []], ["t", "u"], single=False) == ([["a"], []], False)
-    with pytest.raises(InputError):
-        words_by_text("a", ["t", "u"], single=False)
+    for given in ("a", ("b", 1), {"a", "b"}, 3):
+        with pytest.raises(InputError):
+            words_by_text(given, ["t", "u"], single=False)
+    assert words_by_text(("b", 1), ["t"], single=True) == ([[("b", 1)]], False)
+
+
+@pytest.mark.parametrize("column", [np.array, pd.Series, pa.array])
+def test_words_in_columns(column) -> None:
+    assert words_by_text(column(["a", "b"]), ["t", "u"], single=False) == ([["a"], ["b"]], True)
+    assert words_by_text(column(["a", "b"]), ["t"], single=True) == ([["a", "b"]], False)
+    assert words_by_text([column(["a", "b"]), ["c"]], ["t", "u"], single=False) == ([["a", "b"], ["c"]], False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from .look import attention_matrix, token_weights
 from .methods import Method
 from .post import Normalise, Post, Truncate, Unfitted
 from .run import WINDOW, Array, check_method, known, refuse_blank, sentence_vectors, word_vectors
-from .texts import check_texts, with_prompt, words_by_text
+from .texts import check_conditions, check_texts, with_prompt, words_by_text
 
 
 @dataclass
@@ -274,7 +275,7 @@ class Encoder:
             )
         return sentence_vectors(
             self.backbone, methods, checked, limits,
-            post=steps, conditions=conditions, out=None if out is None else [out], width=width,
+            post=steps, conditions=check_conditions(conditions), out=None if out is None else [out], width=width,
         )  # fmt: skip
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
@@ -287,8 +288,9 @@ class Encoder:
         return (self.prompts or {})[name]
 
     def _steps(self, truncate_dim: int | None, normalise: bool) -> tuple[Post, ...]:
-        if truncate_dim is not None and truncate_dim < 1:
-            raise InputError(f"truncate_dim={truncate_dim}: give a number of components, at least 1")
+        whole = isinstance(truncate_dim, numbers.Integral) and not isinstance(truncate_dim, bool)
+        if truncate_dim is not None and (not whole or truncate_dim < 1):
+            raise InputError(f"truncate_dim={truncate_dim!r}: give a number of components, at least 1")
         cut = (Truncate(truncate_dim),) if truncate_dim is not None else ()
         return (*self.post, *cut, *((Normalise(),) if normalise else ()))
 

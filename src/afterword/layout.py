@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,16 +52,19 @@ class Layout:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be written."""
-        if not isinstance(self.copies, int) or isinstance(self.copies, bool) or self.copies < 1:
-            raise MethodError(f"copies={self.copies!r}: give a whole number of at least 1")
+        for name in ("copies", "chunk"):
+            value = getattr(self, name)
+            if value is None and name == "chunk":
+                continue
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+                raise MethodError(f"{name}={value!r}: give a whole number of at least 1")
+            object.__setattr__(self, name, int(value))
         if self.join not in (None, "ids", "text"):
             raise MethodError(f"join={self.join!r}: choose 'ids' or 'text'")
         if self.truncate not in ("before", "after", "whole"):
             raise MethodError(f"truncate={self.truncate!r}: choose 'before', 'after' or 'whole'")
         if self.punctuate not in (None, "stop", "all"):
             raise MethodError(f"punctuate={self.punctuate!r}: choose 'stop' or 'all'")
-        if self.chunk is not None and (not isinstance(self.chunk, int) or self.chunk < 1):
-            raise MethodError(f"chunk={self.chunk!r}: give a number of tokens, at least 1")
         if self.chunk is not None and (self.template is not None or self.join == "text" or self.separator):
             raise MethodError(f"chunk={self.chunk} repeats token ids: it takes no template, separator or join='text'")
         if len(self.fields - {TEXT}) and self.fields != {TEXT, "condition"}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import statistics
 import warnings
 from collections.abc import Callable, Sequence
@@ -43,8 +44,11 @@ class Limits:
         """Refuse what makes no sense."""
         for name in ("max_length", "batch_size", "batch_tokens"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if value is None:
+                continue
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
                 raise InputError(f"{name}={value!r}: give a whole number of at least 1")
+            object.__setattr__(self, name, int(value))
         if self.on_long not in ("warn", "error", "ignore"):
             raise InputError(f"on_long={self.on_long!r}: choose warn, error or ignore")
         if self.on_empty not in ("error", "nan"):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from .errors import InputError
 
 Array = NDArray[np.floating[Any]]
+
+BLOCK = 1024  # rows of either side whose distances are worked out together
 
 
 def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
@@ -29,19 +33,57 @@ def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
     >>> similarity(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]])).tolist()
     [[1.0]]
     """
-    a, b = np.atleast_2d(np.asarray(a)), np.atleast_2d(np.asarray(b))
+    a, b = _rows(a), _rows(b)
     if a.shape[1] != b.shape[1]:
         raise InputError(f"vectors of {a.shape[1]} and {b.shape[1]} components cannot be compared")
+    kind = np.result_type(a, b, np.float32)  # integers and half floats would overflow
     if name == "cosine":
-        return np.asarray(_unit(a) @ _unit(b).T)
+        return np.asarray(_unit(a, kind) @ _unit(b, kind).T)
     if name == "dot":
-        return np.asarray(a @ b.T)
+        return np.asarray(a.astype(kind, copy=False) @ b.astype(kind, copy=False).T)
     if name == "euclidean":
-        return -np.asarray(np.sqrt(np.maximum((a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * a @ b.T, 0)))
+        return _negative_distances(a, b, _euclidean, kind)
     if name == "manhattan":
-        return -np.stack([np.abs(row - b).sum(1) for row in a])
+        return _negative_distances(a, b, _manhattan, kind)
     raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")
 
 
-def _unit(x: Array) -> Array:
+def _rows(x: Any) -> Array:
+    rows = np.atleast_2d(np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x))
+    if rows.ndim != 2:
+        raise InputError(f"vectors of the shape {rows.shape}: give (n, D), or (D,) for one")
+    return rows
+
+
+def _unit(x: Array, kind: np.dtype[Any]) -> Array:
+    x = x.astype(kind, copy=False)
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+
+
+def _negative_distances(a: Array, b: Array, between: Callable[[Array, Array], Array], kind: np.dtype[Any]) -> Array:
+    """Distances between rows in float64, negated, block by block."""
+    found = np.empty((len(a), len(b)), kind)
+    for i in range(0, len(a), BLOCK):
+        left = a[i : i + BLOCK].astype(np.float64)
+        for j in range(0, len(b), BLOCK):
+            found[i : i + BLOCK, j : j + BLOCK] = between(left, b[j : j + BLOCK].astype(np.float64))
+    return np.asarray(np.negative(found, out=found))
+
+
+def _euclidean(a: Array, b: Array) -> Array:
+    """Euclidean distances (n, m), by |a|^2 + |b|^2 - 2ab and, for rows that are near each other, by their difference.
+
+    The identity subtracts numbers that are nearly equal where the distance is small beside the lengths: below a
+    thousandth of them it would have fewer than ten digits, far out none.
+    """
+    squares = (a * a).sum(1)[:, None] + (b * b).sum(1)[None]
+    found = squares - 2 * (a @ b.T)
+    rows, columns = np.nonzero(found < 1e-6 * squares)
+    for k in range(0, len(rows), BLOCK):
+        i, j = rows[k : k + BLOCK], columns[k : k + BLOCK]
+        found[i, j] = ((a[i] - b[j]) ** 2).sum(1)
+    return np.asarray(np.sqrt(found, out=found))
+
+
+def _manhattan(a: Array, b: Array) -> Array:
+    return np.asarray(torch.cdist(torch.from_numpy(a), torch.from_numpy(b), 1.0).numpy())

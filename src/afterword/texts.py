@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import KeysView, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,39 @@ from .errors import InputError
 from .layout import Layout, Text
 from .tokens import check_text
 from .words import Word
+
+
+def listed(values: object, name: str) -> list[Any]:
+    """What holds one item per text, as a list: a list, an array, a Series, a column, a generator.
+
+    Args:
+        values: what the caller gave.
+        name: of the argument, for an error.
+
+    Raises:
+        InputError: it is one string, a table, a dictionary, or has no order.
+
+    >>> listed(("a", "b"), "texts")
+    ['a', 'b']
+    """
+    what = f"{name} is a {type(values).__name__}"
+    names = getattr(values, "column_names", getattr(values, "columns", None))
+    if names is not None and not isinstance(values, Sequence):
+        columns = [str(c) for c in names]
+        fix = f"give one of them, as in df[{columns[0]!r}]" if columns else "give a column"
+        raise InputError(f"{what} with the columns {', '.join(columns[:8])}: {fix}")
+    if isinstance(values, Mapping):
+        raise InputError(f"{what} with the keys {', '.join(map(str, list(values)[:8]))}: give one of its values")
+    if isinstance(values, Set) and not isinstance(values, KeysView):
+        raise InputError(f"{what}, which has no order: give a list, as in sorted({name})")
+    if isinstance(values, str | bytes | bytearray | memoryview):
+        raise InputError(f"{what}, {values!r:.60}: give a list of strings")
+    for method in ("to_pylist", "tolist"):
+        if hasattr(values, method):
+            values = getattr(values, method)()
+    if not hasattr(values, "__iter__") or isinstance(values, str | bytes):
+        raise InputError(f"{what}, {values!r:.60}: give a list of strings")
+    return list(values)
 
 
 def check_texts(texts: object) -> list[Text]:
@@ -22,9 +55,7 @@ def check_texts(texts: object) -> list[Text]:
     >>> check_texts(["a", [1, 2]])
     ['a', [1, 2]]
     """
-    if isinstance(texts, str | bytes) or not hasattr(texts, "__iter__"):
-        raise InputError(f"texts is a {type(texts).__name__}, {texts!r:.60}: give a list of strings")
-    found = list(texts)
+    found = listed(texts, "texts")
     if found and all(isinstance(t, numbers.Integral) for t in found):
         raise InputError(f"{found!r:.60} is a list of numbers: one text of token ids is written [{found!r:.60}]")
     return [_text(t, i) for i, t in enumerate(found)]
@@ -33,12 +64,33 @@ def check_texts(texts: object) -> list[Text]:
 def _text(text: Any, i: int) -> Text:
     if isinstance(text, str):
         return check_text(text, f"text {i}")
-    if hasattr(text, "tolist"):
-        text = text.tolist()
-    if isinstance(text, list | tuple) and all(isinstance(t, numbers.Integral) and int(t) >= 0 for t in text):
+    for method in ("as_py", "tolist"):
+        if hasattr(text, method):
+            text = getattr(text, method)()
+    if isinstance(text, list | tuple) and all(_natural(t) for t in text):
         return [int(t) for t in text]
-    check_text(text, f"text {i}")
-    raise AssertionError("unreachable")
+    return check_text(text, f"text {i}")
+
+
+def _natural(number: object) -> bool:
+    return isinstance(number, numbers.Integral) and not isinstance(number, bool) and int(number) >= 0
+
+
+def check_conditions(conditions: object) -> list[str] | None:
+    """Conditions as a list of strings, or None where there are none.
+
+    Raises:
+        InputError: one cannot be used; the message names it.
+
+    >>> check_conditions(["colour"])
+    ['colour']
+    """
+    if conditions is None:
+        return None
+    if isinstance(conditions, str):
+        raise InputError(f"conditions is one string, {conditions!r:.60}: give a list with one condition per text")
+    found = [c.as_py() if hasattr(c, "as_py") else c for c in listed(conditions, "conditions")]
+    return [check_text(c, f"condition {i}", "give a string") for i, c in enumerate(found)]
 
 
 def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
@@ -57,9 +109,13 @@ def with_prompt(layout: Layout, prompt: str | None) -> Layout:
 
     >>> with_prompt(Layout(), "query: ").template
     'query: {text}'
+
+    Raises:
+        InputError: the prompt cannot be used.
     """
-    if not prompt:
+    if prompt is None or prompt == "":
         return layout
+    check_text(prompt, "the prompt", "give a string")
     escaped = prompt.replace("{", "{{").replace("}", "}}")
     return replace(layout, template=escaped + (layout.template or "{text}"))
 
@@ -70,13 +126,21 @@ def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[l
     Raises:
         InputError: as many words as texts are needed.
     """
-    if isinstance(words, str) or not isinstance(words, Sequence):
-        if single:
-            return [[words]], False  # type: ignore[list-item]
+    if single and (isinstance(words, str) or _is_word(words)):
+        return [[words]], False  # type: ignore[list-item]
+    if isinstance(words, str) or _is_word(words):
         raise InputError(f"words is {words!r:.60}: give one word, or a list of words, per text")
+    found = listed(words, "words")
     if single:
-        return [list(words)], False
-    if len(words) != len(texts):
-        raise InputError(f"{len(words)} words for {len(texts)} texts: give one word, or a list of words, per text")
-    one_each = not any(isinstance(w, list) for w in words)
-    return [[w] if not isinstance(w, list) else w for w in words], one_each
+        return [found], False
+    if len(found) != len(texts):
+        raise InputError(f"{len(found)} words for {len(texts)} texts: give one word, or a list of words, per text")
+    found = [w if isinstance(w, str | tuple) or not hasattr(w, "__iter__") else listed(w, "words") for w in found]
+    one_each = not any(isinstance(w, list) for w in found)
+    return [[w] if not isinstance(w, list) else w for w in found], one_each
+
+
+def _is_word(word: object) -> bool:
+    """Whether it is a tuple that names one word: (string, n), or a span (start, end)."""
+    pair = isinstance(word, tuple) and len(word) == 2
+    return pair and isinstance(word[1], numbers.Integral)  # type: ignore[index]

@@ -28,7 +28,7 @@ class Spelled(NamedTuple):
     offsets: list[Offset]
 
 
-def check_text(text: object, where: str = "text") -> str:
+def check_text(text: object, where: str = "text", fix: str = "give a string, or a list of token ids") -> str:
     """The text itself, if it can be tokenized at all.
 
     Raises:
@@ -38,7 +38,7 @@ def check_text(text: object, where: str = "text") -> str:
     'fine'
     """
     if not isinstance(text, str):
-        raise InputError(f"{where} is a {type(text).__name__}, {text!r:.60}: give a string, or a list of token ids")
+        raise InputError(f"{where} is a {type(text).__name__}, {text!r:.60}: {fix}")
     if "\0" in text:
         raise InputError(f"{where} holds a NUL character at position {text.index(chr(0))}: remove it")
     if not text.isascii():

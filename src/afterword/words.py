@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import re
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -31,7 +32,8 @@ def span_of(word: Word, text: Text, where: str = "the text") -> tuple[int, int]:
     """
     if isinstance(word, str):
         word = (word, 0)
-    if not (isinstance(word, tuple) and len(word) == 2 and isinstance(word[0], str | int) and isinstance(word[1], int)):
+    pair = isinstance(word, tuple) and len(word) == 2 and isinstance(word[1], numbers.Integral)
+    if not (pair and isinstance(word[0], str | numbers.Integral)):
         raise InputError(f"{word!r} is no word: give a string, (string, n), or a span (start, end)")
     first, number = word
     if isinstance(first, str):

@@ -1,7 +1,8 @@
+import numpy as np
 import pytest
 import torch
 
-from afterword.errors import ModelError
+from afterword.errors import MethodError, ModelError
 from afterword.post import ACTIVATIONS, Dense, Flow, Normalise, Truncate, Whiten
 
 VECTORS = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
@@ -51,3 +52,17 @@ def test_a_vector_has_the_same_bits_alone_and_among_others(name: str, threads: i
 def test_an_unknown_activation_is_refused_by_name():
     with pytest.raises(ModelError, match=r"'Softplus': known are Identity, Tanh"):
         Dense(torch.eye(2), None, "Softplus")
+
+
+def test_vectors_of_another_width_are_refused_in_one_line() -> None:
+    whiten = Whiten().fit(torch.randn(40, 6))
+    flow = Flow(steps=1).fit(torch.randn(40, 6))
+    for step in (whiten, flow):
+        with pytest.raises(MethodError, match=r"of 6 components, and these have 8: .*fit it anew") as error:
+            step(torch.randn(2, 8))
+        assert "\n" not in str(error.value)
+
+
+def test_a_count_of_numpy_is_a_count() -> None:
+    assert Truncate(np.int64(3)) == Truncate(3)
+    assert type(Truncate(np.int64(3)).dimensions) is int

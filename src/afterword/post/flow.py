@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError, MethodError
 from .glow import Coupling, Glow
-from .linear import Post, check_positive, filled
+from .linear import Post, check_positive, check_width, filled
 from .unfitted import Unfitted, Vectors, blocks
 
 
@@ -25,7 +25,8 @@ class FittedFlow(Post):
     net: Glow
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Latents (n, D)."""
+        """Latents (n, D); raises MethodError where the vectors have another width than the flow."""
+        check_width(self, vectors, self.net.shape["width"])
         weight = next(self.net.to(vectors.device).parameters())
         return filled(lambda x: self.net(x)[0], vectors.to(weight.dtype)).to(vectors.dtype)
 

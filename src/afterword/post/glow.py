@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -101,7 +101,7 @@ class Glow(nn.Module):
             raise InputError(f"vectors of {width} component: a flow couples halves, which needs two")
         if coupling not in ("additive", "affine"):
             raise MethodError(f"coupling={coupling!r}: choose additive or affine")
-        self.shape = {"width": width, "steps": steps, "hidden": hidden, "coupling": coupling}
+        self.shape: dict[str, Any] = {"width": width, "steps": steps, "hidden": hidden, "coupling": coupling}
         generator = torch.Generator().manual_seed(seed)
         self.steps = nn.ModuleList(Step(width, hidden, coupling == "affine", generator) for _ in range(steps))
 

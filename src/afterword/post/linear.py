@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,8 +30,22 @@ def check_positive(step: Post, name: str) -> None:
         MethodError: it is not.
     """
     value = getattr(step, name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
         raise MethodError(f"{type(step).__name__}: {name}={value!r}: give a whole number of at least 1")
+    object.__setattr__(step, name, int(value))
+
+
+def check_width(step: Post, vectors: Tensor, width: int) -> None:
+    """Whether a step can be applied to vectors (n, D).
+
+    Raises:
+        MethodError: it was made for vectors of another width.
+    """
+    if vectors.shape[-1] != width:
+        raise MethodError(
+            f"{type(step).__name__} takes vectors of {width} components, and these have {vectors.shape[-1]}: "
+            "it was fitted to another model, or to vectors before another step; fit it anew"
+        )
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,8 @@ class Dense(Post):
         return cls(torch.eye(min(dimensions, width), width))
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Vectors (n, D')."""
+        """Vectors (n, D'); raises MethodError where they have another width than the weight."""
+        check_width(self, vectors, self.weight.shape[1])
         weight = self.weight.to(vectors)
         bias = self.bias.to(vectors) if self.bias is not None else None
         return filled(lambda x: ACTIVATIONS[self.activation](F.linear(x, weight, bias)), vectors)
