@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ import torch
 from .backbone import Backbone
 from .errors import InputError
 from .layout import Text
-from .limits import Limits, OnEmpty, OnLong
+from .limits import Limits, OnEmpty, OnLong, count
 from .look import attention_matrix, token_weights
 from .methods import Method
 from .post import Normalise, Post, Truncate, Unfitted
@@ -288,9 +287,7 @@ class Encoder:
         return (self.prompts or {})[name]
 
     def _steps(self, truncate_dim: int | None, normalise: bool) -> tuple[Post, ...]:
-        whole = isinstance(truncate_dim, numbers.Integral) and not isinstance(truncate_dim, bool)
-        if truncate_dim is not None and (not whole or truncate_dim < 1):
-            raise InputError(f"truncate_dim={truncate_dim!r}: give a number of components, at least 1")
+        truncate_dim = count("truncate_dim", truncate_dim)
         cut = (Truncate(truncate_dim),) if truncate_dim is not None else ()
         return (*self.post, *cut, *((Normalise(),) if normalise else ()))
 

@@ -20,6 +20,22 @@ OnLong = Literal["warn", "error", "ignore"]
 TOKENS = {"cpu": 2048, "cuda": 32_768}  # of a batch, by default
 
 
+def count(name: str, value: object) -> int | None:
+    """An argument that is a whole number of at least 1, of any library, or None.
+
+    Raises:
+        InputError: it is neither.
+
+    >>> count("batch_size", 3)
+    3
+    """
+    if value is None:
+        return None
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or int(value) < 1:
+        raise InputError(f"{name}={value!r}: give a whole number of at least 1")
+    return int(value)
+
+
 @dataclass(frozen=True)
 class Limits:
     """How much at a time, and what to do with texts that do not fit.
@@ -43,12 +59,7 @@ class Limits:
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         for name in ("max_length", "batch_size", "batch_tokens"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name}={value!r}: give a whole number of at least 1")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, count(name, getattr(self, name)))
         if self.on_long not in ("warn", "error", "ignore"):
             raise InputError(f"on_long={self.on_long!r}: choose warn, error or ignore")
         if self.on_empty not in ("error", "nan"):
