@@ -14,7 +14,7 @@ ROOMS = """
     errors placed shapes tokens writing layout features batch views attention sight anatomy taps kernels stream backbone
     selfcheck loading states weights frequency templates methods
     codec words texts embed look post limits run similarity scores encoder stock fingerprint folder st files
-    tasks tune analysis train index adapters bulk serve cli
+    tasks tune analysis train adapters cli
 """.split()
 """Lowest first: a room imports only from rooms in front of it."""
 

@@ -1,10 +1,8 @@
 """Flat batches, worked out by hand."""
 
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from afterword.batch import batched, lay
+from afterword.batch import lay
 from afterword.layout import Layout
 from afterword.writing import Segment, Writing
 
@@ -60,17 +58,6 @@ def test_a_chunk_borrows_the_states_of_the_full_pass() -> None:
     assert batch.source is not None
     assert batch.source.tolist() == [0, 6, 7, 3, 4, 5, 6, 7, 8, 9, 8, 11]
     assert [g.text.tolist() for g in batch.groups] == [[0], [-1], [0]]
-
-
-@given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 40), st.one_of(st.none(), st.integers(1, 4)))
-def test_batches_hold_everything_once(sizes: list[int], budget: int, at_most: int | None) -> None:
-    batches = list(batched(sizes, budget, at_most))
-    assert sorted(i for b in batches for i in b) == list(range(len(sizes)))
-    for batch in batches:
-        assert sum(sizes[i] for i in batch) <= budget or len(batch) == 1
-        assert at_most is None or len(batch) <= at_most
-    lengths = [sizes[i] for b in batches for i in b]
-    assert lengths == sorted(lengths, reverse=True)
 
 
 def test_a_group_is_a_view_of_the_flat_axis() -> None:

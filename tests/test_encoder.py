@@ -239,13 +239,13 @@ def test_memory_that_runs_out_halves_the_batch(llama, monkeypatch: pytest.Monkey
 
     def small(batch, *rest, **options):
         sizes.append(len(batch.tokens))
-        if len(batch.tokens) > 60:
+        if len(batch.tokens) > 40:
             raise torch.OutOfMemoryError("out of memory")
         return forward(batch, *rest, **options)
 
     monkeypatch.setattr(llama, "forward", small)
     assert (encoder.encode(TEXTS) == expected).all()
-    assert len(sizes) > 2 and min(sizes) <= 60 < max(sizes)
+    assert len(sizes) > 2 and min(sizes) <= 40 < max(sizes)
 
 
 def test_looking_into_a_text(llama) -> None:

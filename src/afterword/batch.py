@@ -116,24 +116,6 @@ class Batch:
         return replace(self, groups=tuple(g.limited(copies) for g in self.groups))
 
 
-def batched(sizes: Sequence[int], budget: int, at_most: int | None = None) -> Iterator[list[int]]:
-    """Indices in batches of about ``budget`` tokens, longest first; a text over the budget stands alone.
-
-    >>> list(batched([3, 9, 1, 2], budget=6))
-    [[1], [0, 3, 2]]
-    """
-    batch: list[int] = []
-    total = 0
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        if batch and (total + sizes[i] > budget or len(batch) == at_most):
-            yield batch
-            batch, total = [], 0
-        batch.append(i)
-        total += sizes[i]
-    if batch:
-        yield batch
-
-
 def lay(writings: Sequence[Writing], device: torch.device | str = "cpu") -> Batch:
     """Lay texts end to end.
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from .backbone import Backbone
-from .batch import Batch, batched
-from .errors import ModelError
+from .batch import Batch
 from .methods import Method
 from .words import Found, word_targets
-from .writing import Writing
-
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -88,42 +83,3 @@ def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:
             made = (rows[:, r, :, None].to(states.dtype) * inside).sum(1)
             out[:, r].index_add_(0, group.text[read], made[read])
     return out
-
-
-def in_batches(writings: Sequence[Writing], budget: int, at_most: int | None) -> Iterator[list[int]]:
-    """Indices of texts, batch by batch, longest first."""
-    return batched([w.size for w in writings], budget, at_most)
-
-
-def halving(run: Callable[[list[int]], Made], indices: list[int], deliver: Callable[[list[int], Made], None]) -> bool:
-    """Run a batch; out of memory, run its halves.
-
-    Returns:
-        Whether it had to be cut.
-
-    Raises:
-        ModelError: one text alone does not fit.
-    """
-    try:
-        made = run(indices)
-    except (torch.OutOfMemoryError, RuntimeError, MemoryError) as e:
-        if not out_of_memory(e):
-            raise
-        if len(indices) == 1:
-            raise ModelError("one text alone does not fit into memory: lower max_length, or dtype='bfloat16'") from e
-    else:
-        deliver(indices, made)
-        return False
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    half = (len(indices) + 1) // 2
-    halving(run, indices[:half], deliver)
-    halving(run, indices[half:], deliver)
-    return True
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on any device."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
-        words in str(error).lower() for words in ("out of memory", "can't allocate memory", "not enough memory")
-    )

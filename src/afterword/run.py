@@ -14,10 +14,10 @@ from torch import Tensor
 
 from .backbone import Backbone
 from .batch import lay
-from .embed import halving, in_batches, vectors
+from .embed import vectors
 from .errors import InputError
 from .layout import Layout, Text
-from .limits import Cuts, Limits
+from .limits import Budget, Cuts, Limits, longest_first
 from .methods import Method
 from .post import Post
 from .sight import Sight
@@ -72,13 +72,15 @@ def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
     """Which methods share a forward.
 
     Methods of one layout and one sight always do. Beyond that, on a causal model, what is nothing but copies of the
-    text shares the forward with most copies: a first copy does not know of a second. A token behind the text would.
+    text shares the forward with most copies: a first copy does not know of a second. A token behind the text would,
+    and so would a first copy whose rotary frequencies depend on how long the whole is.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
+    alike = backbone.facts.causal and backbone.facts.split_at is None
     for i, method in enumerate(methods):
         layout = method.layout
         trails = layout.add_special_tokens and bool(backbone.tokenizer.suffix)
-        free = layout.plain and backbone.facts.causal and not trails and not method.sight
+        free = layout.plain and alike and not trails and not method.sight
         key = replace(layout, copies=1, join=None) if free else layout
         groups.setdefault((key, method.sight or Sight()), []).append(i)
     made = []
@@ -118,13 +120,56 @@ def sentence_vectors(
     dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
     results = list(out or [np.empty((len(texts), d), dtype) for d in width])
     cuts = [Cuts() for _ in methods]
+    given, budget = Distinct.of(texts, conditions), limits.budget(backbone.device)
     with torch.no_grad(), _progress(len(texts) * len(methods), limits) as bar:
-        for first in range(0, len(texts), WINDOW):
-            window = slice(first, first + WINDOW)
-            job = _Window(backbone, methods, texts[window], conditions and conditions[window], limits, post, first)
-            job.run([r[window] for r in results], cuts, bar)
+        for first in range(0, len(given.texts), WINDOW):
+            window = given.some(slice(first, first + WINDOW))
+            _Window(backbone, methods, window, limits, post, budget).run(results, cuts, bar)
     max(cuts, key=lambda c: len(c.lost), default=Cuts()).warn(limits)
     return results
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Texts as they were handed in, each different one once.
+
+    Attributes:
+        texts: the different ones, in the order in which each comes first.
+        conditions: of each, where there are conditions; a text under two conditions is there twice.
+        rows: of each, where it stands among those handed in.
+    """
+
+    texts: Sequence[Text]
+    conditions: Sequence[str] | None
+    rows: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, texts: Sequence[Text], conditions: Sequence[str] | None = None) -> Distinct:
+        """Texts by their strings or token ids, and by their conditions.
+
+        >>> Distinct.of(["a", "b", "a"]).rows
+        [[0, 2], [1]]
+        """
+        keys: list[object] = [text if isinstance(text, str) else tuple(text) for text in texts]
+        if conditions is not None:
+            if len(conditions) != len(texts):
+                return cls(texts, conditions, [[i] for i in range(len(texts))])  # `Layout.write` says what is wrong
+            keys = list(zip(keys, conditions, strict=True))
+        rows: dict[object, list[int]] = {}
+        for i, key in enumerate(keys):
+            rows.setdefault(key, []).append(i)
+        firsts = [found[0] for found in rows.values()]
+        paired = None if conditions is None else [conditions[i] for i in firsts]
+        return cls([texts[i] for i in firsts], paired, list(rows.values()))
+
+    def some(self, window: slice) -> Distinct:
+        """Some of them."""
+        conditions = None if self.conditions is None else self.conditions[window]
+        return Distinct(self.texts[window], conditions, self.rows[window])
+
+    def where(self, indices: Sequence[int]) -> list[int]:
+        """The rows of some texts, those of equal ones next to each other."""
+        return [row for i in indices for row in self.rows[i]]
 
 
 @dataclass
@@ -133,83 +178,76 @@ class _Window:
 
     backbone: Backbone
     methods: Sequence[Method]
-    texts: Sequence[Text]
-    conditions: Sequence[str] | None
+    given: Distinct
     limits: Limits
     post: Sequence[Post]
-    first: int
+    budget: Budget
 
     def run(self, results: Sequence[Array], cuts: Sequence[Cuts], bar: Any) -> None:
         for share in shares(self.methods, self.backbone):
-            for layout, methods, writings, wanted in self._passes(share, cuts):
-                self._pass(layout, methods, writings, wanted, results, bar)
+            for methods, writings, wanted in self._passes(share, cuts):
+                self._pass(methods, writings, wanted, results, bar)
 
     def _write(self, layout: Layout) -> list[Writing]:
-        return layout.write(self.texts, self.backbone.tokenizer, self.limits.max_length, conditions=self.conditions)
+        given = self.given
+        return layout.write(given.texts, self.backbone.tokenizer, self.limits.max_length, conditions=given.conditions)
 
-    def _passes(
-        self, share: Share, cuts: Sequence[Cuts]
-    ) -> Iterator[tuple[Layout, tuple[int, ...], list[Writing], list[int]]]:
-        """Layout, methods, writings and the texts that are run so: all, or those too long to share."""
+    def _passes(self, share: Share, cuts: Sequence[Cuts]) -> Iterator[tuple[tuple[int, ...], list[Writing], list[int]]]:
+        """Methods, writings and the texts that are run so: all, or those too long to share."""
         lead = self._write(share.layout)
         layouts = {self.methods[i].layout for i in share.methods}
-        everything = list(range(len(self.texts)))
+        everything = list(range(len(self.given.texts)))
         if len({lay.total_copies for lay in layouts}) == 1:
             for i in share.methods:
-                cuts[i].note(lead, self.limits, self.first)
-            yield share.layout, share.methods, lead, everything
+                cuts[i].note(lead, self.limits, self.given.rows)
+            yield share.methods, lead, everything
             return
         fit = [i for i in everything if lead[i].kept == lead[i].total]
-        yield share.layout, share.methods, lead, fit
+        yield share.methods, lead, fit
         for layout in layouts:
             members = tuple(i for i in share.methods if self.methods[i].layout == layout)
             alone = self._write(layout)
             for i in members:
-                cuts[i].note(alone, self.limits, self.first)
-            yield layout, members, alone, sorted(set(everything) - set(fit))
+                cuts[i].note(alone, self.limits, self.given.rows)
+            yield members, alone, sorted(set(everything) - set(fit))
 
     def _pass(
-        self,
-        layout: Layout,
-        methods: tuple[int, ...],
-        writings: list[Writing],
-        wanted: list[int],
-        results: Sequence[Array],
-        bar: Any,
+        self, methods: tuple[int, ...], writings: list[Writing], wanted: list[int], results: Sequence[Array], bar: Any
     ) -> None:
-        wanted = self._without_empty(writings, wanted, methods, results)
-        device = self.backbone.device
+        wanted = self._without_empty(writings, wanted, methods, results, bar)
+        sizes = [w.size for w in writings]
 
         def run(indices: list[int]) -> list[Tensor]:
-            batch = lay([writings[i] for i in indices], device)
+            batch = lay([writings[i] for i in indices], self.backbone.device)
             return vectors(self.backbone, [self.methods[m] for m in methods], batch)
 
-        def deliver(indices: list[int], made: list[Tensor]) -> None:
+        for indices, made in self.budget.batches(sizes, run, longest_first(sizes, wanted)):
+            rows = self.given.where(indices)
+            times = [len(self.given.rows[i]) for i in indices]
             for m, vector in zip(methods, made, strict=True):
                 found = vector[:, 0]
                 for step in self.post:
                     found = step(found)
-                results[m][indices] = found.cpu().numpy()
-            bar(len(indices) * len(methods))
-
-        budget = self.limits.tokens(device)
-        sizes = [writings[i] for i in wanted]
-        for indices in in_batches(sizes, budget, self.limits.batch_size):
-            halving(run, [wanted[i] for i in indices], deliver)
+                once = found.cpu().numpy()
+                results[m][rows] = once if len(rows) == len(indices) else np.repeat(once, times, axis=0)
+            bar(len(rows) * len(methods))
 
     def _without_empty(
-        self, writings: list[Writing], wanted: list[int], methods: tuple[int, ...], results: Sequence[Array]
+        self, writings: list[Writing], wanted: list[int], methods: tuple[int, ...], results: Sequence[Array], bar: Any
     ) -> list[int]:
-        empty = [i for i in wanted if writings[i].total == 0 or _blank(self.texts[i])]
-        if empty and self.limits.on_empty == "error":
-            text = self.texts[empty[0]]
+        texts = self.given.texts
+        empty = [i for i in wanted if writings[i].total == 0 or _blank(texts[i])]
+        if not empty:
+            return wanted
+        rows = self.given.where(empty)
+        if self.limits.on_empty == "error":
+            text = texts[empty[0]]
             what = "blank" if _blank(text) else "of no token the model knows"
-            raise InputError(
-                f"text {self.first + empty[0]} is {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN"
-            )
+            raise InputError(f"text {rows[0]} is {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN")
         for m in methods:
-            results[m][empty] = np.nan
-        return [i for i in wanted if i not in set(empty)] if empty else wanted
+            results[m][rows] = np.nan
+        bar(len(rows) * len(methods))
+        return [i for i in wanted if i not in set(empty)]
 
 
 def refuse_blank(texts: list[Text]) -> list[Text]:
@@ -273,16 +311,14 @@ def word_vectors(
         batch = lay([writings[i] for i in indices], backbone.device)
         return vectors(backbone, [method], batch, [tokens[i] for i in indices])[0]
 
-    def deliver(indices: list[int], made: Tensor) -> None:
-        for i, vector in zip(indices, made, strict=True):
-            found = vector[: len(tokens[i])]
-            for step in post:
-                found = step(found)
-            rows[i] = found.cpu().numpy()
-
-    wanted = [i for i, w in enumerate(words) if w]
+    sizes = [w.size for w in writings]
+    wanted = longest_first(sizes, [i for i, w in enumerate(words) if w])
     with torch.no_grad():
-        for indices in in_batches([writings[i] for i in wanted], limits.tokens(backbone.device), limits.batch_size):
-            halving(run, [wanted[i] for i in indices], deliver)
+        for indices, made in limits.budget(backbone.device).batches(sizes, run, wanted):
+            for i, vector in zip(indices, made, strict=True):
+                found = vector[: len(tokens[i])]
+                for step in post:
+                    found = step(found)
+                rows[i] = found.cpu().numpy()
     cuts.warn(limits)
     return rows

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 
 from ..batch import lay
-from ..embed import in_batches
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, NoMaskToken
 from ..layout import Layout, Text
@@ -92,12 +91,16 @@ def _masked(encoder: Encoder, segment: Segment, limits: Limits) -> dict[Masked, 
     keys = [Masked(chosen) for size in range(3) for chosen in combinations(content, size)]
     written = [Writing((_with_mask(segment, key, backbone.tokenizer.mask_id),)) for key in keys]
     found = {}
+
+    def run(indices: list[int]) -> list[tuple[int, NDArray[np.float64]]]:
+        batch = lay([written[i] for i in indices], backbone.device)
+        states = method.states.of(backbone.forward(batch, frozenset(method.states.layers)))
+        (group,) = batch.groups  # all copies are equally long
+        return list(zip(group.text.tolist(), group.of(states).double().cpu().numpy(), strict=True))
+
     with torch.no_grad():
-        for indices in in_batches(written, limits.tokens(backbone.device), limits.batch_size):
-            batch = lay([written[i] for i in indices], backbone.device)
-            states = method.states.of(backbone.forward(batch, frozenset(method.states.layers)))
-            (group,) = batch.groups  # all copies are equally long
-            for t, one in zip(group.text.tolist(), group.of(states).double().cpu().numpy(), strict=True):
+        for indices, made in limits.budget(backbone.device).batches([w.size for w in written], run):
+            for t, one in made:
                 key = keys[indices[t]]
                 found[key] = {i: one[i] for i in (key if len(key) == 2 else key | special)}
     return found

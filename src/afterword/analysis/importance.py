@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ..backbone import LAST
 from ..batch import lay
-from ..embed import in_batches
 from ..encoder import Encoder
 from ..errors import InputError
 from ..frequency import TfIdf, count
@@ -85,14 +84,19 @@ def heads_follow(
     if cut := [i for i, w in enumerate(writings) if w.kept < w.total]:
         raise InputError(f"text {cut[0]} is over max_length={encoder.max_length}: leave it out")
     found: dict[int, Measure] = {}
+
+    def run(indices: list[int]) -> dict[int, Measure]:
+        batch, tap, made = lay([writings[i] for i in indices], backbone.device), Diagonals(), {}
+        backbone.forward(batch, frozenset({LAST}), taps=[tap])
+        for g, group in enumerate(batch.groups):
+            spans = group.spans[:, 0].tolist()
+            for t, one, (start, end) in zip(group.text.tolist(), tap.of(g), spans, strict=True):
+                made[indices[t]] = one[..., start:end].double().cpu().numpy()
+        return made
+
     with torch.no_grad():
-        for indices in in_batches(writings, (limits or Limits()).tokens(backbone.device), None):
-            batch, tap = lay([writings[i] for i in indices], backbone.device), Diagonals()
-            backbone.forward(batch, frozenset({LAST}), taps=[tap])
-            for g, group in enumerate(batch.groups):
-                spans = group.spans[:, 0].tolist()
-                for t, one, (start, end) in zip(group.text.tolist(), tap.of(g), spans, strict=True):
-                    found[indices[t]] = one[..., start:end].double().cpu().numpy()
+        for _, measured in (limits or Limits()).budget(backbone.device).batches([w.size for w in writings], run):
+            found.update(measured)
     layers, heads = backbone.facts.layers, backbone.facts.heads
     made = [
         _follows(f"{layer + 1}-{head + 1}", [found[i][layer, head] for i in range(len(texts))], weights)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ..batch import lay
-from ..embed import halving, in_batches
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
 from ..layout import Text
@@ -63,7 +62,7 @@ def sweep(
         return {indices[t]: one for t, one in made.items()}
 
     with torch.no_grad():
-        for indices in in_batches(writings, limits.tokens(backbone.device), limits.batch_size):
-            halving(run, indices, lambda _, made: found.update(made))
+        for _, made in limits.budget(backbone.device).batches([w.size for w in writings], run):
+            found.update(made)
     cuts.warn(limits)
     return [found[i] for i in range(len(checked))]

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..backbone import Backbone
 from ..batch import Group, lay
-from ..embed import halving, in_batches
 from ..errors import InputError
 from ..frequency import ByToken
 from ..layout import Layout
@@ -108,12 +107,9 @@ def correlate_heads(
     def run(indices: list[int]) -> Reading:
         return read(backbone, [family], lay([writings[i] for i in indices], backbone.device))[0]
 
-    def deliver(indices: list[int], reading: Reading) -> None:
+    for indices, reading in limits.budget(backbone.device).batches([w.size for w in writings], run):
         found.add(reading)
         told(len(indices))
-
-    for indices in in_batches(writings, limits.tokens(backbone.device), limits.batch_size):
-        halving(run, indices, deliver)
     return found.result().view(facts.layers, facts.heads)
 
 

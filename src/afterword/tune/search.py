@@ -19,9 +19,8 @@ from torch import Tensor
 
 from ..backbone import Backbone
 from ..batch import lay
-from ..embed import halving
 from ..errors import InputError
-from ..limits import Limits
+from ..limits import Budget, Limits
 from ..methods import Method
 from ..post import Affine, Centre, Dense, Moments, spelled
 from ..scores import cosines as exact
@@ -111,6 +110,9 @@ class Search:
         self.found = [torch.empty(self.pairs, len(f.rows), len(f.kinds), 2, dtype=dtype) for f in self.families]
         self.means: list[Tensor] = [torch.empty(0)] * len(self.families)
         self.correlation: HeadCorrelation | None = None
+        at_most = self.limits.batch_size or 2 * self.pairs
+        more = 3 * self.limits.tokens(device) // 2  # than a plain pass takes: there are more lengths
+        self.budget = Budget(self.limits.batch_tokens or more, max(at_most // 2, 1))
 
     @torch.no_grad()
     def run(self) -> Tried:
@@ -131,34 +133,13 @@ class Search:
         return self._tried(leaders, kept)
 
     def _stream(self, wanted: Indices) -> Iterator[Part]:
-        """Batches of whole pairs, each run once."""
-        for batch in self._batches(wanted):
-            for pairs, readings in self._halved(batch):
-                self._correlate(readings)
-                yield pairs, readings
-                self.told(2 * len(pairs))
-
-    def _batches(self, wanted: Indices) -> Iterator[list[int]]:
-        """Pairs of about the budget's tokens, by their longer text, then their shorter: few lengths, few groups."""
-        budget, at_most = self.limits.batch_tokens, self.limits.batch_size or 2 * self.pairs
-        budget = budget or 3 * self.limits.tokens(self.backbone.device) // 2  # of more lengths than a plain pass has
-        sizes = {int(i): sorted((self.writings[i].size, self.writings[self.pairs + i].size)) for i in wanted}
-        batch: list[int] = []
-        total = 0
-        for i in sorted(sizes, key=lambda i: sizes[i][::-1], reverse=True):
-            if batch and (total + sum(sizes[i]) > budget or 2 * len(batch) + 2 > at_most):
-                yield batch
-                batch, total = [], 0
-            batch.append(i)
-            total += sum(sizes[i])
-        if batch:
-            yield batch
-
-    def _halved(self, pairs: list[int]) -> list[Part]:
-        """One batch; out of memory, its halves."""
-        made: list[Part] = []
-        halving(self._read, pairs, lambda part, readings: made.append((part, readings)))
-        return made
+        """Batches of whole pairs, each run once: by their longer text, then their shorter, so that lengths are few."""
+        lengths = [sorted(self.writings[i + side].size for side in (0, self.pairs)) for i in range(self.pairs)]
+        order = sorted(map(int, wanted), key=lambda i: lengths[i][::-1], reverse=True)
+        for pairs, readings in self.budget.batches([sum(both) for both in lengths], self._read, order):
+            self._correlate(readings)
+            yield pairs, readings
+            self.told(2 * len(pairs))
 
     def _read(self, pairs: list[int]) -> list[Reading]:
         texts = [self.writings[i] for i in pairs] + [self.writings[self.pairs + i] for i in pairs]
