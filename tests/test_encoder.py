@@ -232,20 +232,20 @@ def test_options_that_make_no_sense(llama, option) -> None:
 
 
 def test_memory_that_runs_out_halves_the_batch(llama, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real forward, refusing batches over 40 tokens as an allocator would."""
+    """The real forward, refusing batches over 50 tokens as an allocator would."""
     encoder, forward = Encoder(llama, classical()), llama.forward
     expected = encoder.encode(TEXTS)
     sizes = []
 
     def small(batch, *rest, **options):
         sizes.append(len(batch.tokens))
-        if len(batch.tokens) > 40:
+        if len(batch.tokens) > 50:
             raise torch.OutOfMemoryError("out of memory")
         return forward(batch, *rest, **options)
 
     monkeypatch.setattr(llama, "forward", small)
     assert (encoder.encode(TEXTS) == expected).all()
-    assert len(sizes) > 2 and min(sizes) <= 40 < max(sizes)
+    assert len(sizes) > 2 and min(sizes) <= 50 < max(sizes)
 
 
 def test_looking_into_a_text(llama) -> None:
