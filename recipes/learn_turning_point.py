@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
 
 from afterword import Encoder, bellm
-from afterword.attention import current
 from afterword.backbone import Backbone
+from afterword.rules import current
 from afterword.sight import Sight
 from afterword.st import sentence_transformer
 from afterword.train.callbacks import Bar

@@ -11,7 +11,8 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "afterword"
 
 ROOMS = """
-    errors placed shapes tokens writing layout features batch views attention sight anatomy taps kernels stream backbone
+    errors placed shapes tokens writing layout features batch views rules fused outside attention gate
+    bare sight anatomy taps kernels stream backbone
     selfcheck loading states weights frequency templates methods
     codec words texts embed look post limits run similarity scores encoder stock fingerprint folder st files
     tasks tune analysis train adapters cli
@@ -22,7 +23,7 @@ DOORS = {("encoder", "fingerprint"), ("encoder", "folder"), ("encoder", "st")}
 """Imports against the order, inside a function: an encoder knows how to write itself down, and starts light."""
 
 MAY_IMPORT = {
-    "transformers": {"attention", "backbone", "loading", "st", "train", "adapters"},
+    "transformers": {"attention", "backbone", "outside", "loading", "st", "train", "adapters"},
     "sentence_transformers": {"st", "train", "adapters"},
     "peft": {"train"},
     "mteb": {"adapters"},

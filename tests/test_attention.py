@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from afterword import attention
-from afterword.attention import Plan, Rule, Run, attend, running
+from afterword import fused
+from afterword.attention import attend
 from afterword.errors import UnsupportedModel
+from afterword.rules import BALLAST, Plan, Rule, Run, running
 
 N = 40
 
@@ -15,46 +16,6 @@ N = 40
 def rule_of(mask: Tensor, *runs: Run, **plan: Any) -> Rule:
     """A rule of one's own: any mask (n, n), by index."""
     return Rule(Plan(runs or (Run(0, 0, 1, len(mask)),), **plan), lambda b, h, q, k: mask[q, k])
-
-
-def look(rule: Rule, n: int, both_ways: bool = False) -> Tensor:
-    """What `Seen` says, as a mask."""
-    seen = rule.of(n, both_ways, torch.device("cpu"))
-    if seen.mask is not None:
-        assert not seen.causal
-        return seen.mask
-    return torch.ones(n, n, dtype=torch.bool).tril() if seen.causal else torch.ones(n, n, dtype=torch.bool)
-
-
-@pytest.mark.parametrize("cells", [1 << 21, 100])
-@pytest.mark.parametrize("both_ways", [False, True])
-def test_what_a_rule_says_is_read_to_the_last_entry(both_ways: bool, cells: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(attention, "CELLS", cells)
-    lower, i = torch.ones(N, N, dtype=torch.bool).tril(), torch.arange(N)
-    masks = {"causal": lower, "full": torch.ones_like(lower)}
-    for w in (1, 2, N - 1, N, N + 1):
-        masks[f"window {w}"] = lower & (i[:, None] - i < w)
-        masks[f"chunk {w}"] = lower & (i[:, None] // w == i // w)
-        masks[f"window both ways {w}"] = (i[:, None] - i).abs() < w
-    for row, column in ((17, 5), (N - 1, 0), (23, 23 - 7), (3, 30)):
-        for name in ("causal", "full"):
-            odd = masks[name].clone()
-            odd[row, column] ^= True
-            masks[f"{name} but ({row}, {column})"] = odd
-    for name, mask in masks.items():
-        wanted = mask | mask.mT if both_ways else mask
-        rule = rule_of(mask)
-        assert torch.equal(look(rule, N, both_ways), wanted), name
-        assert rule.of(N, both_ways, torch.device("cpu")).backward == (not wanted.triu(1).any()), name
-
-
-def test_a_rule_that_counts_from_the_start_of_all_texts_counts_from_each_ones_own():
-    def chunks(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
-        return (q // 4 == k // 4) & (k <= q)
-
-    rule = Rule(Plan((Run(0, 0, 1, 6), Run(1, 6, 2, 5))), chunks)
-    i = torch.arange(5)
-    assert torch.equal(look(rule, 5), (i[:, None] // 4 == i // 4) & (i <= i[:, None]))
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, **special: Any) -> Tensor:
@@ -91,9 +52,9 @@ class Keep:
 @pytest.mark.parametrize("kind", ["causal", "full", "window"])
 @pytest.mark.parametrize("tile", [1 << 21, 64])
 def test_each_text_attends_to_itself_alone(kind: str, special: str, tile: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(attention, "CELLS", tile)
+    monkeypatch.setattr(fused, "CELLS", tile)
     generator = torch.Generator().manual_seed(0)
-    runs = (Run(0, 0, 2, 23), Run(1, 46, 1, 5), Run(2, 51, 3, 1), Run(attention.BALLAST, 54, 2, 1))
+    runs = (Run(0, 0, 2, 23), Run(1, 46, 1, 5), Run(2, 51, 3, 1), Run(BALLAST, 54, 2, 1))
     q, k, v = (torch.randn(1, h, 56, 16, generator=generator) for h in (4, 2, 2))
     options = {
         "": {},
@@ -109,7 +70,7 @@ def test_each_text_attends_to_itself_alone(kind: str, special: str, tile: int, m
     with torch.no_grad():
         plan = Plan(runs, readers=(keep,))
         got, weights = attend(nn.Identity(), q, k, v, Rule(plan, sees), 0.3, **options)
-    assert weights is None and got.shape == (1, 56, 4, 16) and attention.BALLAST not in keep.seen
+    assert weights is None and got.shape == (1, 56, 4, 16) and BALLAST not in keep.seen
     for group, start, count, n, _ in runs[:3]:
         i = torch.arange(n)
         mask = sees(0, 0, i[:, None], i[None]).expand(n, n)
@@ -129,9 +90,9 @@ def test_each_text_attends_to_itself_alone(kind: str, special: str, tile: int, m
 def test_what_is_run_once_stands_in_front_of_each_text(
     kind: str, special: str, tile: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(attention, "CELLS", tile)
+    monkeypatch.setattr(fused, "CELLS", tile)
     p, generator = 5, torch.Generator().manual_seed(0)
-    lead, before = Run(attention.BALLAST, 0, 1, p), range(p)
+    lead, before = Run(BALLAST, 0, 1, p), range(p)
     runs = (lead, Run(0, 5, 2, 18, before), Run(1, 41, 1, 12), Run(2, 53, 1, 4, before), Run(3, 57, 2, 1, before))
     q, k, v = (torch.randn(1, h, 59, 16, generator=generator) for h in (4, 2, 2))
     options = {
@@ -157,9 +118,7 @@ def test_what_is_run_once_stands_in_front_of_each_text(
 
 
 def test_what_is_run_once_cannot_see_what_follows():
-    rule = Rule(
-        Plan((Run(attention.BALLAST, 0, 1, 2), Run(0, 2, 1, 3, range(2))), seeing=True), lambda b, h, q, k: k <= q
-    )
+    rule = Rule(Plan((Run(BALLAST, 0, 1, 2), Run(0, 2, 1, 3, range(2))), seeing=True), lambda b, h, q, k: k <= q)
     with pytest.raises(UnsupportedModel, match="2 tokens are run once for many texts"):
         attend(nn.Identity(), *[torch.zeros(1, 1, 5, 4)] * 3, rule)
 
@@ -170,36 +129,12 @@ def test_what_may_change_attention_and_is_not_known_is_refused():
     attend(nn.Identity(), q, q, q, rule, sliding_window=3, use_cache=False, alibi=None)
     with pytest.raises(UnsupportedModel, match="Identity passes alibi"):
         attend(nn.Identity(), q, q, q, rule, alibi=torch.zeros(1))
-    with pytest.raises(UnsupportedModel, match="does not hand on the mask"):
+    with pytest.raises(UnsupportedModel, match="does not hand on the mask"), running(rule.plan):
         attend(nn.Identity(), q, q, q, None)
 
 
-def test_a_model_that_runs_outside_an_encoder_says_how_to():
-    with pytest.raises(RuntimeError, match="set_attn_implementation"):
-        attention.rule(lambda *_: None)
-
-
-def test_plans_do_not_outlive_their_forward():
-    outer, inner = Plan(()), Plan(())
-    with running(outer):
-        with running(inner):
-            assert attention.current() is inner
-        assert attention.current() is outer
-        with pytest.raises(ZeroDivisionError), running(inner):
-            _ = 1 / 0
-        assert attention.current() is outer
-    assert attention.current() is None
-
-
-def test_layers_are_numbered_in_order_of_first_call():
-    first, second, plan = nn.Identity(), nn.Identity(), Plan(())
-    assert [plan.enter(m) for m in (first, second, second, first)] == [0, 1, 1, 0]
-    shared = Plan((), layers=3)
-    assert [shared.enter(first) for _ in range(6)] == [0, 1, 2, 0, 1, 2]
-
-
 def test_gradients_go_through_the_tiles_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(attention, "CELLS", 64)
+    monkeypatch.setattr(fused, "CELLS", 64)
     q, k, v = (torch.randn(1, 2, N, 8, requires_grad=True) for _ in range(3))
     lower = torch.ones(N, N, dtype=torch.bool).tril()
     out, _ = attend(nn.Identity(), q, k, v, rule_of(lower), 0.4, softcap=0.5)

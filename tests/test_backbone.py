@@ -13,12 +13,12 @@ from tests.tiny import tiny
 from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
-from afterword.attention import Run
 from afterword.backbone import LAST, TABLE, Backbone
 from afterword.batch import Batch, lay
 from afterword.errors import AttentionNotSeen, UnsupportedModel
 from afterword.layout import Layout
 from afterword.loading import load_backbone
+from afterword.rules import Run
 from afterword.sight import Sight
 from afterword.taps import Diagonals
 

@@ -8,10 +8,10 @@ from tests.families import batch_of, by_text, texts
 from tests.tiny import tiny
 from torch import Tensor
 
-from afterword.attention import Plan
 from afterword.backbone import LAST
 from afterword.errors import MethodError, NoSuchHead
 from afterword.loading import load_backbone
+from afterword.rules import Plan
 from afterword.sight import Sight, coupled
 
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from afterword.attention import BALLAST, Run
 from afterword.batch import Batch, lay
+from afterword.rules import BALLAST, Run
 from afterword.stream import Stream, stream
 from afterword.writing import Segment, Writing
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -14,10 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from .anatomy import find_stack, reset_rotary
-from .attention import Plan, Run, running
+from .attention import NAME
+from .bare import bare
 from .batch import Batch
-from .errors import AttentionNotSeen
+from .errors import AttentionNotSeen, UnsupportedModel
+from .gate import gate_of
 from .kernels import ROWS, PackedLinears
+from .rules import Masks, Plan, Run, running
 from .sight import Sight, Stack, coupled
 from .stream import Stream, stream
 from .taps import Tap
@@ -27,9 +30,6 @@ from .views import MatrixView, wide
 Way = Literal["flat", "stacked", "eager"]
 """How a model is run: all segments end to end through the seam; equal-length batches through the seam; or
 equal-length batches with the model's own attention."""
-
-ROTARY = threading.Lock()
-"""Held by forwards of models that keep, in a buffer, rotary frequencies for the length at hand."""
 
 LAST, TABLE, NORMED = "last", "table", "normed:"
 Layer = int | str
@@ -49,6 +49,8 @@ class Facts:
         way: how it is run.
         attention: weights can be read.
         offset: position of the first token (RoBERTa and its kin do not start at 0).
+        skips: a token that takes no position, its padding's: it stands at `offset` - 1, and is not counted (RoBERTa
+            and its kin); None where every token takes one.
         max_length: tokens at most, or None.
         split_at: segments on both sides of this length must not share a forward (long rotary frequencies).
         grows: beyond `split_at`, one length at a time (dynamic rotary frequencies).
@@ -64,6 +66,7 @@ class Facts:
     way: Way = "eager"
     attention: bool = False
     offset: int = 0
+    skips: int | None = None
     max_length: int | None = None
     split_at: int | None = None
     grows: bool = False
@@ -91,10 +94,29 @@ class Backbone:
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, facts: Facts, modules: Sequence[nn.Module] = ()) -> None:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
         self.packed = PackedLinears(model)
+        self.masks = Masks()
+        """What sees what, worked out by the forwards that ran."""
         self.observed: list[Plan] | None = None
         """The plans of the forwards that ran, while somebody looks (the self-check)."""
         shared = 0 < len(set(map(id, modules))) < facts.layers
         self._shared_layers = facts.layers if shared else 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the model without the hooks that transformers left in it."""
+        made: dict[int, nn.Module] = {}
+        state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed")}
+        return {**state, "model": bare(self.model, made), "modules": tuple(made[id(m)] for m in self.modules)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Packed weights are made anew."""
+        vars(self).update(state)
+        self.packed = PackedLinears(self.model)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
+        """A backbone with a model of its own."""
+        twin = memo[id(self)] = object.__new__(type(self))
+        vars(twin).update(copy.deepcopy(vars(self), memo))
+        return twin
 
     @property
     def device(self) -> torch.device:
@@ -144,30 +166,51 @@ class Backbone:
         layers: frozenset[Layer] = frozenset({LAST}),
         sight: Sight | None = None,
         taps: Sequence[Tap] = (),
+        *,
+        keep_mode: bool = False,
     ) -> Trace:
         """Run one batch.
+
+        Without gradients the model runs in eval mode, whoever trained it last, and goes back to its own mode.
 
         Args:
             batch: texts laid end to end, on any device.
             layers: the states that are wanted.
             sight: layers that see both ways.
             taps: readers of attention; they are filled as it runs.
+            keep_mode: run the model in its own mode, dropout included, also without gradients.
 
         Returns:
             States (N, D), in the batch's order.
 
         Raises:
             AttentionNotSeen: taps or a sight, and the model's attention is out of reach.
+            UnsupportedModel: the model was changed in a way that cannot be followed.
         """
         sight = sight.plain(self.facts.layers) if sight else None
         self.require(bool(taps), sight)
-        alone = ROTARY if self.facts.split_at is not None else nullcontext()
+        gate = gate_of(self.model)
+        alone = gate.rotary if self.facts.split_at is not None else nullcontext()
         lead = batch.lead if self._shares(sight, taps) else 0
-        with self.packed.fast(), alone:
+        with gate.running(self.model, keep_mode or torch.is_grad_enabled()), self.packed.fast(), alone:
+            self._take_back_attention()
             parts = [self._run(batch, groups, lead, layers, sight, taps) for groups in self._apart(batch)]
         if len(parts) == 1:
             return Trace(parts[0])
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
+
+    def _take_back_attention(self) -> None:
+        """Our attention, or the model's own eager one, where another was chosen since: outside it gives the same."""
+        wanted = "eager" if self.facts.way == "eager" else NAME
+        for config in self._configs:
+            if config._attn_implementation != wanted:
+                config._attn_implementation = wanted
+
+    @cached_property
+    def _configs(self) -> list[Any]:
+        """The configurations that the model's modules read; those of a part of it among them."""
+        found = [m.__dict__.get("config") for m in self.model.modules()]
+        return list({id(c): c for c in found if hasattr(c, "_attn_implementation")}.values())
 
     def _shares(self, sight: Sight | None, taps: Sequence[Tap]) -> bool:
         """Whether a lead is run once: its states do not know what follows, and no tap reads it text by text."""
@@ -220,17 +263,26 @@ class Backbone:
         return states
 
     def _state(self, out: Any, layer: Layer) -> Tensor:
-        """One layer's states, as the model laid them out."""
+        """One layer's states, as the model laid them out (B, n, D).
+
+        Raises:
+            UnsupportedModel: between its layers the model keeps something else.
+        """
         if layer in (LAST, f"{NORMED}{self.facts.layers}"):
             return out.last_hidden_state  # type: ignore[no-any-return]
-        if isinstance(layer, int):
-            return out.hidden_states[layer]  # type: ignore[no-any-return]
-        state, norm = out.hidden_states[int(layer.removeprefix(NORMED))], self.stack.norm
-        return state if norm is None else norm(state)  # type: ignore[no-any-return]
+        state: Tensor = out.hidden_states[layer if isinstance(layer, int) else int(layer.removeprefix(NORMED))]
+        if state.shape[:-1] != out.last_hidden_state.shape[:-1]:
+            raise UnsupportedModel(
+                f"{self.facts.kind} has states of shape {tuple(state.shape)} at states={layer!r}, no vector for each "
+                "token: use its last states"
+            )
+        if isinstance(layer, int) or self.stack.norm is None:
+            return state
+        return self.stack.norm(state)  # type: ignore[no-any-return]
 
     def _flat(self, fed: Stream, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
         """All segments end to end."""
-        ids, at = fed.tokens[None], fed.position[None] + self.facts.offset
+        ids, at = fed.tokens[None], fed.positions(self.facts.offset, self.facts.skips)[None]
         return self._call(fed.runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
 
     def _stacked(self, fed: Stream, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
@@ -240,8 +292,11 @@ class Backbone:
         if self.facts.way == "stacked":
             return self._call((run,), False, layers, sight, taps, input_ids=ids)
         extra = {"output_attentions": True} if taps else {}
-        out = self.model(input_ids=ids, **self._quiet, **extra, **_hidden_too(layers))
-        for layer, matrix in enumerate(out.attentions or () if taps else ()):
+        out = self.model(input_ids=ids, **self._whole(ids), **extra, **_hidden_too(layers))
+        matrices = [m for m in out.attentions or () if m is not None] if taps else []
+        if taps and len(matrices) != self.facts.layers:
+            raise AttentionNotSeen(f"{self.facts.kind} no longer shows the attention of its {self.facts.layers} layers")
+        for layer, matrix in enumerate(matrices):
             view = MatrixView(layer, run.group, self.facts.causal, wide(matrix))
             for tap in (t for t in taps if t.wants(layer)):
                 tap.read(view)
@@ -259,20 +314,39 @@ class Backbone:
         both, streams = frozenset[int](), nullcontext()
         if sight is not None and sight.couple == "replace":
             both = sight.of(self.facts.layers)
-        plan = Plan(runs, flat, both, tuple(taps), self._shared_layers)
+        plan = Plan(runs, flat, both, tuple(taps), self._shared_layers, self.masks)
         plan.modules.update({id(m): i for i, m in enumerate(self.modules)} if not self._shared_layers else {})
         if sight is not None and sight.couple != "replace":
             streams = coupled(self.stack, sight, plan)  # type: ignore[assignment]
         if self.observed is not None:
             self.observed.append(plan)
         with running(plan), streams:
-            return self.model(**inputs, **self._quiet, **_hidden_too(layers))
+            out = self.model(**inputs, **self._whole(inputs["input_ids"]), **_hidden_too(layers))
+        self._recognise(plan)
+        return out
+
+    def _recognise(self, plan: Plan) -> None:
+        """Whether the layers that ran are those that the self-check saw: a sight and a tap name them by number.
+
+        Raises:
+            UnsupportedModel: they are not.
+        """
+        changed = plan.calls != len(self.modules) or (not self._shared_layers and len(plan.modules) > len(self.modules))
+        if self.modules and changed and not self.model.training:  # in training some families leave out layers
+            raise UnsupportedModel(
+                f"the attention layers of this {self.facts.kind} are not those that it was loaded with "
+                f"({plan.calls} ran, {len(self.modules)} were loaded): save the changed model and load it anew"
+            )
+
+    def _whole(self, ids: Tensor) -> dict[str, Any]:
+        """Arguments that keep a model from doing what nobody asked for: every token of `ids` is part of a text."""
+        quiet: dict[str, Any] = {"use_cache": False} if "use_cache" in self._arguments else {}
+        return {"attention_mask": torch.ones_like(ids), **quiet} if "attention_mask" in self._arguments else quiet
 
     @cached_property
-    def _quiet(self) -> dict[str, Any]:
-        """Arguments that keep a model from doing what nobody asked for."""
-        known = inspect.signature(self.model.forward).parameters
-        return {"use_cache": False} if "use_cache" in known else {}
+    def _arguments(self) -> frozenset[str]:
+        """The names of what the model's forward takes."""
+        return frozenset(inspect.signature(self.model.forward).parameters)
 
 
 def _hidden_too(layers: frozenset[Layer]) -> dict[str, bool]:

@@ -29,8 +29,18 @@ class Weighed:
     states: Tensor
 
 
-def weights(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: Found | None = None) -> list[Weighed]:
-    """Run a batch once and weigh it by several methods that share its layout; arguments as for `vectors`."""
+def weights(
+    backbone: Backbone,
+    methods: Sequence[Method],
+    batch: Batch,
+    words: Found | None = None,
+    *,
+    keep_mode: bool = False,
+) -> list[Weighed]:
+    """Run a batch once and weigh it by several methods that share its layout; arguments as for `vectors`.
+
+    With ``keep_mode`` the model runs in its own mode, dropout included, also without gradients.
+    """
     facts = backbone.facts
     if words is not None:
         methods = [replace(m, weigh=m.weigh.for_words()) for m in methods]
@@ -39,7 +49,8 @@ def weights(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: 
     targets = [_targets(backbone, m, b, words, dtype) for m, b in zip(methods, seen, strict=True)]
     taps = [m.weigh.tap(b.groups, t, facts.layers) for m, b, t in zip(methods, seen, targets, strict=True)]
     layers = frozenset(layer for m in methods for layer in m.states.layers)
-    trace = backbone.forward(batch, layers, methods[0].sight, [t for t in taps if t is not None])
+    read = [t for t in taps if t is not None]
+    trace = backbone.forward(batch, layers, methods[0].sight, read, keep_mode=keep_mode)
     made = []
     for method, view, rows, tap in zip(methods, seen, targets, taps, strict=True):
         states = method.states.of(trace).to(dtype)

@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
-from .attention import Plan, current
 from .errors import MethodError, NoSuchHead
+from .rules import Plan, current
 
 Couple = Literal["replace", "add", "add_postnorm", "add_embedding", "angle031"]
 AUTO: Literal["auto"] = "auto"

@@ -160,7 +160,7 @@ class Afterword(InputModule):
         self._check_recomputed(backbone.model)
         ids = features["input_ids"]
         batch = lay(from_features(ids, features["segments"]), ids.device)
-        made = weights(backbone, [self.method], batch)[0]
+        made = weights(backbone, [self.method], batch, keep_mode=self.training)[0]
         features["sentence_embedding"] = combine(made.batch, made.weights, made.states)[:, 0]
         if batch.source is None:
             states = made.states.new_zeros(*ids.shape, made.states.shape[-1])

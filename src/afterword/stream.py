@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .attention import BALLAST, Run
 from .batch import Group
+from .rules import BALLAST, Run
 from .shapes import Tokens
 
 
@@ -38,6 +38,23 @@ class Stream:
     def back(self, states: Tensor) -> Tensor:
         """States (S, ...) on the batch's own axis (N, ...)."""
         return states[: self.size] if self.index is None else states.index_select(0, self.index)
+
+    def positions(self, first: int = 0, skipped: int | None = None) -> Tensor:
+        """The position of each token (S,).
+
+        Args:
+            first: of a text's first token.
+            skipped: a token that is not counted, and stands itself in front of the first one; None = all are.
+        """
+        at = self.position + first
+        if skipped is None or not bool((lost := self.tokens == skipped).any()):
+            return at
+        for run in self.runs:
+            part = slice(run.start, run.start + run.segments * run.length)
+            kept = ~lost[part].view(run.segments, run.length)
+            in_front = int((~lost[run.before.start : run.before.stop]).sum())
+            at[part] = ((kept.cumsum(1) + in_front) * kept + first - 1).flatten()
+        return at
 
 
 def stream(groups: Sequence[tuple[int, Group]], lead: int = 0, whole: int = 1) -> Stream:
@@ -71,5 +88,7 @@ def stream(groups: Sequence[tuple[int, Group]], lead: int = 0, whole: int = 1) -
         laid, runs = [*laid, laid[0][:1].expand(spare)], [*runs, Run(BALLAST, size, spare, 1)]
     index = torch.cat(places)
     tokens = torch.cat(laid)
-    position = torch.cat([torch.arange(r.length).add(len(r.before)).repeat(r.segments) for r in runs])
-    return Stream(tokens, position.to(tokens.device), tuple(runs), len(index), index if front else None)
+    position = torch.cat(
+        [torch.arange(r.length, device=tokens.device).add(len(r.before)).repeat(r.segments) for r in runs]
+    )
+    return Stream(tokens, position, tuple(runs), len(index), index if front else None)

@@ -154,7 +154,7 @@ class MaxOverHeads(Tap):
         before, at = k < columns[..., None], k == columns[..., None]
         if self.triangle == "upper":
             log = log.masked_fill(before, -math.inf)
-        new = log.exp()
+        new = log.clamp(max=0).exp()  # rounding of scores of thousands would make a weight of more than 1
         return torch.where(at, new, new / 2) if self._halved[group] else new
 
 
@@ -165,7 +165,7 @@ def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) 
         k = torch.arange(rows.start, rows.stop, device=columns.device)[:, None]
         onto = onto.masked_fill((k < columns[:, None])[:, None], -math.inf)
         of = of.masked_fill((k > columns[:, None])[:, None], -math.inf)
-    return torch.logaddexp(onto.clamp(min=LOWEST), of.clamp(min=LOWEST)) - math.log(2)
+    return torch.logaddexp(onto.clamp(LOWEST, 0), of.clamp(LOWEST, 0)) - math.log(2)
 
 
 def _run(columns: Tensor) -> slice | None:

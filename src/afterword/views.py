@@ -158,7 +158,7 @@ class ScoreView(AttentionView):
         s = self._capped((wide(self.q) * self._keys(slice(None))).sum(-1) * self.scaling)
         if self.bias is not None:
             s = s + self.bias[..., :n, :n].diagonal(dim1=-2, dim2=-1)
-        return (s - self.lse).exp()
+        return (s - self.lse).clamp(max=0).exp()
 
     def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
         """log A[row, column] (G, H, rows, C). Right of a causal layer's diagonal it means nothing."""

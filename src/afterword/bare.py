@@ -1,0 +1,54 @@
+"""A model without the hooks that transformers leaves in it: with them it can be neither pickled nor sent to a process.
+
+The first forward that is asked for hidden states or attentions installs recorders in the layers, for good: closures,
+which pickle refuses. They are asleep between forwards and come back when they are needed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from typing import Any
+
+from torch import nn
+
+INSTALLED = "_output_capturing_hooks_installed"
+RECORDER = "install_output_capuring_hook.<locals>.output_capturing_hook"  # transformers' own spelling
+
+
+def is_recorder(hook: object) -> bool:
+    """Whether a hook is one of transformers' recorders."""
+    return getattr(hook, "__qualname__", "") == RECORDER
+
+
+def bare(model: nn.Module, made: dict[int, nn.Module] | None = None) -> nn.Module:
+    """The model itself, or, where recorders are installed, modules like its own that share every tensor with them.
+
+    Args:
+        model: it stays as it is; other threads may run it meanwhile.
+        made: by the id of each module, the one that stands for it; filled here.
+    """
+    made = {} if made is None else made
+    if not any(is_recorder(hook) for module in model.modules() for hook in module._forward_hooks.values()):
+        made.update((id(module), module) for module in model.modules())
+        return model
+    for module in model.modules():
+        if id(module) not in made:
+            made[id(module)] = copy.copy(module)
+    for module in model.modules():
+        own = made[id(module)].__dict__
+        own.pop(INSTALLED, None)
+        own["_forward_hooks"] = OrderedDict((k, h) for k, h in module._forward_hooks.items() if not is_recorder(h))
+        for name, value in vars(module).items():
+            if name == "_modules":
+                own[name] = {k: _standing_for(v, made) for k, v in value.items()}
+            elif isinstance(value, nn.Module | list | tuple):
+                own[name] = _standing_for(value, made)
+    return made[id(model)]
+
+
+def _standing_for(value: Any, made: dict[int, nn.Module]) -> Any:
+    """The same with every module replaced by the one that stands for it."""
+    if type(value) in (list, tuple) and any(isinstance(v, nn.Module) for v in value):
+        return type(value)(_standing_for(v, made) for v in value)
+    return made.get(id(value), value) if isinstance(value, nn.Module) else value

@@ -1,0 +1,113 @@
+"""Who may run a model at one time, and in which mode: encoding, training and checking exclude one another.
+
+The modes of a model, eval and train, are attributes of its modules, and checking a model changes its attention and
+its precision for a while: what one thread sets, every other one runs with.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+from torch import nn
+
+Kind = Literal["eval", "train", "alone"]
+
+
+class Gate:
+    """Lets in as many threads as like, while all of them do the same; whoever is inside may go in again."""
+
+    def __init__(self) -> None:
+        self.rotary = threading.Lock()
+        """Held by forwards of models that keep, in a buffer, rotary frequencies for the length at hand."""
+        self._changed = threading.Condition()
+        self._inside: dict[object, tuple[Kind, int]] = {}
+        self._waiting: list[Kind] = []
+        self._resting: list[nn.Module] = []
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else runs the model through an Encoder."""
+        with self._entered("alone"):
+            yield
+
+    @contextmanager
+    def running(self, model: nn.Module, keep_mode: bool = False) -> Iterator[None]:
+        """Run the model in eval mode, whoever trained it last; its modes are restored when the last one is out.
+
+        Args:
+            model: all its modules are looked at: adapters may be in train mode inside a model in eval mode.
+            keep_mode: run it as it is, dropout included, where it is in train mode.
+        """
+        kind: Kind = "train" if keep_mode and (self._resting or in_training(model)) else "eval"
+        with self._entered(kind):
+            try:
+                if kind == "eval":
+                    with self._changed:
+                        self._rest(model)
+                yield
+            finally:
+                with self._changed:
+                    if sum(inside == "eval" for inside, _ in self._inside.values()) <= 1:
+                        self._wake()
+
+    def _rest(self, model: nn.Module) -> None:
+        for module in in_training(model):
+            self._resting.append(module)
+            module.training = False
+
+    def _wake(self) -> None:
+        for module in self._resting:
+            module.training = True
+        self._resting.clear()
+
+    @contextmanager
+    def _entered(self, kind: Kind) -> Iterator[None]:
+        token, me = object(), threading.get_ident()
+        try:
+            with self._changed:
+                if not any(thread == me for _, thread in self._inside.values()):
+                    self._waiting.append(kind)
+                    try:
+                        self._changed.wait_for(lambda: self._open(kind))
+                    finally:
+                        self._waiting.remove(kind)
+                self._inside[token] = kind, me
+            yield
+        finally:
+            with self._changed:
+                self._inside.pop(token, None)
+                self._changed.notify_all()
+
+    def _open(self, kind: Kind) -> bool:
+        """Nobody is inside; or all inside do the same, and nobody waits to do something else."""
+        if not self._inside:
+            return True
+        same = all(inside == kind for inside, _ in self._inside.values())
+        return kind != "alone" and same and all(waiting == kind for waiting in self._waiting)
+
+
+def in_training(model: nn.Module) -> list[nn.Module]:
+    """The modules that are in train mode."""
+    found, ahead = [], [model]
+    while ahead:
+        module = ahead.pop()
+        if module.training:
+            found.append(module)
+        ahead += [child for child in module._modules.values() if child is not None]
+    return found
+
+
+_GATES: WeakKeyDictionary[nn.Module, Gate] = WeakKeyDictionary()
+_DOOR = threading.Lock()
+
+
+def gate_of(model: nn.Module) -> Gate:
+    """The one gate of a model, however many backbones hold it."""
+    with _DOOR:
+        if (found := _GATES.get(model)) is None:
+            found = _GATES[model] = Gate()
+        return found
