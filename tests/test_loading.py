@@ -205,3 +205,30 @@ def test_a_name_that_is_not_there_is_told_of_in_one_line():
         load_backbone("no/such-model")
     assert "\n" not in str(caught.value)
     assert find("no/such-model") == "no/such-model"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        (
+            "tokenizer.json",
+            b'{"version": "1.0", "trunc',
+            r"its tokenizer cannot be loaded \(Unterminated.*save_pretrained",
+        ),
+        ("tokenizer.json", b"\xff\xfe", r"its tokenizer cannot be loaded \('utf-8'.*again"),
+        ("tokenizer.json", b"{}", r"its tokenizer cannot be loaded \('added_tokens'"),
+        ("tokenizer.json", b"[" * 200_000, r"its tokenizer cannot be loaded \(maximum recursion"),
+        ("tokenizer_config.json", b"[]", r"its tokenizer cannot be loaded \("),
+        ("tokenizer.json", None, r"its tokenizer cannot be loaded \("),
+        ("both", None, "knows no letter of any script: its files are missing"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_read_is_said_in_one_line(tmp_path: Path, file: str, content, words: str) -> None:
+    folder = tiny("bert", tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json") if file == "both" else (file,):
+        (folder / name).unlink()
+        if content is not None:
+            (folder / name).write_bytes(content)
+    with pytest.raises(ModelError, match=words) as error:
+        load_backbone(folder)
+    assert "\n" not in str(error.value) and folder.name in str(error.value)

@@ -63,7 +63,7 @@ def load_backbone(
     common = {"revision": revision, "trust_remote_code": trust_remote_code}
     with _quiet(), _one_line(str(name)):
         config = AutoConfig.from_pretrained(path, **common)
-        tokenizer = Tokenizer(AutoTokenizer.from_pretrained(path, **common))
+        tokenizer = _tokenizer(path, common)
         wanted = dtype or (torch.float32 if device.type == "cpu" else "auto")
         model = _model(path, config, wanted, common)
         return check(model.to(device), tokenizer)
@@ -186,6 +186,21 @@ def _one_line(name: str) -> Iterator[None]:
             raise ModelError(f"{name} runs code of its own: pass trust_remote_code=True if you trust it") from e
         first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
         raise ModelError(f"{name} cannot be loaded: {first:.300}") from e
+
+
+def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
+    try:
+        return Tokenizer(AutoTokenizer.from_pretrained(path, **common))
+    except ModelError as e:
+        raise ModelError(f"{path}: {e}") from None
+    except Exception as e:  # what a broken file raises is of any kind
+        if "trust_remote_code=True" in str(e):
+            raise
+        first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
+        raise ModelError(
+            f"{path}: its tokenizer cannot be loaded ({first:.120}): get its tokenizer.json and tokenizer_config.json "
+            "again, or write them anew with the tokenizer's save_pretrained"
+        ) from e
 
 
 def _model(path: str, config: Any, dtype: Any, common: dict[str, Any]) -> nn.Module:

@@ -14,7 +14,9 @@ from .embed import weights
 from .errors import MethodError
 from .layout import Text
 from .methods import Method
+from .texts import check_ids, check_written
 from .weights import Backward
+from .writing import Writing
 
 Looked = tuple[list[str], NDArray[np.floating[Any]]]
 """Tokens, and numbers for them."""
@@ -26,7 +28,7 @@ def token_weights(backbone: Backbone, method: Method, text: Text, max_length: in
     Returns:
         n tokens and weights (n,); a chunked text gives those of its chunks, one after the other.
     """
-    writing = method.layout.write([text], backbone.tokenizer, max_length)[0]
+    writing = _written(backbone, method, text, max_length)
     batch = lay([writing], backbone.device)
     with torch.no_grad():
         rows = weights(backbone, [method], batch)[0].weights
@@ -52,10 +54,16 @@ def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length:
     weigh = method.weigh
     if not isinstance(weigh, Backward):
         raise MethodError(f"{method.name} reads no attention between tokens: use reba()")
-    writing = method.layout.write([text], backbone.tokenizer, max_length)[0]
+    writing = _written(backbone, method, text, max_length)
     batch = lay([writing], backbone.device)
     everything = [torch.ones(g.count, 1, g.length, device=g.tokens.device) for g in batch.groups]
     tap = weigh.tap(batch.groups, everything, backbone.facts.layers)
     with torch.no_grad():
         backbone.forward(batch, frozenset({LAST}), method.sight, [tap])
     return backbone.tokenizer.tokens(batch.groups[0].tokens[0].tolist()), tap.of(0)[0].cpu().numpy()
+
+
+def _written(backbone: Backbone, method: Method, text: Text, max_length: int | None) -> Writing:
+    vocabulary = backbone.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+    check_ids([text], int(vocabulary))
+    return check_written(method.layout.write([text], backbone.tokenizer, max_length), backbone.tokenizer, vocabulary)[0]

@@ -21,7 +21,7 @@ from .limits import Budget, Cuts, Limits, longest_first
 from .methods import Method
 from .post import Post
 from .sight import Sight
-from .texts import check_ids
+from .texts import check_ids, check_written
 from .weights import SelfAttention
 from .words import Word, place
 from .writing import Writing
@@ -189,8 +189,9 @@ class _Window:
                 self._pass(methods, writings, wanted, results, bar)
 
     def _write(self, layout: Layout) -> list[Writing]:
-        given = self.given
-        return layout.write(given.texts, self.backbone.tokenizer, self.limits.max_length, conditions=given.conditions)
+        given, tokenizer = self.given, self.backbone.tokenizer
+        written = layout.write(given.texts, tokenizer, self.limits.max_length, conditions=given.conditions)
+        return check_written(written, tokenizer, known(self.backbone), given.rows)
 
     def _passes(self, share: Share, cuts: Sequence[Cuts]) -> Iterator[tuple[tuple[int, ...], list[Writing], list[int]]]:
         """Methods, writings and the texts that are run so: all, or those too long to share."""
@@ -301,6 +302,7 @@ def word_vectors(
     """
     check_ids(texts, known(backbone))
     writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, offsets=True)
+    check_written(writings, backbone.tokenizer, known(backbone))
     copy = method.layout.total_copies if method.weigh.for_words().copy in ("last", "tail") else 1
     tokens = place(words, texts, writings, copy)
     cuts = Cuts()

@@ -25,7 +25,7 @@ from .loading import base_of, load_backbone, write_model
 from .methods import Method
 from .post import Dense, FittedFlow, Glow, Normalise
 from .stock import CONFIG, read_flow, read_ours
-from .texts import check_ids, check_texts, with_prompt
+from .texts import check_conditions, check_ids, check_texts, check_written, with_prompt
 from .tokens import Tokenizer
 
 try:
@@ -132,9 +132,12 @@ class Afterword(InputModule):
         """
         inputs, conditions = _conditions(inputs)
         texts, tokenizer = check_texts(inputs), self._backbone.tokenizer
-        check_ids(texts, self._backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        vocabulary = int(self._backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        check_ids(texts, vocabulary)
         layout = with_prompt(self.method.layout, prompt)
-        writings = layout.write(texts, tokenizer, max_length or self.max_seq_length, conditions=conditions)
+        length = max_length or self.max_seq_length
+        writings = layout.write(texts, tokenizer, length, conditions=check_conditions(conditions))
+        check_written(writings, tokenizer, vocabulary)
         if empty := [i for i, w in enumerate(writings) if not all(s.ids for s in w.segments)]:
             raise InputError(f"text {empty[0]} has no tokens, {texts[empty[0]]!r:.40}: remove it")
         return to_features(writings, tokenizer.hf.pad_token_id or 0)

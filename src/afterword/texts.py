@@ -9,8 +9,9 @@ from typing import Any
 
 from .errors import InputError
 from .layout import Layout, Text
-from .tokens import check_text
+from .tokens import Tokenizer, check_text
 from .words import Word
+from .writing import Writing
 
 
 def listed(values: object, name: str) -> list[Any]:
@@ -102,6 +103,26 @@ def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
     for i, text in enumerate(texts):
         if not isinstance(text, str) and text and max(text) >= vocabulary:
             raise InputError(f"text {i} holds token id {max(text)}: the model's vocabulary ends at {vocabulary - 1}")
+
+
+def check_written(
+    writings: list[Writing], tokenizer: Tokenizer, vocabulary: int, rows: Sequence[Sequence[int]] | None = None
+) -> list[Writing]:
+    """The writings, none of which holds a token that the model has no embedding for.
+
+    Raises:
+        InputError: a token was added to the tokenizer, and the model's table was not made larger.
+    """
+    if tokenizer.top >= vocabulary:
+        for i, writing in enumerate(writings):
+            largest = max((max(s.ids, default=0) for s in writing.segments), default=0)
+            if largest >= vocabulary:
+                token, size = tokenizer.tokens([largest])[0], tokenizer.top + 1
+                raise InputError(
+                    f"text {rows[i][0] if rows else i} holds {token!r}, token {largest}, and the model's table ends at "
+                    f"{vocabulary - 1}: call encoder.backbone.model.resize_token_embeddings({size})"
+                )
+    return writings
 
 
 def with_prompt(layout: Layout, prompt: str | None) -> Layout:
