@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
-from afterword.kernels import _pack, _packed_linear, _seconds
+from afterword.probe import Shape, choose
 
 
 def main() -> None:
-    """Print GFLOP/s of a (2048, 384) by (384, 1536) product, packed for oneDNN and plain."""
+    """Print GFLOP/s of each kernel at MiniLM's shapes, and what the probe chose and why."""
     torch.set_num_threads(1)
-    work = 2 * 2048 * 384 * 1536 / 1e9
     for dtype in (torch.float32, torch.bfloat16):
-        x, w = torch.randn(2048, 384).to(dtype), torch.randn(1536, 384).to(dtype)
-        rates = [work / _seconds(call) for call in (_packed(x, w), lambda x=x, w=w: F.linear(x, w))]
-        print(f"{dtype}: {rates[0]:.0f} GFLOP/s packed, {rates[1]:.0f} plain")
-
-
-def _packed(x: torch.Tensor, w: torch.Tensor):
-    packed = _pack(w)
-    return lambda: _packed_linear(x, packed, None)
+        for shape in (Shape(384, 384), Shape(384, 1536), Shape(1536, 384)):
+            seen = choose(shape, dtype, also=("plain", "packed"))
+            work = 2 * 256 * shape.inputs * shape.outputs / 1e9
+            rates = ", ".join(
+                f"{work / seconds:.0f} GFLOP/s {kernel} ({'keeps' if seen.keeps[kernel] else 'loses'} the bits)"
+                for kernel, seconds in seen.seconds.items()
+            )
+            print(f"{str(dtype).removeprefix('torch.')} {shape}: {rates}; chosen: {seen.kernel}")
 
 
 if __name__ == "__main__":
-    with torch.no_grad():
-        main()
+    main()

@@ -1,6 +1,7 @@
 """What every test stands on: no network, fixed threads, shapes checked at run time, and the data beside the project."""
 
 import os
+from pathlib import Path
 
 # Read once, when the libraries are imported: so before any of them.
 os.environ.update(
@@ -9,11 +10,13 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
     TRANSFORMERS_VERBOSITY="error",
     HF_HUB_DISABLE_PROGRESS_BARS="1",
+    AFTERWORD_CACHE=str(
+        Path(__file__).parent.parent / ".pytest_cache" / "afterword"
+    ),  # a user's own measurements are left alone
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch

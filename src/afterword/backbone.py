@@ -19,7 +19,8 @@ from .bare import bare
 from .batch import Batch
 from .errors import AttentionNotSeen, UnsupportedModel
 from .gate import gate_of
-from .kernels import ROWS, PackedLinears
+from .kernels import PackedLinears
+from .products import ROWS
 from .rules import Masks, Plan, Run, running
 from .sight import Sight, Stack, coupled
 from .stream import Stream, stream

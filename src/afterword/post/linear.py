@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import MethodError, ModelError
-from ..kernels import ROWS
+from ..products import ROWS
 
 
 class Post(ABC):

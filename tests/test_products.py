@@ -1,0 +1,121 @@
+"""Products by each kernel, and what is said where bfloat16 cannot be had."""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers.pytorch_utils import Conv1D
+
+from afterword import products
+from afterword.errors import ModelError
+from afterword.products import (
+    check_products,
+    forced,
+    gate,
+    in_bfloat16,
+    lacks_bfloat16,
+    pack,
+    packed_linear,
+    plain_linear,
+    processor,
+    setting,
+    uses_bfloat16,
+)
+
+CPU = torch.device("cpu")
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+
+
+def test_plain_is_what_the_layers_do():
+    torch.manual_seed(0)
+    x, linear, conv = torch.randn(1, 40, 32), torch.nn.Linear(32, 48), Conv1D(48, 32)
+    with torch.no_grad():
+        assert torch.equal(plain_linear(x, linear.weight, linear.bias, False), linear(x))
+        assert torch.equal(plain_linear(x, conv.weight, conv.bias, True), conv(x))
+
+
+@needs_onednn
+def test_packed_is_the_same_product():
+    x, w, b = torch.randn(1, 40, 32), torch.randn(48, 32), torch.randn(48)
+    torch.testing.assert_close(packed_linear(x, pack(w), b), F.linear(x, w, b), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        packed_linear(x, pack(w), b, ("gelu", "none")), F.gelu(F.linear(x, w, b)), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_the_environment(monkeypatch):
+    for value, kernel in (("plain", "plain"), ("packed", "packed"), ("", None), ("fast", None)):
+        monkeypatch.setenv("AFTERWORD_KERNELS", value)
+        assert forced() == kernel
+    before = setting()
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    assert setting() != before
+    assert processor()
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "dtype", "kernels", "said"),
+    [
+        ("float16", "cpu", torch.float32, "", r"products='float16': choose float32 or bfloat16"),
+        ("bfloat16", "cuda", torch.float32, "", r"is for CPUs, and the model is on cuda: use dtype='bfloat16' there"),
+        ("bfloat16", "cpu", torch.bfloat16, "", r"for float32 models, and this one is bfloat16"),
+        ("bfloat16", "cpu", torch.float32, "plain", r"AFTERWORD_KERNELS=plain forbids them: unset it"),
+    ],
+)
+def test_what_does_not_go_together(monkeypatch, asked, device, dtype, kernels, said):
+    monkeypatch.setenv("AFTERWORD_KERNELS", kernels)
+    with pytest.raises(ModelError, match=said):
+        check_products(asked, torch.device(device), dtype)
+
+
+def test_a_processor_without_it_is_named(monkeypatch):
+    """On one that has it, the two questions are answered with no; on others they answer for themselves."""
+    monkeypatch.delenv("AFTERWORD_KERNELS", raising=False)
+    check_products("float32", CPU, torch.float32)
+    if lacks_bfloat16() is None:
+        check_products("bfloat16", CPU, torch.float32)
+        for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+            monkeypatch.setattr(torch.cpu, name, lambda: False)
+    with pytest.raises(ModelError) as refused:
+        check_products("bfloat16", CPU, torch.float32)
+    said = str(refused.value)
+    assert "neither AMX nor AVX512-BF16" in said and processor() in said and "\n" not in said
+    assert said.endswith("leave products out for exact float32")
+
+
+def test_the_setting_is_put_back():
+    place = torch.backends.mkldnn.matmul
+    before = place.fp32_precision
+    with in_bfloat16():
+        assert place.fp32_precision == "bf16"
+    assert place.fp32_precision == before
+    with pytest.raises(KeyError), in_bfloat16():
+        raise KeyError
+    assert place.fp32_precision == before
+
+
+def test_forwards_wait_for_each_other_while_somebody_uses_it(monkeypatch):
+    monkeypatch.setattr(products, "_USERS", type(products._USERS)())
+
+    class User:
+        pass
+
+    assert gate() is not products._GATE
+    user = User()
+    uses_bfloat16(user)
+    order = []
+
+    def other() -> None:
+        with gate():
+            order.append("other")
+
+    with gate(), gate():  # one thread may be inside twice
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join(0.05)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]
+    del user
+    assert gate() is not products._GATE
