@@ -12,12 +12,12 @@ from afterword.errors import ModelError
 from afterword.products import (
     check_products,
     forced,
-    gate,
     in_bfloat16,
     lacks_bfloat16,
     pack,
     packed_linear,
     plain_linear,
+    precision_gate,
     processor,
     setting,
     uses_bfloat16,
@@ -101,16 +101,16 @@ def test_forwards_wait_for_each_other_while_somebody_uses_it(monkeypatch):
     class User:
         pass
 
-    assert gate() is not products._GATE
+    assert precision_gate() is not products._GATE
     user = User()
     uses_bfloat16(user)
     order = []
 
     def other() -> None:
-        with gate():
+        with precision_gate():
             order.append("other")
 
-    with gate(), gate():  # one thread may be inside twice
+    with precision_gate(), precision_gate():  # one thread may be inside twice
         thread = threading.Thread(target=other)
         thread.start()
         thread.join(0.05)
@@ -118,4 +118,4 @@ def test_forwards_wait_for_each_other_while_somebody_uses_it(monkeypatch):
     thread.join()
     assert order == ["first", "other"]
     del user
-    assert gate() is not products._GATE
+    assert precision_gate() is not products._GATE

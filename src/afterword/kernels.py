@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from .errors import ModelError
 from .memory import free_memory
 from .probe import Shape, chosen
-from .products import Products, forced, gate, setting, uses_bfloat16
+from .products import Products, forced, precision_gate, setting, uses_bfloat16
 from .serving import FUSED, Twin, is_linear, serving, shape_of, work
 
 SHARE = 0.4  # of the free memory, which packed weights take at most
@@ -98,7 +98,7 @@ class PackedLinears:
     @contextmanager
     def fast(self) -> Iterator[None]:
         """Run the model's linear layers through their twins; afterwards they are as they were."""
-        with gate():
+        with precision_gate():
             served = self._now()
             if served is None:
                 yield

@@ -121,7 +121,7 @@ def uses_bfloat16(user: object) -> None:
     _USERS.add(user)
 
 
-def gate() -> AbstractContextManager[object]:
+def precision_gate() -> AbstractContextManager[object]:
     """Held by each of our forwards on a CPU while anybody makes products in bfloat16.
 
     torch keeps the precision of float32 products for the whole process: a forward of another thread, which wants
