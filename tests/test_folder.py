@@ -204,16 +204,20 @@ def test_a_full_disk_leaves_what_was_there(limit: int, before: bool, models: Pat
     assert not before or Encoder.load(place).method == reba(copies=2)
 
 
-def test_saving_over_another_leaves_nothing_of_it_but_what_is_no_part_of_a_model(models: Path, tmp_path: Path):
+def test_saving_over_another_leaves_nothing_of_it_but_what_was_not_saved_with_it(models: Path, tmp_path: Path):
     place = tmp_path / "saved"
     replace(Encoder.load(models / "bert", classical()), post=(DENSE,)).save(place)
     (place / "README.md").write_text("mine")
-    (place / "adapter_config.json").write_text("{}")
     Encoder.load(models / "llama", reba()).save(place)
     names = {p.name for p in place.iterdir()}
-    assert "README.md" in names and not names & {"1_Pooling", "2_Dense", "adapter_config.json", "vocab.txt"}
+    assert "README.md" in names and not names & {"1_Pooling", "2_Dense", "vocab.txt"}
     assert Encoder.load(place).method == reba()
     assert [p.name for p in tmp_path.iterdir()] == ["saved"]
+    (place / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"holds adapter_config\.json, which is not listed"):
+        Encoder.load(models / "bert", classical()).save(place)
+    (place / "adapter_config.json").unlink()
+    assert Encoder.load(place).method == reba()
 
 
 def test_saving_is_quiet(models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):

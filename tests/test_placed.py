@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -5,11 +6,38 @@ import torch
 from safetensors.torch import save_file
 
 from afterword.errors import MethodError, ModelError
-from afterword.placed import placed
+from afterword.manifest import MANIFEST
+from afterword.placed import placed, settled
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    """All files but the list of what was saved."""
+    found = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
+    return sorted(found)
+
+
+def write(folder: Path, *files: str, text: str = "mine") -> None:
+    """Files of one text; a name that ends in / is a folder."""
+    for name in files:
+        path = folder / name
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/"):
+            path.write_text(text)
+
+
+def save(place: Path, *files: str, text: str = "saved") -> None:
+    with placed(place) as new:
+        write(new, *files, text=text)
+
+
+def refused(place: Path, *files: str) -> str:
+    """The one line that a save is refused with; everything is as it was before."""
+    before = {p: p.read_bytes() for p in place.parent.rglob("*") if p.is_file()}
+    with pytest.raises(ModelError) as caught:
+        save(place, *files)
+    assert {p: p.read_bytes() for p in place.parent.rglob("*") if p.is_file()} == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def fail(place: Path, error: BaseException) -> None:
@@ -17,6 +45,13 @@ def fail(place: Path, error: BaseException) -> None:
     with placed(place) as half:
         (half / "config.json").write_text("new")
         raise error
+
+
+def overtaken(place: Path) -> None:
+    """Save into a folder that somebody makes before the save is done."""
+    with placed(place) as new:
+        write(new, "config.json")
+        write(place, "mine")
 
 
 def test_it_appears_whole_in_the_end(tmp_path: Path):
@@ -39,8 +74,7 @@ def test_others_may_read_what_is_shared(tmp_path: Path):
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("first\nsecond"), ValueError()])
 def test_a_failure_leaves_what_was_there(error: Exception, tmp_path: Path):
     place = tmp_path / "a"
-    place.mkdir()
-    (place / "config.json").write_text("old")
+    save(place, "config.json", text="old")
     with pytest.raises(ModelError, match=r"cannot be written: .*; what was there before is kept$"):
         fail(place, error)
     assert names(tmp_path) == ["a/config.json"]
@@ -55,21 +89,122 @@ def test_errors_of_ours_and_interrupts_pass(tmp_path: Path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_is_replaced_and_everything_else_stays(tmp_path: Path):
+def test_what_was_saved_is_replaced_and_everything_else_stays(tmp_path: Path):
     place = tmp_path / "a"
-    for name in (
-        "model.safetensors",
-        "1_Pooling/config.json",
-        "adapter_config.json",
-        "vocab.txt",
-        "notes.txt",
-        ".git/x",
-    ):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text("old")
-    with placed(place) as half:
-        (half / "config.json").write_text("new")
-    assert names(tmp_path) == ["a/.git/x", "a/config.json", "a/notes.txt"]
+    mine = ("1_raw/x.csv", "2_analysis/y", "notes.safetensors", "own.model", "README.md", ".git/x", "1_Pooling/notes")
+    write(place, *mine)
+    save(place, "config.json", "model.safetensors", "1_Pooling/config.json", "2_Dense/config.json")
+    save(place, "config.json", "vocab.txt", text="again")
+    assert names(tmp_path) == sorted(f"a/{name}" for name in (*mine, "config.json", "vocab.txt"))
+    assert {(place / name).read_text() for name in mine} == {"mine"}
+    assert (place / "config.json").read_text() == "again" and not (place / "2_Dense").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "1_Pooling/config.json", "1_Pooling", "vocab.txt", "2_Normalize/config.json"]
+)
+def test_a_file_of_somebody_else_is_refused_by_name(name: str, tmp_path: Path):
+    """It would be replaced, or read as a part of the model."""
+    write(tmp_path / "a", name, "other")
+    said = refused(tmp_path / "a", "config.json", "1_Pooling/config.json", "2_Normalize/")
+    assert f"a holds {name}, which is not listed in {MANIFEST} as saved by Afterword: save into another folder" in said
+
+
+def test_a_saved_file_that_was_changed_is_the_users(tmp_path: Path):
+    place = tmp_path / "a"
+    save(place, "config.json", "tokenizer.json")
+    for text in ("longer than it was", "SAVED"):
+        (place / "tokenizer.json").write_text(text)
+        assert "tokenizer.json was changed after it was saved: save into another folder" in refused(
+            place, "config.json"
+        )
+    (place / "tokenizer.json").write_text("saved")  # its time differs, what it says does not
+    save(place, "config.json")
+    assert names(place) == ["config.json"]
+    (place / "config.json").unlink()  # what is gone is nobody's
+    save(place, "config.json")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"files": {}}', "[" * 10_000, '{"files": {"../x": {"bytes": 1, "modified": 1, "sha256": ""}},'
+             ' "folders": []}', '{"files": {}, "folders": ["/x"]}'],
+)  # fmt: skip
+def test_a_list_that_is_none_removes_nothing(text: str, tmp_path: Path):
+    (tmp_path / "x").write_text("m")
+    write(tmp_path / "a", MANIFEST, text=text)
+    assert "is no list of saved files: save into another folder" in refused(tmp_path / "a", "config.json")
+
+
+def test_links_are_never_written_through_nor_removed(tmp_path: Path):
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "config.json").write_text("mine")
+    place = tmp_path / "a"
+    place.mkdir()
+    (place / "1_Pooling").symlink_to(tmp_path / "else")
+    assert "a holds 1_Pooling, which is not listed" in refused(place, "1_Pooling/config.json")
+    (place / "config.json").symlink_to(tmp_path / "gone")
+    assert "a holds config.json, which is not listed" in refused(place, "config.json")
+    (place / "config.json").unlink()
+    (place / "1_Pooling").unlink()
+    save(place, "config.json")
+    (place / "config.json").rename(tmp_path / "moved")
+    (place / "config.json").symlink_to(tmp_path / "moved")
+    assert "config.json was changed after it was saved" in refused(place, "config.json")
+
+
+def test_the_working_directory_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "mine.txt")
+    for place in ("", ".", str(tmp_path)):
+        save(Path(place), "config.json", text=place or "empty")
+        assert Path.cwd().samefile(tmp_path) and os.stat(".").st_nlink > 0
+        assert Path("config.json").read_text() == (place or "empty") and Path("mine.txt").read_text() == "mine"
+
+
+def test_what_a_killed_save_has_left_goes_with_the_next(tmp_path: Path):
+    write(tmp_path / ".a.afterword-saving", "lock", "new/model.safetensors")
+    save(tmp_path / "a", "config.json")
+    write(tmp_path / "a" / ".afterword-saving", "lock", "new/model.safetensors")
+    save(tmp_path / "a", "config.json")
+    assert names(tmp_path) == ["a/config.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a"]
+
+
+def test_a_folder_of_that_name_that_is_not_ours_stays(tmp_path: Path):
+    write(tmp_path / "a" / ".afterword-saving", "mine")
+    assert "was not made by a save: move it away" in refused(tmp_path / "a", "config.json")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_of_two_writers_one_wins_and_the_other_is_refused(there: bool, tmp_path: Path):
+    place = tmp_path / "a"
+    if there:
+        save(place, "config.json")
+    with placed(place) as new:
+        write(new, "config.json", text="first")
+        with pytest.raises(ModelError, match="another process is saving into this place"):
+            save(place, "config.json", text="second")
+        assert (new / "config.json").read_text() == "first"
+    assert (place / "config.json").read_text() == "first"
+    assert names(tmp_path) == ["a/config.json"]
+
+
+def test_a_folder_that_appeared_meanwhile_is_not_touched(tmp_path: Path):
+    with pytest.raises(ModelError, match="cannot be written"):
+        overtaken(tmp_path / "a")
+    assert names(tmp_path) == ["a/mine"]
+
+
+def test_a_folder_whose_files_are_being_moved_is_not_read(tmp_path: Path):
+    place = tmp_path / "a"
+    save(place, "config.json")
+    with settled(place):
+        pass
+    with pytest.raises(ModelError, match="was saved anew while it was read: load it again"), settled(place):
+        save(place, "config.json")
+    write(place, ".afterword-saving/moving.json")
+    with pytest.raises(ModelError, match="a save there was interrupted: wait, or save into it again"), settled(place):
+        pass
 
 
 def test_a_link_is_followed(tmp_path: Path):

@@ -18,7 +18,7 @@ from .errors import ModelError
 from .frequency import ByToken
 from .loading import find, load_backbone, write_model
 from .methods import Method, classical
-from .placed import placed
+from .placed import placed, settled
 from .post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted
 from .stock import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, read_folder, spelled_out
 
@@ -54,8 +54,9 @@ def load_encoder(
             try_too = "reba() or echo()" if backbone.facts.causal else "ditto()"
             logger.warning("%s names no method: classical mean is used; try %s", name, try_too)
         return cls(backbone, method or classical(), max_length=max_length)
-    found = read_folder(folder)
-    backbone = load_backbone(found.model, **options)
+    with settled(folder):
+        found = read_folder(folder)
+        backbone = load_backbone(found.model, **options)
     if found.stock and backbone.tokenizer.hf.truncation_side == "left":
         raise ModelError(
             f"{folder} cuts long texts at their start (truncation_side 'left'), which is not done here: "

@@ -24,6 +24,7 @@ from transformers.utils import logging as hf_logging
 from .attention import NAME
 from .backbone import Backbone
 from .errors import ModelError, UnsupportedModel
+from .placed import settled
 from .selfcheck import check
 from .tokens import Tokenizer
 
@@ -59,9 +60,9 @@ def load_backbone(
     """
     path = find(name)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    _check_folder(path)
     common = {"revision": revision, "trust_remote_code": trust_remote_code}
-    with _quiet(), _one_line(str(name)):
+    with settled(Path(path)), _quiet(), _one_line(str(name)):
+        _check_folder(path)
         config = AutoConfig.from_pretrained(path, **common)
         tokenizer = _tokenizer(path, common)
         wanted = dtype or (torch.float32 if device.type == "cpu" else "auto")

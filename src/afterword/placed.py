@@ -1,78 +1,274 @@
-"""A model's folder, written beside its place and moved there whole: no half folder ever looks like one."""
+"""A model's folder, written aside and moved to its place when it is whole; files of others are never touched.
+
+Where no folder is, the new one appears by a single rename. Into a folder that is there, the files are moved one by
+one, so that the folder itself stays what it is: a working directory, a mount, the target of a link. config.json goes
+first and comes last: without it nobody can load a mixture of two models. A journal says what is being moved; if the
+process dies in between, loading is refused by that journal, and the next save puts everything back before it begins.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from fnmatch import fnmatch
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import AfterwordError, ModelError
+from .manifest import MANIFEST, files_of, folders_of, read_manifest, refuse_foreign, saved_files, there, write_manifest
 
-WRITTEN = (
-    "*.safetensors *.safetensors.index.json pytorch_model*.bin adapter_model.bin adapter_config.json config.json "
-    "generation_config.json modules.json config_sentence_transformers.json sentence_*_config.json afterword.json "
-    "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.json vocab.txt merges.txt "
-    "*.model chat_template.* [0-9]_* [0-9][0-9]_*"
-).split()
-"""What belongs to a saved model: all of it is replaced; whatever else lies in the folder stays."""
+try:
+    import fcntl
+except ImportError:  # a system without it
+    fcntl = None  # type: ignore[assignment]
+
+STAGE = ".afterword-saving"
+"""The hidden folder, in the place or beside it, that holds what is being saved."""
+LOCK, NEW, OLD, JOURNAL = "lock", "new", "old", "moving.json"
+GATE = ("modules.json", "config.json")
+"""What loading needs: it goes first and comes last, in this order."""
 
 
 @contextmanager
 def placed(folder: Path) -> Iterator[Path]:
-    """A new folder to write to, which takes its place in the end; if anything fails, what was there is still there.
+    """A new folder to write to, whose files take their place in the end; if anything fails, the old ones stay.
 
     Args:
-        folder: the place; folders above it are made.
+        folder: the place; folders above it are made. Files there that no save has written stay as they are.
 
     Raises:
-        ModelError: it cannot be written, in one line.
+        ModelError: it cannot be written, in one line; somebody else's file is in the way; another process is saving.
     """
     folder = Path(os.path.realpath(folder))
-    half = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     try:
-        half.mkdir(parents=True)
-        yield half
-        _open(half)
-        _put(half, folder)
+        check_place(folder)
+        with _staged(folder) as stage:
+            (stage / NEW).mkdir()
+            yield stage / NEW
+            _open(stage / NEW)
+            write_manifest(stage / NEW)
+            if stage.parent == folder:
+                _replace(stage, folder)
+            else:
+                (stage / NEW).rename(folder)
     except AfterwordError:
         raise
     except Exception as e:  # a full disk is told by OSError here, by errors of their own in safetensors and tokenizers
         reason = (e.strerror if isinstance(e, OSError) else None) or str(e) or type(e).__name__
-        raise ModelError(f"{folder} cannot be written: {reason.splitlines()[0]}; what was there before is kept") from e
+        kept = "what was there before is kept"
+        if (folder / STAGE / JOURNAL).exists():
+            kept += f" in {folder / STAGE}, from where the next save puts it back"
+        raise ModelError(f"{folder} cannot be written: {reason.splitlines()[0]}; {kept}") from e
+
+
+def check_place(folder: Path) -> None:
+    """Refuse, before anything else is done, a folder that a model cannot be saved into.
+
+    Raises:
+        ModelError: it is a file, or holds somebody else's file that would be read as a part of the model.
+    """
+    folder = Path(os.path.realpath(folder))
+    if folder.exists() and not folder.is_dir():
+        raise ModelError(f"{folder} is a file: give a folder")
+    refuse_foreign(folder, (), (), saved_files(folder))
+
+
+@contextmanager
+def settled(folder: Path) -> Iterator[None]:
+    """Refuse to read a folder whose files are being moved, or were while it was read.
+
+    Raises:
+        ModelError: a save is going on or was interrupted; what was read may be of two models.
+    """
+    before = _state(folder)
+    yield
+    if _state(folder) != before:
+        raise ModelError(f"{folder} was saved anew while it was read: load it again")
+
+
+def _state(folder: Path) -> tuple[int, int] | None:
+    if (folder / STAGE / JOURNAL).exists():
+        raise ModelError(
+            f"{folder} is being saved, or a save there was interrupted: wait, or save into it again; "
+            f"what was there before lies in {folder / STAGE / OLD}"
+        )
+    try:
+        state = (folder / MANIFEST).stat()
+    except OSError:
+        return None
+    return state.st_ino, state.st_ctime_ns
+
+
+@contextmanager
+def _staged(folder: Path) -> Iterator[Path]:
+    """A hidden folder for this save alone; what a process that was killed has left is put back and cleaned away.
+
+    Raises:
+        ModelError: another process saves into this place.
+    """
+    inside, beside = folder / STAGE, folder.parent / f".{folder.name}{STAGE}"
+    stage = inside if folder.is_dir() else beside
+    for left in (inside, beside):
+        if left != stage and there(left):
+            _release(left, folder, _hold(left))
+    handle = _hold(stage)
+    try:
+        if (stage / JOURNAL).exists():
+            _undo(stage, folder)
+        for left in (stage / NEW, stage / OLD):
+            if left.exists():
+                shutil.rmtree(left)
+        yield stage
     finally:
-        shutil.rmtree(half, ignore_errors=True)
+        _release(stage, folder, handle)
 
 
-def _open(half: Path) -> None:
+def _hold(stage: Path) -> int:
+    """Make a staging folder, or take over an abandoned one: its lock goes with the process that held it.
+
+    Raises:
+        ModelError: another process holds it, or it is no staging folder.
+    """
+    if stage.is_symlink() or (stage.is_dir() and not (stage / LOCK).exists() and any(stage.iterdir())):
+        raise ModelError(f"{stage} was not made by a save: move it away")
+    try:
+        stage.mkdir(parents=True)
+        held = True
+    except FileExistsError:
+        held = False
+    with suppress(FileNotFoundError):  # the other has just finished
+        handle = os.open(stage / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        mine = False
+        try:
+            mine = _locked(handle, held) and os.path.samestat(os.fstat(handle), (stage / LOCK).stat())
+        finally:
+            if not mine:
+                os.close(handle)
+        if mine:
+            return handle
+    raise ModelError(f"another process is saving into this place: wait for it, or, if none is, remove {stage}")
+
+
+def _locked(handle: int, otherwise: bool) -> bool:
+    """Whether this process has the lock of an open file; where the system has no locks, what else is known."""
+    if fcntl is None:
+        return otherwise
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return otherwise
+    return True
+
+
+def _release(stage: Path, folder: Path, handle: int) -> None:
+    """Clean a staging folder away and give its lock back; as long as it holds files of the place, it stays."""
+    try:
+        if not (stage / JOURNAL).exists():
+            for part in (NEW, OLD):
+                shutil.rmtree(stage / part, ignore_errors=True)
+            with suppress(OSError):
+                if os.listdir(stage) == [LOCK]:  # as long as anything is left, the lock says whose it is
+                    (stage / LOCK).unlink()
+                    stage.rmdir()
+    finally:
+        os.close(handle)
+
+
+def _open(folder: Path) -> None:
     """Give every file the mode of a new one: safetensors keeps what it writes to its owner."""
-    probe = half / ".mode"
+    probe = folder / ".mode"
     probe.touch()
     mode = probe.stat().st_mode & 0o777
     probe.unlink()
-    for path in half.rglob("*"):
-        if path.is_file():
-            path.chmod(mode)
+    for name in files_of(folder):
+        (folder / name).chmod(mode)
 
 
-def _put(half: Path, folder: Path) -> None:
-    """Move a finished folder to its place; of what was there, only files that are no part of a model stay."""
-    if not folder.exists():
-        half.rename(folder)
-        return
-    if not folder.is_dir():
-        raise ModelError(f"{folder} is a file: give a folder")
-    old = half.with_name(half.name + ".old")
-    folder.rename(old)
+def _replace(stage: Path, folder: Path) -> None:
+    """Move what an earlier save wrote out of a folder, and the new files in."""
+    new, old, inner = files_of(stage / NEW), saved_files(folder), folders_of(stage / NEW)
+    emptied = set((read_manifest(folder) or {}).get("folders", ())) - set(inner)
+    refuse_foreign(folder, new, inner, old)
+    made = [name for name in inner if not (folder / name).exists()]
     try:
-        half.rename(folder)
-    except OSError:
-        old.rename(folder)
+        _write_journal(stage, new, old, made)
+        for name in reversed(_gate_last(old)):
+            _move(folder / name, stage / OLD / name)
+        for name in made:
+            (folder / name).mkdir()
+        for name in _gate_last(new):
+            _move(stage / NEW / name, folder / name)
+        sync(folder)
+        (stage / JOURNAL).unlink()
+    except BaseException:
+        if (stage / JOURNAL).exists():
+            _undo(stage, folder)
         raise
-    for item in old.iterdir():
-        if not any(fnmatch(item.name, pattern) for pattern in WRITTEN):
-            item.rename(folder / item.name)
-    shutil.rmtree(old)
+    for name in sorted(emptied, reverse=True):
+        with suppress(OSError):  # it holds something of somebody else's
+            (folder / name).rmdir()
+
+
+def _write_journal(stage: Path, new: Sequence[str], old: Sequence[str], made: Sequence[str]) -> None:
+    """Say what will be moved, once the disk has all of it."""
+    for name in new:
+        sync(stage / NEW / name)
+    (stage / OLD).mkdir()
+    moved = {"new": {name: _stamp(stage / NEW / name) for name in new}, "old": [*old], "folders": [*made]}
+    half = stage / (JOURNAL + ".writing")
+    half.write_text(json.dumps(moved), encoding="utf-8")
+    sync(half)
+    half.rename(stage / JOURNAL)
+    sync(stage)
+
+
+def _stamp(path: Path) -> list[int]:
+    state = path.lstat()
+    return [state.st_size, state.st_mtime_ns]
+
+
+def _undo(stage: Path, folder: Path) -> None:
+    """Put everything back where it was before files were moved, however far that came.
+
+    Raises:
+        ModelError: somebody has put a file in the way since.
+    """
+    moved = json.loads((stage / JOURNAL).read_text("utf-8"))
+    for name in reversed(_gate_last(moved["new"])):
+        if not (stage / NEW / name).exists() and there(folder / name):
+            if _stamp(folder / name) != moved["new"][name]:
+                raise ModelError(f"{folder / name} was changed since a save there was interrupted: move it away first")
+            _move(folder / name, stage / NEW / name)
+    for name in reversed(moved["folders"]):
+        with suppress(OSError):  # not made yet, or no longer empty
+            (folder / name).rmdir()
+    for name in _gate_last(moved["old"]):
+        if (stage / OLD / name).exists():
+            _move(stage / OLD / name, folder / name)
+    (stage / JOURNAL).unlink()
+
+
+def _gate_last(names: Sequence[str]) -> list[str]:
+    """Names in the order in which they are moved in: what loading needs comes last."""
+    return sorted(names, key=lambda name: (GATE.index(name) if name in GATE else -1, name))
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename a file to a place where nothing is."""
+    if there(target):
+        raise ModelError(f"{target} is in the way: move it away, and save again")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.rename(target)
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder; where the system can say so."""
+    if os.name == "posix":
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
