@@ -18,7 +18,7 @@ from .attention import NAME
 from .bare import bare
 from .batch import Batch
 from .errors import AttentionNotSeen, UnsupportedModel
-from .gate import gate_of
+from .gate import every, gate_of
 from .kernels import PackedLinears
 from .products import ROWS
 from .rules import Masks, Plan, Run, running
@@ -31,6 +31,8 @@ from .views import MatrixView, wide
 Way = Literal["flat", "stacked", "eager"]
 """How a model is run: all segments end to end through the seam; equal-length batches through the seam; or
 equal-length batches with the model's own attention."""
+
+DYNAMIC = "torch.ao.nn.quantized.dynamic"
 
 LAST, TABLE, NORMED = "last", "table", "normed:"
 Layer = int | str
@@ -195,6 +197,7 @@ class Backbone:
         lead = batch.lead if self._shares(sight, taps) else 0
         with gate.running(self.model, keep_mode or torch.is_grad_enabled()), self.packed.fast(), alone:
             self._take_back_attention()
+            self._refuse_scales_of_a_batch()
             parts = [self._run(batch, groups, lead, layers, sight, taps) for groups in self._apart(batch)]
         if len(parts) == 1:
             return Trace(parts[0])
@@ -206,6 +209,18 @@ class Backbone:
         for config in self._configs:
             if config._attn_implementation != wanted:
                 config._attn_implementation = wanted
+
+    def _refuse_scales_of_a_batch(self) -> None:
+        """Dynamic quantisation rounds a layer's input by the largest value of everything that is in the batch.
+
+        Raises:
+            UnsupportedModel: the model was quantised so.
+        """
+        if any(kind.__module__.startswith(DYNAMIC) for kind in set(map(type, every(self.model)))):
+            raise UnsupportedModel(
+                f"this {self.facts.kind} is quantised dynamically, by the largest value of a whole batch: a text's "
+                "vector would depend on its company. Quantise weights alone (bitsandbytes nf4), or use bfloat16"
+            )
 
     @cached_property
     def _configs(self) -> list[Any]:

@@ -90,15 +90,17 @@ class Gate:
         return kind != "alone" and same and all(waiting == kind for waiting in self._waiting)
 
 
+def every(model: nn.Module) -> list[nn.Module]:
+    """All its modules, quickly; one that stands in several places may be named as often."""
+    found = [model]
+    for module in found:
+        found += [child for child in module._modules.values() if child is not None]
+    return found
+
+
 def in_training(model: nn.Module) -> list[nn.Module]:
     """The modules that are in train mode."""
-    found, ahead = [], [model]
-    while ahead:
-        module = ahead.pop()
-        if module.training:
-            found.append(module)
-        ahead += [child for child in module._modules.values() if child is not None]
-    return found
+    return [module for module in every(model) if module.training]
 
 
 _GATES: WeakKeyDictionary[nn.Module, Gate] = WeakKeyDictionary()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
-from .errors import MethodError, NoSuchHead
+from .errors import MethodError, NoSuchHead, UnsupportedModel
 from .rules import Plan, current
 
 Couple = Literal["replace", "add", "add_postnorm", "add_embedding", "angle031"]
@@ -122,6 +123,7 @@ class _Streams:
         self.plan, self.couple, self.first, self.layers = plan, couple, first, layers
         self.second: Tensor | None = None
         self.busy = False
+        self.shelves: dict[int, Any] = {}
 
     def _rests(self) -> bool:
         """While the second stream runs, and in another thread's forward of the same model."""
@@ -158,6 +160,7 @@ class _Streams:
     def _both_ways(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         assert self.second is not None
         self.busy = self.plan.seeing = True
+        args, kwargs = tuple(map(self._own, args)), {name: self._own(value) for name, value in kwargs.items()}
         try:
             if args:
                 return _first(layer(self.second, *args[1:], **kwargs))
@@ -165,10 +168,24 @@ class _Streams:
         finally:
             self.busy = self.plan.seeing = False
 
+    def _own(self, value: Any) -> Any:
+        """Where layers leave something for later ones (Gemma 3n: keys and values), each stream has its own shelf.
+
+        The second stream's begins with what the layers below both of them have left there.
+        """
+        if not isinstance(value, MutableMapping):
+            return value
+        return self.shelves.setdefault(id(value), copy.copy(value))
+
     def after_norm(self, norm: nn.Module, _: tuple[Any, ...], output: Tensor) -> Tensor | None:
         """Add the second stream's own norm, where each is normed before the sum."""
         if self._rests() or self.couple != "add_postnorm" or self.second is None:
             return None
+        if self.second.shape != output.shape:
+            raise UnsupportedModel(
+                f"couple='add_postnorm' norms what comes out of the last layer, and this model norms something else "
+                f"(shapes {tuple(self.second.shape)} and {tuple(output.shape)}): use couple='add'"
+            )
         self.busy = True
         try:
             return output + norm(self.second)  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .backbone import Backbone
+from .bare import bare
 from .batch import lay
 from .codec import to_json
 from .embed import combine, weights
@@ -67,6 +68,18 @@ class Afterword(InputModule):
         self.method = method
         self.max_seq_length = max_seq_length or backbone.facts.max_length
         self._backbone = backbone
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: without the hooks that transformers left in the model, and one model for both who hold it.
+
+        The adapters that may stand around the model hold it themselves.
+        """
+        made: dict[int, nn.Module] = {}
+        model, held = bare(self.model, made), object.__new__(Backbone)
+        vars(held).update(vars(self._backbone))
+        held.model = made[id(held.model)] if id(held.model) in made else bare(held.model, made)
+        held.modules = tuple(made[id(m)] for m in held.modules)
+        return {**vars(self), "_modules": {**self._modules, "model": model}, "_backbone": held}
 
     def __setattr__(self, name: str, value: Any) -> None:
         """``auto_model`` is the name under which adapters are put around a model."""

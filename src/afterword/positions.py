@@ -1,0 +1,48 @@
+"""Tokens that take no position: RoBERTa and its kin count a text's tokens without its padding's."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+CLOSE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5
+
+
+@torch.no_grad()
+def skipped_token(model: Any, first: int, special: Iterable[int | None]) -> int | None:
+    """The token that a model does not count when it numbers the tokens of a text by itself.
+
+    It is found by running three tokens, the middle one special: by themselves, with the positions of an ordinary
+    text, and with those of a text that skips the middle one.
+
+    Args:
+        model: a base model, in eval mode; one that takes no ``position_ids`` numbers tokens itself in any case.
+        first: position of a text's first token.
+        special: ids that may be skipped, in any order.
+
+    Returns:
+        The token's id; None where every token takes a position.
+    """
+    takes = inspect.signature(model.forward).parameters
+    table = model.get_input_embeddings()
+    known = len(table.weight) if "position_ids" in takes and hasattr(table, "weight") else 0
+    tried = sorted({i for i in special if i is not None and 0 <= i < known})
+    around = [i for i in range(known) if i not in tried][:2]
+    if not tried or len(around) < 2 or first == 0:  # nothing stands in front of position 0
+        return None
+    ids = torch.tensor([[around[0], i, around[1]] for i in tried], device=table.weight.device)
+    quiet = {"attention_mask": torch.ones_like(ids), "use_cache": False}
+    options: dict[str, Any] = {k: v for k, v in quiet.items() if k in takes}
+
+    def run(*places: int) -> Any:
+        at = torch.tensor([places], device=ids.device).expand_as(ids) if places else None
+        return model(input_ids=ids, position_ids=at, **options).last_hidden_state.float()
+
+    own, plain, skipping = run(), run(first, first + 1, first + 2), run(first, first - 1, first + 1)
+    far, near = ((own - other).abs().amax((1, 2)) for other in (plain, skipping))
+    limit = CLOSE * float(own.abs().max())
+    found = [i for i, f, n in zip(tried, far.tolist(), near.tolist(), strict=True) if f > limit and n < f / 4]
+    return found[0] if len(found) == 1 else None
