@@ -172,7 +172,7 @@ def test_what_a_killed_save_has_left_goes_with_the_next(tmp_path: Path):
 
 def test_a_folder_of_that_name_that_is_not_ours_stays(tmp_path: Path):
     write(tmp_path / "a" / ".afterword-saving", "mine")
-    assert "was not made by a save: move it away" in refused(tmp_path / "a", "config.json")
+    assert "was not made by Afterword: move it away" in refused(tmp_path / "a", "config.json")
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -182,7 +182,7 @@ def test_of_two_writers_one_wins_and_the_other_is_refused(there: bool, tmp_path:
         save(place, "config.json")
     with placed(place) as new:
         write(new, "config.json", text="first")
-        with pytest.raises(ModelError, match="another process is saving into this place"):
+        with pytest.raises(ModelError, match="another process is saving into"):
             save(place, "config.json", text="second")
         assert (new / "config.json").read_text() == "first"
     assert (place / "config.json").read_text() == "first"

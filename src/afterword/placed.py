@@ -16,16 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import AfterwordError, ModelError
+from .lock import held
 from .manifest import MANIFEST, files_of, folders_of, read_manifest, refuse_foreign, saved_files, there, write_manifest
-
-try:
-    import fcntl
-except ImportError:  # a system without it
-    fcntl = None  # type: ignore[assignment]
 
 STAGE = ".afterword-saving"
 """The hidden folder, in the place or beside it, that holds what is being saved."""
-LOCK, NEW, OLD, JOURNAL = "lock", "new", "old", "moving.json"
+NEW, OLD, JOURNAL = "new", "old", "moving.json"
 GATE = ("modules.json", "config.json")
 """What loading needs: it goes first and comes last, in this order."""
 
@@ -42,8 +38,8 @@ def placed(folder: Path) -> Iterator[Path]:
     """
     folder = Path(os.path.realpath(folder))
     try:
-        check_place(folder)
         with _staged(folder) as stage:
+            check_place(folder)
             (stage / NEW).mkdir()
             yield stage / NEW
             _open(stage / NEW)
@@ -69,9 +65,14 @@ def check_place(folder: Path) -> None:
         ModelError: it is a file, or holds somebody else's file that would be read as a part of the model.
     """
     folder = Path(os.path.realpath(folder))
+    _check_folder(folder)
+    if not (folder / STAGE / JOURNAL).exists():  # else the save itself looks, once it has put everything back
+        refuse_foreign(folder, (), (), saved_files(folder))
+
+
+def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ModelError(f"{folder} is a file: give a folder")
-    refuse_foreign(folder, (), (), saved_files(folder))
 
 
 @contextmanager
@@ -107,74 +108,29 @@ def _staged(folder: Path) -> Iterator[Path]:
     Raises:
         ModelError: another process saves into this place.
     """
+    _check_folder(folder)
     inside, beside = folder / STAGE, folder.parent / f".{folder.name}{STAGE}"
     stage = inside if folder.is_dir() else beside
     for left in (inside, beside):
         if left != stage and there(left):
-            _release(left, folder, _hold(left))
-    handle = _hold(stage)
-    try:
+            with held(left, "saving into"):
+                _clean(left)
+    with held(stage, "saving into"):
         if (stage / JOURNAL).exists():
             _undo(stage, folder)
-        for left in (stage / NEW, stage / OLD):
-            if left.exists():
-                shutil.rmtree(left)
-        yield stage
-    finally:
-        _release(stage, folder, handle)
-
-
-def _hold(stage: Path) -> int:
-    """Make a staging folder, or take over an abandoned one: its lock goes with the process that held it.
-
-    Raises:
-        ModelError: another process holds it, or it is no staging folder.
-    """
-    if stage.is_symlink() or (stage.is_dir() and not (stage / LOCK).exists() and any(stage.iterdir())):
-        raise ModelError(f"{stage} was not made by a save: move it away")
-    try:
-        stage.mkdir(parents=True)
-        held = True
-    except FileExistsError:
-        held = False
-    with suppress(FileNotFoundError):  # the other has just finished
-        handle = os.open(stage / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        mine = False
+        _clean(stage)
         try:
-            mine = _locked(handle, held) and os.path.samestat(os.fstat(handle), (stage / LOCK).stat())
+            yield stage
         finally:
-            if not mine:
-                os.close(handle)
-        if mine:
-            return handle
-    raise ModelError(f"another process is saving into this place: wait for it, or, if none is, remove {stage}")
+            if not (stage / JOURNAL).exists():  # else it holds files of the place
+                with suppress(OSError):
+                    _clean(stage)
 
 
-def _locked(handle: int, otherwise: bool) -> bool:
-    """Whether this process has the lock of an open file; where the system has no locks, what else is known."""
-    if fcntl is None:
-        return otherwise
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return otherwise
-    return True
-
-
-def _release(stage: Path, folder: Path, handle: int) -> None:
-    """Clean a staging folder away and give its lock back; as long as it holds files of the place, it stays."""
-    try:
-        if not (stage / JOURNAL).exists():
-            for part in (NEW, OLD):
-                shutil.rmtree(stage / part, ignore_errors=True)
-            with suppress(OSError):
-                if os.listdir(stage) == [LOCK]:  # as long as anything is left, the lock says whose it is
-                    (stage / LOCK).unlink()
-                    stage.rmdir()
-    finally:
-        os.close(handle)
+def _clean(stage: Path) -> None:
+    for part in (NEW, OLD):
+        if (stage / part).exists():
+            shutil.rmtree(stage / part)
 
 
 def _open(folder: Path) -> None:

@@ -25,7 +25,7 @@ from afterword.placed import placed, settled
 CALLS = ("mkdir", "rename", "unlink", "rmdir", "open", "fsync", "chmod", "scandir", "stat", "lstat")
 """What a save asks of the file system, besides to open files."""
 CHANGES = ("mkdir", "rename", "unlink", "rmdir", "open")
-OURS = ["config.json", "modules.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json", "2_Dense/x",
+OURS = ["config.json", "modules.json", "model.safetensors", "added_tokens.json", "1_Pooling/config.json", "2_Dense/x",
         "vocab.txt", "3_Normalize/"]  # fmt: skip
 THEIRS = ["README.md", "1_raw/a.csv", "notes.safetensors", "vocab.txt", "config.json", "1_Pooling/notes", "2_Dense",
           "1_Pooling/config.json", ".git/HEAD", "own.model", "tokenizer.json", "checkpoints/x"]  # fmt: skip
@@ -147,25 +147,25 @@ def test_every_step_of_a_save_over_another(tmp_path: Path):
     place = tmp_path / "place"
     write(place, ["mine", "1_raw/x"], "mine")
     with failing(NEVER, dead=False):
-        save(place, ["model.safetensors", "1_Pooling/config.json"], "old")
+        save(place, ["added_tokens.json", "1_Pooling/config.json"], "old")
     with failing(NEVER, dead=False) as calls:
-        save(place, ["model.safetensors", "2_Dense/x"], "old")
+        save(place, ["added_tokens.json", "2_Dense/x"], "old")
     steps = [(i, False) for i, name in enumerate(calls) if name in CHANGES or i % 4 == 0]
     steps += [(i, True) for i, name in enumerate(calls) if name in CHANGES]
     assert len(steps) > 60
     for step, dead in steps:
         with failing(step, dead), suppress(AfterwordError, Killed):
-            save(place, ["model.safetensors", "1_Pooling/config.json"], "new")
+            save(place, ["added_tokens.json", "1_Pooling/config.json"], "new")
         assert (place / "mine").read_text() == (place / "1_raw" / "x").read_text() == "mine"
         seen = read(place)
         assert dead or seen is not None, "an error leaves the old one or the new one"
         if seen is not None:
             assert set(seen.values()) - {b"mine"} in ({b"old"}, {b"new"})
             other = "2_Dense/x" if seen["config.json"] == b"old" else "1_Pooling/config.json"
-            assert sorted(seen) == sorted(["mine", "1_raw/x", "config.json", "model.safetensors", other])
+            assert sorted(seen) == sorted(["mine", "1_raw/x", "config.json", "added_tokens.json", other])
         with failing(NEVER, dead=False):
-            save(place, ["model.safetensors", "2_Dense/x"], "old")  # the next save mends everything
-        assert sorted(tree(place)) == ["1_raw/x", "2_Dense/x", "config.json", "mine", "model.safetensors"]
+            save(place, ["added_tokens.json", "2_Dense/x"], "old")  # the next save mends everything
+        assert sorted(tree(place)) == ["1_raw/x", "2_Dense/x", "config.json", "mine", "added_tokens.json"]
         assert not (place / ".afterword-saving").exists()
 
 

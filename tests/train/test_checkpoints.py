@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from afterword.errors import InputError, ModelError
-from afterword.train.checkpoints import Place, compare, is_whole, seal, stopped
+from afterword.train.checkpoints import Place, compare, is_whole, listed, rotate, seal, stopped
 
 TOLD = {"settings": {"rank": 4, "method": {"name": "bellm", "sight": {"last": 1}}}, "data": "abc"}
 
@@ -35,6 +35,9 @@ def test_the_last_whole_one_is_taken_and_halves_go(tmp_path: Path):
     random = place.checkpoints / "checkpoint-10" / "rng_state.pth"
     random.write_bytes(random.read_bytes()[:100])
     assert place.last() == place.checkpoints / "checkpoint-9"
+    assert len(listed(place.checkpoints)) == 6  # as long as nobody has said that they are a run's, they stay
+    place.write({"told": TOLD})
+    assert place.begin(TOLD, resume=True) == place.checkpoints / "checkpoint-9"
     assert sorted(p.name for p in place.checkpoints.iterdir()) == ["checkpoint-8", "checkpoint-9", "checkpoint-old"]
 
 
@@ -95,3 +98,47 @@ def test_a_record_that_cannot_be_read_or_written(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelError, match="file cannot be written"):
         Place(tmp_path / "file").write({})
+
+
+@pytest.mark.parametrize("name", ["loss.jsonl", "loss.png", "checkpoints/checkpoint-500/optimizer.pt", "adapter/x"])
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_file_of_somebody_else_with_a_name_that_the_run_needs(name: str, resume: bool, tmp_path: Path):
+    place = Place(tmp_path / "a")
+    (place.folder / name).parent.mkdir(parents=True)
+    (place.folder / name).write_text("mine")
+    with pytest.raises(
+        InputError, match=f"a holds {name.split('/', maxsplit=1)[0]}, which no run here has written: choose another"
+    ):
+        place.begin(TOLD, resume, adapter=True)
+    assert (place.folder / name).read_text() == "mine"
+
+
+def test_what_the_model_could_not_be_saved_beside_is_said_at_once(tmp_path: Path):
+    (tmp_path / "vocab.txt").write_text("mine")
+    with pytest.raises(ModelError, match=r"holds vocab\.txt, which is not listed"):
+        Place(tmp_path).begin(TOLD, resume=False)
+
+
+def test_older_checkpoints_go_and_what_somebody_put_there_stays(tmp_path: Path):
+    place = Place(tmp_path)
+    found = [checkpoint(place, step) for step in range(1, 6)]
+    (found[0] / "mine").write_text("mine")
+    (found[4] / "whole.json").unlink()  # not sealed yet
+    rotate(place.checkpoints, None)
+    assert [p.name for p in listed(place.checkpoints) if is_whole(p)] == ["checkpoint-3", "checkpoint-4"]
+    assert [p.name for p in found[0].iterdir()] == ["mine"] and found[4].exists()
+    checkpoint(place, 6)
+    rotate(place.checkpoints, found[2])
+    assert [p.name for p in listed(place.checkpoints) if is_whole(p)] == ["checkpoint-3", "checkpoint-6"]
+    (place.checkpoints / "notes").write_text("mine")
+    (found[0] / "mine").rename(place.checkpoints / "mine")
+    place.clear()
+    assert sorted(p.name for p in place.checkpoints.iterdir()) == ["mine", "notes"]
+
+
+def test_one_run_at_a_time(tmp_path: Path):
+    place = Place(tmp_path / "a")
+    with place.held(), pytest.raises(ModelError, match=r"another process is training into .*a: wait for it"):  # noqa: SIM117
+        with place.held():
+            pass
+    assert not list(tmp_path.iterdir())

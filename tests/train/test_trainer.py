@@ -23,7 +23,7 @@ from afterword import Encoder, bellm, classical
 from afterword.errors import ModelError
 from afterword.fingerprint import weights_digest
 from afterword.train import train
-from afterword.train.checkpoints import seal
+from afterword.train.checkpoints import is_whole, listed, seal
 from afterword.train.trainer import Trainer
 
 
@@ -185,6 +185,25 @@ def test_checkpoints_hold_what_is_trained_and_no_more(models: Path, tmp_path: Pa
     seal(kept[-1])
     with pytest.raises(ModelError, match="holds other weights than are trained here"):
         train(models / "llama", ROWS, tmp_path / "a", every=1, resume=True, **SMALL)
+
+
+def test_a_checkpoint_goes_only_when_the_next_one_is_sealed(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """At no time is there nothing to go on from but an older one."""
+    seen: list[list[str]] = []
+
+    def look(checkpoint: Path) -> None:
+        seen.append([p.name for p in listed(checkpoint.parent) if is_whole(p)])
+        seal(checkpoint)
+        seen.append([p.name for p in listed(checkpoint.parent) if is_whole(p)])
+
+    monkeypatch.setattr("afterword.train.trainer.seal", look)
+    train(models / "llama", ROWS, tmp_path / "a", dev=DEV, every=1, **{**SMALL, "epochs": 1})
+    before, after = seen[::2], seen[1::2]
+    assert [names[-1] for names in before[1:]] == [f"checkpoint-{i}" for i in range(1, 6)]
+    assert [names[-1] for names in after] == [f"checkpoint-{i}" for i in range(1, 7)]
+    assert max(map(len, before)) == 2 and not (tmp_path / "a" / "checkpoints").exists()
 
 
 def command(out: Path, rows: Path, model: Path, *more: str) -> list[str]:

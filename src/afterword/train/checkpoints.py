@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, ModelError
+from ..lock import held
+from ..manifest import there
+from ..placed import check_place, sync
 
-RECORD, CURVE, FOLDER = "training.json", "loss.jsonl", "checkpoints"
+RECORD, CURVE, FOLDER, ADAPTER = "training.json", "loss.jsonl", "checkpoints", "adapter"
+PLOT = "loss.png"
+EVAL = "eval"  # a folder that the trainer makes for its evaluator
+HELD = ".afterword-training"
 WEIGHTS, STATE, SEAL = "trained.safetensors", "trainer_state.json", "whole.json"
 NAME = re.compile(r"checkpoint-(\d+)")
 
@@ -50,7 +57,7 @@ class Place:
             return None
         try:
             found = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as e:
+        except (OSError, ValueError, RecursionError) as e:
             raise ModelError(f"{path} cannot be read: {e}") from None
         if not isinstance(found, dict) or "told" not in found:
             raise ModelError(f"{path} is no record of a run: choose another folder")
@@ -67,44 +74,79 @@ class Place:
         Raises:
             ModelError: it cannot be written.
         """
-        half = self.folder / (RECORD + ".writing")
+        half = self.folder / f".{RECORD}.{secrets.token_hex(4)}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             half.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             half.replace(self.folder / RECORD)
         except OSError as e:
+            with suppress(OSError):
+                half.unlink()
             raise ModelError(f"{self.folder} cannot be written: {e.strerror or e}") from e
 
-    def begin(self, told: Mapping[str, Any], resume: bool) -> Path | None:
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No other process trains into this folder; where several train together, the first one holds it.
+
+        Raises:
+            ModelError: another does.
+        """
+        if not is_first():
+            yield
+            return
+        new = not self.folder.exists()
+        with ExitStack() as stack:
+            if new:
+                stack.callback(self._leave)
+            try:
+                stack.enter_context(held(self.folder / HELD, "training into"))
+            except OSError as e:
+                raise ModelError(f"{self.folder} cannot be written: {e.strerror or e}") from e
+            yield
+
+    def _leave(self) -> None:
+        with suppress(OSError):  # the run has come to something
+            self.folder.rmdir()
+
+    def begin(self, told: Mapping[str, Any], resume: bool, adapter: bool = False) -> Path | None:
         """Whether to start, or from which checkpoint to go on.
 
         Args:
             told: everything the run depends on, as plain data.
-            resume: go on from the last whole checkpoint, if there is one.
+            resume: go on from the last whole checkpoint, if there is one. What a killed process left of others goes.
+            adapter: whether the run will write one beside the model.
 
         Returns:
             A checkpoint, or None to start.
 
         Raises:
             InputError: a model lies here, or an unfinished run that is not to be resumed; it was told otherwise.
+            InputError: a file here has a name that the run needs.
+            ModelError: a file here would be read as a part of the model.
         """
         found = self.record()
-        if found is not None and resume:
-            compare(self.folder, found["told"], json.loads(json.dumps(told)))
-            return self.last()
-        if self.last() is not None:
-            raise InputError(f"{self.folder} holds an unfinished run: resume it, or choose another folder")
-        if (self.folder / "config.json").exists():
-            raise InputError(f"{self.folder} holds a model: choose another folder, or remove it")
-        return None
-
-    def last(self) -> Path | None:
-        """The last checkpoint that was written whole; what a killed process left of others is removed."""
-        found = listed(self.checkpoints)
-        for path in found:
+        if found is None or not resume:
+            if found is not None and self.last() is not None:
+                raise InputError(f"{self.folder} holds an unfinished run: resume it, or choose another folder")
+            if (self.folder / "config.json").exists():
+                raise InputError(f"{self.folder} holds a model: choose another folder, or remove it")
+        if found is None:
+            needed = (CURVE, PLOT, FOLDER, *((ADAPTER,) if adapter else ()))
+            if other := next((name for name in needed if there(self.folder / name)), None):
+                raise InputError(f"{self.folder} holds {other}, which no run here has written: choose another folder")
+        if found is None or "finished" not in found:
+            check_place(self.folder)
+        if found is None or not resume:
+            return None
+        compare(self.folder, found["told"], json.loads(json.dumps(told)))
+        for path in listed(self.checkpoints):
             if not is_whole(path):
                 shutil.rmtree(path, ignore_errors=True)
-        return next((path for path in reversed(found) if path.exists()), None)
+        return self.last()
+
+    def last(self) -> Path | None:
+        """The last checkpoint that was written whole."""
+        return next((path for path in reversed(listed(self.checkpoints)) if is_whole(path)), None)
 
     def clear(self) -> None:
         """Remove the checkpoints: the run is finished, and its result on the disk."""
@@ -112,7 +154,36 @@ class Place:
             if self.checkpoints not in path.parents and (path.is_file() or path.is_dir()):
                 with suppress(PermissionError):  # somebody else's
                     sync(path)
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        for path in listed(self.checkpoints):
+            drop(path)
+        for path in (self.checkpoints / EVAL, self.checkpoints):
+            with suppress(OSError):  # it holds something of somebody else's
+                path.rmdir()
+
+
+def rotate(checkpoints: Path, best: str | Path | None) -> None:
+    """Keep two whole checkpoints: the last and the best, or the last two. Called once the last one is sealed.
+
+    Args:
+        checkpoints: the folder of all.
+        best: the one that did best on dev.
+    """
+    found = [path for path in reversed(listed(checkpoints)) if is_whole(path)]
+    kept = dict.fromkeys([*found[:1], *(path for path in found if best is not None and path == Path(best)), *found])
+    for path in [*kept][2:]:
+        drop(path)
+
+
+def drop(checkpoint: Path) -> None:
+    """Remove a checkpoint, its seal first; of a whole one, only the files that were sealed."""
+    if not is_whole(checkpoint):
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        return
+    names = json.loads((checkpoint / SEAL).read_text("utf-8"))
+    with suppress(OSError):  # it holds something of somebody else's
+        for name in (SEAL, *names):
+            (checkpoint / name).unlink()
+        checkpoint.rmdir()
 
 
 def listed(checkpoints: Path) -> list[Path]:
@@ -151,16 +222,6 @@ def seal(checkpoint: Path) -> None:
     half.replace(checkpoint / SEAL)
     sync(checkpoint)
     sync(checkpoint.parent)
-
-
-def sync(path: Path) -> None:
-    """Wait until the disk has a file, or the names in a folder; where the system can say so."""
-    if os.name == "posix":
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def stopped(checkpoint: Path) -> bool:

@@ -19,7 +19,7 @@ from ..errors import InputError, MissingExtra
 from ..fingerprint import LIBRARIES, weights_digest
 from ..methods import Method
 from ..selfcheck import check as checked
-from .checkpoints import Place, is_first, processes, stopped
+from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
 from .loss_plot import draw_losses
 from .settings import Settings
 from .triplets import Rows
@@ -36,7 +36,6 @@ except ImportError as e:
     raise MissingExtra(getattr(e, "package", None) or e.name or "sentence-transformers", "train") from e
 
 Data = Rows | str | Path | Iterable[Mapping[str, Any]]
-ADAPTER = "adapter"
 
 
 def train(
@@ -79,7 +78,8 @@ def train(
         The trained encoder, as the folder gives it.
 
     Raises:
-        InputError: a setting cannot be; an unfinished or another run lies in `out`.
+        InputError: a setting cannot be; an unfinished or another run lies in `out`, or a file of somebody else's with a
+            name that the run needs.
         MethodError: the method does not fit the model.
         DataError: the rows cannot be used, or are too few.
         ModelError: a loss is not finite, or something cannot be written; the last whole checkpoint is kept.
@@ -98,27 +98,28 @@ def train(
     check(settings, encoder, rows, scored)
     place = Place(Path(out))
     record = _record(str(model) if not isinstance(model, Encoder) else None, settings, encoder, rows, scored)
-    checkpoint = place.begin(record["told"], resume)
-    if resume and place.finished:
-        return Encoder.load(out, device=device, trust_remote_code=trust_remote_code)
-    if is_first():
-        place.write(record)
-    run = Run(encoder, settings, place)
-    try:
-        running = make_trainer(run.model, settings, place, rows, scored, log_every, progress)
-        if checkpoint is not None and stopped(checkpoint):
-            running.finish(checkpoint)
-        else:
-            running.fit(checkpoint)
-        encoder = run.finished(keep_adapter)
-    finally:
-        run.close()
-    if is_first():
-        encoder.save(place.folder)
-        place.write({**record, "finished": running.summary()})
-        place.clear()
-        with suppress(MissingExtra):  # where matplotlib is not installed the numbers are enough
-            draw_losses(place.curve, place.curve.with_suffix(".png"), place.folder.name)
+    with place.held():
+        checkpoint = place.begin(record["told"], resume, keep_adapter)
+        if resume and place.finished:
+            return Encoder.load(out, device=device, trust_remote_code=trust_remote_code)
+        if is_first():
+            place.write(record)
+        run = Run(encoder, settings, place)
+        try:
+            running = make_trainer(run.model, settings, place, rows, scored, log_every, progress)
+            if checkpoint is not None and stopped(checkpoint):
+                running.finish(checkpoint)
+            else:
+                running.fit(checkpoint)
+            encoder = run.finished(keep_adapter)
+        finally:
+            run.close()
+        if is_first():
+            encoder.save(place.folder)
+            place.write({**record, "finished": running.summary()})
+            place.clear()
+            with suppress(MissingExtra):  # where matplotlib is not installed the numbers are enough
+                draw_losses(place.curve, place.folder / PLOT, place.folder.name)
     return encoder
 
 

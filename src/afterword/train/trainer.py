@@ -17,7 +17,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 
 from ..errors import DataError, ModelError
 from .callbacks import SCORE, Bar, Curve
-from .checkpoints import STATE, WEIGHTS, Place, is_first, listed, processes, seal
+from .checkpoints import STATE, WEIGHTS, Place, is_first, processes, rotate, seal
 from .losses import make
 from .settings import Settings
 from .triplets import Rows
@@ -86,6 +86,7 @@ class Trainer(SentenceTransformerTrainer):
             self.accelerator.wait_for_everyone()
             if is_first():
                 seal(half)
+                rotate(half.parent, self.state.best_model_checkpoint)
         except Exception as e:  # a full disk is told by errors of many kinds
             shutil.rmtree(half, ignore_errors=True)
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e).splitlines()[0]
@@ -148,8 +149,8 @@ def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _kept(checkpoints: Path) -> str:
-    found = listed(checkpoints)
-    return f"{found[-1]} is kept" if found else "there was no checkpoint yet"
+    last = Place(checkpoints.parent).last()
+    return f"{last} is kept" if last else "there was no checkpoint yet"
 
 
 def make_trainer(
@@ -212,7 +213,7 @@ def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTrans
         logging_nan_inf_filter=False,  # it would show a loss that is none as 0
         save_strategy="steps",
         save_steps=settings.every,
-        save_total_limit=2,
+        save_total_limit=None,  # older ones go when the new one is sealed, not before
         restore_callback_states_from_checkpoint=True,  # how long early stopping has waited
         report_to=[],
         **options,
