@@ -1,14 +1,18 @@
 """Products by each kernel, and what is said where bfloat16 cannot be had."""
 
+import copy
+import pickle
 import threading
 
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.tiny import tiny
 from transformers.pytorch_utils import Conv1D
 
-from afterword import products
+from afterword import Encoder, classical, products
 from afterword.errors import ModelError
+from afterword.kernels import PackedLinears
 from afterword.products import (
     check_products,
     forced,
@@ -119,3 +123,38 @@ def test_forwards_wait_for_each_other_while_somebody_uses_it(monkeypatch):
     assert order == ["first", "other"]
     del user
     assert precision_gate() is not products._GATE
+
+
+def test_an_encoder_says_how_its_products_are_made(tmp_path):
+    """It is in the fingerprint and travels with copies; a processor that lacks them refuses when loading."""
+    folder = tiny("gpt2", tmp_path / "model")
+    encoder = Encoder.load(folder, classical())
+    assert encoder.backbone.products == "float32"
+    if (missing := lacks_bfloat16()) is not None:
+        with pytest.raises(ModelError) as refused:
+            Encoder.load(folder, classical(), products="bfloat16")
+        assert (
+            str(refused.value) == f"products='bfloat16' cannot be had: {missing}; leave products out for exact float32"
+        )
+        return
+    coarse = Encoder.load(folder, classical(), products="bfloat16")
+    assert coarse.fingerprint != encoder.fingerprint
+    texts = ["a text", "another one, which is longer", "x" * 130]
+    a, b = encoder.encode(texts), coarse.encode(texts)
+    assert 0 < abs(a - b).max() <= 2e-2 * abs(a).max()
+    alone = [coarse.encode(text) for text in texts]
+    assert all((row == one).all() for row, one in zip(b, alone, strict=True))
+    assert (pickle.loads(pickle.dumps(coarse)).encode(texts) == b).all()
+    coarse.save(tmp_path / "saved")
+    assert Encoder.load(tmp_path / "saved").backbone.products == "float32"
+    assert Encoder.load(tmp_path / "saved", products="bfloat16").fingerprint == coarse.fingerprint
+
+
+def test_products_travel_with_copies_and_are_in_the_fingerprint(tmp_path):
+    """Seen on every processor: how they are named, not what they give."""
+    encoder = Encoder.load(tiny("gpt2", tmp_path / "model"), classical())
+    before = encoder.fingerprint
+    encoder.backbone.packed = PackedLinears(encoder.backbone.model, "bfloat16")
+    assert encoder.fingerprint != before
+    assert pickle.loads(pickle.dumps(encoder.backbone)).products == "bfloat16"
+    assert copy.deepcopy(encoder).backbone.products == "bfloat16"

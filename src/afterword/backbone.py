@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from .batch import Batch
 from .errors import AttentionNotSeen, UnsupportedModel
 from .gate import every, gate_of
 from .kernels import PackedLinears
-from .products import ROWS
+from .products import ROWS, Products, check_products
 from .rules import Masks, Plan, Run, running
 from .sight import Sight, Stack, coupled
 from .stream import Stream, stream
@@ -108,18 +108,42 @@ class Backbone:
         """What is pickled: the model without the hooks that transformers left in it."""
         made: dict[int, nn.Module] = {}
         state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed")}
-        return {**state, "model": bare(self.model, made), "modules": tuple(made[id(m)] for m in self.modules)}
+        state |= {"products": self.products, "model": bare(self.model, made)}
+        return {**state, "modules": tuple(made[id(m)] for m in self.modules)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Packed weights are made anew."""
+        products = state.pop("products")
         vars(self).update(state)
-        self.packed = PackedLinears(self.model)
+        self.packed = PackedLinears(self.model, products)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
         """A backbone with a model of its own."""
         twin = memo[id(self)] = object.__new__(type(self))
         vars(twin).update(copy.deepcopy(vars(self), memo))
         return twin
+
+    @property
+    def products(self) -> Products:
+        """What float32 matrices are rounded to in the products of linear layers."""
+        return self.packed.products
+
+    def with_products(self, products: str) -> Backbone:
+        """This backbone, its linear layers' products from now on in "float32" or "bfloat16".
+
+        Raises:
+            ModelError: the processor lacks them, or the model is not in float32.
+        """
+        check_products(products, self.device, self.dtype)
+        self.packed = PackedLinears(self.model, cast("Products", products))
+        return self
+
+    def renew(self) -> None:
+        """Forget what was made of the weights; call it after an edit through ``weight.data``.
+
+        Any other change of the model is noticed by itself, and most such edits too; one of a few elements is not.
+        """
+        self.packed.drop()
 
     @property
     def device(self) -> torch.device:

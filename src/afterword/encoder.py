@@ -64,6 +64,7 @@ class Encoder:
         max_length: int | None = None,
         revision: str | None = None,
         trust_remote_code: bool = False,
+        products: str = "float32",
     ) -> Encoder:
         """Load a model or a saved encoder.
 
@@ -77,6 +78,8 @@ class Encoder:
             max_length: tokens at most; None = the folder's or the model's own limit.
             revision: of the hub's repository.
             trust_remote_code: run the model's own code.
+            products: "bfloat16" rounds what the products of linear layers read, on a CPU with AMX or AVX512-BF16;
+                they are added up in float32. It is in the fingerprint and not saved: ask for it at every load.
 
         Raises:
             ModelError: the model cannot be loaded, or not run exactly.
@@ -84,10 +87,8 @@ class Encoder:
         """
         from .folder import load_encoder
 
-        return load_encoder(
-            cls, name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
-            trust_remote_code=trust_remote_code,
-        )  # fmt: skip
+        return load_encoder(cls, name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
+                            trust_remote_code=trust_remote_code, products=products)  # fmt: skip
 
     def save(self, folder: str | Path) -> None:
         """Save as a sentence-transformers folder, which `load` reads too.

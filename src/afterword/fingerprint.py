@@ -50,6 +50,7 @@ def fingerprint(encoder: Encoder, weights: bytes | None = None) -> str:
         "revision": encoder.revision,
         "config": {k: v for k, v in model.config.to_dict().items() if k not in PASSING},
         "dtype": str(encoder.backbone.dtype),
+        "products": encoder.backbone.products,
         "versions": {name: version(name) for name in LIBRARIES},
     }
     digest.update(json.dumps(described, sort_keys=True, default=str).encode())

@@ -25,6 +25,7 @@ from .attention import NAME
 from .backbone import Backbone
 from .errors import ModelError, UnsupportedModel
 from .placed import settled
+from .products import check_products
 from .selfcheck import check
 from .tokens import Tokenizer
 
@@ -44,6 +45,7 @@ def load_backbone(
     dtype: torch.dtype | str | None = None,
     revision: str | None = None,
     trust_remote_code: bool = False,
+    products: str = "float32",
 ) -> Backbone:
     """Load a model and its tokenizer, and check how it must be run.
 
@@ -53,13 +55,16 @@ def load_backbone(
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
         revision: of the hub's repository.
         trust_remote_code: run the model's own code.
+        products: what a float32 model's matrices are rounded to in the products of its linear layers, on a CPU.
 
     Raises:
-        ModelError: the folder is incomplete, the name unknown, the weights not safetensors.
+        ModelError: the folder is incomplete, the name unknown, the weights not safetensors, or the processor lacks
+            such products.
         UnsupportedModel: no way of running it gives its own vectors.
     """
     path = find(name)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    check_products(products, device)
     common = {"revision": revision, "trust_remote_code": trust_remote_code}
     with settled(Path(path)), _quiet(), _one_line(str(name)):
         _check_folder(path)
@@ -67,7 +72,7 @@ def load_backbone(
         tokenizer = _tokenizer(path, common)
         wanted = dtype or (torch.float32 if device.type == "cpu" else "auto")
         model = _model(path, config, wanted, common)
-        return check(model.to(device), tokenizer)
+        return check(model.to(device), tokenizer).with_products(products)
 
 
 def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:

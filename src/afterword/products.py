@@ -91,7 +91,7 @@ def lacks_bfloat16() -> str | None:
     return None if has else f"this processor ({processor()}) has neither AMX nor AVX512-BF16"
 
 
-def check_products(products: str, device: torch.device, dtype: torch.dtype) -> None:
+def check_products(products: str, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
     """Whether products can be made in this precision here.
 
     Raises:

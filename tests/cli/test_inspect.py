@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tests.cli.conftest import Run
 
 from afterword import Encoder, classical, parse_method
-from afterword.cli.inspect import bits, invariance
+from afterword.cli.inspect import bits, invariance, measured, seen
+from afterword.products import lacks_bfloat16
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "llama_gqa", "roberta"])
@@ -21,7 +23,12 @@ def test_facts(run: Run, oracle: Path, name: str):
         assert found[key] == getattr(facts, key)
     assert found["self_check"] == facts.checks and "from eager" in found["self_check"]["flat"]
     assert found["causal"] == (name in ("gpt2", "llama_gqa"))
-    assert found["batch_invariance"] == {"texts": 6, "differing": 0, "largest": 0.0, "relative": 0.0, "bits": 0}
+    same = {"texts": 24, "batch_tokens": [2048, 160, 24], "differing": 0, "largest": 0.0, "relative": 0.0, "bits": 0}
+    assert found["batch_invariance"] == same
+    assert found["products"] == "float32"
+    for row in found["kernels"]:
+        assert row["keeps_bits"][row["kernel"]] and row["largest_batch"][row["kernel"]] >= 1024
+        assert row["seconds"][row["kernel"]] > 0 and row["layers"] >= 1
     for suggested in found["methods"]:
         vector = Encoder.load(folder, parse_method(suggested["method"])).encode("a text")
         assert np.isfinite(vector).all(), suggested
@@ -38,22 +45,41 @@ def test_a_page(run: Run, minilm: Path):
         "from eager",
         "to the last bit",
         "normalise",
+        "384 -> 1536 (6x): ",
+        "the same bits alone and among up to ",
     ):
         assert told in page.out
 
 
-def test_without_packed_linears(run: Run, gpt2: Path, monkeypatch: pytest.MonkeyPatch):
-    from afterword import kernels
-
+def test_forced_kernels(run: Run, gpt2: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AFTERWORD_KERNELS", "plain")
-    cached = [f for f in vars(kernels).values() if hasattr(f, "cache_clear")]
-    for function in cached:
-        function.cache_clear()
-    try:
-        assert "not used: AFTERWORD_KERNELS=plain" in run("inspect", "-m", gpt2).out
-    finally:
-        for function in cached:
-            function.cache_clear()
+    assert "not used: AFTERWORD_KERNELS=plain" in run("inspect", "-m", gpt2).out
+    monkeypatch.setenv("AFTERWORD_KERNELS", "packed")
+    rows = json.loads(run("inspect", "-m", gpt2, "--json").out)["kernels"]
+    wanted = "packed" if torch.backends.mkldnn.is_available() else "plain"
+    assert rows and all(row["kernel"] == wanted and wanted in row["keeps_bits"] for row in rows)
+
+
+def test_no_more_is_said_than_holds(run: Run, gpt2: Path):
+    """bfloat16 depends on the batch on some processors: no difference in a few texts is no promise."""
+    page = run("inspect", "-m", gpt2, "--dtype", "bfloat16").out
+    assert "the same to the last bit" not in page
+    assert "texts differ in a batch" in page or "bfloat16 on cpu promises no more than that" in page
+    row = {"layer": "9 -> 3", "layers": 2, "kernel": "plain", "keeps_bits": {"plain": False, "packed": True},
+           "largest_batch": {"plain": 64, "packed": 64}, "seconds": {"plain": 1.0, "packed": 1.5}}  # fmt: skip
+    told = "9 -> 3 (2x): plain, a row's bits depend on its batch; packed keeps them and is slower"
+    assert seen(row) == f"{told}; packed has 0.67 x the speed of plain"
+    same = {"texts": 2, "batch_tokens": [8], "differing": 0}
+    found = {"batch_invariance": same, "dtype": "float32", "device": "cpu", "products": "float32", "kernels": [row]}
+    assert "the kernel promises no more than that" in measured(found)
+
+
+def test_products_that_the_processor_lacks(run: Run, gpt2: Path):
+    ended = run("inspect", "-m", gpt2, "--products", "bfloat16")
+    if lacks_bfloat16() is None:
+        assert ended.code == 0 and "float32, products in bfloat16" in ended.out
+    else:
+        assert ended.code == 2 and ended.err.count("\n") == 1 and "neither AMX nor AVX512-BF16" in ended.err
 
 
 def test_a_difference_is_measured(gpt2: Path):
@@ -66,7 +92,7 @@ def test_a_difference_is_measured(gpt2: Path):
     )
     found = invariance(encoder)
     hooked.remove()
-    assert found["differing"] >= 5 and 1e-7 < found["relative"] < 1e-2 and found["bits"] > 3
+    assert found["differing"] >= 20 and 1e-7 < found["relative"] < 1e-2 and found["bits"] > 3
 
 
 def test_bits():

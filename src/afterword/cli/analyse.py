@@ -70,6 +70,7 @@ def turning_point(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
+    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
@@ -89,7 +90,7 @@ def turning_point(
     asked = [(t, p) for t in template or ("bellm", "none") for p in pool or ("mean", "last")]
     specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in asked]
     methods = [parse_method(spec) for spec in specs]
-    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code).load(classical())
+    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
     named = {f"{p}, {'no' if t == 'none' else t} template": m for (t, p), m in zip(asked, methods, strict=True)}
     with tqdm(unit=" vectors", disable=not sys.stderr.isatty(), leave=False) as bar:
         options: dict[str, Any] = {"batch_tokens": batch_tokens, "show_progress_bar": bar.update}
@@ -128,6 +129,7 @@ def dependency(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
+    products: o.Products = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
@@ -140,7 +142,9 @@ def dependency(
     _check_plot(plot)
     texts = _texts(input, pairs, format, field)
     found = []
-    for name, encoder, limits in _encoders(model, method, device, dtype, max_length, trust_remote_code, batch_tokens):
+    for name, encoder, limits in _encoders(
+        model, method, device, dtype, products, max_length, trust_remote_code, batch_tokens
+    ):
         found.append(measure(encoder, texts, pivot, name=name, limits=limits))
     if plot is not None:
         from ..analysis.plots import draw_dependency
@@ -182,6 +186,7 @@ def words(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
+    products: o.Products = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
@@ -194,7 +199,9 @@ def words(
 
     texts, counts, found = _texts(input, pairs, format, field), read_counts(frequencies), []
     method = method or ["bellm"]
-    for name, encoder, limits in _encoders(model, method, device, dtype, max_length, trust_remote_code, batch_tokens):
+    for name, encoder, limits in _encoders(
+        model, method, device, dtype, products, max_length, trust_remote_code, batch_tokens
+    ):
         found.append(representative_words(encoder, texts, counts, top=top, head=head, name=name, limits=limits))
     typer.echo(_json([f.to_json() for f in found]) if as_json else "\n".join(_words(found, texts[:show])))
     return 0
@@ -221,6 +228,7 @@ def impact(
     max_length: o.MaxLength = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
+    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
@@ -237,7 +245,7 @@ def impact(
     _check_plot(plot)
     every = _texts(input, pairs, format, field)
     texts = every[:first]
-    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code).load(classical())
+    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
     counted = _texts(corpus, None, "txt", None) if corpus is not None else every
     weights = tfidf_weights(encoder, texts, counted)
     if plot is not None:
@@ -283,6 +291,7 @@ def _encoders(
     specs: Sequence[str] | None,
     device: str | None,
     dtype: str | None,
+    products: str | None,
     max_length: int | None,
     trust: bool,
     batch_tokens: int | None,
@@ -294,7 +303,7 @@ def _encoders(
     methods: dict[str, Method | None] = {**read_methods(specs)} or {"": None}
     for model in models:
         first = next(iter(methods.values()))
-        loaded = Choice(model, device, dtype, max_length, None, trust).load(first)
+        loaded = Choice(model, device, dtype, max_length, None, trust, products).load(first)
         limits = Limits(loaded.max_length, batch_tokens=batch_tokens)
         for spec, method in methods.items():
             encoder = loaded if method in (None, first) else Encoder(loaded.backbone, method, max_length=max_length)

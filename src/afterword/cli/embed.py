@@ -43,6 +43,7 @@ def embed(
     window: o.Window = 2048,
     device: o.Device = None,
     dtype: o.Dtype = None,
+    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     rejects: o.RejectsFile = None,
@@ -67,7 +68,7 @@ def embed(
         "truncate_dim": truncate_dim, "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
     with target.opened() as file:
-        choice = Choice(model, device, dtype, max_length, revision, trust_remote_code)
+        choice = Choice(model, device, dtype, max_length, revision, trust_remote_code, products)
         embedder = Embedder.open(choice, methods, settings)
         conditioned = condition is not None or condition_field is not None
 

@@ -86,6 +86,7 @@ def evaluate(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
+    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     progress: o.Progress = None,
@@ -115,7 +116,7 @@ def evaluate(
     if sentence_transformer:
         members = of_theirs(sentence_transformer, device, posts, out)
     else:
-        choice = Choice(chosen, device, dtype, max_length, revision, trust_remote_code)
+        choice = Choice(chosen, device, dtype, max_length, revision, trust_remote_code, products)
         members = of_ours(choice, method or [], posts, out, fitting, batch_tokens)
     with Shown(progress) as shown:
         evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, read_seeds(seeds), fitting)

@@ -29,6 +29,7 @@ class Choice:
     max_length: int | None = None
     revision: str | None = None
     trust_remote_code: bool = False
+    products: str | None = None
 
     def load(self, method: Method | None) -> Encoder:
         """The encoder.
@@ -42,7 +43,7 @@ class Choice:
         check_device(self.device)
         return Encoder.load(
             self.model, method, device=self.device, dtype=self.dtype, max_length=self.max_length,
-            revision=self.revision, trust_remote_code=self.trust_remote_code,
+            revision=self.revision, trust_remote_code=self.trust_remote_code, products=self.products or "float32",
         )  # fmt: skip
 
 

@@ -74,6 +74,15 @@ Dtype = Annotated[
         help="float32, bfloat16, float16, float64, or auto, the checkpoint's own. Otherwise float32 on a CPU.",
     ),
 ]
+Products = Annotated[
+    Literal["float32", "bfloat16"] | None,
+    typer.Option(
+        "--products",
+        metavar="PRODUCTS",
+        help="What a float32 model's matrices are rounded to in its products on a CPU: float32, or bfloat16, "
+        "which is faster on processors with AMX or AVX512-BF16 and refused on others.",
+    ),
+]
 MaxLength = Annotated[
     int | None,
     typer.Option(

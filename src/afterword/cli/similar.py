@@ -59,6 +59,7 @@ def similar(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
+    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
@@ -72,7 +73,7 @@ def similar(
         "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
     items = [_read(reader) for reader in readers]
-    choice = Choice(model, device, dtype, max_length, revision, trust_remote_code)
+    choice = Choice(model, device, dtype, max_length, revision, trust_remote_code, products)
     embedder = Embedder.open(choice, methods, settings)
     sides = [_side(part, embedder) for part in items]
     tables = _tables(embedder.encoder, sides[0].vectors, sides[-1].vectors, by)

@@ -100,6 +100,7 @@ def tune(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
+    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     progress: o.Progress = None,
@@ -122,7 +123,7 @@ def tune(
     sets = [(path.name, read_pairs(path)) for path in ([dev] if dev else []) + (test or [])]
     lines = read_texts(texts) if texts is not None else []
     grid = read_grid(template, copies, both_ways, heads, post)
-    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code).load(
+    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
         read_methods([method] if method is not None else None).get(VECTOR)
     )
     limits = Limits(encoder.max_length, batch_tokens=batch_tokens)

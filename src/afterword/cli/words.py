@@ -53,6 +53,7 @@ def words(
     window: o.Window = 2048,
     device: o.Device = None,
     dtype: o.Dtype = None,
+    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     rejects: o.RejectsFile = None,
@@ -70,7 +71,9 @@ def words(
     target.check(input, 1)
     reader = _reader(text, [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])], input)
     with target.opened() as file:
-        encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code).load(methods.get(VECTOR))
+        encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
+            methods.get(VECTOR)
+        )
         empty = encoder.encode([])
 
         def encode(items: Sequence[Item], _: Told) -> dict[str, Any]:
