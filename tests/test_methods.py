@@ -104,3 +104,24 @@ def test_templates_have_a_place_for_the_text() -> None:
     assert all("{text}" in t for t in TEMPLATES.values())
     assert prompt("promptbert").weigh.pool == "mask"
     assert prompt("eol").weigh.pool == "last"
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "name"),
+    [
+        (reba, {"columns": "content"}, "columns"),
+        (reba, {"normalise": "token"}, "normalise"),
+        (reba, {"triangle": "full"}, "triangle"),
+        (reba, {"pool_special_tokens": True}, "pool_special_tokens"),
+        (echo, {"tail": True}, "tail"),
+        (echo, {"pool_special_tokens": True}, "pool_special_tokens"),
+        (echo, {"variant": "table1", "pool": "last"}, "pool='last'"),
+        (echo, {"variant": "table1", "tail": True}, "tail"),
+        (echo, {"copies": 1, "separator": " "}, "separator"),
+        (echo, {"template": "rewrite", "separator": " "}, "separator"),
+        (reba, {"variant": "paper", "chunk": 4, "truncate": "after"}, "truncate"),
+    ],
+)
+def test_an_option_that_nothing_reads_is_refused_by_its_name(make, options: dict, name: str) -> None:
+    with pytest.raises(MethodError, match=name):
+        make(**{"variant": "released", **options})

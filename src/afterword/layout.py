@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .errors import InputError, MethodError
-from .tokens import Offset, Spelled, Tokenizer
+from .tokens import Offset, Spelled, Tokenizer, check_text
 from .writing import Segment, Span, Writing
 
 Text = str | Sequence[int]
@@ -26,7 +26,8 @@ class Layout:
         template: a string with ``{text}`` (once or more) and perhaps ``{condition}``; None is the text alone.
             ``[MASK]`` becomes the tokenizer's own mask token.
         copies: how often the text stands there.
-        join: "ids" tokenizes each part by itself and joins the ids, "text" tokenizes the whole string. None
+        join: "ids" tokenizes each part by itself and joins the ids, "text" tokenizes the whole string, "first" the
+            string with one copy, whose ids the further copies repeat (so a prompt goes in front of copies). None
             means "text" for a template and "ids" without one.
         separator: what stands between two copies, as text.
         truncate: cut the text "before" the repetition (each copy loses the same tail), the copies "after" it, or
@@ -43,7 +44,7 @@ class Layout:
 
     template: str | None = None
     copies: int = 1
-    join: Literal["ids", "text"] | None = None
+    join: Literal["ids", "text", "first"] | None = None
     separator: str = ""
     truncate: Literal["before", "after", "whole"] = "before"
     add_special_tokens: bool = True
@@ -59,23 +60,45 @@ class Layout:
             if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
                 raise MethodError(f"{name}={value!r}: give a whole number of at least 1")
             object.__setattr__(self, name, int(value))
-        if self.join not in (None, "ids", "text"):
-            raise MethodError(f"join={self.join!r}: choose 'ids' or 'text'")
+        if self.join not in (None, "ids", "text", "first"):
+            raise MethodError(f"join={self.join!r}: choose 'ids', 'text' or 'first'")
         if self.truncate not in ("before", "after", "whole"):
             raise MethodError(f"truncate={self.truncate!r}: choose 'before', 'after' or 'whole'")
         if self.punctuate not in (None, "stop", "all"):
             raise MethodError(f"punctuate={self.punctuate!r}: choose 'stop' or 'all'")
-        if self.chunk is not None and (self.template is not None or self.join == "text" or self.separator):
-            raise MethodError(f"chunk={self.chunk} repeats token ids: it takes no template, separator or join='text'")
+        for name in ("template", "separator"):
+            try:
+                check_text(getattr(self, name) or "", name)
+            except InputError as e:
+                raise MethodError(str(e)) from None
         if len(self.fields - {TEXT}) and self.fields != {TEXT, "condition"}:
             raise MethodError(
                 f"template {self.template!r} holds {sorted(self.fields)}: only {{text}} and {{condition}}"
             )
         if TEXT not in self.fields:
             raise MethodError(f"template {self.template!r} has no {{text}}: write where the text goes")
-        times = self.parts.count(None)
+        times = [field for _, field, _, _ in string.Formatter().parse(self.template or "{text}")].count(TEXT)
         if self.template is not None and times > 1 and self.copies not in (1, times):
             raise MethodError(f"the template holds {{text}} {times} times: copies={self.copies} contradicts it")
+        self._check_effect(times)
+
+    def _check_effect(self, times: int) -> None:
+        """Refuse options that nothing would read.
+
+        What is read but changes nothing here stays, since the papers' sweeps over copies=1, 2, 3 spell it so:
+        join="text" and truncate="after" of one copy.
+        """
+        repeats = times == 1 and self.copies > 1
+        if self.chunk is not None:
+            given = {"template": self.template, "join": self.join == "text" or self.join == "first",
+                     "separator": self.separator, "truncate": self.truncate != "before"}  # fmt: skip
+            if names := [name for name, value in given.items() if value]:
+                raise MethodError(f"chunk={self.chunk} repeats the ids of each piece: it takes no {names[0]}")
+        if self.separator and not repeats:
+            why = f"the template holds {{text}} {times} times" if times > 1 else "copies=1"
+            raise MethodError(f"separator={self.separator!r} stands between copies, and {why}: leave it out")
+        if self.join == "first" and not repeats:
+            raise MethodError("join='first' repeats one copy's ids: give copies=2 or more, and {text} once")
 
     @property
     def fields(self) -> set[str]:
@@ -136,23 +159,26 @@ class Layout:
             NoMaskToken: ``[MASK]`` in the template, none in the tokenizer.
         """
         self._check_conditions(texts, conditions)
-        special = len(tokenizer.prefix) + len(tokenizer.suffix) if self.add_special_tokens else 0
+        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
+        special = len(prefix) + len(suffix)
         if max_length is not None and max_length <= special:
             raise InputError(f"max_length={max_length} leaves no room for a token beside {special} special ones")
-        lead = self._lead(tokenizer)
-        whole = self.join == "text" or (self.join is None and self.template is not None)
+        pen = _Pen(self, tokenizer, prefix, suffix, max_length, offsets)
+        front = self._literals(tokenizer, None)
+        parts = [front] * len(texts) if conditions is None else [self._literals(tokenizer, c) for c in conditions]
+        lead = pen.lead(front)
+        joint = self.join in ("text", "first") or (self.join is None and self.template is not None)
         strings = [i for i, t in enumerate(texts) if isinstance(t, str)]
-        spelled: dict[int, Spelled] = {}
-        if not whole or len(strings) < len(texts):
-            spelled = self._spell(texts, strings if not whole else [], tokenizer, offsets)
-        written = []
+        plain = [self._clean(str(texts[i])) for i in strings]
+        found = (
+            pen.joint(plain, [parts[i] for i in strings]) if joint else pen.apart(plain, [parts[i] for i in strings])
+        )
+        written = dict(zip(strings, found, strict=True))
         for i, text in enumerate(texts):
-            parts = self._literals(tokenizer, conditions[i] if conditions is not None else None)
-            if i in spelled:
-                written.append(self._join(spelled[i], parts, tokenizer, max_length, offsets))
-            else:
-                written.append(self._whole(self._clean(str(text)), parts, tokenizer, max_length, offsets))
-        return [w.led(lead) for w in written] if lead else written
+            if not isinstance(text, str):
+                places = [(j, j + 1) for j in range(len(text))] if offsets else []
+                written[i] = pen.join(Spelled(list(text), places), pen.pieces(parts[i]))
+        return [written[i].led(lead) if lead else written[i] for i in range(len(texts))]
 
     def _check_conditions(self, texts: Sequence[Text], conditions: Sequence[str] | None) -> None:
         wanted = "condition" in self.fields
@@ -172,18 +198,6 @@ class Layout:
         text = text.replace('"', "'")
         return text[:-1] + "." if text[-1] == "?" else text
 
-    def _spell(
-        self, texts: Sequence[Text], strings: Sequence[int], tokenizer: Tokenizer, offsets: bool
-    ) -> dict[int, Spelled]:
-        """Ids of every text that is tokenized by itself; where offsets are not wanted they are left out."""
-        plain = [self._clean(str(texts[i])) for i in strings]
-        found = tokenizer.spell(plain) if offsets else [Spelled(ids, []) for ids in tokenizer.ids(plain)]
-        spelled = dict(zip(strings, found, strict=True))
-        for i, text in enumerate(texts):
-            if not isinstance(text, str):
-                spelled[i] = Spelled(list(text), [(j, j + 1) for j in range(len(text))] if offsets else [])
-        return spelled
-
     def _literals(self, tokenizer: Tokenizer, condition: str | None) -> list[str | None]:
         parts = self.parts
         if any(p and MASK in p for p in parts):
@@ -191,76 +205,116 @@ class Layout:
             parts = [p.replace(MASK, mask) if p else p for p in parts]
         return parts if condition is None else [p.replace("\0", condition) if p else p for p in parts]
 
-    def _lead(self, tokenizer: Tokenizer) -> list[int]:
+
+Parts = Sequence[str | None]
+"""Literals in order, None where a copy of the text goes."""
+
+
+class _Pen:
+    """What writes by a layout: a tokenizer, special tokens and a length."""
+
+    def __init__(
+        self, layout: Layout, tokenizer: Tokenizer, prefix: list[int], suffix: list[int], length: int | None,
+        offsets: bool,
+    ) -> None:  # fmt: skip
+        self.layout, self.tokenizer, self.length, self.offsets = layout, tokenizer, length, offsets
+        self.prefix, self.suffix = prefix, suffix
+        self.special = (len(prefix), len(suffix))
+        self._pieces: dict[tuple[str | None, ...], list[list[int] | None]] = {}
+
+    def lead(self, parts: Parts) -> list[int]:
         """The tokens that stand in front of every text, but for those that the text's first letter may change."""
-        front = (self._literals(tokenizer, None)[0] or "").split("\0")[0]
-        prefix = tokenizer.prefix if self.add_special_tokens else []
+        front = (parts[0] or "").split("\0")[0]
         if not front:
             return []
-        bare, followed = tokenizer.ids([front, front + "a"])
+        bare, followed = self.tokenizer.ids([front, front + "a"])
         same = next((i for i, token in enumerate(bare) if [token] != followed[i : i + 1]), len(bare))
-        return prefix + bare[:same]
+        return self.prefix + bare[:same]
 
-    def _join(
-        self, text: Spelled, parts: list[str | None], tokenizer: Tokenizer, max_length: int | None, offsets: bool
-    ) -> Writing:
-        """Join parts that were tokenized one by one."""
-        literals = tokenizer.ids([p for p in parts if p is not None]) if any(parts) else []
-        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
-        fixed = len(prefix) + len(suffix) + sum(map(len, literals))
-        copies, ids, kept = parts.count(None), text.ids, len(text.ids)
-        if self.chunk is not None:
-            return self._chunks(text, tokenizer, max_length, offsets)
-        if max_length is not None and self.truncate == "before":
-            kept = min(kept, _room(max_length - fixed, copies, max_length))
+    def pieces(self, parts: Parts) -> list[list[int] | None]:
+        """The literals' ids, each tokenized by itself."""
+        key = tuple(parts)
+        if key not in self._pieces:
+            ids = iter(self.tokenizer.ids([p for p in parts if p is not None]) if any(parts) else [])
+            self._pieces[key] = [None if p is None else next(ids) for p in parts]
+        return self._pieces[key]
+
+    def apart(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[Writing]:
+        """Texts that are tokenized by themselves; where offsets are not wanted they are left out."""
+        spell = self.tokenizer.spell if self.offsets else lambda t: [Spelled(ids, []) for ids in self.tokenizer.ids(t)]
+        return [self.join(s, self.pieces(p)) for s, p in zip(spell(texts), parts, strict=True)]
+
+    def joint(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[Writing]:
+        """Texts that are tokenized with what stands around them, all in one batch."""
+        first = self.layout.join == "first"
+        if first:
+            parts = [_single(p) for p in parts]
+        strings = ["".join(text if q is None else q for q in p) for text, p in zip(texts, parts, strict=True)]
+        spelled = self.tokenizer.spell(strings)
+        write = self.repeated if first else self.whole
+        return [write(t, p, s) for t, p, s in zip(texts, parts, spelled, strict=True)]
+
+    def repeated(self, text: str, parts: Parts, spelled: Spelled) -> Writing:
+        """The ids that one copy has in the whole string, repeated."""
+        start, end = _ranges(text, parts)[0]
+        a, b = _tokens_of(spelled.offsets, (start, end))
+        own = Spelled(spelled.ids[a:b], [(s - start, e - start) for s, e in spelled.offsets[a:b]])
+        middle = self.pieces([None, self.layout.separator or None])[1:] if self.layout.separator else []
+        copies: list[list[int] | None] = [None, *[*middle, None] * (self.layout.copies - 1)]
+        return self.join(own, [spelled.ids[:a], *copies, spelled.ids[b:]])
+
+    def join(self, text: Spelled, pieces: Sequence[list[int] | None]) -> Writing:
+        """Join ids: a piece is a literal's, or None for a copy of the text's."""
+        layout, length, suffix = self.layout, self.length, self.suffix
+        if layout.chunk is not None:
+            return self.chunks(text)
+        fixed, copies = sum(self.special) + sum(len(p) for p in pieces if p), pieces.count(None)
+        ids, kept = text.ids, len(text.ids)
+        if length is not None and layout.truncate == "before":
+            kept = min(kept, _room(length - fixed, copies, length))
             ids = ids[:kept]
-        body, spans, rest = list(prefix), [], iter(literals)
-        for part in parts:
-            if part is None:
+        body, spans = list(self.prefix), []
+        for piece in pieces:
+            if piece is None:
                 spans.append((len(body), len(body) + len(ids)))
-                body += ids
-            else:
-                body += next(rest)
-        if max_length is not None and len(body) + len(suffix) > max_length:
-            if self.truncate == "whole":
-                suffix = suffix[: max(max_length - len(body), 0)]
-            body = body[: max_length - len(suffix)]
+            body += ids if piece is None else piece
+        if length is not None and len(body) + len(suffix) > length:
+            if layout.truncate == "whole":
+                suffix = suffix[: max(length - len(body), 0)]
+            body = body[: length - len(suffix)]
             spans = [(min(a, len(body)), min(b, len(body))) for a, b in spans]
             kept = spans[0][1] - spans[0][0]
-        segment = Segment(body + suffix, tuple(spans), (len(prefix), len(suffix)))
-        seen = tuple(tuple(text.offsets[: b - a]) for a, b in spans) if offsets else ()
+        segment = Segment(body + suffix, tuple(spans), (len(self.prefix), len(suffix)))
+        seen = tuple(tuple(text.offsets[: b - a]) for a, b in spans) if self.offsets else ()
         return Writing((segment,), seen, kept, len(text.ids))
 
-    def _whole(
-        self, text: str, parts: list[str | None], tokenizer: Tokenizer, max_length: int | None, offsets: bool
-    ) -> Writing:
-        """Tokenize the whole string; which tokens are a copy's is read off the character offsets."""
-        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
-        room = None if max_length is None else max_length - len(prefix) - len(suffix)
+    def whole(self, text: str, parts: Parts, spelled: Spelled) -> Writing:
+        """The whole string as it was tokenized; which tokens are a copy's is read off the character offsets.
+
+        Where it is too long, the text is cut and the string tokenized anew.
+        """
+        layout, prefix, suffix = self.layout, self.prefix, self.suffix
+        room = None if self.length is None else self.length - sum(self.special)
         cut, total = text, None
         bare = parts[-1] is None and parts.count(None) == 1  # nothing behind the text: its last tokens are dropped
         while True:
-            ranges, at = [], 0
-            for part in parts:
-                at += len(cut if part is None else part)
-                if part is None:
-                    ranges.append((at - len(cut), at))
-            spelled = tokenizer.spell(["".join(cut if p is None else p for p in parts)])[0]
+            ranges = _ranges(cut, parts)
             spans = [_tokens_of(spelled.offsets, r) for r in ranges]
             total = total if total is not None else spans[0][1] - spans[0][0]
             over = 0 if room is None else len(spelled.ids) - room
-            if over <= 0 or self.truncate != "before" or (bare and room is not None and spans[0][0] < room):
+            if over <= 0 or layout.truncate != "before" or (bare and room is not None and spans[0][0] < room):
                 break
             if not cut:
                 raise InputError(
-                    f"the template alone is {len(spelled.ids)} tokens, max_length={max_length} leaves {room}"
+                    f"the template alone is {len(spelled.ids)} tokens, max_length={self.length} leaves {room}"
                 )
             keep = max(spans[0][1] - spans[0][0] - -(-over // len(spans)), 0)
             last = spelled.offsets[spans[0][0] + keep][0] if spans[0][0] + keep < len(spelled.ids) else ranges[0][0]
             cut = cut[: min(max(last - ranges[0][0], 0), len(cut) - 1)]
-        if room is not None and over > 0 and self.truncate == "whole":
+            spelled = self.tokenizer.spell(["".join(cut if p is None else p for p in parts)])[0]
+        if room is not None and over > 0 and layout.truncate == "whole":
             suffix = suffix[: max(room + len(suffix) - len(spelled.ids), 0)]
-            room = max_length - len(prefix) - len(suffix) if max_length is not None else None
+            room = self.length - len(prefix) - len(suffix) if self.length is not None else None
         ids = prefix + spelled.ids[:room] + suffix
         end = len(ids) - len(suffix)
         shifted = [(min(a + len(prefix), end), min(b + len(prefix), end)) for a, b in spans]
@@ -268,27 +322,45 @@ class Layout:
         seen = [
             tuple((s - r[0], e - r[0]) for s, e in spelled.offsets[a - len(prefix) : b - len(prefix)])
             for (a, b), r in zip(shifted, ranges, strict=True)
+            if self.offsets
         ]
-        return Writing((segment,), tuple(seen) if offsets else (), shifted[0][1] - shifted[0][0], total)
+        return Writing((segment,), tuple(seen), shifted[0][1] - shifted[0][0], total)
 
-    def _chunks(self, text: Spelled, tokenizer: Tokenizer, max_length: int | None, offsets: bool) -> Writing:
+    def chunks(self, text: Spelled) -> Writing:
         """The full pass, then each chunk repeated by itself (ReBA, section 6)."""
-        assert self.chunk is not None
-        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
-        fixed, kept, size = len(prefix) + len(suffix), len(text.ids), self.chunk
-        if max_length is not None:
-            kept = min(kept, _room(max_length - fixed, 1, max_length))
-            size = min(size, _room(max_length - fixed, self.copies, max_length))
-        special = (len(prefix), len(suffix))
-        full = Segment(prefix + text.ids[:kept] + suffix, ((len(prefix), len(prefix) + kept),), special, pooled=False)
+        copies, size = self.layout.copies, self.layout.chunk
+        assert size is not None
+        prefix, suffix, kept = self.prefix, self.suffix, len(text.ids)
+        if self.length is not None:
+            room = self.length - sum(self.special)
+            kept = min(kept, _room(room, 1, self.length))
+            size = min(size, _room(room, copies, self.length))
+        start = len(prefix)
+        full = Segment(prefix + text.ids[:kept] + suffix, ((start, start + kept),), self.special, pooled=False)
         chunks = []
         for first in range(0, kept, size):
             ids = text.ids[first : min(first + size, kept)]
-            spans = [(len(prefix) + c * len(ids), len(prefix) + (c + 1) * len(ids)) for c in range(self.copies)]
-            body, part, final = prefix + ids * self.copies + suffix, len(ids) / kept, first + size >= kept
-            chunks.append(Segment(body, tuple(spans), special, first, part=part, final=final))
-        seen = (tuple(text.offsets[:kept]),) * self.copies if offsets else ()
+            spans = [(start + c * len(ids), start + (c + 1) * len(ids)) for c in range(copies)]
+            body, part, final = prefix + ids * copies + suffix, len(ids) / kept, first + size >= kept
+            chunks.append(Segment(body, tuple(spans), self.special, first, part=part, final=final))
+        seen = (tuple(text.offsets[:kept]),) * copies if self.offsets else ()
         return Writing((full, *chunks), seen, kept, len(text.ids))
+
+
+def _single(parts: Parts) -> Parts:
+    """The parts with one copy of the text, without what stands between copies."""
+    last = len(parts) - 1 - parts[::-1].index(None)
+    return [*parts[: parts.index(None)], None, *parts[last + 1 :]]
+
+
+def _ranges(text: str, parts: Parts) -> list[Span]:
+    """The characters that each copy takes in the whole string."""
+    ranges, at = [], 0
+    for part in parts:
+        at += len(text if part is None else part)
+        if part is None:
+            ranges.append((at - len(text), at))
+    return ranges
 
 
 def _room(tokens: int, copies: int, max_length: int) -> int:
@@ -300,5 +372,8 @@ def _room(tokens: int, copies: int, max_length: int) -> int:
 
 def _tokens_of(offsets: Sequence[Offset], characters: Span) -> Span:
     """The half-open span of tokens that overlap a range of characters."""
-    at = [i for i, (s, e) in enumerate(offsets) if s < characters[1] and e > characters[0]]
-    return (at[0], at[-1] + 1) if at else (0, 0)
+    start, end = characters
+    first = next((i for i, (s, e) in enumerate(offsets) if s < end and e > start), None)
+    if first is None:
+        return 0, 0
+    return first, next(i for i in range(len(offsets), 0, -1) if offsets[i - 1][0] < end and offsets[i - 1][1] > start)

@@ -7,7 +7,7 @@ from collections.abc import KeysView, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from .errors import InputError
+from .errors import InputError, MethodError
 from .layout import Layout, Text
 from .tokens import Tokenizer, check_text
 from .words import Word
@@ -128,17 +128,26 @@ def check_written(
 def with_prompt(layout: Layout, prompt: str | None) -> Layout:
     """The layout with an instruction in front of all.
 
+    Prompt and text are tokenized as one string, as sentence-transformers does. Where a layout repeats the text's ids,
+    the copies repeat those that the text has behind the prompt.
+
     >>> with_prompt(Layout(), "query: ").template
     'query: {text}'
 
     Raises:
         InputError: the prompt cannot be used.
+        MethodError: the layout writes texts in pieces, which have no front.
     """
     if prompt is None or prompt == "":
         return layout
     check_text(prompt, "the prompt", "give a string")
+    if layout.chunk is not None:
+        raise MethodError(f"chunk={layout.chunk} writes a text in pieces, which take no prompt: pass prompt=''")
+    join = layout.join
+    if layout.template is None and join != "text":
+        join = "first" if layout.copies > 1 else None
     escaped = prompt.replace("{", "{{").replace("}", "}}")
-    return replace(layout, template=escaped + (layout.template or "{text}"))
+    return replace(layout, template=escaped + (layout.template or "{text}"), join=join)
 
 
 def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[list[list[Word]], bool]:

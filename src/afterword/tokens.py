@@ -31,6 +31,8 @@ FLAGS = 64
 text's encoding, only the size of the vocabulary is: a piece that is made an added token, or a flag that is edited,
 needs `Tokenizer.renew`."""
 
+BATCH = 1024  # texts whose encodings with offsets are held at a time
+
 _MAKING = threading.Lock()
 
 Offset = tuple[int, int]
@@ -165,8 +167,12 @@ class Tokenizer:
                 f"{type(self.hf).__name__} {why} gives no character offsets of the text, which words and templates "
                 "need: use a model with a fast tokenizer (tokenizer.json), or texts without prompt, template and words"
             )
-        encodings = copy.encode_batch(list(texts), add_special_tokens=False)
-        return [Spelled(e.ids, self._offsets(e, t, now)) for e, t in zip(encodings, texts, strict=True)]
+        found: list[Spelled] = []
+        for i in range(0, len(texts), BATCH):  # an encoding is many times as large as what is kept of it
+            some = list(texts[i : i + BATCH])
+            encodings = copy.encode_batch(some, add_special_tokens=False)
+            found += [Spelled(e.ids, self._offsets(e, t, now)) for e, t in zip(encodings, some, strict=True)]
+        return found
 
     def _offsets(self, encoding: Encoding, text: str, now: _Made) -> list[Offset]:
         """Offsets, looked through for blank markers only where a token may be one."""
