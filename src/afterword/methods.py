@@ -13,7 +13,7 @@ from .layout import MASK, Layout
 from .sight import Couple, Sight
 from .states import States
 from .templates import TEMPLATES
-from .weights import Backward, Plain, SelfAttention, Table1, Weighting
+from .weights import Backward, Plain, SelfAttention, Table1, Weighting, unread
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,7 @@ def echo(
     _choose("variant", variant, ("paper", "table1", "released"))
     released = variant == "released"
     if variant == "table1" or (released and pool == "mean"):
-        _unread(f"variant={variant!r}", tail=tail, pool_special_tokens=pool_special_tokens)
-    if variant == "table1" and pool != "mean":
-        raise MethodError(f"pool={pool!r} has no effect beside variant='table1', which is a mean: leave one out")
+        unread(f"variant={variant!r}", tail=tail, pool_special_tokens=pool_special_tokens, pool=pool != "mean")
     layout = Layout(
         TEMPLATES.get(template or "", template),
         copies,
@@ -165,11 +163,6 @@ def reba(
     _choose("variant", variant, ("paper", "released"))
     _choose("pool", pool, ("last", "mean"))
     released = variant == "released"
-    if released:
-        _unread(
-            "variant='released'", columns=columns != "all", normalise=normalise is not None,
-            triangle=triangle != "upper", pool_special_tokens=pool_special_tokens,
-        )  # fmt: skip
     layout = Layout(
         None,
         copies,
@@ -180,6 +173,10 @@ def reba(
         chunk=chunk,
     )
     if released:
+        unread(
+            "variant='released'", columns=columns != "all", normalise=normalise, triangle=triangle != "upper",
+            pool_special_tokens=pool_special_tokens,
+        )  # fmt: skip
         whole: tuple[Any, ...] = ("last", "all", True, "all", "token", attention, "full", True)
         half: tuple[Any, ...] = ("half", "first", True, "all", "total", attention, "upper", True)
         weigh = Backward(*whole if pool == "last" else half)
@@ -391,12 +388,6 @@ def parse_head(head: str | tuple[int, int] | Sequence[int]) -> tuple[int, int]:
     if len(head) != 2 or not all(isinstance(h, int) and not isinstance(h, bool) and h >= 0 for h in head):
         raise MethodError(f"head={head!r}: give (layer, head) from 0, or '1-10' from 1")
     return head[0], head[1]
-
-
-def _unread(beside: str, **given: bool) -> None:
-    """Refuse options that another one decides."""
-    if names := [name for name, value in given.items() if value]:
-        raise MethodError(f"{names[0]} has no effect beside {beside}, which says it itself: leave one of them out")
 
 
 def _choose(name: str, value: object, allowed: tuple[str, ...]) -> None:

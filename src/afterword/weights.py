@@ -28,6 +28,20 @@ Normalise = Literal["token", "total"]
 POOLS = ("mean", "last", "cls", "sum", "mask", "half")
 
 
+def unread(beside: str, **given: object) -> None:
+    """Refuse options that another one decides, by the first of their names.
+
+    Args:
+        beside: the other one.
+        given: per option, whether it was given.
+
+    Raises:
+        MethodError: one was.
+    """
+    if names := [name for name, value in given.items() if value]:
+        raise MethodError(f"{names[0]} has no effect beside {beside}, which decides it: leave one of them out")
+
+
 @dataclass(frozen=True)
 class Weighting(ABC):
     """How tokens are weighted.
