@@ -1,5 +1,8 @@
 """Flat batches, worked out by hand."""
 
+from typing import Any
+
+import pytest
 import torch
 
 from afterword.batch import lay
@@ -75,3 +78,20 @@ def test_layouts_of_one_batch_have_one_shape() -> None:
 
     batch = lay(Layout(copies=2).write(["ab", "c"], Letters()))  # type: ignore[arg-type]
     assert [g.spans.tolist() for g in batch.groups] == [[[[1, 3], [3, 5]]], [[[1, 2], [2, 3]]]]
+
+
+def test_what_lies_on_a_device_without_float64_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[torch.dtype] = []
+    for name in ("tensor", "zeros", "ones", "arange"):
+        real = getattr(torch, name)
+
+        def noted(*args: Any, real: Any = real, **options: Any) -> Any:
+            found = real(*args, **options)
+            if found.device.type == "meta":  # as "mps" or "xpu" would
+                made.append(found.dtype)
+            return found
+
+        monkeypatch.setattr(torch, name, noted)
+    lay([writing(5), writing(3)], "meta")
+    assert made and torch.float64 not in made
+    assert lay([writing(5)]).groups[0].part.dtype == torch.float64

@@ -281,6 +281,25 @@ def test_it_trains_with_the_librarys_trainer(method: Method, options: dict, mode
     assert abs(Encoder.load(tmp_path / "saved").encode(TEXTS) - model.encode(TEXTS)).max() <= 1e-6
 
 
+def test_encoding_after_training_knows_no_dropout(models: Path, tmp_path: Path):
+    encoder = Encoder.load(models / "bert", classical())
+    before, words = encoder.encode(TEXTS), encoder.encode_words("dog", ["dog"])
+    weights = encoder.weights("dog")[1]
+    model = sentence_transformer(encoder)
+    fitted(model, tmp_path, steps=1, warmup_steps=1)  # the learning rate of the one step is 0
+    model.train()
+    assert encoder.backbone.model.training
+    for _ in range(2):
+        assert np.array_equal(encoder.encode(TEXTS), before)
+    assert np.array_equal(encoder.encode_words("dog", ["dog"]), words)
+    assert np.array_equal(encoder.weights("dog")[1], weights)
+    assert encoder.backbone.model.training and all(m.training for m in model[0].modules())
+    features = model[0].preprocess(TEXTS)
+    with torch.no_grad():  # a cached loss runs its first pass so, and needs the dropout of its second
+        one, other = (model[0](dict(features))["sentence_embedding"] for _ in range(2))
+    assert not torch.allclose(one, other, atol=1e-3)
+
+
 @pytest.mark.parametrize("around", [True, False], ids=["PeftModel", "add_adapter"])
 def test_adapters_run_train_and_are_saved_whole(around: bool, models: Path, tmp_path: Path):
     peft = pytest.importorskip("peft", reason="the extra train is not installed")
@@ -365,8 +384,10 @@ def test_several_threads_train_as_one_alone(name: str, models: Path):
 def test_copies_and_pickles_are_models_of_their_own(models: Path):
     model = by_hand(module(models, "gpt2", reba()))
     expected = model.encode(TEXTS)
+    model[0].model(torch.tensor([[7, 8]]), output_hidden_states=True)  # leaves hooks that pickle refuses
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert np.array_equal(other.encode(TEXTS), expected)
+        assert other[0].backbone.model is other[0].model
         with torch.no_grad():
             other[0].model.get_input_embeddings().weight.zero_()
         assert np.array_equal(model.encode(TEXTS), expected)

@@ -106,3 +106,18 @@ def test_gradients_are_algorithm_1s_where_a_window_hides_tokens(kind: str, trian
     made = torch.autograd.grad((tap.of(0) * weigh).sum(), (q, k), retain_graph=True)
     wanted = torch.autograd.grad((literal([plain], columns, triangle) * weigh).sum(), (q, k))
     torch.testing.assert_close(made, wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
+@pytest.mark.parametrize("causal", [True, False])
+def test_no_weight_is_more_than_1_however_large_the_scores(causal: bool, size: float):
+    g = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(G, H, N, 8, generator=g) * size**0.5 for _ in range(2))
+    view = ScoreView(0, 0, causal, q, k, 1.0)
+    columns = torch.arange(N).expand(G, N)
+    for triangle in ("upper", "full"):
+        whole, few = (MaxOverHeads([c], triangle) for c in (columns, columns[:, 3:5]))
+        diagonal = Diagonals()
+        for tap in (whole, few, diagonal):
+            tap.read(view)
+            assert tap.of(0).isfinite().all() and tap.of(0).min() >= 0 and tap.of(0).max() <= 1

@@ -167,11 +167,16 @@ def _group(start: int, members: Sequence[Member], tokens: Tensor) -> Group:
         spans=tokens.new_tensor([[*s.copies, *[(0, 0)] * (most - len(s.copies))] for _, s in members]),
         special=tokens.new_tensor([s.special for _, s in members]),
         first=tokens.new_tensor([s.first for _, s in members]),
-        part=torch.tensor([s.part for _, s in members], dtype=torch.float64, device=tokens.device),
+        part=torch.tensor([s.part for _, s in members], dtype=_precise(tokens.device), device=tokens.device),
         final=torch.tensor([s.final for _, s in members], device=tokens.device),
         tokens=tokens[start : start + len(members) * n].view(len(members), n),
         leading=sum(s.lead > 0 for _, s in members),
     )
+
+
+def _precise(device: torch.device) -> torch.dtype:
+    """The most precise type that a device computes with: those of Apple and Intel have no float64."""
+    return torch.float64 if device.type in ("cpu", "cuda") else torch.float32
 
 
 def _sources(writings: Sequence[Writing], where: dict[tuple[int, int], int], tokens: Tensor) -> Tensor:
