@@ -52,8 +52,9 @@ class Eager:
 
     @staticmethod
     def attention_layers(model: nn.Module) -> list[nn.Module]:
-        """The innermost modules that take a mask, in order."""
-        takes = [m for m in model.modules() if "attention_mask" in inspect.signature(m.forward).parameters]
+        """The innermost attention modules that take a mask, in order; convolutions take one too."""
+        named = [m for m in model.modules() if "ttention" in type(m).__name__]
+        takes = [m for m in named if "attention_mask" in inspect.signature(m.forward).parameters]
         return [m for m in takes if not any(c is not m and c in takes for c in m.modules())]
 
     @contextmanager

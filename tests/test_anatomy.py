@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 import torch
 from tests.tiny import FAMILIES, tiny, tiny_config, tiny_model
-from torch import nn
 
 from afterword import anatomy
 from afterword.errors import UnsupportedModel
@@ -15,6 +14,7 @@ from afterword.loading import load_backbone
 def test_layers_and_heads_are_counted(kind: str):
     config = tiny_config(kind)
     assert anatomy.count_layers(config) == (4 if kind == "gpt_neo" else 3)
+    assert anatomy.count_attention(config) == {"gpt_neo": 4, "lfm2": 2, "mamba": 0}.get(kind, 3)
     assert anatomy.count_heads(config) == (0 if kind == "mamba" else 4)
 
 
@@ -63,7 +63,7 @@ def test_dynamic_frequencies_are_forgotten():
     with torch.no_grad():
         model(input_ids=torch.full((1, 60), 9))
     assert not torch.equal(model.rotary_emb.inv_freq, fresh)
-    anatomy.reset_rotary(model)
+    anatomy.forget(model)
     assert torch.equal(model.rotary_emb.inv_freq, fresh) and model.rotary_emb.max_seq_len_cached == 24
     with torch.no_grad():  # and another length is reckoned as if it were the first
         model(input_ids=torch.full((1, 40), 9))
@@ -87,25 +87,3 @@ def test_the_stack_is_the_layers_and_the_norm_behind_them(kind: str, norm: str, 
 def test_layers_that_are_one_module_cannot_be_taken_apart(tmp_path: Path):
     with pytest.raises(UnsupportedModel, match="AlbertModel: its layers cannot be told apart"):
         _ = load_backbone(tiny("albert", tmp_path)).stack
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_comes_back_bit_for_bit(dtype: torch.dtype):
-    model = nn.Linear(64, 64).to(dtype)
-    every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
-    model.weight.data = every[every.isfinite()][:4096].view(64, 64).clone()
-    model.register_buffer("scale", torch.tensor([0.1], dtype=dtype))
-    before = {n: t.clone().view(torch.int16) for n, t in model.state_dict().items()}
-    weight = model.weight
-    with anatomy.in_float32(model):
-        assert {t.dtype for t in model.state_dict().values()} == {torch.float32}
-    assert model.weight is weight
-    after = model.state_dict()
-    assert all(after[n].dtype == dtype and torch.equal(after[n].view(torch.int16), b) for n, b in before.items())
-
-
-def test_half_precision_comes_back_after_an_error():
-    model = nn.Linear(2, 2).half()
-    with pytest.raises(ZeroDivisionError), anatomy.in_float32(model):
-        _ = 1 / 0
-    assert model.weight.dtype == torch.float16

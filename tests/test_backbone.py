@@ -97,7 +97,6 @@ def runs_of(backbone: Backbone, batch: Batch, **options: Any) -> list[Run]:
         "opt",
         "phi3",
         "gpt_oss",
-        "llama4_text",
         "llama dynamic",
     ],
 )

@@ -1,4 +1,6 @@
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -6,14 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.eager import STATES, Eager
 from tests.families import difference, encode, texts
-from tests.tiny import tiny, tiny_tokenizer
+from tests.tiny import tiny, tiny_model, tiny_tokenizer
 from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel
 
 from afterword import Encoder, bellm, classical, prompt, reba
 from afterword.errors import AttentionNotSeen, UnsupportedModel
 from afterword.loading import load_backbone
 from afterword.selfcheck import check
+from afterword.states import States
 from afterword.tokens import Tokenizer
 
 
@@ -119,3 +124,157 @@ def test_a_model_that_counts_texts_by_their_first_position_runs_each_whole(llama
     again = check(model, Tokenizer(tiny_tokenizer("llama")))
     assert again.facts.shares and float(again.facts.checks["shared"].split()[0]) < 1e-5
     assert difference(got, encode(again, prompt(), ids)) < 1e-5
+
+
+def model_of(kind: str, **settings: Any) -> Any:
+    """A tiny model of a family that is in no table, with large weights, through the seam where it follows it."""
+    sizes = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+             "num_attention_heads": 4, "max_position_embeddings": 512, "pad_token_id": 0, "bos_token_id": 1,
+             "eos_token_id": 2, **settings}  # fmt: skip
+    torch.manual_seed(0)
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes), attn_implementation="eager").eval()
+    for name, p in model.named_parameters():
+        if p.ndim >= 2:
+            p.data.normal_(std=1.0 if "embed" in name else 1.2 * p.shape[-1] ** -0.5)
+    model.set_attn_implementation("afterword")
+    return model
+
+
+def means(model: Any, ids: list[list[int]]) -> np.ndarray:
+    """The mean state of each text, run alone by a fresh copy of the model with its own attention."""
+    found = []
+    for text in ids:
+        fresh = copy.deepcopy(model)
+        fresh.set_attn_implementation("eager")
+        with torch.no_grad():
+            found.append(fresh(input_ids=torch.tensor([text])).last_hidden_state[0].mean(0).numpy())
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("scale", [8192, 4])
+def test_positions_counted_through_all_texts_are_noticed_however_far_off(scale: int, tmp_path: Path):
+    """Llama 4 scales queries by the token's place in the forward, further than the check's texts reach."""
+    backbone = load_backbone(tiny("llama4_text", tmp_path, floor_scale=scale))
+    assert backbone.facts.way == "stacked"
+    assert scale < 100 or "far down the stream" in backbone.facts.checks["flat"]
+    wanted = np.stack([STATES["classical mean"][1](Eager(tmp_path), t).numpy() for t in texts()])
+    assert difference(encode(backbone, classical(), texts()), wanted) < 1e-5
+
+
+def test_a_model_that_counts_its_tokens_gets_no_stream_longer_than_a_text():
+    model = model_of("clip_text_model", max_position_embeddings=40)
+    backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert backbone.facts.way == "stacked" and backbone.facts.max_length == 40
+    assert "not over 40 tokens in all" in backbone.facts.checks["flat"]
+    assert difference(encode(backbone, classical(), texts()), means(model, texts())) < 1e-5
+
+
+def test_full_attention_to_a_short_text_is_forgotten():
+    """BigBird's first short text switches its sparse attention off, for the long texts behind it as well."""
+    model = model_of("big_bird", attention_type="block_sparse", block_size=4, num_random_blocks=1)
+    wanted = means(model, ids := [texts()[1] * 3, texts()[0], texts()[1] * 2])
+    backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert model.attention_type == "block_sparse" or backbone.facts.remembers
+    for order in ([0, 1, 2], [1, 0, 2], [1, 2, 0]):
+        assert difference(encode(backbone, classical(), [ids[i] for i in order]), wanted[order]) < 1e-5
+    full = model_of("big_bird", attention_type="original_full")
+    full.load_state_dict(model.state_dict())
+    assert difference(wanted, means(full, ids)) > 1e-3  # the long ones are sparse indeed
+
+
+def test_layers_with_attention_are_numbered_by_themselves(tmp_path: Path):
+    backbone = load_backbone(tiny("lfm2", tmp_path))
+    assert (backbone.facts.way, backbone.facts.layers, backbone.facts.states) == ("stacked", 2, 3)
+    with pytest.raises(UnsupportedModel, match="lfm2 has attention in 2 of its 3 layers: a second stream"):
+        encode(backbone, bellm(1, couple="add"), texts())
+    last = encode(backbone, classical(), texts())
+    assert np.array_equal(encode(backbone, replace(classical(), states=States("normed:3")), texts()), last)
+
+
+def test_a_model_that_no_batch_leaves_alone_runs_one_text_at_a_time(llama: Path):
+    model = load_backbone(llama).model
+    model.layers[1].self_attn.forward = MethodType(own_attention, model.layers[1].self_attn)
+
+    def crowded(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        output.last_hidden_state += 0.1 * (len(kwargs["input_ids"]) > 1)
+
+    model.register_forward_hook(crowded, with_kwargs=True)
+    backbone = check(model, Tokenizer(tiny_tokenizer("llama")))
+    assert backbone.facts.way == "eager" and backbone.facts.alone
+    ids = [*texts(), *texts()[:1]]
+    assert difference(encode(backbone, classical(), ids), np.stack([alone(model, t) for t in ids])) < 1e-5
+
+
+def test_whatever_a_model_trips_over_is_said_in_one_line():
+    model = model_of("canine", intermediate_size=64, num_hash_buckets=64)
+    with pytest.raises(UnsupportedModel, match="canine does not run by itself on token ids: ") as caught:
+        check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert "\n" not in str(caught.value)
+    broken = tiny_model("llama")
+    broken.get_input_embeddings = None  # type: ignore[assignment]
+    with pytest.raises(UnsupportedModel, match="llama cannot be checked: 'NoneType' object is not callable"):
+        check(broken, Tokenizer(tiny_tokenizer("llama")))
+
+
+def test_a_model_without_a_plain_table_of_embeddings_runs_by_itself():
+    model = model_of("ibert")
+    backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert backbone.facts.way == "eager"
+    assert difference(encode(backbone, classical(), texts()), means(model, texts())) < 1e-5
+
+
+def test_weights_that_are_not_the_models_own_are_not_read(llama: Path, monkeypatch: pytest.MonkeyPatch):
+    """A model whose own attention hands out other weights than follow from its queries and keys."""
+    from transformers.models.llama import modeling_llama
+
+    plain = modeling_llama.eager_attention_forward
+
+    def sharper(*args: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        out, weights = plain(*args, **options)
+        return out, (weights**2) / (weights**2).sum(-1, keepdim=True)
+
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", sharper)
+    backbone = load_backbone(llama)
+    assert backbone.facts.way == "eager" and backbone.facts.attention
+    assert "but its attention weights are" in backbone.facts.checks["flat"]
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_one_layer_at_a_time_is_in_float32(raises: bool):
+    model: Any = tiny_model("llama", num_hidden_layers=24).to(torch.bfloat16)
+    model.set_attn_implementation("afterword")
+    before = {n: t.clone() for n, t in model.state_dict().items()}
+    size, most = sum(t.nbytes for t in before.values()), 0
+
+    def count(module: Any, args: Any) -> None:
+        nonlocal most
+        raised = sum(p.nbytes for p in model.parameters() if p.dtype == torch.float32)
+        most = max(most, raised)
+        if raises and module is model.layers[20].mlp:
+            raise ZeroDivisionError
+
+    for layer in model.layers:
+        layer.mlp.register_forward_pre_hook(count)
+    if raises:
+        with pytest.raises(UnsupportedModel, match="ZeroDivisionError"):
+            check(model, Tokenizer(tiny_tokenizer("llama")))
+    else:
+        backbone = check(model, Tokenizer(tiny_tokenizer("llama")))
+        assert backbone.facts.way == "flat" and float(backbone.facts.checks["flat"].split()[0]) < 1e-5
+        assert 0 < most < 0.2 * size
+    after = model.state_dict()
+    assert all(t.dtype == before[n].dtype and torch.equal(t, before[n]) for n, t in after.items())
+
+
+def test_quantised_weights_are_judged_by_what_rounding_does(llama: Path):
+    bnb = pytest.importorskip("bitsandbytes", reason="the extra qlora is not installed")
+    from afterword.train.lora import quantise
+
+    model: Any = load_backbone(llama).model
+    quantise(model)
+    backbone = check(model, Tokenizer(tiny_tokenizer("llama")))
+    assert backbone.facts.checks["rounding"].endswith("of bitsandbytes 4-bit weights")
+    assert difference(encode(backbone, classical(), texts()), np.stack([alone(model, t) for t in texts()])) < 5e-2
+    model.layers[0].self_attn.q_proj = bnb.nn.Linear8bitLt(64, 64)
+    with pytest.raises(UnsupportedModel, match=r"llama in LLM\.int8 .* would depend on its company"):
+        check(model, Tokenizer(tiny_tokenizer("llama")))

@@ -94,7 +94,7 @@ MORE: dict[str, dict[str, Any]] = {
     "bart": {"d_model": 64, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 4,
              "decoder_attention_heads": 4, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96,
              "max_position_embeddings": 512, "decoder_start_token_id": EOS, **IDS},
-    "lfm2": {**GROUPED, "layer_types": ["conv", "full_attention", "conv"], "conv_L_cache": 3},
+    "lfm2": {**GROUPED, "layer_types": ["full_attention", "conv", "full_attention"], "conv_L_cache": 3},
     "mamba": {"hidden_size": 64, "num_hidden_layers": 3, "state_size": 8, **IDS},
 }  # fmt: skip
 """Families of which the table in docs/models.md says what they are."""

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from .anatomy import find_stack, reset_rotary
+from .anatomy import find_stack, forget
 from .attention import NAME
 from .bare import bare
 from .batch import Batch
@@ -46,7 +47,7 @@ class Facts:
 
     Attributes:
         kind: config.model_type.
-        layers, heads: of attention; 0 where the model has none.
+        layers, heads: of attention; 0 where the model has none. A layer is numbered among those with attention.
         width: of the last state.
         causal: no token's state depends on what comes after it.
         way: how it is run.
@@ -58,6 +59,9 @@ class Facts:
         split_at: segments on both sides of this length must not share a forward (long rotary frequencies).
         grows: beyond `split_at`, one length at a time (dynamic rotary frequencies).
         shares: tokens with which many texts begin can be run once for all of them.
+        alone: one text at a time: what else is in a batch would change a state.
+        remembers: a forward leaves something behind that the next one must not see.
+        depth: layers in all, with attention or not; states are numbered among these. 0 = as many as `layers`.
         checks: what each way of running gave in the self-check.
     """
 
@@ -74,7 +78,15 @@ class Facts:
     split_at: int | None = None
     grows: bool = False
     shares: bool = False
+    alone: bool = False
+    remembers: bool = False
+    depth: int = 0
     checks: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def states(self) -> int:
+        """How many layers make a state of their own: hidden_states[0] to hidden_states[this]."""
+        return self.depth or self.layers
 
 
 @dataclass(frozen=True)
@@ -165,7 +177,7 @@ class Backbone:
         Raises:
             UnsupportedModel: they cannot be told apart.
         """
-        return find_stack(self.model, self.modules)
+        return find_stack(self.model, self.modules, self.facts.depth)
 
     def require(self, attention: bool, sight: Sight | None) -> None:
         """Whether attention can be read, and layers made to see both ways, where that is asked for.
@@ -176,15 +188,22 @@ class Backbone:
         kind = self.facts.kind
         if attention and not self.facts.attention:
             raise AttentionNotSeen(
-                f"{kind} shows no attention weights in each of its {self.facts.layers} layers, and ReBA and Ditto read "
+                f"{kind} shows no attention weights in each of its {self.facts.states} layers, and ReBA and Ditto read "
                 "them: use classical, echo or prompt"
             )
+        if sight and not self.facts.layers:
+            raise AttentionNotSeen(f"{kind} has no layer with attention that could see both ways: use echo or prompt")
         if sight and self.facts.way == "eager":
             raise AttentionNotSeen(
                 f"{kind} runs with its own attention, so no layer can be made to see both ways: BeLLM needs a model "
                 "that follows transformers' attention interface"
             )
         if sight and sight.couple != "replace":
+            if self.facts.states != self.facts.layers:
+                raise UnsupportedModel(
+                    f"{kind} has attention in {self.facts.layers} of its {self.facts.states} layers: a second stream "
+                    "through some of them is not defined, use couple='replace'"
+                )
             _ = self.stack  # found once, by a forward with the model's own attention, before several threads come
 
     def forward(
@@ -217,7 +236,7 @@ class Backbone:
         sight = sight.plain(self.facts.layers) if sight else None
         self.require(bool(taps), sight)
         gate = gate_of(self.model)
-        alone = gate.rotary if self.facts.split_at is not None else nullcontext()
+        alone = gate.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
         lead = batch.lead if self._shares(sight, taps) else 0
         with gate.running(self.model, keep_mode or torch.is_grad_enabled()), self.packed.fast(), alone:
             self._take_back_attention()
@@ -290,8 +309,8 @@ class Backbone:
         flat = self.facts.way == "flat"
         whole = ROWS * torch.get_num_threads() if flat and self.device.type == "cpu" else 1
         fed = stream([(i, batch.groups[i]) for i in groups], lead, whole).to(self.device)
-        if self.facts.grows:
-            reset_rotary(self.model)
+        if self.facts.remembers:
+            forget(self.model)
         out = self._flat(fed, layers, sight, taps) if flat else self._stacked(fed, layers, sight, taps)
         states: dict[Layer, Tensor] = {}
         for layer in layers:
@@ -308,7 +327,7 @@ class Backbone:
         Raises:
             UnsupportedModel: between its layers the model keeps something else.
         """
-        if layer in (LAST, f"{NORMED}{self.facts.layers}"):
+        if layer in (LAST, f"{NORMED}{self.facts.states}"):
             return out.last_hidden_state  # type: ignore[no-any-return]
         state: Tensor = out.hidden_states[layer if isinstance(layer, int) else int(layer.removeprefix(NORMED))]
         if state.shape[:-1] != out.last_hidden_state.shape[:-1]:
@@ -332,7 +351,8 @@ class Backbone:
         if self.facts.way == "stacked":
             return self._call((run,), False, layers, sight, taps, input_ids=ids)
         extra = {"output_attentions": True} if taps else {}
-        out = self.model(input_ids=ids, **self._whole(ids), **extra, **_hidden_too(layers))
+        rows = ids.split(1) if self.facts.alone else (ids,)
+        out = _side_by_side([self.model(input_ids=r, **self._whole(r), **extra, **_hidden_too(layers)) for r in rows])
         matrices = [m for m in out.attentions or () if m is not None] if taps else []
         if taps and len(matrices) != self.facts.layers:
             raise AttentionNotSeen(f"{self.facts.kind} no longer shows the attention of its {self.facts.layers} layers")
@@ -387,6 +407,21 @@ class Backbone:
     def _arguments(self) -> frozenset[str]:
         """The names of what the model's forward takes."""
         return frozenset(inspect.signature(self.model.forward).parameters)
+
+
+def _side_by_side(outputs: list[Any]) -> Any:
+    """What a model gives for several texts of one length, as if it had run them in one batch."""
+    if len(outputs) == 1:
+        return outputs[0]
+    found: dict[str, Any] = {"attentions": None, "hidden_states": None}
+    for name in ("last_hidden_state", "hidden_states", "attentions"):
+        parts: list[Any] = [getattr(out, name, None) for out in outputs]
+        if isinstance(parts[0], Tensor):
+            found[name] = torch.cat(parts)
+        elif parts[0] is not None:
+            layers: Any = zip(*parts, strict=True)
+            found[name] = tuple(None if layer[0] is None else torch.cat(layer) for layer in layers)
+    return SimpleNamespace(**found)
 
 
 def _hidden_too(layers: frozenset[Layer]) -> dict[str, bool]:

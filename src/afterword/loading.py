@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from transformers import (
 )
 from transformers.utils import logging as hf_logging
 
+from .anatomy import text_config
 from .attention import NAME
 from .backbone import Backbone
 from .errors import ModelError, UnsupportedModel
@@ -68,11 +70,11 @@ def load_backbone(
     common = {"revision": revision, "trust_remote_code": trust_remote_code}
     with settled(Path(path)), _quiet(), _one_line(str(name)):
         _check_folder(path)
-        config = AutoConfig.from_pretrained(path, **common)
+        config = _without_kernels(AutoConfig.from_pretrained(path, **common))
         tokenizer = _tokenizer(path, common)
         wanted = dtype or (torch.float32 if device.type == "cpu" else "auto")
         model = _model(path, config, wanted, common)
-        return check(model.to(device), tokenizer).with_products(products)
+        return check(text_tower(model).to(device), tokenizer).with_products(products)
 
 
 def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
@@ -99,6 +101,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
     _check_folder(path)
     with _quiet(), _one_line(path):
         options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}
+        options |= {"attn_implementation": "eager", "config": _without_kernels(AutoConfig.from_pretrained(path))}
         whole, loaded = AutoModelForCausalLM.from_pretrained(path, **options)
     head = whole.get_output_embeddings()
     names = [n for n, module in whole.named_modules() if module is head]
@@ -214,19 +217,59 @@ def _model(path: str, config: Any, dtype: Any, common: dict[str, Any]) -> nn.Mod
     options = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True, **common}
     kind = _kind(config)
     try:
-        model, loaded = kind.from_pretrained(path, attn_implementation=NAME, **options)
+        model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
         model.set_attn_implementation("eager")
         if model.config._attn_implementation != "eager":  # it took the name and cannot let go of it again
             raise ValueError("does not follow the attention interface")
         model.set_attn_implementation(NAME)
     except (KeyError, ValueError, AttributeError, TypeError) as e:
         logger.debug("%s is not built with the seam: %s", path, e)
-        model, loaded = kind.from_pretrained(path, attn_implementation="eager", **options)
+        model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
     if missing := [k for k in loaded["missing_keys"] if "pooler" not in k]:
         raise ModelError(f"{path} lacks {len(missing)} weights, {missing[0]} among them: the folder is incomplete")
     if dtype in (torch.float64, "float64"):  # the grouped product of experts knows no float64
         model.set_experts_implementation("eager")
     return model.eval()  # type: ignore[no-any-return]
+
+
+def _without_kernels(config: Any) -> Any:
+    """A configuration that names no kernel of the hub, in none of its parts: which code runs, no folder decides."""
+    for part in (config, *(getattr(config, name, None) for name in getattr(config, "sub_configs", {}))):
+        for key, value in vars(part).items() if part is not None else ():
+            if key.endswith("_implementation_internal") and "/" in str(value):
+                setattr(part, key, None)
+    return config
+
+
+def text_tower(model: Any) -> Any:
+    """The model of texts inside one that also sees or hears; any other model itself.
+
+    It goes by itself, so that what is never run is not kept in memory and not saved. Quantised weights stay where
+    their configuration is.
+    """
+    config = text_config(model.config)
+    if config is model.config or getattr(model.config, "quantization_config", None) is not None:
+        return model
+    inside = (m for m in model.modules() if m is not model and getattr(m, "config", None) is config)
+    tower: Any = next((m for m in inside if hasattr(m, "get_input_embeddings")), model)
+    if tower is not model:
+        tower.name_or_path = config._name_or_path = model.name_or_path
+        config._commit_hash = getattr(model.config, "_commit_hash", None)
+        config.architectures = [type(tower).__name__]
+    return _through_seam(tower) if tower is not model else model
+
+
+def _through_seam(model: Any) -> Any:
+    """The model with attention through the seam, where it can also let go of it again."""
+    was = model.config._attn_implementation
+    try:
+        model.set_attn_implementation("eager")
+        if model.config._attn_implementation == "eager":
+            model.set_attn_implementation(NAME)
+    except (KeyError, ValueError, AttributeError, TypeError, ImportError) as e:
+        logger.debug("%s is not run through the seam: %s", type(model).__name__, e)
+        model.config._attn_implementation = was
+    return model
 
 
 def _kind(config: Any) -> Any:

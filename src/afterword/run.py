@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .anatomy import vocabulary
 from .backbone import Backbone
 from .batch import lay
 from .embed import vectors
@@ -38,7 +39,7 @@ def check_method(backbone: Backbone, method: Method) -> None:
         MethodError: they do not fit.
     """
     facts = backbone.facts
-    method.states.check(facts.layers)
+    method.states.check(facts.states)
     if method.states.truncates:
         _ = backbone.stack  # found once, before several threads come
     backbone.require(method.weigh.reads_attention, method.sight)
@@ -57,7 +58,7 @@ def check_method(backbone: Backbone, method: Method) -> None:
 
 def known(backbone: Backbone) -> int:
     """How many token ids the model has embeddings for."""
-    return int(backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+    return vocabulary(backbone.model)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
 """The self-check: which way of running a model gives the model's own vectors.
 
-Three ways are tried, the fastest first. Each must reproduce, on a few texts that share a batch, what the model's
-own eager attention gives for each text alone; the seam must have been called once per layer. A model that no way
-reproduces is refused: never a silent wrong vector.
+Ways are tried, the fastest first. Each must reproduce, on a few texts that share a batch, what the model's own eager
+attention gives for each text alone, and answer a few questions about what these texts are too short to show. A model
+that no way reproduces is refused: never a silent wrong vector.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,101 +18,220 @@ from torch import Tensor, nn
 
 from . import anatomy
 from .attention import NAME
-from .backbone import LAST, Backbone, Facts, Way
+from .backbone import LAST, Backbone, Facts
 from .batch import lay
-from .errors import UnsupportedModel
+from .errors import AfterwordError, UnsupportedModel
+from .gate import gate_of
+from .precision import half, in_float32, layers_in_float32
 from .tokens import Tokenizer
+from .trials import Matrices, Reached, counting_from_afar, last_bits_moved, short_windows, stop_before
 from .writing import Segment, Writing
 
 TOLERANCE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5, a missing mask by more than 1e-2
+NOISE = 4  # quantised weights may differ by so many times what rounding alone does to them
+LOUDEST = 5e-2  # rounding that does more than this to a text hides a wrong mask: nothing could be checked
 LENGTHS = (7, 3, 1, 5, 7)  # texts of the self-check, two of one length, one of one token
-LONGEST_WINDOW = 512  # windows up to here are crossed by a text of the self-check
+LONGEST_EDGE = 1024  # lengths up to here at which a model changes its ways are crossed by a text of the self-check
+LONGEST_WINDOW = 512  # and windows up to here; longer ones are shortened for the check
+LONGEST_STREAM = 8192  # tokens that are fed to the first layer, to see whether a stream may be longer than a text
 
 
 def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
     """The self-check: the first way of running that reproduces the model's own eager attention.
 
     Args:
-        model: in eval mode.
+        model: in eval mode. Half-precision weights are checked in float32, one layer at a time, and are bit for bit
+            what they were afterwards; quantised ones are checked as they are.
         tokenizer: its tokenizer.
 
     Returns:
         The backbone; ``facts.checks`` says what each way gave.
 
     Raises:
-        UnsupportedModel: none does, with the reasons.
+        UnsupportedModel: no way does, or the model does not run by itself on token ids; with the reasons.
     """
+    kind = str(getattr(model.config, "model_type", type(model).__name__))
+    try:
+        with gate_of(model).alone(), torch.no_grad():
+            return _checked(model, tokenizer, kind)
+    except AfterwordError:
+        raise
+    except Exception as e:  # a model may trip over anything
+        raise UnsupportedModel(f"{kind} cannot be checked: {_said(e)}") from e
+
+
+def _checked(model: Any, tokenizer: Tokenizer, kind: str) -> Backbone:
+    """The self-check with the weights as they must be for it."""
+    facts = _facts(model, tokenizer, kind)
+    if quantised := anatomy.quantised(model):
+        if quantised == "LLM.int8":
+            raise UnsupportedModel(
+                f"{kind} in LLM.int8 (load_in_8bit) picks outlier columns by the whole batch: a text's vector would "
+                "depend on its company. Load it in 4 bits (load_in_4bit, nf4) or in bfloat16"
+            )
+        return _Check(model, tokenizer, facts, quantised).run()
+    try:
+        with layers_in_float32(model):
+            return _Check(model, tokenizer, facts).run()
+    except UnsupportedModel:
+        if not half(model):
+            raise
+    with in_float32(model):  # its layers use each other's weights
+        return _Check(model, tokenizer, facts).run()
+
+
+def _facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
+    """What is known before anything is run."""
     config = model.config
     offset = anatomy.position_offset(model)
     split_at, grows = anatomy.rotary_split(config)
     limits = [n for n in (tokenizer.max_length, anatomy.position_limit(config, offset)) if n is not None]
-    facts = Facts(
-        kind=str(getattr(config, "model_type", type(model).__name__)),
-        layers=anatomy.count_layers(config),
+    return Facts(
+        kind=kind,
+        layers=anatomy.count_attention(config),
+        depth=anatomy.count_layers(config),
         heads=anatomy.count_heads(config),
         width=0,
         offset=offset,
         max_length=min(limits, default=None),
         split_at=split_at,
         grows=grows,
+        remembers=anatomy.remembers(model),
     )
-    with torch.no_grad(), anatomy.in_float32(model):
-        return _Check(model, tokenizer, facts).run()
 
 
 class _Check:
-    """One model's self-check."""
+    """One model's self-check.
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, facts: Facts) -> None:
-        self.model, self.tokenizer, self.facts = model, tokenizer, facts
+    Args:
+        model: in eval mode.
+        tokenizer: its tokenizer.
+        facts: what its configuration says.
+        quantised: the name of its quantisation, "" for none.
+    """
+
+    def __init__(self, model: Any, tokenizer: Tokenizer, facts: Facts, quantised: str = "") -> None:
+        self.model, self.tokenizer, self.facts, self.quantised = model, tokenizer, facts, quantised
+        self.tolerance = TOLERANCE
         self.texts = self._texts()
         self.tried: dict[str, str] = {}
 
+    def run(self) -> Backbone:
+        """Ask each way every question, and take the first that answers all of them.
+
+        Raises:
+            UnsupportedModel: none does.
+        """
+        own = self._own()
+        if self.quantised:
+            self._allow_for_rounding(own)
+        through_seam = self.model.config._attn_implementation == NAME
+        for way in ("flat", "stacked") if through_seam else ():
+            if backbone := self._through_seam(way, own):
+                return backbone
+        if through_seam:
+            self.model.set_attn_implementation("eager")
+        for alone in (False, True):
+            if backbone := self._by_itself(alone, own):
+                return backbone
+        reasons = "; ".join(f"{way}: {what}" for way, what in self.tried.items())
+        raise UnsupportedModel(f"{self.facts.kind} cannot be run exactly ({reasons})")
+
     def _texts(self) -> list[list[int]]:
         """Random texts, and the first of them once more with another last token."""
-        edges = (anatomy.window(self.model.config), self.facts.split_at)
-        lengths = [*LENGTHS, *(edge + 3 for edge in edges if edge is not None and edge <= LONGEST_WINDOW)]
+        edges = [(anatomy.window(self.model.config), LONGEST_WINDOW), (self.facts.split_at, LONGEST_WINDOW)]
+        edges.append((anatomy.sparse_from(self.model.config), LONGEST_EDGE))
+        lengths = [*LENGTHS, *(edge + 3 for edge, most in edges if edge is not None and edge <= most)]
         if self.facts.max_length is not None:
             lengths = [min(n, self.facts.max_length) for n in lengths]
-        config, g = self.model.config, torch.Generator().manual_seed(0)
+        config, g = anatomy.text_config(self.model.config), torch.Generator().manual_seed(0)
         special = {getattr(config, f"{a}_token_id", None) for a in ("pad", "eos", "bos")}
-        vocabulary = self.model.get_input_embeddings().num_embeddings
-        usable = [t for t in range(min(vocabulary, 2000)) if t not in special]
+        usable = [t for t in range(min(anatomy.vocabulary(self.model), 2000)) if t not in special]
         texts = [[usable[int(i)] for i in torch.randint(len(usable), (n,), generator=g)] for n in lengths]
         other = next(t for t in usable if t != texts[0][-1])
         return [*texts, [*texts[0][:-1], other]]
 
-    def run(self) -> Backbone:
-        through_seam = self.model.config._attn_implementation == NAME
-        try:
-            own = self._own()
-        except Exception as e:  # a kernel that lacks a type, a model that needs more than tokens
-            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on token ids: {e}"[:300]) from e
-        for way in ("flat", "stacked") if through_seam else ():
-            if backbone := self._try(way, own):
-                return backbone
-        if through_seam:
-            self.model.set_attn_implementation("eager")
-        if backbone := self._try("eager", own):
-            return backbone
-        reasons = "; ".join(f"{way}: {what}" for way, what in self.tried.items())
-        raise UnsupportedModel(f"{self.facts.kind} cannot be run exactly ({reasons})")
+    def _backbone(self, **known: Any) -> Backbone:
+        """The model run in some way, with its own linear layers."""
+        backbone = Backbone(self.model, self.tokenizer, replace(self.facts, **known))
+        backbone.packed.on = False
+        return backbone
 
     def _own(self) -> list[Tensor]:
-        """What the model gives for each text alone with its own attention."""
-        implementation = self.model.config._attn_implementation
-        if implementation == NAME:
-            self.model.set_attn_implementation("eager")
-        backbone = Backbone(self.model, self.tokenizer, replace(self.facts, way="eager"))
+        """What does the model give for each text alone, with its own attention? Does it see what comes after?"""
         try:
-            states = [self._states(backbone, [t])[0] for t in self.texts]
-        finally:
-            if implementation == NAME:
-                self.model.set_attn_implementation(NAME)
+            states = self._eagerly(lambda: [self._states(self._backbone(way="eager"), [t])[0] for t in self.texts])
+        except Exception as e:  # a kernel that lacks a type, a model that needs more than tokens
+            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on token ids: {_said(e)}") from e
+        if not all(bool(s.isfinite().all()) for s in states):
+            raise UnsupportedModel(f"{self.facts.kind} gives states that are not finite: its weights are broken")
         first, again = states[0], states[-1]
         causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * _size(states))
         self.facts = replace(self.facts, causal=causal, width=first.shape[1])
-        return states
+        return list(states)
+
+    def _eagerly(self, ask: Callable[[], Any]) -> Any:
+        """What the model answers with its own eager attention."""
+        if self.model.config._attn_implementation != NAME:
+            return ask()
+        self.model.set_attn_implementation("eager")
+        try:
+            return ask()
+        finally:
+            self.model.set_attn_implementation(NAME)
+
+    def _allow_for_rounding(self, own: list[Tensor]) -> None:
+        """How far does rounding alone move a text: the same in a stack of equal copies, and between two kernels?"""
+        longest = max(range(len(self.texts)), key=lambda i: len(self.texts[i]))
+        text, state = self.texts[longest], own[longest]
+
+        def moved() -> float:
+            copies = self._states(self._backbone(way="eager"), [text] * 4)
+            with last_bits_moved(self.model):
+                nudged = self._states(self._backbone(way="eager"), [text])
+            return max(float((s - state).abs().max()) for s in (*copies, *nudged)) / _size(own)
+
+        noise = self._eagerly(moved)
+        self.tried["rounding"] = f"{noise:.1e} of {self.quantised} weights"
+        self.tolerance = max(TOLERANCE, NOISE * noise)
+        if self.tolerance > LOUDEST:
+            raise UnsupportedModel(
+                f"{self.facts.kind} cannot be checked: rounding alone moves its states by {noise:.1e} with "
+                f"{self.quantised} weights. Load it without quantisation, in bfloat16"
+            )
+
+    def _through_seam(self, way: Any, own: list[Tensor]) -> Backbone | None:
+        """One way through the seam, if it answers every question."""
+        if way == "flat" and "position_ids" not in inspect.signature(self.model.forward).parameters:
+            self.tried[way] = "takes no position_ids"
+            return None
+        backbone = self._backbone(way=way, attention=True)
+        backbone.observed = []
+        if self._error(way, backbone, self.texts, own) > self.tolerance or not self._all_layers_ask(way, backbone):
+            return None
+        by_id = {id(m): m for m in self.model.modules()}
+        modules = [by_id[i] for i in backbone.observed[-1].order]
+        if way == "flat" and not (
+            self._takes_long_streams(backbone, modules) and self._ignores_the_stream(backbone, own)
+        ):
+            return None
+        if not (self._keeps_windows(way, backbone) and self._shows_true_weights(way, backbone)):
+            return None
+        if way == "flat" and self.facts.causal:
+            self.facts = replace(self.facts, shares=self._shares(backbone, own))
+        return self._finish(way, modules, attention=self.facts.layers > 0)
+
+    def _by_itself(self, alone: bool, own: list[Tensor]) -> Backbone | None:
+        """The model's own attention, in batches of one length or one text at a time, if that is exact."""
+        backbone = self._backbone(way="eager", alone=alone)
+        if self._error("alone" if alone else "eager", backbone, self.texts, own) > self.tolerance:
+            return None
+        self.facts = replace(self.facts, alone=alone)
+        return self._finish("eager", attention=bool(self.facts.heads) and self._hands_out_weights())
+
+    def _finish(self, way: Any, modules: Sequence[nn.Module] = (), *, attention: bool) -> Backbone:
+        facts = replace(self.facts, way=way, attention=attention, checks=self.tried)
+        return Backbone(self.model, self.tokenizer, facts, modules)
 
     @staticmethod
     def _states(backbone: Backbone, texts: Sequence[Sequence[int]], lead: Sequence[int] = ()) -> list[Tensor]:
@@ -124,25 +243,6 @@ class _Check:
             found.update(zip(group.text.tolist(), group.of(flat), strict=True))
         return [found[i] for i in range(len(texts))]
 
-    def _try(self, way: Way, own: list[Tensor]) -> Backbone | None:
-        if way == "flat" and "position_ids" not in inspect.signature(self.model.forward).parameters:
-            self.tried[way] = "takes no position_ids"
-            return None
-        backbone = Backbone(self.model, self.tokenizer, replace(self.facts, way=way))
-        backbone.observed = []
-        if not self._error(way, backbone, self.texts, own) <= TOLERANCE:
-            return None
-        if way == "eager":
-            return self._finish(way, ())
-        calls = {len(plan.order) for plan in backbone.observed}
-        if calls != {self.facts.layers}:
-            self.tried[way] += f", but {sorted(calls)} of {self.facts.layers} layers ask the seam for their attention"
-            return None
-        if way == "flat" and self.facts.causal:
-            self.facts = replace(self.facts, shares=self._shares(backbone, own))
-        by_id = {id(m): m for m in self.model.modules()}
-        return self._finish(way, [by_id[i] for i in backbone.observed[-1].order])
-
     def _error(
         self, what: str, backbone: Backbone, texts: list[list[int]], own: list[Tensor], lead: Sequence[int] = ()
     ) -> float:
@@ -150,41 +250,133 @@ class _Check:
         try:
             got = self._states(backbone, texts, lead)
         except Exception as e:  # the next way may do
-            self.tried[what] = f"{type(e).__name__}: {e}"[:160].replace("\n", " ")
+            self.tried[what] = f"{type(e).__name__}: {_said(e):.140}"
             return math.inf
-        error = max(float((a - b).abs().max()) for a, b in zip(got, own, strict=True)) / _size(own)
+        error = _apart(got, own)
         self.tried[what] = f"{error:.1e} from eager"
         return error
 
-    def _shares(self, backbone: Backbone, own: list[Tensor]) -> bool:
-        """Whether half of the longest text can be run once where that text stands there twice."""
-        ids, states = max(zip(self.texts, own, strict=True), key=lambda text: len(text[0]))
-        backbone.facts = replace(backbone.facts, shares=True)
-        lead = ids[: len(ids) // 2]
-        return self._error("shared", backbone, [*self.texts, ids], [*own, states], lead) <= TOLERANCE
+    def _all_layers_ask(self, way: str, backbone: Backbone) -> bool:
+        """Does each layer with attention ask the seam for it?"""
+        calls = {len(plan.order) for plan in backbone.observed or ()}
+        if calls == {self.facts.layers}:
+            return True
+        self.tried[way] += f", but {sorted(calls)} of {self.facts.layers} layers ask the seam for their attention"
+        return False
 
-    def _finish(self, way: Way, modules: Sequence[nn.Module]) -> Backbone:
-        facts = replace(self.facts, way=way, attention=way != "eager", checks=self.tried)
-        backbone = Backbone(self.model, self.tokenizer, facts, modules)
-        if way == "eager" and self.facts.heads:
-            backbone.facts = replace(facts, attention=self._shows_attention(backbone))
-        return backbone
-
-    def _shows_attention(self, backbone: Backbone) -> bool:
-        """Whether ``output_attentions=True`` gives one proper matrix per layer."""
-        ids = torch.tensor([self.texts[0]], device=backbone.device)
+    def _takes_long_streams(self, backbone: Backbone, modules: Sequence[nn.Module]) -> bool:
+        """May a stream be longer than the longest text? (CLIP counts its tokens.) Only embeddings need to be run."""
+        limit = self.facts.max_length
+        if limit is None or limit > LONGEST_STREAM or not modules:
+            return True
+        short = [t for t in self.texts if len(t) <= limit]
+        many = short * (limit // sum(map(len, short)) + 1)
         try:
-            found = self.model(input_ids=ids, output_attentions=True).attentions
-        except (TypeError, AttributeError, ValueError):
-            return False
-        n = len(self.texts[0])
-        return (
-            bool(found)
-            and len(found) == self.facts.layers
-            and all(a is not None and a.shape == (1, self.facts.heads, n, n) for a in found)
-            and all(torch.allclose(a.sum(-1), torch.ones(()).to(a), atol=1e-3) for a in found)
-        )
+            with stop_before(modules[0]):
+                self._states(backbone, many)
+        except Reached:
+            return True
+        except Exception as e:
+            self.tried["flat"] += f", but not over {limit} tokens in all: {_said(e):.100}"
+        return False
+
+    def _ignores_the_stream(self, backbone: Backbone, own: list[Tensor]) -> bool:
+        """Do states stay as they are when whatever counts the stream's tokens counts from afar?"""
+        for times in (1, 2):  # what counts something else has another length the second time
+            texts, before = self.texts * times, self._states(backbone, self.texts * times)
+            assert backbone.observed is not None
+            length = sum(run.segments * run.length for run in backbone.observed[-1].runs)
+            try:
+                with counting_from_afar(length):
+                    moved = _apart(self._states(backbone, texts), before)
+            except Exception as e:
+                self.tried["flat"] += f", but far down the stream {type(e).__name__}: {_said(e):.100}"
+                return False
+            if moved <= self.tolerance / 10:
+                return True
+        self.tried["flat"] += f", but {moved:.1e} off far down the stream: positions are counted through all texts"
+        return False
+
+    def _keeps_windows(self, way: str, backbone: Backbone) -> bool:
+        """Are windows kept that are longer than a text of the check? They are shortened, for the model itself too."""
+        with short_windows(self.model, LONGEST_WINDOW) as shortened:
+            if not shortened:
+                return True
+            try:
+                own = self._eagerly(lambda: [self._states(self._backbone(way="eager"), [t])[0] for t in self.texts])
+                error = _apart(self._states(backbone, self.texts), own)
+            except Exception:  # a model that cannot have other windows
+                return True
+        self.tried["windows"] = f"{error:.1e} from eager, with windows of few tokens"
+        return error <= self.tolerance
+
+    def _shows_true_weights(self, way: str, backbone: Backbone) -> bool:
+        """Are the attention weights that are read those that the model's own attention hands out?
+
+        Some models hand out weights without the share that a sink takes (Granite with sliding windows): there the
+        weights are compared as shares of what is left.
+        """
+        sinks = any("sink" in name for name, _ in self.model.named_parameters())
+        found = self._eagerly(self._attentions)
+        if len(found) != self.facts.layers or not all(_proper(a, sinks) for a in found):
+            return True
+        tap = Matrices()
+        batch = lay([Writing((Segment(self.texts[0], ((0, len(self.texts[0])),)),))], backbone.device)
+        backbone.forward(batch, taps=[tap])
+        error = 0.0
+        for ours, theirs in zip(tap.found, found, strict=True):
+            if sinks:
+                ours, theirs = (a / a.sum(-1, keepdim=True) for a in (ours, theirs))
+            error = max(error, float((ours - theirs).abs().max()))
+        self.tried["weights"] = f"{error:.1e} from eager"
+        if error > self.tolerance:
+            self.tried[way] += f", but its attention weights are {error:.1e} off"
+        return error <= self.tolerance
+
+    def _attentions(self) -> list[Tensor]:
+        """What the model's own attention hands out for the first text: (1, H, n, n) for each layer with attention."""
+        ids = torch.tensor([self.texts[0]], device=self.model.get_input_embeddings().weight.device)
+        try:
+            found = self.model(input_ids=ids, output_attentions=True).attentions or ()
+        except (TypeError, AttributeError, ValueError, KeyError):
+            return []
+        return [a for a in found if a is not None]
+
+    def _shares(self, backbone: Backbone, own: list[Tensor]) -> bool:
+        """Can half of the longest text be run once where that text stands there twice?"""
+        ids, states = max(zip(self.texts, own, strict=True), key=lambda text: len(text[0]))
+        backbone.facts = replace(backbone.facts, causal=True, shares=True)
+        lead = ids[: len(ids) // 2]
+        return self._error("shared", backbone, [*self.texts, ids], [*own, states], lead) <= self.tolerance
+
+    def _hands_out_weights(self) -> bool:
+        """Does ``output_attentions=True`` give one proper matrix for each layer with attention?"""
+        n, found = len(self.texts[0]), self._attentions()
+        shape = (1, self.facts.heads, n, n)
+        return len(found) == self.facts.layers and all(a.shape == shape and _proper(a) for a in found)
+
+
+def _proper(weights: Any, sinks: bool = False) -> bool:
+    """Whether each row sums to 1, or to less where a sink takes its share."""
+    if not isinstance(weights, Tensor) or weights.ndim != 4:
+        return False
+    total = weights.float().sum(-1)
+    if sinks:
+        return bool((total <= 1 + 1e-3).all())
+    return torch.allclose(total, torch.ones_like(total), atol=1e-3)
+
+
+def _apart(got: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
+    """The largest difference, of the largest value; infinite where something is not a number."""
+    found = float(torch.stack([(a - b).abs().max() for a, b in zip(got, wanted, strict=True)]).max()) / _size(wanted)
+    return found if math.isfinite(found) else math.inf
 
 
 def _size(states: Sequence[Tensor]) -> float:
     return max(float(s.abs().max()) for s in states)
+
+
+def _said(error: Exception) -> str:
+    """What an error says, on one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{lines[0] if lines else type(error).__name__:.250}"

@@ -187,6 +187,11 @@ def _check(encoder: Encoder, pairs: ScoredPairs, methods: Mapping[str, Method]) 
     facts = encoder.backbone.facts
     if not facts.causal:
         raise MethodError(f"{facts.kind} sees both ways already: it has no turning point, and bellm is for decoders")
+    if facts.states != facts.layers:
+        raise MethodError(
+            f"{facts.kind} has attention in {facts.layers} of its {facts.states} layers: a turning point counts layers "
+            "that can be opened, so give bellm a number of its own"
+        )
     if len(pairs.gold) < FEWEST:
         raise InputError(f"{len(pairs.gold)} pairs are too few for a turning point: give at least {FEWEST}")
     for name, method in methods.items():
