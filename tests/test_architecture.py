@@ -12,7 +12,7 @@ SOURCE = HERE.parent / "src" / "afterword"
 
 ROOMS = """
     errors manifest lock placed shapes tokens writing layout features batch views rules fused outside attention gate
-    bare sight positions anatomy taps memory cache products probe serving kernels stream backbone
+    facts bare sight positions anatomy taps memory cache products probe serving kernels stream backbone
     precision trials selfcheck loading states weights frequency templates methods
     codec words texts embed look post limits run similarity scores encoder stock fingerprint folder st files
     tasks tune analysis train adapters cli

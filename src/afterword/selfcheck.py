@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from . import anatomy
 from .attention import NAME
-from .backbone import LAST, Backbone, Facts
+from .backbone import LAST, Backbone
 from .batch import lay
 from .errors import AfterwordError, UnsupportedModel
+from .facts import Facts
 from .gate import gate_of
 from .precision import half, in_float32, layers_in_float32
 from .tokens import Tokenizer
