@@ -15,6 +15,8 @@ ORDER = (
     "against_paper",
     "sentences_decoder",
     "minilm",
+    "bfloat16_products",
+    "ceiling",
     "mini",
     "template",
     "ditto_time",
