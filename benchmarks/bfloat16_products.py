@@ -41,5 +41,6 @@ def measure(quick: bool) -> list[Row]:
 
 if __name__ == "__main__":
     if missing := lacks_bfloat16():
-        raise SystemExit(f"products='bfloat16' cannot be measured here: {missing}")
-    main("bfloat16_products", measure)
+        print(f"products='bfloat16' cannot be measured here: {missing}")
+    else:
+        main("bfloat16_products", measure)

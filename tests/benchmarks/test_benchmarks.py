@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from afterword.products import lacks_bfloat16
+
 NAMES = (
     "reba_time",
     "reba_memory",
@@ -51,6 +53,12 @@ def test_a_benchmark_runs_and_writes_its_figures(name, root, tmp_path, request):
     assert all(row["what"] in printed for row in rows)
     made = run(root, "benchmarks/table.py", str(tmp_path))
     assert all(row["what"] in made for row in rows) and "QUICK" in made
+
+
+@pytest.mark.skipif(lacks_bfloat16() is None, reason="this processor has what is needed")
+def test_a_processor_that_lacks_bfloat16_is_told_so_in_one_line(root):
+    printed = run(root, "benchmarks/bfloat16_products.py", "--quick")
+    assert printed == f"products='bfloat16' cannot be measured here: {lacks_bfloat16()}\n"
 
 
 def test_what_the_paper_way_gives_is_what_we_give(root):
