@@ -12,6 +12,7 @@ from measure import RESULTS, table
 ORDER = (
     "reba_time",
     "reba_memory",
+    "load_memory",
     "against_paper",
     "sentences_decoder",
     "minilm",

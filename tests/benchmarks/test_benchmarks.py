@@ -13,6 +13,7 @@ from afterword.products import lacks_bfloat16
 NAMES = (
     "reba_time",
     "reba_memory",
+    "load_memory",
     "against_paper",
     "sentences_decoder",
     "minilm",
@@ -42,7 +43,7 @@ def run(root, *command: str) -> str:
 def test_a_benchmark_runs_and_writes_its_figures(name, root, tmp_path, request):
     if name in ("minilm", "ceiling", "mini", "template", "ditto_time", "evaluation", "training", "degradation", "tune"):
         request.getfixturevalue("data")
-    if name in ("reba_memory", "against_paper", "training", "tune") and sys.platform != "linux":
+    if name in ("reba_memory", "load_memory", "against_paper", "training", "tune") and sys.platform != "linux":
         pytest.skip("the highest resident memory is read from /proc")
     printed = run(root, f"benchmarks/{name}.py", "--quick", "--plain", "--out", str(tmp_path))
     found = json.loads((tmp_path / f"{name}.json").read_text())
