@@ -56,9 +56,9 @@ def products(encoder: Encoder, tokens: list[int]) -> Callable[[], None]:
 
 
 def measure(quick: bool) -> list[Row]:
-    sentences = stsb_sentences()[:64] if quick else stsb_sentences()
+    sentences = stsb_sentences()[:16] if quick else stsb_sentences()
     rows = []
-    for dtype, aim in AIMS.items():
+    for dtype, aim in list(AIMS.items())[: 1 if quick else None]:  # bfloat16 is slow where it is emulated
         encoder = Encoder.load(minilm_folder(), device="cpu", dtype=dtype)
         alone = products(encoder, forwards(encoder, sentences))
         calls = {"encode": lambda encoder=encoder: encoder.encode(sentences), "products": alone}
