@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,30 @@ import numpy as np
 import torch
 
 from .backbone import Backbone
-from .errors import InputError
+from .interface import Interface
 from .layout import Text
-from .limits import Limits, OnEmpty, OnLong, count
+from .limits import Limits, OnEmpty, OnLong
 from .look import attention_matrix, token_weights
 from .methods import Method
-from .post import Normalise, Post, Truncate, Unfitted
-from .run import WINDOW, Array, check_method, known, refuse_blank, sentence_vectors, word_vectors
+from .options import SENTENCES, Form, also_called, choose_prompt, refuse_others, several, steps_of
+from .post import Post, Unfitted
+from .processes import Workers, workers
+from .run import (
+    WINDOW,
+    Array,
+    check_method,
+    known,
+    refuse_blank,
+    sentence_vectors,
+    width_of,
+    word_vectors,
+)
 from .texts import check_conditions, check_texts, with_prompt, words_by_text
+from .token_states import token_states
 
 
 @dataclass
-class Encoder:
+class Encoder(Interface):
     """Embed texts and words by any method.
 
     Args:
@@ -125,92 +136,124 @@ class Encoder:
         """
         checked = refuse_blank(check_texts(texts))
         limits = Limits(self.max_length, None, batch_tokens, "ignore", show_progress_bar=show_progress_bar)
-        prompt, windows = self._prompt(None, None), range(0, len(checked), WINDOW)
-        method = self.method
+        method, windows = self.method, range(0, len(checked), WINDOW)
         if not method.weigh.fitted:
             method = replace(method, weigh=method.weigh.fit(checked, self.backbone.tokenizer, known(self.backbone)))
+        prompted = self._prompted(method, None, None)
         post: tuple[Post, ...] = ()
         for step in self.post:
             if isinstance(step, Unfitted):
-                step = step.fit(self._run([method], checked[i : i + WINDOW], limits, prompt, post)[0] for i in windows)
+                parts = (checked[i : i + WINDOW] for i in windows)
+                step = step.fit(sentence_vectors(self.backbone, [prompted], p, limits, post)[0] for p in parts)
             post += (step,)
         return replace(self, method=method, post=post)
 
+    @also_called(inputs="texts", sentences="texts")
     def encode(
         self,
         texts: str | Sequence[Text],
-        *,
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        show_progress_bar: bool | Callable[[int], object] = False,
+        show_progress_bar: bool | Callable[[int], object] | None = False,
+        output_value: str | None = SENTENCES,
+        precision: str | None = "float32",
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
+        device: Any = None,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
+        pool: Workers | None = None,
+        chunk_size: int | None = None,
+        *,
+        batch_tokens: int | None = None,
         conditions: Sequence[str] | None = None,
         on_long: OnLong = "warn",
         on_empty: OnEmpty = "error",
         out: Array | None = None,
+        **others: Any,
     ) -> Any:
-        """Sentence vectors.
+        """Sentence vectors. Takes all arguments of sentence-transformers' `encode`, in its order.
 
         Args:
             texts: one string, or a list of strings or of lists of token ids.
-            prompt_name: one of `prompts`, put in front of every text.
+            prompt_name: one of `prompts`, put in front of every text; not read where `prompt` is given.
             prompt: the same, given here.
             batch_size: texts of a forward at most.
-            batch_tokens: tokens of a forward, about; halved when memory runs out.
             show_progress_bar: on stderr; or a function that is told how many more texts are done.
+            output_value: "token_embeddings" gives each text's states (n, D), those of all n tokens that the model
+                reads; None gives them with "input_ids" and "sentence_embedding".
+            precision: "int8", "uint8", "binary" or "ubinary" by sentence-transformers' `quantize_embeddings`, which
+                takes the ranges of the two former from the vectors of this call.
             convert_to_numpy: an array; False gives a list of tensors.
-            convert_to_tensor: one tensor.
+            convert_to_tensor: one tensor; goes before `convert_to_numpy`.
+            device: the model's own, or a list of devices: one process each, for this call.
             normalize_embeddings: to length 1.
             truncate_dim: keep the first components.
+            pool: processes that run already, of `start_multi_process_pool`.
+            chunk_size: texts that a process gets at once.
+            batch_tokens: tokens of a forward, about; fewer once memory has run out.
             conditions: one per text, for a template with {condition}.
             on_long: a text over `max_length` is cut with a warning, refused ("error"), or cut ("ignore").
             on_empty: an empty or blank text is refused, or gives a row of NaN.
             out: an (n, D) array to write to, a memory map for instance.
+            others: refused by name.
 
         Returns:
             (n, D) float32 in the order given; (D,) for one string.
 
         Raises:
-            InputError: a text cannot be used; the message names it.
+            InputError: a text or an argument cannot be used; the message names it.
             TooLong: under on_long="error".
+            MissingExtra: a precision, without sentence-transformers.
         """
-        single = isinstance(texts, str)
-        limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar)
-        made = self._run(
-            [self.method],
-            [texts] if isinstance(texts, str) else texts,
-            limits,
-            self._prompt(prompt, prompt_name),
-            self._steps(truncate_dim, normalize_embeddings),
-            conditions,
-            out,
-        )[0]
-        if convert_to_tensor:
-            tensor = torch.from_numpy(made).to(self.backbone.device)
-            return tensor[0] if single else tensor
-        if not convert_to_numpy:
-            return torch.from_numpy(made[0]) if single else list(torch.from_numpy(made))
-        return made[0] if single else made
+        refuse_others(others)
+        many, single = several(self.backbone, device, pool, chunk_size), isinstance(texts, str)
+        form = Form(output_value, precision, convert_to_numpy, convert_to_tensor, self.device)
+        form.check(
+            several=many, out=out, normalize_embeddings=normalize_embeddings, truncate_dim=truncate_dim,
+            on_empty=on_empty == "nan",
+        )  # fmt: skip
+        method = self._prompted(self.method, prompt, prompt_name)
+        steps = steps_of(self.backbone, [method], self.post, truncate_dim, normalize_embeddings)
+        checked, given = check_texts([texts] if single else texts), check_conditions(conditions)
+        limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar or False)
+        if output_value != SENTENCES:
+            return form.of_tokens(token_states(self.backbone, method, checked, limits, steps, given), single)
+        if many:
+            with workers(self.backbone, pool, device) as processes:
+                made = processes.vectors(self.backbone, method, checked, limits, steps, given, out, chunk_size)
+        else:
+            made = sentence_vectors(self.backbone, [method], checked, limits, steps, given, out)[0]
+        return form.of(made, single)
 
-    def encode_query(self, texts: str | Sequence[Text], **options: Any) -> Array:
+    def _prompted(self, method: Method, prompt: str | None, name: str | None) -> Method:
+        chosen = choose_prompt(self.prompts, self.default_prompt_name, prompt, name)
+        return replace(method, layout=with_prompt(method.layout, chosen)) if chosen else method
+
+    @also_called(inputs="texts", sentences="texts")
+    def encode_query(
+        self, texts: str | Sequence[Text], prompt_name: str | None = None, prompt: str | None = None,
+        *args: Any, **options: Any,
+    ) -> Any:  # fmt: skip
         """`encode` with the prompt named "query", where there is one."""
-        return self._named("query", texts, options)
+        return self._named(("query",), texts, prompt_name, prompt, *args, **options)
 
-    def encode_document(self, texts: str | Sequence[Text], **options: Any) -> Array:
+    @also_called(inputs="texts", sentences="texts")
+    def encode_document(
+        self, texts: str | Sequence[Text], prompt_name: str | None = None, prompt: str | None = None,
+        *args: Any, **options: Any,
+    ) -> Any:  # fmt: skip
         """`encode` with the prompt named "document", "passage" or "corpus", where there is one."""
-        return self._named("document", texts, options)
+        return self._named(("document", "passage", "corpus"), texts, prompt_name, prompt, *args, **options)
 
-    def _named(self, name: str, texts: str | Sequence[Text], options: dict[str, Any]) -> Array:
-        names = (name,) if name == "query" else (name, "passage", "corpus")
-        if options.get("prompt") is None and options.get("prompt_name") is None:
-            found = next((n for n in names if n in (self.prompts or {})), None)
-            options |= {"prompt": ""} if found is None else {"prompt_name": found}  # never the default prompt
-        return self.encode(texts, **options)  # type: ignore[no-any-return]
+    def _named(
+        self, names: Sequence[str], texts: Any, name: str | None, prompt: str | None, *args: Any, **options: Any
+    ) -> Any:
+        if prompt is None and name is None:
+            name = next((n for n in names if n in (self.prompts or {})), None)
+            prompt = "" if name is None else None  # never the default prompt
+        return self.encode(texts, name, prompt, *args, **options)
 
     def encode_many(
         self,
@@ -245,52 +288,15 @@ class Encoder:
         named = dict(methods) if isinstance(methods, Mapping) else {m.name: m for m in methods}
         for method in named.values():
             check_method(self.backbone, method)
-        limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar)
-        made = self._run(
-            list(named.values()),
-            [texts] if isinstance(texts, str) else texts,
-            limits,
-            self._prompt(prompt, prompt_name),
-            self._steps(truncate_dim, normalize_embeddings),
-        )
         single = isinstance(texts, str)
+        made = sentence_vectors(
+            self.backbone,
+            [self._prompted(method, prompt, prompt_name) for method in named.values()],
+            check_texts([texts] if single else texts),
+            Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar),
+            steps_of(self.backbone, list(named.values()), self.post, truncate_dim, normalize_embeddings),
+        )
         return {name: found[0] if single else found for name, found in zip(named, made, strict=True)}
-
-    def _run(
-        self,
-        methods: Sequence[Method],
-        texts: Sequence[Text],
-        limits: Limits,
-        prompt: str | None,
-        steps: Sequence[Post],
-        conditions: Sequence[str] | None = None,
-        out: Array | None = None,
-    ) -> list[Array]:
-        checked = check_texts(texts)
-        methods = [replace(m, layout=with_prompt(m.layout, prompt)) for m in methods]
-        width = [self._width(m, steps) for m in methods]
-        if out is not None and out.shape != (len(checked), width[0]):
-            raise InputError(
-                f"out has the shape {out.shape}: {len(checked)} texts of this encoder need {(len(checked), width[0])}"
-            )
-        return sentence_vectors(
-            self.backbone, methods, checked, limits,
-            post=steps, conditions=check_conditions(conditions), out=None if out is None else [out], width=width,
-        )  # fmt: skip
-
-    def _prompt(self, prompt: str | None, name: str | None) -> str | None:
-        """The instruction that goes in front; as in sentence-transformers, `prompt` goes before `prompt_name`."""
-        name = name if name is not None else self.default_prompt_name
-        if prompt is not None or name is None:
-            return prompt
-        if name not in (self.prompts or {}):
-            raise InputError(f"no prompt is named {name!r}: there are {', '.join(self.prompts or {}) or 'none'}")
-        return (self.prompts or {})[name]
-
-    def _steps(self, truncate_dim: int | None, normalise: bool) -> tuple[Post, ...]:
-        truncate_dim = count("truncate_dim", truncate_dim)
-        cut = (Truncate(truncate_dim),) if truncate_dim is not None else ()
-        return (*self.post, *cut, *((Normalise(),) if normalise else ()))
 
     def encode_words(
         self,
@@ -322,7 +328,7 @@ class Encoder:
         listed = check_texts([texts] if isinstance(texts, str) else texts)
         per_text, one_each = words_by_text(words, listed, single)
         limits = Limits(self.max_length, batch_size, batch_tokens, on_long)
-        steps = self._steps(None, normalize_embeddings)
+        steps = steps_of(self.backbone, [self.method], self.post, None, normalize_embeddings)
         rows = word_vectors(self.backbone, self.method, listed, per_text, limits, steps)
         if one_each:
             return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
@@ -355,37 +361,10 @@ class Encoder:
         checked = check_texts([text])[0]
         return attention_matrix(self.backbone, self.method, checked, self.max_length)
 
-    def similarity(self, a: Array, b: Array) -> Array:
-        """How similar each row of ``a`` (n, D) is to each of ``b`` (m, D), by `similarity_fn_name`.
-
-        Returns:
-            (n, m) float32; larger is more similar (distances are negated).
-        """
-        from .similarity import similarity
-
-        return similarity(a, b, self.similarity_fn_name)
-
-    @cached_property
+    @property
     def dimension(self) -> int:
         """D, the width of a vector."""
-        return self._width(self.method, self.post)
-
-    def _width(self, method: Method, steps: Sequence[Post]) -> int:
-        table = method.states.kind == "static"
-        width = self.backbone.model.get_input_embeddings().embedding_dim if table else self.backbone.facts.width  # type: ignore[operator]
-        probe = torch.zeros(1, int(width))
-        for step in steps:
-            probe = step(probe)
-        return int(probe.shape[1])
-
-    def get_embedding_dimension(self) -> int:
-        """D, under sentence-transformers' name."""
-        return self.dimension
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.backbone.device
+        return width_of(self.backbone, self.method, self.post)
 
     @property
     def revision(self) -> str | None:

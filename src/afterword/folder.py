@@ -20,6 +20,7 @@ from .loading import find, load_backbone, write_model
 from .methods import Method, classical
 from .placed import placed, settled
 from .post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted
+from .run import width_of
 from .stock import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, read_folder, spelled_out
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def laid_out(encoder: Encoder) -> tuple[list[Post], int | None]:
     last = steps.pop() if steps and isinstance(steps[-1], Truncate) else None
     for i, step in enumerate(steps):
         if isinstance(step, Truncate):
-            steps[i] = Dense.first(step.dimensions, encoder._width(encoder.method, steps[:i]))
+            steps[i] = Dense.first(step.dimensions, width_of(encoder.backbone, encoder.method, steps[:i]))
     return steps, last.dimensions if isinstance(last, Truncate) else None
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from .anatomy import vocabulary
 from .backbone import Backbone
 from .batch import lay
+from .distinct import Distinct
 from .embed import vectors
 from .errors import InputError
 from .layout import Layout, Text
@@ -54,6 +55,39 @@ def check_method(backbone: Backbone, method: Method) -> None:
             "A_11 = 1 always; the paper's method is for encoders",
             stacklevel=4,
         )
+
+
+def width_of(backbone: Backbone, method: Method, steps: Sequence[Post] = ()) -> int:
+    """D, the width of a vector by a method after some steps.
+
+    Raises:
+        NotFitted: a step has seen no vectors yet.
+        MethodError: a step takes vectors of another width.
+    """
+    if method.states.kind == "static":
+        width = int(backbone.model.get_input_embeddings().embedding_dim)  # type: ignore[operator]
+    else:
+        width = backbone.facts.width
+    for step in steps:
+        width = step.width(width)
+    return width
+
+
+def places_for(
+    backbone: Backbone, methods: Sequence[Method], texts: int, post: Sequence[Post], out: Array | None = None
+) -> list[Array]:
+    """Where vectors are written, per method (n, D).
+
+    Raises:
+        InputError: ``out`` is given and has another shape.
+    """
+    shapes = [(texts, width_of(backbone, method, post)) for method in methods]
+    if out is None:
+        dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
+        return [np.empty(shape, dtype) for shape in shapes]
+    if out.shape != shapes[0]:
+        raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
+    return [out]
 
 
 def known(backbone: Backbone) -> int:
@@ -96,11 +130,9 @@ def sentence_vectors(
     methods: Sequence[Method],
     texts: Sequence[Text],
     limits: Limits,
-    *,
     post: Sequence[Post] = (),
     conditions: Sequence[str] | None = None,
-    out: Sequence[Array] | None = None,
-    width: Sequence[int] = (),
+    out: Array | None = None,
 ) -> list[Array]:
     """Sentence vectors of all texts by all methods.
 
@@ -111,66 +143,40 @@ def sentence_vectors(
         limits: how much at a time.
         post: steps applied to every vector.
         conditions: one per text, for a template with {condition}.
-        out: per method, where to write; else arrays are made.
-        width: per method, D.
+        out: where to write the vectors of one method; else arrays are made.
 
     Returns:
         Per method (n, D), in order.
+
+    Raises:
+        InputError: a text cannot be used, or ``out`` has another shape.
     """
     check_ids(texts, known(backbone))
-    dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
-    results = list(out or [np.empty((len(texts), d), dtype) for d in width])
-    cuts = [Cuts() for _ in methods]
-    given, budget = Distinct.of(texts, conditions), limits.budget(backbone.device)
-    with torch.no_grad(), _progress(len(texts) * len(methods), limits) as bar:
-        for first in range(0, len(given.texts), WINDOW):
-            window = given.some(slice(first, first + WINDOW))
-            _Window(backbone, methods, window, limits, post, budget).run(results, cuts, bar)
-    max(cuts, key=lambda c: len(c.lost), default=Cuts()).warn(limits)
+    results = places_for(backbone, methods, len(texts), post, out)
+    cuts = write_vectors(backbone, methods, Distinct.of(texts, conditions), limits, post, results)
+    cuts.warn(limits)
     return results
 
 
-@dataclass(frozen=True)
-class Distinct:
-    """Texts as they were handed in, each different one once.
+def write_vectors(
+    backbone: Backbone,
+    methods: Sequence[Method],
+    given: Distinct,
+    limits: Limits,
+    post: Sequence[Post],
+    results: Sequence[Array],
+) -> Cuts:
+    """Write sentence vectors to their rows; arguments as for `sentence_vectors`.
 
-    Attributes:
-        texts: the different ones, in the order in which each comes first.
-        conditions: of each, where there are conditions; a text under two conditions is there twice.
-        rows: of each, where it stands among those handed in.
+    Returns:
+        What was cut, by the method that lost most texts.
     """
-
-    texts: Sequence[Text]
-    conditions: Sequence[str] | None
-    rows: Sequence[Sequence[int]]
-
-    @classmethod
-    def of(cls, texts: Sequence[Text], conditions: Sequence[str] | None = None) -> Distinct:
-        """Texts by their strings or token ids, and by their conditions.
-
-        >>> Distinct.of(["a", "b", "a"]).rows
-        [[0, 2], [1]]
-        """
-        keys: list[object] = [text if isinstance(text, str) else tuple(text) for text in texts]
-        if conditions is not None:
-            if len(conditions) != len(texts):
-                return cls(texts, conditions, [[i] for i in range(len(texts))])  # `Layout.write` says what is wrong
-            keys = list(zip(keys, conditions, strict=True))
-        rows: dict[object, list[int]] = {}
-        for i, key in enumerate(keys):
-            rows.setdefault(key, []).append(i)
-        firsts = [found[0] for found in rows.values()]
-        paired = None if conditions is None else [conditions[i] for i in firsts]
-        return cls([texts[i] for i in firsts], paired, list(rows.values()))
-
-    def some(self, window: slice) -> Distinct:
-        """Some of them."""
-        conditions = None if self.conditions is None else self.conditions[window]
-        return Distinct(self.texts[window], conditions, self.rows[window])
-
-    def where(self, indices: Sequence[int]) -> list[int]:
-        """The rows of some texts, those of equal ones next to each other."""
-        return [row for i in indices for row in self.rows[i]]
+    cuts, budget = [Cuts() for _ in methods], limits.budget(backbone.device)
+    with torch.no_grad(), progress(given.total * len(methods), limits) as bar:
+        for first in range(0, len(given.texts), WINDOW):
+            window = given.some(slice(first, first + WINDOW))
+            _Window(backbone, methods, window, limits, post, budget).run(results, cuts, bar)
+    return max(cuts, key=lambda c: len(c.lost), default=Cuts())
 
 
 @dataclass
@@ -192,7 +198,7 @@ class _Window:
     def _write(self, layout: Layout) -> list[Writing]:
         given, tokenizer = self.given, self.backbone.tokenizer
         written = layout.write(given.texts, tokenizer, self.limits.max_length, conditions=given.conditions)
-        return check_written(written, tokenizer, known(self.backbone), given.rows)
+        return check_written(written, tokenizer, known(self.backbone), given.named)
 
     def _passes(self, share: Share, cuts: Sequence[Cuts]) -> Iterator[tuple[tuple[int, ...], list[Writing], list[int]]]:
         """Methods, writings and the texts that are run so: all, or those too long to share."""
@@ -201,7 +207,7 @@ class _Window:
         everything = list(range(len(self.given.texts)))
         if len({lay.total_copies for lay in layouts}) == 1:
             for i in share.methods:
-                cuts[i].note(lead, self.limits, self.given.rows)
+                cuts[i].note(lead, self.limits, self.given.named)
             yield share.methods, lead, everything
             return
         fit = [i for i in everything if lead[i].kept == lead[i].total]
@@ -210,7 +216,7 @@ class _Window:
             members = tuple(i for i in share.methods if self.methods[i].layout == layout)
             alone = self._write(layout)
             for i in members:
-                cuts[i].note(alone, self.limits, self.given.rows)
+                cuts[i].note(alone, self.limits, self.given.named)
             yield members, alone, sorted(set(everything) - set(fit))
 
     def _pass(
@@ -245,7 +251,9 @@ class _Window:
         if self.limits.on_empty == "error":
             text = texts[empty[0]]
             what = "blank" if _blank(text) else "of no token the model knows"
-            raise InputError(f"text {rows[0]} is {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN")
+            raise InputError(
+                f"text {self.given.named[empty[0]][0]} is {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN"
+            )
         for m in methods:
             results[m][rows] = np.nan
         bar(len(rows) * len(methods))
@@ -268,7 +276,14 @@ def _blank(text: Text) -> bool:
     return not text.strip() if isinstance(text, str) else not text
 
 
-class _progress:  # noqa: N801  (reads as a function: a context manager)
+class progress:  # noqa: N801  (reads as a function: a context manager)
+    """A bar on stderr, or a function that is told; neither where nobody asked.
+
+    Args:
+        total: texts to come.
+        limits: say what was asked for.
+    """
+
     def __init__(self, total: int, limits: Limits) -> None:
         self.bar: Any = None
         self.told = limits.show_progress_bar if callable(limits.show_progress_bar) else None

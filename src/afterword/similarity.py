@@ -48,6 +48,41 @@ def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
     raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")
 
 
+def pairwise(a: Array, b: Array, name: str = "cosine") -> Array:
+    """How similar each row of ``a`` is to the row of ``b`` at its place.
+
+    Args:
+        a: (n, D), or (D,) for one.
+        b: (n, D), or (D,) for one.
+        name: as for `similarity`.
+
+    Returns:
+        (n,); larger is more similar.
+
+    Raises:
+        InputError: unknown name, or shapes that differ.
+
+    >>> pairwise(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]])).tolist()
+    [1.0]
+    """
+    a, b = _rows(a), _rows(b)
+    if a.shape != b.shape:
+        raise InputError(f"vectors of the shapes {a.shape} and {b.shape} cannot be compared row by row")
+    kind = np.result_type(a, b, np.float32)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    if name == "cosine":
+        found = (_unit(x, x.dtype) * _unit(y, y.dtype)).sum(1)
+    elif name == "dot":
+        found = (x * y).sum(1)
+    elif name == "euclidean":
+        found = -np.linalg.norm(x - y, axis=1)
+    elif name == "manhattan":
+        found = -np.abs(x - y).sum(1)
+    else:
+        raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")
+    return np.asarray(found, kind)
+
+
 def _rows(x: Any) -> Array:
     rows = np.atleast_2d(np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x))
     if rows.ndim != 2:

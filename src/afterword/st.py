@@ -30,7 +30,7 @@ from .texts import check_conditions, check_ids, check_texts, check_written, with
 from .tokens import Tokenizer
 
 try:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData, quantize_embeddings
     from sentence_transformers.base.modules import InputModule, Module
     from sentence_transformers.sentence_transformer import modules as theirs
 except ImportError as e:
@@ -341,6 +341,27 @@ def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransforme
                "default_prompt_name": encoder.default_prompt_name,
                "similarity_fn_name": encoder.similarity_fn_name} | options  # fmt: skip
     return SentenceTransformer(modules=modules, **options)
+
+
+def quantise(vectors: Any, precision: str) -> Any:
+    """Vectors (n, D) in fewer bits, by sentence-transformers' own function.
+
+    Args:
+        vectors: float32.
+        precision: "int8" and "uint8" (n, D), "binary" and "ubinary" (n, D / 8).
+
+    Raises:
+        InputError: one vector alone has no range.
+    """
+    try:
+        return quantize_embeddings(vectors, precision=precision)
+    except ValueError as e:
+        raise InputError(f"precision={precision!r}: {str(e).splitlines()[0]}") from None
+
+
+def model_card() -> SentenceTransformerModelCardData:
+    """Where evaluators of sentence-transformers write their scores."""
+    return SentenceTransformerModelCardData()
 
 
 def _dense(step: Dense) -> nn.Module:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..codec import to_json
@@ -19,7 +18,7 @@ from ..encoder import Encoder
 from ..errors import InputError, MissingExtra
 from ..methods import classical
 from ..post import spelled
-from ..similarity import similarity
+from ..similarity import pairwise, similarity
 from ..tasks.task import Array, Embedder, as_read
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -111,11 +110,10 @@ class MtebModel:
         if precision not in (None, "float32"):
             raise InputError(f"precision={precision!r}: vectors are float32; quantise what encode returns")
         texts = [as_read(text) for batch in inputs for text in batch["text"]]
-        row = {text: i for i, text in enumerate(dict.fromkeys(texts))}
         options |= self._prompted(task_metadata, prompt_type)
         if show_progress_bar:  # never told otherwise: an embedder need not have the option
             options["show_progress_bar"] = True
-        return np.asarray(self.embedder.encode(list(row), **options))[[row[text] for text in texts]]
+        return np.asarray(self.embedder.encode(texts, **options))
 
     def _prompted(self, task_metadata: Any, prompt_type: Any) -> dict[str, Any]:
         """The option of `encode` for a task: mteb's order of names first, then sentence-transformers' names."""
@@ -136,12 +134,7 @@ class MtebModel:
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """How similar each of n vectors is to the one at its place (n,)."""
-        a, b = (torch.from_numpy(np.atleast_2d(_array(e))) for e in (embeddings1, embeddings2))
-        if self.similarity_fn_name == "cosine":
-            return F.cosine_similarity(a, b)
-        if self.similarity_fn_name == "dot":
-            return (a * b).sum(1)
-        return -F.pairwise_distance(a, b, p=2 if self.similarity_fn_name == "euclidean" else 1, eps=0)
+        return torch.from_numpy(pairwise(_array(embeddings1), _array(embeddings2), self.similarity_fn_name))
 
 
 def meta_of(encoder: Encoder, name: str | None = None) -> Any:

@@ -24,9 +24,14 @@ class FittedFlow(Post):
 
     net: Glow
 
+    def width(self, width: int) -> int:
+        """D, as many as the flow has."""
+        check_width(self, width, self.net.shape["width"])
+        return width
+
     def __call__(self, vectors: Tensor) -> Tensor:
         """Latents (n, D); raises MethodError where the vectors have another width than the flow."""
-        check_width(self, vectors, self.net.shape["width"])
+        self.width(vectors.shape[-1])
         weight = next(self.net.to(vectors.device).parameters())
         return filled(lambda x: self.net(x)[0], vectors.to(weight.dtype)).to(vectors.dtype)
 

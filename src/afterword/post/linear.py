@@ -22,6 +22,14 @@ class Post(ABC):
     def __call__(self, vectors: Tensor) -> Tensor:
         """Transform vectors (n, D); rows do not depend on each other."""
 
+    def width(self, width: int) -> int:
+        """D', for vectors of D = ``width`` components.
+
+        Raises:
+            MethodError: the step takes vectors of another width.
+        """
+        return width
+
 
 def check_positive(step: Post, name: str) -> None:
     """Whether an option of a step is a count.
@@ -35,15 +43,15 @@ def check_positive(step: Post, name: str) -> None:
     object.__setattr__(step, name, int(value))
 
 
-def check_width(step: Post, vectors: Tensor, width: int) -> None:
-    """Whether a step can be applied to vectors (n, D).
+def check_width(step: Post, given: int, width: int) -> None:
+    """Whether a step can be applied to vectors of a given width.
 
     Raises:
         MethodError: it was made for vectors of another width.
     """
-    if vectors.shape[-1] != width:
+    if given != width:
         raise MethodError(
-            f"{type(step).__name__} takes vectors of {width} components, and these have {vectors.shape[-1]}: "
+            f"{type(step).__name__} takes vectors of {width} components, and these have {given}: "
             "it was fitted to another model, or to vectors before another step; fit it anew"
         )
 
@@ -70,6 +78,10 @@ class Truncate(Post):
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         check_positive(self, "dimensions")
+
+    def width(self, width: int) -> int:
+        """D', which is D where there are not so many."""
+        return min(width, self.dimensions)
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Vectors (n, dimensions)."""
@@ -114,9 +126,14 @@ class Dense(Post):
         """
         return cls(torch.eye(min(dimensions, width), width))
 
+    def width(self, width: int) -> int:
+        """D', the rows of the weight."""
+        check_width(self, width, self.weight.shape[1])
+        return int(self.weight.shape[0])
+
     def __call__(self, vectors: Tensor) -> Tensor:
         """Vectors (n, D'); raises MethodError where they have another width than the weight."""
-        check_width(self, vectors, self.weight.shape[1])
+        self.width(vectors.shape[-1])
         weight = self.weight.to(vectors)
         bias = self.bias.to(vectors) if self.bias is not None else None
         return filled(lambda x: ACTIVATIONS[self.activation](F.linear(x, weight, bias)), vectors)

@@ -42,6 +42,14 @@ class Unfitted(Post):
         """
         raise self.not_fitted()
 
+    def width(self, width: int) -> int:
+        """Refuse: how many there will be is known once the step is fitted.
+
+        Raises:
+            NotFitted: always.
+        """
+        raise self.not_fitted()
+
     def not_fitted(self) -> NotFitted:
         """What to raise where the step itself is wanted."""
         return NotFitted(f"{self} has seen no vectors yet: encoder = encoder.fit(texts), and use that")

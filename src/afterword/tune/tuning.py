@@ -13,6 +13,7 @@ from ..encoder import Encoder
 from ..errors import InputError
 from ..layout import Layout
 from ..limits import Limits
+from ..options import choose_prompt
 from ..post import Normalise
 from ..run import shares
 from ..scores import cosines, spearman
@@ -152,7 +153,7 @@ def _layouts(
 
 def prompted(encoder: Encoder, layout: Layout) -> Layout:
     """The layout with the encoder's default prompt in front, as `Encoder.encode` has it."""
-    return with_prompt(layout, encoder._prompt(None, None))
+    return with_prompt(layout, choose_prompt(encoder.prompts, encoder.default_prompt_name))
 
 
 def _default(encoder: Encoder, recipes: Sequence[Recipe]) -> int | None:

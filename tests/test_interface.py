@@ -1,0 +1,190 @@
+"""An Encoder where sentence-transformers' own tools expect a SentenceTransformer: the real tools, both ways."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny
+
+pytest.importorskip("sentence_transformers")
+
+from sentence_transformers import SentenceTransformer, util
+from sentence_transformers.sentence_transformer.evaluation import (
+    BinaryClassificationEvaluator,
+    EmbeddingSimilarityEvaluator,
+    InformationRetrievalEvaluator,
+    LabelAccuracyEvaluator,
+    MSEEvaluator,
+    MSEEvaluatorFromDataFrame,
+    ParaphraseMiningEvaluator,
+    RerankingEvaluator,
+    SequentialEvaluator,
+    TranslationEvaluator,
+    TripletEvaluator,
+)
+
+from afterword import Encoder, classical, reba
+from afterword.errors import InputError
+from afterword.post import Normalise
+
+LEFT = ["The cat sits outside", "A man is playing guitar", "I love pasta", "The new movie is awesome"]
+RIGHT = ["The cat plays in the garden", "A woman watches TV", "Do you like pizza?", "The new movie is so great"]
+ALL = [*LEFT, *RIGHT]
+IDS = {str(i): text for i, text in enumerate(ALL)}
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    prompts = {"query": "find: ", "document": "text: "}
+    return Encoder(Encoder.load("afterword-mini", "reba").backbone, reba(), (Normalise(),), prompts=prompts)
+
+
+@pytest.fixture(scope="module")
+def theirs(encoder: Encoder) -> SentenceTransformer:
+    return encoder.sentence_transformer()
+
+
+def samples() -> list[dict]:
+    return [{"query": LEFT[i], "positive": [RIGHT[i]], "negative": [t for t in RIGHT if t != RIGHT[i]]} for i in (0, 3)]
+
+
+def retrieval(**options) -> InformationRetrievalEvaluator:
+    queries = {key: text for key, text in IDS.items() if text in LEFT}
+    relevant = {key: {str(int(key) + 4)} for key in queries}
+    return InformationRetrievalEvaluator(queries, IDS, relevant, write_csv=False, **options)
+
+
+EVALUATORS = {
+    "similarity": lambda _: EmbeddingSimilarityEvaluator(LEFT, RIGHT, [0.8, 0.1, 0.5, 0.9], write_csv=False),
+    "similarity, int8": lambda _: EmbeddingSimilarityEvaluator(
+        LEFT, RIGHT, [0.8, 0.1, 0.5, 0.9], precision="int8", write_csv=False
+    ),
+    "similarity, ubinary": lambda _: EmbeddingSimilarityEvaluator(
+        LEFT, RIGHT, [0.8, 0.1, 0.5, 0.9], precision="ubinary", write_csv=False
+    ),
+    "binary": lambda _: BinaryClassificationEvaluator(
+        LEFT, RIGHT, [1, 0, 0, 1], write_csv=False, similarity_fn_names=["cosine", "dot", "euclidean", "manhattan"]
+    ),
+    "triplets": lambda _: TripletEvaluator(LEFT, RIGHT, RIGHT[::-1], write_csv=False, truncate_dim=24),
+    "retrieval": lambda _: retrieval(corpus_chunk_size=5),
+    "retrieval, prompts": lambda _: retrieval(query_prompt_name="query", corpus_prompt="text: ", truncate_dim=16),
+    "paraphrases": lambda _: ParaphraseMiningEvaluator(IDS, [("0", "4"), ("3", "7")], write_csv=False),
+    "reranking": lambda _: RerankingEvaluator(samples(), write_csv=False),
+    "reranking, one by one": lambda _: RerankingEvaluator(samples(), use_batched_encoding=False, write_csv=False),
+    "translation": lambda _: TranslationEvaluator(LEFT, RIGHT, write_csv=False),
+    "distance to a teacher": lambda model: MSEEvaluator(LEFT, RIGHT, teacher_model=model, write_csv=False),
+    "distances to a teacher": lambda model: MSEEvaluatorFromDataFrame(
+        [{"en": a, "de": b} for a, b in zip(LEFT, RIGHT, strict=True)], model, [("en", "de")], write_csv=False
+    ),
+}
+
+
+@pytest.mark.parametrize("make", EVALUATORS.values(), ids=EVALUATORS)
+def test_an_evaluator_gives_what_it_gives_for_a_sentence_transformer(make, encoder, theirs) -> None:
+    ours, wanted = make(encoder)(encoder), make(theirs)(theirs)
+    assert ours.keys() == wanted.keys() and len(ours) > 0
+    for name, value in wanted.items():
+        assert ours[name] == pytest.approx(value, abs=1e-4), name
+
+
+def test_scores_are_kept_where_evaluators_write_them(encoder) -> None:
+    both = SequentialEvaluator([EVALUATORS["triplets"](encoder), EVALUATORS["translation"](encoder)])
+    scores = both(encoder)
+    assert scores.items() >= next(reversed(encoder.model_card_data.eval_results_dict.values())).items()
+
+
+def test_paraphrase_mining(encoder, theirs) -> None:
+    ours, wanted = (util.paraphrase_mining(model, ALL, truncate_dim=24) for model in (encoder, theirs))
+    assert [pair for _, *pair in ours] == [pair for _, *pair in wanted] and len(ours) == 28
+    np.testing.assert_allclose([s for s, *_ in ours], [s for s, *_ in wanted], atol=1e-5)
+
+
+@pytest.mark.parametrize("use_faiss", [False, True])
+def test_hard_negatives(encoder, theirs, tmp_path, use_faiss: bool) -> None:
+    datasets = pytest.importorskip("datasets")
+    if use_faiss:
+        pytest.importorskip("faiss")
+    pairs = datasets.Dataset.from_dict({"query": LEFT, "answer": RIGHT})
+    options = {"corpus": ALL, "num_negatives": 2, "use_faiss": use_faiss, "verbose": False}
+    ours = util.mine_hard_negatives(pairs, encoder, cache_folder=str(tmp_path), **options)
+    assert ours.to_dict() == util.mine_hard_negatives(pairs, theirs, **options).to_dict() and len(ours) > 3
+    other = Encoder(encoder.backbone, classical(), prompts=encoder.prompts)
+    util.mine_hard_negatives(pairs, other, cache_folder=str(tmp_path), **options)
+    assert len(list(tmp_path.glob("*.npy"))) == 4, "another encoder must not read this one's vectors"
+
+
+def test_keybert_takes_its_sentence_transformer(encoder) -> None:
+    keybert = pytest.importorskip("keybert")
+    text = "Guitar music and pasta: a man plays the guitar while the pasta cooks in the garden."
+    found = keybert.KeyBERT(encoder.sentence_transformer()).extract_keywords(text, top_n=3)
+    words = sorted({"guitar", "music", "pasta", "man", "plays", "cooks", "garden"})
+    best = np.argsort(-encoder.similarity(encoder.encode(text), encoder.encode(words))[0])[:3]
+    assert [word for word, _ in found] == [words[i] for i in best]
+
+
+def test_bertopic_takes_its_sentence_transformer(encoder) -> None:
+    bertopic = pytest.importorskip("bertopic")
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+
+    model = bertopic.BERTopic(
+        embedding_model=encoder.sentence_transformer(),
+        umap_model=PCA(2, random_state=0),
+        hdbscan_model=KMeans(2, random_state=0, n_init=3),
+    )
+    topics, _ = model.fit_transform(ALL * 3)
+    assert topics == topics[:8] * 3 and len(set(topics)) == 2
+
+
+def test_what_it_has_not_names_the_way(encoder) -> None:
+    for name in ("smart_batching_collate", "encode_multi_process", "tokenize", "to", "no_such_thing"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; encoder\.sentence_transformer\(\)"):
+            getattr(encoder, name)
+    loader = torch.utils.data.DataLoader([(LEFT[0], 1)])
+    with pytest.raises(AttributeError, match="smart_batching_collate"):
+        LabelAccuracyEvaluator(loader, softmax_model=torch.nn.Identity())(encoder)
+
+
+def test_its_sentence_transformer_shares_the_weights(encoder, theirs) -> None:
+    assert isinstance(theirs, SentenceTransformer)
+    assert theirs[0].auto_model is encoder.backbone.model
+    np.testing.assert_allclose(theirs.encode(ALL), encoder.encode(ALL), rtol=0, atol=1e-6)
+    assert encoder.sentence_transformer(truncate_dim=8).encode(ALL).shape == (8, 8)
+
+
+def test_names(encoder) -> None:
+    assert encoder.get_sentence_embedding_dimension() == encoder.get_embedding_dimension() == encoder.dimension
+    assert encoder.tokenizer is encoder.backbone.tokenizer.hf and encoder.eval() is encoder
+    short = Encoder(encoder.backbone, classical())
+    whole = short.encode("a text of many words")
+    short.max_seq_length = 3
+    with pytest.warns(UserWarning, match="cut to max_length=3"):
+        assert (short.encode("a text of many words") != whole).any()
+    assert short.max_length == short.max_seq_length == 3
+
+
+@pytest.mark.parametrize("name", ["cosine", "dot", "euclidean", "manhattan"])
+def test_similarities_are_theirs(encoder, name: str) -> None:
+    model = Encoder(encoder.backbone, classical(), similarity_fn_name=name)
+    a, b = model.encode(LEFT), model.encode(RIGHT)
+    functions = util.SimilarityFunction
+    whole, pairs = functions.to_similarity_fn(name), functions.to_similarity_pairwise_fn(name)
+    np.testing.assert_allclose(model.similarity(a, b), whole(a, b), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(model.similarity_pairwise(a, b), pairs(a, b), rtol=1e-5, atol=1e-5)
+    for given in (torch.from_numpy(a), list(torch.from_numpy(a))):
+        assert isinstance(model.similarity_pairwise(given, b), torch.Tensor)
+        np.testing.assert_allclose(model.similarity(given, b), model.similarity(a, b))
+    assert isinstance(model.similarity(torch.from_numpy(a), b), torch.Tensor)
+    assert isinstance(model.similarity(a, b), np.ndarray)
+    with pytest.raises(InputError, match="row by row"):
+        model.similarity_pairwise(a, b[:2])
+
+
+def test_it_is_copied_and_pickled(tmp_path) -> None:
+    own = Encoder.load(tiny("gpt2", tmp_path), classical())
+    for other in (copy.copy(own), copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
+        assert (other.encode("dog") == own.encode("dog")).all()
