@@ -76,6 +76,12 @@ class Encoder(Interface):
         revision: str | None = None,
         trust_remote_code: bool = False,
         products: str = "float32",
+        token: bool | str | None = None,
+        cache_folder: str | Path | None = None,
+        local_files_only: bool = False,
+        subfolder: str = "",
+        model_kwargs: dict[str, Any] | None = None,
+        quantization_config: Any = None,
     ) -> Encoder:
         """Load a model or a saved encoder.
 
@@ -87,10 +93,16 @@ class Encoder(Interface):
             device: None = a GPU where there is one.
             dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
             max_length: tokens at most; None = the folder's or the model's own limit.
-            revision: of the hub's repository.
+            revision: a branch, tag or commit of the hub's repository.
             trust_remote_code: run the model's own code.
             products: "bfloat16" rounds what the products of linear layers read, on a CPU with AMX or AVX512-BF16;
                 they are added up in float32. It is in the fingerprint and not saved: ask for it at every load.
+            token: for models of the hub that need one; None = the one that is logged in.
+            cache_folder: where files of the hub are kept; None = the usual place.
+            local_files_only: fetch nothing from the hub.
+            subfolder: of the folder or repository.
+            model_kwargs: handed to transformers when it builds the model; what would break how it is run is refused.
+            quantization_config: of transformers, ``BitsAndBytesConfig`` for instance.
 
         Raises:
             ModelError: the model cannot be loaded, or not run exactly.
@@ -98,8 +110,12 @@ class Encoder(Interface):
         """
         from .folder import load_encoder
 
-        return load_encoder(cls, name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
-                            trust_remote_code=trust_remote_code, products=products)  # fmt: skip
+        return load_encoder(
+            cls, name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
+            trust_remote_code=trust_remote_code, token=token, cache_folder=cache_folder,
+            local_files_only=local_files_only, subfolder=subfolder, model_kwargs=model_kwargs,
+            quantization_config=quantization_config, products=products,
+        )  # fmt: skip
 
     def save(self, folder: str | Path) -> None:
         """Save as a sentence-transformers folder, which `load` reads too.

@@ -10,24 +10,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import hf_hub_download, snapshot_download
 from safetensors.torch import save_file
 
 from .codec import parse_method, to_json
 from .errors import ModelError
 from .frequency import ByToken
-from .loading import find, load_backbone, write_model
+from .loading import load_backbone, write_model
 from .methods import Method, classical
 from .placed import placed, settled
 from .post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted
 from .run import width_of
+from .source import Source
 from .stock import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, read_folder, spelled_out
 
 if TYPE_CHECKING:
     from .encoder import Encoder
-
-NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
-"""What is fetched of a sentence-transformers model on the hub; not its twins for other runtimes."""
 
 WEIGHTS = "model.safetensors"
 NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
@@ -42,15 +39,23 @@ def load_encoder(
     method: Method | str | None,
     *,
     max_length: int | None,
-    revision: str | None = None,
+    revision: str | None,
+    token: bool | str | None,
+    cache_folder: str | Path | None,
+    local_files_only: bool,
+    subfolder: str,
     **options: Any,
 ) -> Encoder:
     """See `Encoder.load`."""
     if isinstance(method, str):
         method = parse_method(method)
-    folder, commit = _local(name, revision)
+    source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
+    folder, commit = source.folder()
     if not (folder / "modules.json").exists():
-        backbone = load_backbone(name, revision=revision, **options)
+        backbone = load_backbone(
+            name, revision=revision, token=token, cache_folder=cache_folder, local_files_only=local_files_only,
+            subfolder=subfolder, **options,
+        )  # fmt: skip
         if method is None:
             try_too = "reba() or echo()" if backbone.facts.causal else "ditto()"
             logger.warning("%s names no method: classical mean is used; try %s", name, try_too)
@@ -75,20 +80,6 @@ def load_encoder(
         found.default_prompt_name,
         found.similarity_fn_name,
     )
-
-
-def _local(name: str | Path, revision: str | None) -> tuple[Path, str | None]:
-    """Where a folder's files lie, and the hub's commit where it is a sentence-transformers model from there."""
-    path = Path(find(name))
-    if path.exists():
-        return path, None
-    try:
-        listing = hf_hub_download(str(name), "modules.json", revision=revision)
-        ignored = ["onnx/*", "openvino/*"]
-        folder = snapshot_download(str(name), revision=revision, allow_patterns=NEEDED, ignore_patterns=ignored)
-    except (OSError, ValueError):  # no such file: a plain model. No such model, no network: loading it will say so
-        return path, None
-    return Path(folder), Path(listing).parent.name
 
 
 def is_stock(encoder: Encoder) -> bool:

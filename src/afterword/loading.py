@@ -29,15 +29,10 @@ from .errors import ModelError, UnsupportedModel
 from .placed import settled
 from .products import check_products
 from .selfcheck import check
+from .source import Source, check_model_kwargs
 from .tokens import Tokenizer
 
-OWN = Path(__file__).parent / "models"
 logger = logging.getLogger(__name__)
-
-
-def find(name: str | Path) -> str:
-    """The folder of a model that comes with the package, else the name itself."""
-    return str(OWN / name) if (OWN / str(name) / "config.json").exists() else str(name)
 
 
 def load_backbone(
@@ -48,6 +43,12 @@ def load_backbone(
     revision: str | None = None,
     trust_remote_code: bool = False,
     products: str = "float32",
+    token: bool | str | None = None,
+    cache_folder: str | Path | None = None,
+    local_files_only: bool = False,
+    subfolder: str = "",
+    model_kwargs: dict[str, Any] | None = None,
+    quantization_config: Any = None,
 ) -> Backbone:
     """Load a model and its tokenizer, and check how it must be run.
 
@@ -55,26 +56,39 @@ def load_backbone(
         name: a folder, a model on the Hugging Face hub, or one of our own ("afterword-mini").
         device: None = a GPU where there is one.
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
-        revision: of the hub's repository.
+        revision, token, cache_folder, local_files_only, subfolder: see `Source`.
         trust_remote_code: run the model's own code.
         products: what a float32 model's matrices are rounded to in the products of its linear layers, on a CPU.
+        model_kwargs, quantization_config: handed to transformers when it builds the model.
 
     Raises:
-        ModelError: the folder is incomplete, the name unknown, the weights not safetensors, or the processor lacks
-            such products.
+        ModelError: the folder is incomplete, the name unknown, the weights not safetensors, an argument of
+            ``model_kwargs`` is not passed on, or the processor lacks such products.
         UnsupportedModel: no way of running it gives its own vectors.
     """
-    path = find(name)
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    check_products(products, device)
-    common = {"revision": revision, "trust_remote_code": trust_remote_code}
+    source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
+    path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
+    built = check_model_kwargs(model_kwargs, dtype, quantization_config)
     with settled(Path(path)), _quiet(), _one_line(str(name)):
+        device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        check_products(products, device)
+        built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
         _check_folder(path)
-        config = _without_kernels(AutoConfig.from_pretrained(path, **common))
+        settings = {k: v for k, v in built.items() if k not in ("dtype", "quantization_config")}
+        found, left = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **common, **settings)
+        config = _without_kernels(found)
+        built = {k: v for k, v in built.items() if k not in settings or k in left}  # the rest is in the configuration
         tokenizer = _tokenizer(path, common)
-        wanted = dtype or (torch.float32 if device.type == "cpu" else "auto")
-        model = _model(path, config, wanted, common)
-        return check(text_tower(model).to(device), tokenizer).with_products(products)
+        model = text_tower(_model(path, config, {**common, **built}))
+        if commit := source.commit():
+            model.config._commit_hash = commit  # type: ignore[union-attr]  # transformers keeps it no longer
+        model = model if _lies_on(model, device) else model.to(device)
+        return check(model, tokenizer).with_products(products)
+
+
+def _lies_on(model: nn.Module, device: torch.device) -> bool:
+    """Whether a model is where it shall be; some quantised ones refuse to be asked to move."""
+    return all(w.device.type == device.type and device.index in (None, w.device.index) for w in model.parameters())
 
 
 def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
@@ -97,7 +111,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
         head = nn.Linear(facts.width, table.num_embeddings, bias=False, device="meta")
         head.weight = table.weight
         return head
-    path = find(name or model.name_or_path)
+    path = Source(str(name or model.name_or_path)).name
     _check_folder(path)
     with _quiet(), _one_line(path):
         options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}
@@ -212,9 +226,9 @@ def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
         ) from e
 
 
-def _model(path: str, config: Any, dtype: Any, common: dict[str, Any]) -> nn.Module:
+def _model(path: str, config: Any, options: dict[str, Any]) -> nn.Module:
     """The model without its head; through the seam where its construction allows it."""
-    options = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True, **common}
+    options = {"use_safetensors": True, "output_loading_info": True, **options}
     kind = _kind(config)
     try:
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
@@ -227,7 +241,7 @@ def _model(path: str, config: Any, dtype: Any, common: dict[str, Any]) -> nn.Mod
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
     if missing := [k for k in loaded["missing_keys"] if "pooler" not in k]:
         raise ModelError(f"{path} lacks {len(missing)} weights, {missing[0]} among them: the folder is incomplete")
-    if dtype in (torch.float64, "float64"):  # the grouped product of experts knows no float64
+    if options["dtype"] in (torch.float64, "float64"):  # the grouped product of experts knows no float64
         model.set_experts_implementation("eager")
     return model.eval()  # type: ignore[no-any-return]
 
