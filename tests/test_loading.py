@@ -17,7 +17,8 @@ from transformers.utils import logging as hf_logging
 
 from afterword import Encoder, classical
 from afterword.errors import ModelError, UnsupportedModel
-from afterword.loading import find, load_backbone
+from afterword.loading import load_backbone
+from afterword.source import find
 
 
 @pytest.fixture

@@ -28,6 +28,12 @@ ELSEWHERE = {name: reason for reason, names in REASONS.items() for name in names
 """Arguments of transformers' `from_pretrained` that would break how a model is run or checked, and why."""
 
 
+def find(name: str | Path) -> str:
+    """The folder of a model that comes with the package, else the name itself."""
+    own = OWN / name
+    return str(own) if str(name) and (own / "config.json").exists() else str(name)
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a model lies.
@@ -53,8 +59,7 @@ class Source:
 
     def __post_init__(self) -> None:
         """Find our own models by their name; a folder's subfolder is a folder."""
-        own = OWN / self.name
-        path = own if self.name and (own / "config.json").exists() else Path(self.name)
+        path = Path(find(self.name))
         if not path.is_dir():
             return
         if self.revision is not None:
