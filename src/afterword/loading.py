@@ -81,7 +81,7 @@ def load_backbone(
         tokenizer = _tokenizer(path, common)
         model = text_tower(_model(path, config, {**common, **built}))
         if commit := source.commit():
-            model.config._commit_hash = commit  # type: ignore[union-attr]  # transformers keeps it no longer
+            model.config._commit_hash = commit  # transformers keeps it no longer
         model = model if _lies_on(model, device) else model.to(device)
         return check(model, tokenizer).with_products(products)
 
