@@ -162,10 +162,10 @@ def test_positions_counted_through_all_texts_are_noticed_however_far_off(scale: 
 
 
 def test_a_model_that_counts_its_tokens_gets_no_stream_longer_than_a_text():
-    model = model_of("clip_text_model", max_position_embeddings=40)
+    model = model_of("clip_text_model", max_position_embeddings=70)
     backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
-    assert backbone.facts.way == "stacked" and backbone.facts.max_length == 40
-    assert "not over 40 tokens in all" in backbone.facts.checks["flat"]
+    assert backbone.facts.way == "stacked" and backbone.facts.max_length == 70
+    assert "not over 70 tokens in all" in backbone.facts.checks["flat"]
     assert difference(encode(backbone, classical(), texts()), means(model, texts())) < 1e-5
 
 

@@ -20,7 +20,7 @@ from .bare import bare
 from .batch import Batch
 from .errors import AttentionNotSeen, UnsupportedModel
 from .facts import Facts
-from .gate import every, gate_of
+from .gate import gate_of
 from .kernels import PackedLinears
 from .products import ROWS, Products, check_products
 from .rules import Masks, Plan, Run, running
@@ -187,9 +187,10 @@ class Backbone:
         gate = gate_of(self.model)
         alone = gate.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
         lead = batch.lead if self._shares(sight, taps) else 0
-        with gate.running(self.model, keep_mode or torch.is_grad_enabled()), self.packed.fast(), alone:
+        keep_mode = keep_mode or torch.is_grad_enabled()
+        with gate.running(self.model, keep_mode) as modules, self.packed.fast(), alone:
             self._take_back_attention()
-            self._refuse_scales_of_a_batch()
+            self._refuse_scales_of_a_batch(modules)
             parts = [self._run(batch, groups, lead, layers, sight, taps) for groups in self._apart(batch)]
         if len(parts) == 1:
             return Trace(parts[0])
@@ -202,13 +203,13 @@ class Backbone:
             if config._attn_implementation != wanted:
                 config._attn_implementation = wanted
 
-    def _refuse_scales_of_a_batch(self) -> None:
+    def _refuse_scales_of_a_batch(self, modules: list[nn.Module]) -> None:
         """Dynamic quantisation rounds a layer's input by the largest value of everything that is in the batch.
 
         Raises:
             UnsupportedModel: the model was quantised so.
         """
-        if any(kind.__module__.startswith(DYNAMIC) for kind in set(map(type, every(self.model)))):
+        if any(kind.__module__.startswith(DYNAMIC) for kind in set(map(type, modules))):
             raise UnsupportedModel(
                 f"this {self.facts.kind} is quantised dynamically, by the largest value of a whole batch: a text's "
                 "vector would depend on its company. Quantise weights alone (bitsandbytes nf4), or use bfloat16"

@@ -35,29 +35,34 @@ class Gate:
             yield
 
     @contextmanager
-    def running(self, model: nn.Module, keep_mode: bool = False) -> Iterator[None]:
+    def running(self, model: nn.Module, keep_mode: bool = False) -> Iterator[list[nn.Module]]:
         """Run the model in eval mode, whoever trained it last; its modes are restored when the last one is out.
 
         Args:
             model: all its modules are looked at: adapters may be in train mode inside a model in eval mode.
             keep_mode: run it as it is, dropout included, where it is in train mode.
+
+        Yields:
+            Its modules.
         """
-        kind: Kind = "train" if keep_mode and (self._resting or in_training(model)) else "eval"
+        modules = every(model)
+        kind: Kind = "train" if keep_mode and (self._resting or any(m.training for m in modules)) else "eval"
         with self._entered(kind):
             try:
                 if kind == "eval":
                     with self._changed:
-                        self._rest(model)
-                yield
+                        self._rest(modules)
+                yield modules
             finally:
                 with self._changed:
                     if sum(inside == "eval" for inside, _ in self._inside.values()) <= 1:
                         self._wake()
 
-    def _rest(self, model: nn.Module) -> None:
-        for module in in_training(model):
-            self._resting.append(module)
-            module.training = False
+    def _rest(self, modules: list[nn.Module]) -> None:
+        for module in modules:
+            if module.training:
+                self._resting.append(module)
+                module.training = False
 
     def _wake(self) -> None:
         for module in self._resting:

@@ -26,12 +26,14 @@ def skipped_token(model: Any, first: int, special: Iterable[int | None]) -> int 
     Returns:
         The token's id; None where every token takes a position.
     """
+    if first == 0:  # nothing stands in front of position 0
+        return None
     takes = inspect.signature(model.forward).parameters
     table = model.get_input_embeddings()
     known = len(table.weight) if "position_ids" in takes and hasattr(table, "weight") else 0
     tried = sorted({i for i in special if i is not None and 0 <= i < known})
     around = [i for i in range(known) if i not in tried][:2]
-    if not tried or len(around) < 2 or first == 0:  # nothing stands in front of position 0
+    if not tried or len(around) < 2:
         return None
     ids = torch.tensor([[around[0], i, around[1]] for i in tried], device=table.weight.device)
     quiet = {"attention_mask": torch.ones_like(ids), "use_cache": False}

@@ -23,6 +23,7 @@ from .batch import lay
 from .errors import AfterwordError, UnsupportedModel
 from .facts import Facts
 from .gate import gate_of
+from .positions import skipped_token
 from .precision import half, in_float32, layers_in_float32
 from .tokens import Tokenizer
 from .trials import Matrices, Reached, counting_from_afar, last_bits_moved, short_windows, stop_before
@@ -94,11 +95,20 @@ def _facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
         heads=anatomy.count_heads(config),
         width=0,
         offset=offset,
+        skips=skipped_token(model, offset, _special(model, tokenizer)),
         max_length=min(limits, default=None),
         split_at=split_at,
         grows=grows,
         remembers=anatomy.remembers(model),
     )
+
+
+def _special(model: Any, tokenizer: Tokenizer) -> list[int]:
+    """The special tokens that a user can write into a text and the model has an embedding for, padding first."""
+    names = [f"{name}_token_id" for name in ("pad", "mask", "unk", "bos", "eos", "cls", "sep")]
+    found = [getattr(holder, n, None) for n in names for holder in (anatomy.text_config(model.config), tokenizer.hf)]
+    known = anatomy.vocabulary(model)
+    return list(dict.fromkeys(i for i in found if isinstance(i, int) and 0 <= i < known))
 
 
 class _Check:
@@ -139,17 +149,19 @@ class _Check:
         raise UnsupportedModel(f"{self.facts.kind} cannot be run exactly ({reasons})")
 
     def _texts(self) -> list[list[int]]:
-        """Random texts, and the first of them once more with another last token."""
+        """Random texts, one of special tokens, and the first of all once more with another last token."""
         edges = [(anatomy.window(self.model.config), LONGEST_WINDOW), (self.facts.split_at, LONGEST_WINDOW)]
         edges.append((anatomy.sparse_from(self.model.config), LONGEST_EDGE))
         lengths = [*LENGTHS, *(edge + 3 for edge, most in edges if edge is not None and edge <= most)]
         if self.facts.max_length is not None:
             lengths = [min(n, self.facts.max_length) for n in lengths]
-        config, g = anatomy.text_config(self.model.config), torch.Generator().manual_seed(0)
-        special = {getattr(config, f"{a}_token_id", None) for a in ("pad", "eos", "bos")}
+        g = torch.Generator().manual_seed(0)
+        special = _special(self.model, self.tokenizer)
         usable = [t for t in range(min(anatomy.vocabulary(self.model), 2000)) if t not in special]
         texts = [[usable[int(i)] for i in torch.randint(len(usable), (n,), generator=g)] for n in lengths]
         other = next(t for t in usable if t != texts[0][-1])
+        between = [t for pair in zip(special, usable, strict=False) for t in pair]
+        texts += [part for part in (between[: self.facts.max_length], special[:1]) if part]
         return [*texts, [*texts[0][:-1], other]]
 
     def _backbone(self, **known: Any) -> Backbone:
