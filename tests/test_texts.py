@@ -51,7 +51,7 @@ def test_columns_of_every_library(texts) -> None:
         (torch.tensor([1, 2]), r"\[\[1, 2\]\]"),
         ([[True]], "text 0"),
     ],
-    ids=str,
+    ids="DataFrame table dict set bytearray scalar missing bytes tensor bool".split(),  # a set's own spelling varies
 )
 def test_what_would_be_read_as_something_else_is_refused_with_the_fix(texts, fix) -> None:
     with pytest.raises(InputError, match=fix) as error:
