@@ -11,9 +11,9 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "afterword"
 
 ROOMS = """
-    errors manifest lock placed shapes tokens writing layout features batch views rules fused outside attention gate
-    facts bare sight positions anatomy taps memory cache products probe serving kernels stream backbone
-    precision trials selfcheck source loading states weights frequency templates methods
+    errors manifest lock placed safety shapes tokens writing layout features batch views rules fused outside attention
+    gate facts bare sight positions anatomy taps memory cache products probe serving kernels stream backbone
+    precision trials selfcheck source loading saving states weights frequency templates methods
     codec words texts embed look post limits distinct run similarity scores
     processes token_states options interface encoder stock fingerprint folder st files
     tasks tune analysis train adapters cli
@@ -24,7 +24,7 @@ DOORS = {("encoder", "fingerprint"), ("encoder", "folder"), ("interface", "st"),
 """Imports against the order, inside a function: an encoder knows how to write itself down, and starts light."""
 
 MAY_IMPORT = {
-    "transformers": {"attention", "backbone", "outside", "loading", "st", "train", "adapters"},
+    "transformers": {"attention", "backbone", "outside", "loading", "saving", "st", "train", "adapters"},
     "sentence_transformers": {"st", "train", "adapters"},
     "peft": {"train"},
     "mteb": {"adapters"},

@@ -15,11 +15,12 @@ from safetensors.torch import save_file
 from .codec import parse_method, to_json
 from .errors import ModelError
 from .frequency import ByToken
-from .loading import load_backbone, write_model
+from .loading import load_backbone
 from .methods import Method, classical
 from .placed import placed, settled
 from .post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted
 from .run import width_of
+from .saving import write_model
 from .source import Source
 from .stock import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, read_folder, spelled_out
 

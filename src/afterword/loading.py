@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import (
     MODEL_FOR_TEXT_ENCODING_MAPPING,
     AutoConfig,
@@ -20,6 +20,7 @@ from transformers import (
     AutoModelForTextEncoding,
     AutoTokenizer,
 )
+from transformers.utils import cached_file
 from transformers.utils import logging as hf_logging
 
 from .anatomy import text_config
@@ -28,6 +29,7 @@ from .backbone import Backbone
 from .errors import ModelError, UnsupportedModel
 from .placed import settled
 from .products import check_products
+from .safety import ADAPTER, CHECKED, check_base, check_file, check_folder
 from .selfcheck import check
 from .source import Source, check_model_kwargs
 from .tokens import Tokenizer
@@ -69,11 +71,11 @@ def load_backbone(
     source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
     built = check_model_kwargs(model_kwargs, dtype, quantization_config)
-    with settled(Path(path)), _quiet(), _one_line(str(name)):
+    with settled(Path(path)), quiet(), _one_line(str(name)):
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         check_products(products, device)
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
-        _check_folder(path)
+        _check_files(path, source.options)
         settings = {k: v for k, v in built.items() if k not in ("dtype", "quantization_config")}
         found, left = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **common, **settings)
         config = _without_kernels(found)
@@ -112,8 +114,8 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
         head.weight = table.weight
         return head
     path = Source(str(name or model.name_or_path)).name
-    _check_folder(path)
-    with _quiet(), _one_line(path):
+    with settled(Path(path)), quiet(), _one_line(path):
+        _check_files(path, {})
         options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}
         options |= {"attn_implementation": "eager", "config": _without_kernels(AutoConfig.from_pretrained(path))}
         whole, loaded = AutoModelForCausalLM.from_pretrained(path, **options)
@@ -131,55 +133,23 @@ def base_of(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a model and its tokenizer, without a word.
-
-    A model with adapters is written whole, its own weights and the adapter beside them, so that the folder stands
-    by itself and loads to the same bits.
-    """
-    base = base_of(model)
-    native = getattr(base, "_hf_peft_config_loaded", False)
-    with _quiet():
-        if model is base and not native:
-            model.save_pretrained(folder)
-        else:
-            base._hf_peft_config_loaded = False  # else transformers writes the adapter alone
-            try:
-                base.save_pretrained(folder, state_dict=_without_adapters(base.state_dict()))
-            finally:
-                base._hf_peft_config_loaded = native
-            model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-
-
-def _without_adapters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A model's own weights under their own names; PEFT keeps them inside the layers that it puts in their place."""
-    marks = (".base_layer.", ".original_module.")
-    wrapped = {name.split(mark)[0] for name in weights for mark in marks if mark in name}
-    own = {}
-    for name, tensor in weights.items():
-        mark = next((m for m in marks if m in name), None)
-        if mark is not None:
-            own[name.replace(mark, ".")] = tensor
-        elif not any(name.startswith(f"{layer}.") for layer in wrapped):
-            own[name] = tensor
-    return own
-
-
-def _check_folder(path: str) -> None:
-    folder = Path(path)
-    if not folder.is_dir():
+def _check_files(path: str, options: dict[str, Any]) -> None:
+    """Look at what a model's configuration and indices name, before any of it is read."""
+    if Path(path).is_dir():
+        check_folder(Path(path))
         return
-    if not (folder / "config.json").exists():
-        if (folder / "training.json").exists():
-            raise ModelError(f"{path} holds a training run that is not finished: finish it with --resume")
-        raise ModelError(f"{path} holds no config.json: give the folder of a model, as save_pretrained writes it")
-    if not any(folder.glob("*.safetensors")):
-        raise ModelError(f"{path} holds no *.safetensors: weights are read from safetensors only; convert them first")
+    quietly = dict.fromkeys(("missing_entries", "connection_errors", "gated_repo"), False)
+    quietly = {f"_raise_exceptions_for_{what}": value for what, value in quietly.items()}
+    for name in CHECKED:
+        found = cached_file(path, name, **options, **quietly)
+        if found is not None and name == ADAPTER:
+            check_base(path, Path(found))
+        if found is not None:
+            check_file(Path(found))
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No progress bars, load reports or advice; transformers' own settings are back afterwards."""
     verbosity, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
@@ -229,6 +199,7 @@ def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
 def _model(path: str, config: Any, options: dict[str, Any]) -> nn.Module:
     """The model without its head; through the seam where its construction allows it."""
     options = {"use_safetensors": True, "output_loading_info": True, **options}
+    options["adapter_kwargs"] = {"subfolder": "-"}  # none: an adapter's report would stand in place of the model's
     kind = _kind(config)
     try:
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
@@ -241,6 +212,10 @@ def _model(path: str, config: Any, options: dict[str, Any]) -> nn.Module:
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
     if missing := [k for k in loaded["missing_keys"] if "pooler" not in k]:
         raise ModelError(f"{path} lacks {len(missing)} weights, {missing[0]} among them: the folder is incomplete")
+    if (Path(path) / ADAPTER).exists():
+        report = model.load_adapter(path)
+        if missing := sorted(report.missing_keys):
+            raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, {missing[0]} among them")
     if options["dtype"] in (torch.float64, "float64"):  # the grouped product of experts knows no float64
         model.set_experts_implementation("eager")
     return model.eval()  # type: ignore[no-any-return]

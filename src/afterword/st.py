@@ -22,9 +22,10 @@ from .embed import combine, weights
 from .errors import InputError, MethodError, MissingExtra, ModelError
 from .features import from_features, to_features
 from .folder import laid_out, write_config, write_flow
-from .loading import base_of, load_backbone, write_model
+from .loading import base_of, load_backbone
 from .methods import Method
 from .post import Dense, FittedFlow, Glow, Normalise
+from .saving import write_model
 from .stock import CONFIG, read_flow, read_ours
 from .texts import check_conditions, check_ids, check_texts, check_written, with_prompt
 from .tokens import Tokenizer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from .errors import MethodError, ModelError
 from .frequency import ByToken, Table
 from .methods import Method, classical
 from .post import Dense, FittedFlow, Glow, Normalise, Post, Truncate
+from .safety import read_json
 
 CONFIG = "afterword.json"
 """Our module's configuration; where it lies, the method is the folder's own."""
@@ -265,20 +265,3 @@ READERS = {
     "Dense": _read_dense,
     "Flow": _read_flow,
 }
-
-
-def read_json(path: Path, kind: type[Any]) -> Any:
-    """A file's JSON, an object or a list.
-
-    Raises:
-        ModelError: it is missing or broken.
-    """
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise ModelError(f"{path} cannot be read: {e.strerror or e}") from None
-    except ValueError as e:
-        raise ModelError(f"{path} is not JSON: {e}") from None
-    if not isinstance(read, kind):
-        raise ModelError(f"{path} holds a {type(read).__name__}: the folder is broken")
-    return read

@@ -1,0 +1,131 @@
+"""What is saved loads to the same vectors, or is refused before anything is touched."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+from tests.tiny import tiny
+from torch import nn
+
+from afterword import Encoder, classical, echo
+from afterword.errors import ModelError
+
+peft = pytest.importorskip("peft", reason="the extra train is not installed")
+TEXTS = ["The bank of the river.", "A bank for my money!", "a b"]
+LORA: dict[str, Any] = {"r": 4, "target_modules": ["q_proj", "v_proj"], "init_lora_weights": False}
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny("llama", tmp_path_factory.mktemp("models") / "llama")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+ADAPTERS: dict[str, Any] = {
+    "lora": peft.LoraConfig(**LORA),
+    "scaled": peft.LoraConfig(**LORA, use_rslora=True, lora_alpha=3),
+    "whole norm": peft.LoraConfig(**LORA, modules_to_save=["norm"]),
+    "ia3": peft.IA3Config(
+        target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"], init_ia3_weights=False
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_an_adapter_around_the_model_is_saved_with_it(kind: str, llama: Path, tmp_path: Path):
+    encoder = Encoder.load(llama, echo())
+    encoder.save(tmp_path / "a")
+    before = encoder.encode(TEXTS)
+    name = "mine" if kind == "scaled" else "default"
+    peft.get_peft_model(encoder.backbone.model, copy.deepcopy(ADAPTERS[kind]), adapter_name=name)
+    after = encoder.encode(TEXTS)
+    assert abs(after - before).max() > 1e-2
+    encoder.save(tmp_path / "a")
+    assert np.array_equal(encoder.encode(TEXTS), after)
+    again = Encoder.load(tmp_path / "a")
+    assert np.array_equal(again.encode(TEXTS), after)
+    again.save(tmp_path / "b")  # its adapter is one that transformers has loaded
+    assert np.array_equal(Encoder.load(tmp_path / "b").encode(TEXTS), after)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "adapter_model.safetensors"])
+def test_weights_that_are_missing_beside_an_adapter_are_noticed(file: str, llama: Path, tmp_path: Path):
+    encoder = Encoder.load(llama, classical())
+    peft.get_peft_model(encoder.backbone.model, peft.LoraConfig(**LORA))
+    encoder.save(tmp_path / "a")
+    tensors = load_file(tmp_path / "a" / file)
+    save_file(dict(sorted(tensors.items())[:-1]), tmp_path / "a" / file, {"format": "pt"})
+    with pytest.raises(ModelError, match="lacks 1 weights"):
+        Encoder.load(tmp_path / "a")
+
+
+def merged(model: Any) -> None:
+    peft.get_peft_model(model, peft.LoraConfig(**LORA)).merge_adapter()
+
+
+def switched_off(model: Any) -> None:
+    peft.get_peft_model(model, peft.LoraConfig(**LORA)).base_model.disable_adapter_layers()
+
+
+def two(model: Any) -> None:
+    around = peft.get_peft_model(model, peft.LoraConfig(**LORA))
+    around.add_adapter("other", peft.LoraConfig(**LORA))
+
+
+def magnitudes(model: Any) -> None:
+    peft.get_peft_model(model, peft.LoraConfig(**LORA, use_dora=True))
+
+
+def replaced(model: Any) -> None:
+    model.layers[1].mlp.act_fn = nn.ReLU()
+
+
+def wrapped(model: Any) -> None:
+    model.layers[0].mlp.up_proj = nn.Sequential(model.layers[0].mlp.up_proj)
+
+
+def added(model: Any) -> None:
+    model.layers[0].extra = nn.Linear(2, 2)
+
+
+def widened(model: Any) -> None:
+    model.embed_tokens = nn.Embedding(400, 64)
+
+
+def normed(model: Any) -> None:
+    nn.utils.parametrizations.weight_norm(model.layers[0].mlp.up_proj)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (merged, "the adapter 'default' is merged into the weights and still there"),
+        (switched_off, "the adapter 'default' is switched off"),
+        (two, "the model holds 2 adapters, default, other: a folder holds one"),
+        (magnitudes, r"the adapter 'default' cannot be saved: transformers does not read it back \(.*lora_magnitude"),
+        (replaced, r"layers\.1\.mlp\.act_fn is not what its configuration says"),
+        (wrapped, r"layers\.0\.mlp\.up_proj\.weight is not what"),
+        (added, r"layers\.0\.extra\.weight is not what"),
+        (widened, r"embed_tokens\.weight is not what"),
+        (normed, r"layers\.0\.mlp\.up_proj\.weight is not what"),
+    ],
+)
+def test_what_would_load_to_another_model_is_refused_and_nothing_is_touched(
+    change: Callable[[Any], None], said: str, llama: Path, tmp_path: Path
+):
+    encoder = Encoder.load(llama, classical())
+    encoder.save(tmp_path / "a")
+    before = files(tmp_path)
+    change(encoder.backbone.model)
+    for place in ("a", "b"):
+        with pytest.raises(ModelError, match=said) as caught:
+            encoder.save(tmp_path / place)
+        assert "\n" not in str(caught.value)
+    assert files(tmp_path) == before
