@@ -95,7 +95,7 @@ BROKEN = {
     "truncated header": "cannot be loaded",
     "a layer lacking": "lacks 3 weights, layers.1.mlp",
     "other shapes": "cannot be loaded",
-    "config cut": "cannot be loaded",
+    "config cut": "config\\.json is not JSON",
     "no tokenizer": "cannot be loaded",
     "unknown family": "cannot be loaded",
     "a shard lacking": "cannot be loaded|lacks",

@@ -96,9 +96,8 @@ def check_links(folder: Path) -> None:
         ModelError: the first that does not.
     """
     real = folder.resolve()
-    roots = [real]
-    if real.parent.name == "snapshots":  # models--org--name/snapshots/<commit> links to models--org--name/blobs
-        roots.append(real.parents[1] / "blobs")
+    caches = [parent.parent for parent in real.parents if parent.name == "snapshots"]
+    roots = [real, *(cache / "blobs" for cache in caches)]  # <cache>/snapshots/<commit> links to <cache>/blobs
     for path in sorted(folder.iterdir()):
         if path.is_symlink() and path.suffix != SAFE and path.is_file():
             target = path.resolve()
