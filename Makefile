@@ -15,7 +15,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --retries 10
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help setup demo test quick thorough lowest check fix bench docs pins clean
+.PHONY: help setup demo test quick thorough lowest check fix bench docs models pins clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench: $(VENV)/.ready ## every benchmark, one after the other
 
 docs: $(VENV)/.ready ## regenerate the generated pages
 	$(PY) scripts/generate_docs.py
+
+models: $(VENV)/.ready ## judge every type of model that transformers knows, for docs/models.md
+	$(PY) scripts/generate_models_table.py $(ARGS)
 
 pins: $(VENV)/.ready ## write constraints.txt anew from what is installed
 	{ head -n 1 constraints.txt; $(PY) -m pip freeze --all --exclude-editable --exclude pip | sed 's/+cpu$$//'; } > constraints.new

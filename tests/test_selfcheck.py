@@ -278,3 +278,8 @@ def test_quantised_weights_are_judged_by_what_rounding_does(llama: Path):
     model.layers[0].self_attn.q_proj = bnb.nn.Linear8bitLt(64, 64)
     with pytest.raises(UnsupportedModel, match=r"llama in LLM\.int8 .* would depend on its company"):
         check(model, Tokenizer(tiny_tokenizer("llama")))
+
+
+def test_a_text_may_end_in_one_of_several_tokens(tmp_path: Path):
+    """Llama 3.1's own configuration lists three."""
+    assert load_backbone(tiny("llama", tmp_path, eos_token_id=[2, 5])).facts.way == "flat"
