@@ -18,6 +18,7 @@ ORDER = (
     "minilm",
     "bfloat16_products",
     "ceiling",
+    "short_and_equal",
     "mini",
     "template",
     "ditto_time",

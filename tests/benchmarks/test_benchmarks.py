@@ -18,6 +18,7 @@ NAMES = (
     "sentences_decoder",
     "minilm",
     "ceiling",
+    "short_and_equal",
     "mini",
     "template",
     "ditto_time",
@@ -41,7 +42,18 @@ def run(root, *command: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_runs_and_writes_its_figures(name, root, tmp_path, request):
-    if name in ("minilm", "ceiling", "mini", "template", "ditto_time", "evaluation", "training", "degradation", "tune"):
+    if name in (
+        "minilm",
+        "short_and_equal",
+        "ceiling",
+        "mini",
+        "template",
+        "ditto_time",
+        "evaluation",
+        "training",
+        "degradation",
+        "tune",
+    ):
         request.getfixturevalue("data")
     if name in ("reba_memory", "load_memory", "against_paper", "training", "tune") and sys.platform != "linux":
         pytest.skip("the highest resident memory is read from /proc")
