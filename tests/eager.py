@@ -43,6 +43,8 @@ class Eager:
         auto = AutoModelForTextEncoding if kind in ("t5", "mt5") else AutoModel
         options.setdefault("attn_implementation", "eager")
         self.model = auto.from_pretrained(folder, dtype=dtype, **options).eval()
+        if auto is AutoModel and self.model.config.is_encoder_decoder:
+            self.model = self.model.get_encoder()
         if dtype == torch.float64:  # the grouped product of experts knows no float64
             self.model.set_experts_implementation("eager")
         self.tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -207,13 +207,30 @@ def test_a_model_that_no_batch_leaves_alone_runs_one_text_at_a_time(llama: Path)
 
 def test_whatever_a_model_trips_over_is_said_in_one_line():
     model = model_of("canine", intermediate_size=64, num_hash_buckets=64)
-    with pytest.raises(UnsupportedModel, match="canine does not run by itself on token ids: ") as caught:
+    with pytest.raises(
+        UnsupportedModel, match="canine does not run by itself on texts of fewer than 4 tokens"
+    ) as caught:
         check(model, Tokenizer(tiny_tokenizer("gpt2")))
     assert "\n" not in str(caught.value)
     broken = tiny_model("llama")
     broken.get_input_embeddings = None  # type: ignore[assignment]
     with pytest.raises(UnsupportedModel, match="llama cannot be checked: 'NoneType' object is not callable"):
         check(broken, Tokenizer(tiny_tokenizer("llama")))
+
+
+@pytest.mark.parametrize(("kind", "heads"), [("convbert", 2), ("cpmant", 4)])
+def test_heads_are_those_of_the_matrices_that_a_model_hands_out(kind: str, heads: int):
+    """ConvBERT gives half of its heads to convolutions; CPM-Ant's rows leave out the share of its soft prompt."""
+    own = {"convbert": {"head_ratio": 2}, "cpmant": {"dim_head": 16, "dim_ff": 96}}[kind]
+    model = model_of(kind, embedding_size=64, **own)
+    backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert (backbone.facts.way, backbone.facts.heads) == ("eager", heads)
+    ids = texts()[1]
+    with torch.no_grad():
+        out = model(input_ids=torch.tensor([ids * 2]), output_attentions=True)
+    new = torch.cat([(a[0] + a[0].mT) / 2 for a in out.attentions]).amax(0)
+    wanted = new[len(ids) - 1, len(ids) - 1 :] @ out.last_hidden_state[0, len(ids) - 1 :]
+    assert difference(encode(backbone, reba(2, "last"), [ids, texts()[0]])[:1], wanted[None].numpy()) < 1e-5
 
 
 def test_a_model_without_a_plain_table_of_embeddings_runs_by_itself():

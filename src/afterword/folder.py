@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from .codec import parse_method, to_json
 from .errors import ModelError
 from .frequency import ByToken
-from .loading import load_backbone
+from .loading import is_inside, load_backbone
 from .methods import Method, classical
 from .placed import placed, settled
 from .post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted
@@ -69,6 +69,11 @@ def load_encoder(
             f"{folder} cuts long texts at their start (truncation_side 'left'), which is not done here: "
             "set it to 'right' in tokenizer_config.json"
         )
+    if found.stock and method is None and is_inside(backbone.model):
+        raise ModelError(
+            f"{folder}: sentence-transformers pools the states of this {backbone.facts.kind}'s decoder, and here its "
+            "encoder alone is run: name a method for the encoder's states, such as method='classical'"
+        )
     if commit := commit or found.revision:
         backbone.model.config._commit_hash = commit  # type: ignore[union-attr]
     own = method is None
@@ -87,10 +92,11 @@ def is_stock(encoder: Encoder) -> bool:
     """Whether sentence-transformers' own Transformer and Pooling give the same vectors.
 
     They do for the last state's mean, last and first token over all tokens, special ones included. The tokenizer
-    must have a token to pad with; none of ours is ever read.
+    must have a token to pad with; none of ours is ever read. Of an encoder-decoder they would run the decoder too.
     """
     method, pool, hf = encoder.method, encoder.method.weigh.pool, encoder.backbone.tokenizer.hf
     pads = hf.pad_token is not None or hf.eos_token is not None
+    pads = pads and not is_inside(encoder.backbone.model)
     return pads and pool in POOLINGS.values() and method == classical(pool)  # type: ignore[arg-type]
 
 

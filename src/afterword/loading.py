@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Iterator
@@ -35,6 +36,9 @@ from .source import Source, check_model_kwargs
 from .tokens import Tokenizer
 
 logger = logging.getLogger(__name__)
+
+INSIDE = "inside_of"
+"""Attribute of an encoder that was taken out of an encoder-decoder: its name there, and the configuration of both."""
 
 
 def load_backbone(
@@ -81,7 +85,7 @@ def load_backbone(
         config = _without_kernels(found)
         built = {k: v for k, v in built.items() if k not in settings or k in left}  # the rest is in the configuration
         tokenizer = _tokenizer(path, common)
-        model = text_tower(_model(path, config, {**common, **built}))
+        model = _model(path, config, {**common, **built})
         if commit := source.commit():
             model.config._commit_hash = commit  # transformers keeps it no longer
         model = model if _lies_on(model, device) else model.to(device)
@@ -196,11 +200,11 @@ def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
         ) from e
 
 
-def _model(path: str, config: Any, options: dict[str, Any]) -> nn.Module:
-    """The model without its head; through the seam where its construction allows it."""
+def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
+    """The model of texts, without its head; through the seam where its construction allows it."""
     options = {"use_safetensors": True, "output_loading_info": True, **options}
     options["adapter_kwargs"] = {"subfolder": "-"}  # none: an adapter's report would stand in place of the model's
-    kind = _kind(config)
+    kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
     try:
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
         model.set_attn_implementation("eager")
@@ -210,15 +214,23 @@ def _model(path: str, config: Any, options: dict[str, Any]) -> nn.Module:
     except (KeyError, ValueError, AttributeError, TypeError) as e:
         logger.debug("%s is not built with the seam: %s", path, e)
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
-    if missing := [k for k in loaded["missing_keys"] if "pooler" not in k]:
-        raise ModelError(f"{path} lacks {len(missing)} weights, {missing[0]} among them: the folder is incomplete")
     if (Path(path) / ADAPTER).exists():
+        if _encoder_of(model) is not model:
+            raise ModelError(f"{path} holds an adapter of an encoder and a decoder: add it to the weights first")
         report = model.load_adapter(path)
         if missing := sorted(report.missing_keys):
             raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, {missing[0]} among them")
+    model, whole = text_tower(encoder := _encoder_of(model)), model
+    if encoder is not whole:
+        whole.config.architectures = [type(whole).__name__]
+        setattr(model, INSIDE, (_name_in(whole, model), deepcopy(whole.config)))
+    named, kept = dict(_tensors(whole)), {id(t) for _, t in _tensors(model)}
+    lacking = [k for k in loaded["missing_keys"] if "pooler" not in k and (k not in named or id(named[k]) in kept)]
+    if lacking:
+        raise ModelError(f"{path} lacks {len(lacking)} weights, {lacking[0]} among them: the folder is incomplete")
     if options["dtype"] in (torch.float64, "float64"):  # the grouped product of experts knows no float64
         model.set_experts_implementation("eager")
-    return model.eval()  # type: ignore[no-any-return]
+    return model.eval()
 
 
 def _without_kernels(config: Any) -> Any:
@@ -228,6 +240,45 @@ def _without_kernels(config: Any) -> Any:
             if key.endswith("_implementation_internal") and "/" in str(value):
                 setattr(part, key, None)
     return config
+
+
+def _encoder_of(model: Any) -> Any:
+    """The encoder of texts of a model that also has a decoder; any other model itself.
+
+    It goes by itself, so that no decoder is kept in memory.
+
+    Raises:
+        UnsupportedModel: it has no encoder that runs by itself on token ids.
+    """
+    config = model.config
+    if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING or not getattr(config, "is_encoder_decoder", False):
+        return model
+    encoder = model.get_encoder() if hasattr(model, "get_encoder") else model
+    if encoder is model or not hasattr(encoder, "save_pretrained"):
+        raise UnsupportedModel(
+            f"{config.model_type} is an encoder and a decoder, and its encoder ({type(encoder).__name__}) is no model "
+            "that transformers can run and save by itself: use an encoder, a decoder, or T5"
+        )
+    if "input_ids" not in inspect.signature(encoder.forward).parameters:
+        raise UnsupportedModel(f"{config.model_type} is an encoder and a decoder, and its encoder takes no token ids")
+    encoder.name_or_path = model.name_or_path
+    return _through_seam(encoder)
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers, by each of their names."""
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _name_in(whole: nn.Module, part: nn.Module) -> str:
+    found: str = next(name for name, module in whole.named_modules() if module is part)
+    return found
+
+
+def is_inside(model: Any) -> bool:
+    """Whether it is the encoder of an encoder-decoder, which AutoModel would load with its decoder."""
+    return getattr(base_of(model), INSIDE, None) is not None
 
 
 def text_tower(model: Any) -> Any:
@@ -259,19 +310,3 @@ def _through_seam(model: Any) -> Any:
         logger.debug("%s is not run through the seam: %s", type(model).__name__, e)
         model.config._attn_implementation = was
     return model
-
-
-def _kind(config: Any) -> Any:
-    """What loads the model: of an encoder and a decoder, the encoder of texts, where transformers knows one.
-
-    Raises:
-        UnsupportedModel: it knows none.
-    """
-    if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
-        return AutoModelForTextEncoding
-    if getattr(config, "is_encoder_decoder", False):
-        raise UnsupportedModel(
-            f"{config.model_type} is an encoder and a decoder, and transformers has no encoder of texts for it: "
-            "use an encoder, a decoder, or T5"
-        )
-    return AutoModel

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers.initialization import no_init_weights
 
 from .errors import ModelError
-from .loading import base_of, quiet
+from .loading import INSIDE, base_of, quiet
 
 MARKS = (".base_layer.", ".original_module.")
 """Where PEFT keeps a layer's own weights, inside the layer that it puts in its place."""
@@ -24,13 +24,20 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
     A model with an adapter is written whole, its own weights and the adapter beside them, so that the folder stands
     by itself and loads to the same bits; whoever put the adapter there, and whether PEFT's model is still around it.
+    The encoder of an encoder-decoder is written under its names in the whole model, with the whole model's
+    configuration, so that transformers' AutoModel finds it there as well.
 
     Raises:
         ModelError: what would be written would not load to the same model.
     """
     base = base_of(model)
     own = _without_adapters(base.state_dict())
-    adapter = _check_adapters(base)
+    adapter, inside = _check_adapters(base), getattr(base, INSIDE, None)
+    if inside is not None and adapter is not None:  # transformers would look for it in the whole model
+        raise ModelError(
+            f"the adapter {adapter!r} on the encoder of a {base.config.model_type} cannot be saved beside it: add it "
+            "to the weights with merge_and_unload()"
+        )
     twin = _twin(base)
     if twin is not None:
         _check_whole(base, own, twin)
@@ -41,7 +48,10 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
             base._hf_peft_config_loaded = False  # else transformers writes the adapter alone
             if adapter is not None:
                 base._weight_conversions = None  # else it writes the model's weights under an adapter's names
-            base.save_pretrained(folder, state_dict=None if adapter is None else own)
+            if inside is not None:
+                _write_inside(base, folder, *inside)
+            else:
+                base.save_pretrained(folder, state_dict=None if adapter is None else own)
             if adapter is not None:
                 base._hf_peft_config_loaded = True  # and now it shall
                 base.save_pretrained(folder)
@@ -50,6 +60,13 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
         finally:
             base._hf_peft_config_loaded, base._weight_conversions = native, renamed
         tokenizer.save_pretrained(folder)
+
+
+def _write_inside(encoder: Any, folder: Path, name: str, config: Any) -> None:
+    """Write the encoder of an encoder-decoder as `name` of the whole model."""
+    encoder.save_pretrained(folder, state_dict={f"{name}.{k}": t for k, t in encoder.state_dict().items()})
+    config.dtype = encoder.config.dtype
+    config.save_pretrained(folder)
 
 
 def _check_adapters(base: Any) -> str | None:

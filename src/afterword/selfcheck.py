@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ from .writing import Segment, Writing
 TOLERANCE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5, a missing mask by more than 1e-2
 NOISE = 4  # quantised weights may differ by so many times what rounding alone does to them
 LOUDEST = 5e-2  # rounding that does more than this to a text hides a wrong mask: nothing could be checked
+SHORTEST_TRIED = 32  # tokens, where a model cannot run texts of fewer
 LENGTHS = (7, 3, 1, 5, 7)  # texts of the self-check, two of one length, one of one token
 LONGEST_EDGE = 1024  # lengths up to here at which a model changes its ways are crossed by a text of the self-check
 LONGEST_WINDOW = 512  # and windows up to here; longer ones are shortened for the check
@@ -175,13 +177,24 @@ class _Check:
         try:
             states = self._eagerly(lambda: [self._states(self._backbone(way="eager"), [t])[0] for t in self.texts])
         except Exception as e:  # a kernel that lacks a type, a model that needs more than tokens
-            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on token ids: {_said(e)}") from e
+            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on {self._wants()}: {_said(e)}") from e
         if not all(bool(s.isfinite().all()) for s in states):
             raise UnsupportedModel(f"{self.facts.kind} gives states that are not finite: its weights are broken")
         first, again = states[0], states[-1]
         causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * _size(states))
         self.facts = replace(self.facts, causal=causal, width=first.shape[1])
         return list(states)
+
+    def _wants(self) -> str:
+        """What a model that trips over the texts of the check does not run on: short texts only, or any."""
+        for n in range(2, SHORTEST_TRIED + 1):
+            text = (self.texts[0] * n)[:n]
+            try:
+                self._eagerly(partial(self._states, self._backbone(way="eager"), [text]))
+            except Exception:
+                continue
+            return f"texts of fewer than {n} tokens"
+        return "token ids"
 
     def _eagerly(self, ask: Callable[[], Any]) -> Any:
         """What the model answers with its own eager attention."""
@@ -239,8 +252,9 @@ class _Check:
         backbone = self._backbone(way="eager", alone=alone)
         if self._error("alone" if alone else "eager", backbone, self.texts, own) > self.tolerance:
             return None
-        self.facts = replace(self.facts, alone=alone)
-        return self._finish("eager", attention=bool(self.facts.heads) and self._hands_out_weights())
+        heads = self._heads_handed_out()
+        self.facts = replace(self.facts, alone=alone, heads=heads or self.facts.heads)
+        return self._finish("eager", attention=heads > 0)
 
     def _finish(self, way: Any, modules: Sequence[nn.Module] = (), *, attention: bool) -> Backbone:
         facts = replace(self.facts, way=way, attention=attention, checks=self.tried)
@@ -348,7 +362,7 @@ class _Check:
 
     def _attentions(self) -> list[Tensor]:
         """What the model's own attention hands out for the first text: (1, H, n, n) for each layer with attention."""
-        ids = torch.tensor([self.texts[0]], device=self.model.get_input_embeddings().weight.device)
+        ids = torch.tensor([self.texts[0]], device=next(self.model.parameters()).device)
         try:
             found = self.model(input_ids=ids, output_attentions=True).attentions or ()
         except (TypeError, AttributeError, ValueError, KeyError):
@@ -362,20 +376,23 @@ class _Check:
         lead = ids[: len(ids) // 2]
         return self._error("shared", backbone, [*self.texts, ids], [*own, states], lead) <= self.tolerance
 
-    def _hands_out_weights(self) -> bool:
-        """Does ``output_attentions=True`` give one proper matrix for each layer with attention?"""
+    def _heads_handed_out(self) -> int:
+        """How many heads has each matrix of ``output_attentions=True``? 0 = there is not one for each layer.
+
+        A soft prompt in front of the text (CPM-Ant) takes its share of each row.
+        """
         n, found = len(self.texts[0]), self._attentions()
-        shape = (1, self.facts.heads, n, n)
-        return len(found) == self.facts.layers and all(a.shape == shape and _proper(a) for a in found)
+        heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and _proper(a, True) else 0 for a in found}
+        return max(heads) if len(found) == self.facts.layers and len(heads) == 1 else 0
 
 
 def _proper(weights: Any, sinks: bool = False) -> bool:
-    """Whether each row sums to 1, or to less where a sink takes its share."""
+    """Whether each row sums to 1, or to less where a sink or a soft prompt takes its share."""
     if not isinstance(weights, Tensor) or weights.ndim != 4:
         return False
     total = weights.float().sum(-1)
     if sinks:
-        return bool((total <= 1 + 1e-3).all())
+        return bool((total <= 1 + 1e-3).all() and (total > 0).all() and (weights >= 0).all())
     return torch.allclose(total, torch.ones_like(total), atol=1e-3)
 
 
