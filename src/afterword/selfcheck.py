@@ -27,7 +27,18 @@ from .gate import gate_of
 from .positions import skipped_token
 from .precision import half, in_float32, layers_in_float32
 from .tokens import Tokenizer
-from .trials import Matrices, Reached, counting_from_afar, last_bits_moved, short_windows, stop_before
+from .trials import (
+    Matrices,
+    Reached,
+    apart,
+    counting_from_afar,
+    last_bits_moved,
+    proper,
+    said,
+    short_windows,
+    size,
+    stop_before,
+)
 from .writing import Segment, Writing
 
 TOLERANCE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5, a missing mask by more than 1e-2
@@ -61,7 +72,7 @@ def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
     except AfterwordError:
         raise
     except Exception as e:  # a model may trip over anything
-        raise UnsupportedModel(f"{kind} cannot be checked: {_said(e)}") from e
+        raise UnsupportedModel(f"{kind} cannot be checked: {said(e)}") from e
 
 
 def _checked(model: Any, tokenizer: Tokenizer, kind: str) -> Backbone:
@@ -177,11 +188,11 @@ class _Check:
         try:
             states = self._eagerly(lambda: [self._states(self._backbone(way="eager"), [t])[0] for t in self.texts])
         except Exception as e:  # a kernel that lacks a type, a model that needs more than tokens
-            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on {self._wants()}: {_said(e)}") from e
+            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on {self._wants()}: {said(e)}") from e
         if not all(bool(s.isfinite().all()) for s in states):
             raise UnsupportedModel(f"{self.facts.kind} gives states that are not finite: its weights are broken")
         first, again = states[0], states[-1]
-        causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * _size(states))
+        causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * size(states))
         self.facts = replace(self.facts, causal=causal, width=first.shape[1])
         return list(states)
 
@@ -215,7 +226,7 @@ class _Check:
             copies = self._states(self._backbone(way="eager"), [text] * 4)
             with last_bits_moved(self.model):
                 nudged = self._states(self._backbone(way="eager"), [text])
-            return max(float((s - state).abs().max()) for s in (*copies, *nudged)) / _size(own)
+            return max(float((s - state).abs().max()) for s in (*copies, *nudged)) / size(own)
 
         noise = self._eagerly(moved)
         self.tried["rounding"] = f"{noise:.1e} of {self.quantised} weights"
@@ -277,9 +288,9 @@ class _Check:
         try:
             got = self._states(backbone, texts, lead)
         except Exception as e:  # the next way may do
-            self.tried[what] = f"{type(e).__name__}: {_said(e):.140}"
+            self.tried[what] = f"{type(e).__name__}: {said(e):.140}"
             return math.inf
-        error = _apart(got, own)
+        error = apart(got, own)
         self.tried[what] = f"{error:.1e} from eager"
         return error
 
@@ -304,7 +315,7 @@ class _Check:
         except Reached:
             return True
         except Exception as e:
-            self.tried["flat"] += f", but not over {limit} tokens in all: {_said(e):.100}"
+            self.tried["flat"] += f", but not over {limit} tokens in all: {said(e):.100}"
         return False
 
     def _ignores_the_stream(self, backbone: Backbone, own: list[Tensor]) -> bool:
@@ -315,9 +326,9 @@ class _Check:
             length = sum(run.segments * run.length for run in backbone.observed[-1].runs)
             try:
                 with counting_from_afar(length):
-                    moved = _apart(self._states(backbone, texts), before)
+                    moved = apart(self._states(backbone, texts), before)
             except Exception as e:
-                self.tried["flat"] += f", but far down the stream {type(e).__name__}: {_said(e):.100}"
+                self.tried["flat"] += f", but far down the stream {type(e).__name__}: {said(e):.100}"
                 return False
             if moved <= self.tolerance / 10:
                 return True
@@ -331,7 +342,7 @@ class _Check:
                 return True
             try:
                 own = self._eagerly(lambda: [self._states(self._backbone(way="eager"), [t])[0] for t in self.texts])
-                error = _apart(self._states(backbone, self.texts), own)
+                error = apart(self._states(backbone, self.texts), own)
             except Exception:  # a model that cannot have other windows
                 return True
         self.tried["windows"] = f"{error:.1e} from eager, with windows of few tokens"
@@ -345,7 +356,7 @@ class _Check:
         """
         sinks = any("sink" in name for name, _ in self.model.named_parameters())
         found = self._eagerly(self._attentions)
-        if len(found) != self.facts.layers or not all(_proper(a, sinks) for a in found):
+        if len(found) != self.facts.layers or not all(proper(a, sinks) for a in found):
             return True
         tap = Matrices()
         batch = lay([Writing((Segment(self.texts[0], ((0, len(self.texts[0])),)),))], backbone.device)
@@ -382,31 +393,5 @@ class _Check:
         A soft prompt in front of the text (CPM-Ant) takes its share of each row.
         """
         n, found = len(self.texts[0]), self._attentions()
-        heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and _proper(a, True) else 0 for a in found}
+        heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and proper(a, True) else 0 for a in found}
         return max(heads) if len(found) == self.facts.layers and len(heads) == 1 else 0
-
-
-def _proper(weights: Any, sinks: bool = False) -> bool:
-    """Whether each row sums to 1, or to less where a sink or a soft prompt takes its share."""
-    if not isinstance(weights, Tensor) or weights.ndim != 4:
-        return False
-    total = weights.float().sum(-1)
-    if sinks:
-        return bool((total <= 1 + 1e-3).all() and (total > 0).all() and (weights >= 0).all())
-    return torch.allclose(total, torch.ones_like(total), atol=1e-3)
-
-
-def _apart(got: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
-    """The largest difference, of the largest value; infinite where something is not a number."""
-    found = float(torch.stack([(a - b).abs().max() for a, b in zip(got, wanted, strict=True)]).max()) / _size(wanted)
-    return found if math.isfinite(found) else math.inf
-
-
-def _size(states: Sequence[Tensor]) -> float:
-    return max(float(s.abs().max()) for s in states)
-
-
-def _said(error: Exception) -> str:
-    """What an error says, on one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{lines[0] if lines else type(error).__name__:.250}"

@@ -1,8 +1,11 @@
-"""What the self-check does to a model for the length of one forward, to see what its short texts would not show."""
+"""What the self-check does to a model for the length of one forward, to see what short texts do not show, and how it
+compares what it saw.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -155,3 +158,30 @@ class Matrices(Tap):
     def of(self, group: int) -> Tensor:
         """(G, L, H, n, n)."""
         return torch.stack(self.found, 1)
+
+
+def proper(weights: Any, sinks: bool = False) -> bool:
+    """Whether each row sums to 1, or to less where a sink or a soft prompt takes its share."""
+    if not isinstance(weights, Tensor) or weights.ndim != 4:
+        return False
+    total = weights.float().sum(-1)
+    if sinks:
+        return bool((total <= 1 + 1e-3).all() and (total > 0).all() and (weights >= 0).all())
+    return torch.allclose(total, torch.ones_like(total), atol=1e-3)
+
+
+def apart(got: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
+    """The largest difference, of the largest value; infinite where something is not a number."""
+    found = float(torch.stack([(a - b).abs().max() for a, b in zip(got, wanted, strict=True)]).max()) / size(wanted)
+    return found if math.isfinite(found) else math.inf
+
+
+def size(states: Sequence[Tensor]) -> float:
+    """The largest value."""
+    return max(float(s.abs().max()) for s in states)
+
+
+def said(error: Exception) -> str:
+    """What an error says, on one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{lines[0] if lines else type(error).__name__:.250}"
