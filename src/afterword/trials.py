@@ -1,6 +1,4 @@
-"""What the self-check does to a model for the length of one forward, to see what short texts do not show, and how it
-compares what it saw.
-"""
+"""What the self-check does to a model for one forward, to see what short texts do not show, and how it compares."""
 
 from __future__ import annotations
 
