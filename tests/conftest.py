@@ -10,6 +10,7 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
     TRANSFORMERS_VERBOSITY="error",
     HF_HUB_DISABLE_PROGRESS_BARS="1",
+    OMP_WAIT_POLICY="PASSIVE",  # a second thread sleeps until it has work: by default it spins, which costs CPU time
     AFTERWORD_CACHE=str(Path(__file__).parent.parent / ".pytest_cache" / "afterword"),  # not the user's own
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")
