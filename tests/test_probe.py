@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from afterword import cache, probe
-from afterword.probe import Shape, Verdict, batches, bits_hold, choose, chosen
+from afterword.probe import Shape, Verdict, batches, bits_hold, choose, chosen, fewest_rows
 
 SHAPE = Shape(96, 64)
 
@@ -180,3 +180,22 @@ def test_a_kernel_can_be_forced(monkeypatch):
     monkeypatch.setenv("AFTERWORD_KERNELS", "packed")
     assert chosen(SHAPE, torch.float32) == ("packed" if torch.backends.mkldnn.is_available() else "plain")
     assert not cache.read(probe.FILE)
+
+
+@pytest.mark.parametrize(("other", "rows"), [(0, 8), (8, 16), (24, 16), (48, 32), (72, 16), (96, 32)])
+def test_a_short_forward_is_filled_no_further_than_its_bits_ask(other, rows):
+    """A product that goes another way at one number of rows, which is a multiple of 8, of 16, or of neither."""
+    weight, x = numbers(64), numbers(32)
+
+    def product(x: Tensor) -> Tensor:
+        return split_for_few(weight, other)(x) if x.shape[-2] == other else steady(weight)(x)
+
+    assert fewest_rows(product, x, threads=1) == rows
+
+
+def test_the_fewest_rows_are_kept_with_the_verdict(tmp_path, monkeypatch):
+    found = Planted(GOOD, GOOD, {"plain": 2.0, "packed": 1.0}).verdict()
+    assert found.few == {"packed": 8}
+    assert probe._read(asdict(found)) == found
+    assert probe._read(asdict(found) | {"few": {"packed": 9}}) is None
+    assert Planted(BAD, None, {"plain": 1.0}).verdict().few == {"plain": 32}

@@ -22,6 +22,7 @@ from .errors import AttentionNotSeen, UnsupportedModel
 from .facts import Facts
 from .gate import gate_of
 from .kernels import PackedLinears
+from .probe import SHORT_ROWS
 from .products import ROWS, Products, check_products
 from .rules import Masks, Plan, Run, running
 from .sight import Sight, Stack, coupled
@@ -188,10 +189,10 @@ class Backbone:
         alone = gate.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
         lead = batch.lead if self._shares(sight, taps) else 0
         keep_mode = keep_mode or torch.is_grad_enabled()
-        with gate.running(self.model, keep_mode) as modules, self.packed.fast(), alone:
+        with gate.running(self.model, keep_mode) as modules, self.packed.fast() as rows, alone:
             self._take_back_attention()
             self._refuse_scales_of_a_batch(modules)
-            parts = [self._run(batch, groups, lead, layers, sight, taps) for groups in self._apart(batch)]
+            parts = [self._run(batch, groups, lead, layers, sight, taps, rows) for groups in self._apart(batch)]
         if len(parts) == 1:
             return Trace(parts[0])
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
@@ -254,10 +255,12 @@ class Backbone:
         layers: frozenset[Layer],
         sight: Sight | None,
         taps: Sequence[Tap],
+        rows: int,
     ) -> dict[Layer, Tensor]:
-        """Some groups in one forward; on a CPU a flat one is filled to whole rows of the kernels."""
-        flat = self.facts.way == "flat"
-        whole = ROWS * torch.get_num_threads() if flat and self.device.type == "cpu" else 1
+        """Some groups in one forward; on a CPU a flat one is filled to a multiple of the rows that kernels need."""
+        flat, threads = self.facts.way == "flat", torch.get_num_threads()
+        short = sum(batch.groups[i].tokens.numel() for i in groups) < SHORT_ROWS * threads
+        whole = (rows if short else ROWS) * threads if flat and self.device.type == "cpu" else 1
         fed = stream([(i, batch.groups[i]) for i in groups], lead, whole).to(self.device)
         if self.facts.remembers:
             forget(self.model)

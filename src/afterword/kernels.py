@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from .errors import ModelError
 from .memory import free_memory
-from .probe import Shape, chosen
-from .products import Products, forced, precision_gate, setting, uses_bfloat16
+from .probe import Shape, chosen, rows_of
+from .products import ROWS, Products, forced, precision_gate, setting, uses_bfloat16
 from .serving import FUSED, Twin, is_linear, serving, shape_of, work
 
 SHARE = 0.4  # of the free memory, which packed weights take at most
@@ -33,12 +33,14 @@ class Served:
         state: what else the choice of kernels depends on.
         twins: by the layer's identity.
         modules: the layers, and the activations whose work they may do.
+        rows: to a multiple of so many rows a thread a short forward is filled.
     """
 
     tree: list[nn.Module]
     state: tuple[Any, ...]
     twins: dict[int, Twin]
     modules: list[nn.Module]
+    rows: int = ROWS
 
     def changed(self) -> list[Twin]:
         """Twins whose weight is not what it was: another tensor, another version, or other elements in a sample."""
@@ -86,7 +88,8 @@ class PackedLinears:
 
     def usable(self) -> bool:
         """Whether some layer of the model is served, as things are now."""
-        return self._now() is not None
+        served = self._now()
+        return served is not None and bool(served.twins)
 
     def drop(self) -> None:
         """Forget every twin."""
@@ -98,18 +101,22 @@ class PackedLinears:
         return list(self._served.twins.values()) if self._served is not None else []
 
     @contextmanager
-    def fast(self) -> Iterator[None]:
-        """Run the model's linear layers through their twins; afterwards they are as they were."""
+    def fast(self) -> Iterator[int]:
+        """Run the model's linear layers through their twins; afterwards they are as they were.
+
+        Yields:
+            To a multiple of how many rows a thread a short forward must be filled.
+        """
         with precision_gate():
             served = self._now()
-            if served is None:
-                yield
+            if served is None or not served.twins:
+                yield ROWS if served is None else served.rows
                 return
             with serving(served.twins, served.modules, self.products):
-                yield
+                yield served.rows
 
     def _now(self) -> Served | None:
-        """What is served in the model's present state; None where nothing is."""
+        """What is served in the model's present state; None where nothing can be."""
         if not self.on:
             return None
         weight = next(self.model.parameters(), None)
@@ -123,7 +130,7 @@ class PackedLinears:
         if found is None or found.state != state or found.tree != tree or found.changed():
             with self._making:
                 found = self._served = self._made(tree, state, found)
-        return found if found.twins else None
+        return found
 
     def shapes(self) -> dict[Shape, int]:
         """How many linear layers of each shape the model has."""
@@ -148,11 +155,25 @@ class PackedLinears:
                     f"{SHARE:.0%} of the free memory may go there: free some, or leave products out"
                 )
             return Served(tree, state, {}, [])
+        rows = self._rows(tree, list(kernels), dtype)
         twins = {id(m): kept.get(id(m)) or Twin(m) for m in wanted}
         for twin in twins.values():
             twin.act = None
         acts = self._feeding(tree, twins)
-        return Served(tree, state, twins, [*(t.module for t in twins.values()), *acts])
+        return Served(tree, state, twins, [*(t.module for t in twins.values()), *acts], rows)
+
+    def _rows(self, tree: list[nn.Module], shapes: list[Shape], dtype: torch.dtype) -> int:
+        """To a multiple of how many rows a thread a short forward is filled: the most that any layer needs.
+
+        Only where every product with a weight is one of those that were tried, and where activations, which work on
+        16 numbers at a time, meet no odd rest.
+        """
+        tried = {id(m.weight) for m in tree if is_linear(m) or isinstance(m, nn.Embedding)}
+        if any(p.dim() > 1 and id(p) not in tried for p in self.model.parameters()):
+            return ROWS
+        if not shapes or any(shape.outputs % 2 for shape in shapes):
+            return ROWS
+        return max(rows_of(shape, dtype, self.products) for shape in shapes)
 
     def _feeding(self, tree: list[nn.Module], twins: dict[int, Twin]) -> list[nn.Module]:
         """Find layers that feed one activation and nothing else: tried on each kind of feed-forward block."""

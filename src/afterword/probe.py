@@ -33,6 +33,9 @@ from .products import (
 BATCHES = (64, 256, 1024, 4096)
 """Rows among which the same rows are looked for."""
 
+FEW = (8, 16)  # rows a thread: smaller numbers than `ROWS` that a short forward may be filled to
+SHORT_ROWS = 4 * ROWS  # rows a thread, below which a forward is short
+
 TIMED = 256  # rows, where speed is measured
 REPEATS = 2
 FASTER = 1.3  # where both keep the bits: packed weights take memory, and are used where they gain at least this much
@@ -69,12 +72,14 @@ class Verdict:
         keeps: by kernel, whether a row's bits are the same alone and in every batch; only of kernels that were asked.
         seconds: by kernel, CPU time of one product of about `TIMED` rows on each thread.
         rows: by kernel, the batches that were tried.
+        few: by kernel, the rows a thread to a multiple of which a short forward must be filled to keep the bits.
     """
 
     kernel: Kernel
     keeps: dict[str, bool] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     rows: dict[str, list[int]] = field(default_factory=dict)
+    few: dict[str, int] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool | None:
@@ -139,6 +144,26 @@ def bits_hold(product: Product, rows: Tensor, many: Sequence[int]) -> bool:
     return True
 
 
+def fewest_rows(product: Product, rows: Tensor, threads: int) -> int:
+    """The rows a thread to which a short forward must be filled, so that each row has the bits of a longer one.
+
+    Args:
+        product: what is tried; it gives rows the same bits in every batch of a multiple of M.
+        rows: (M, in), M = `ROWS` a thread.
+        threads: of a product.
+
+    Returns:
+        8 or 16, where every multiple below `SHORT_ROWS` gives the same bits; else `ROWS`.
+    """
+    every = rows.repeat(SHORT_ROWS // ROWS, 1)
+    wanted = _bits(product(rows[None])[0]).repeat(SHORT_ROWS // ROWS, 1)
+    for few in FEW:
+        sizes = range(few * threads, len(every), few * threads)
+        if all(torch.equal(_bits(product(every[None, :size])[0]), wanted[:size]) for size in sizes):
+            return few
+    return ROWS
+
+
 def _bits(x: Tensor) -> Tensor:
     return x.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
@@ -168,16 +193,18 @@ def _kept() -> Iterator[tuple[str, Verdict]]:
 
 def _read(value: dict[str, Any]) -> Verdict | None:
     kernels = set(get_args(Kernel))
-    kernel, keeps, seconds, rows = (value.get(k) for k in ("kernel", "keeps", "seconds", "rows"))
-    if not all(isinstance(part, dict) and set(part) <= kernels for part in (keeps, seconds, rows)):
+    kernel, *parts = (value.get(k) for k in ("kernel", "keeps", "seconds", "rows", "few"))
+    if not all(isinstance(part, dict) and set(part) <= kernels for part in parts):
         return None
+    keeps, seconds, rows, few = parts
     right = (
         kernel in get_args(Kernel)
         and all(isinstance(v, bool) for v in keeps.values())  # type: ignore[union-attr]
         and all(isinstance(v, float) for v in seconds.values())  # type: ignore[union-attr]
         and all(isinstance(v, list) and all(isinstance(n, int) for n in v) for v in rows.values())  # type: ignore[union-attr]
+        and all(n in (*FEW, ROWS) for n in few.values())  # type: ignore[union-attr]
     )
-    return Verdict(kernel, keeps, seconds, rows) if right else None  # type: ignore[arg-type]
+    return Verdict(kernel, keeps, seconds, rows, few) if right else None  # type: ignore[arg-type]
 
 
 class _Probe:
@@ -203,6 +230,7 @@ class _Probe:
         self.seconds: dict[Kernel, float] = {}
         self.keeps: dict[str, bool] = {}
         self.rows: dict[str, list[int]] = {}
+        self.few: dict[str, int] = {}
 
     def _packed(self, w: Tensor, bias: Tensor | None, products: Products) -> Product | None:
         """oneDNN's product, where it runs and gives what the plain one gives."""
@@ -245,13 +273,16 @@ class _Probe:
     def _done(self, kernel: Kernel, also: Sequence[Kernel]) -> Verdict:
         for asked in {*also, kernel} - set(self.keeps):
             self._ask(asked)
-        return Verdict(kernel, self.keeps, {k: float(s) for k, s in self.seconds.items()}, self.rows)
+        return Verdict(kernel, self.keeps, {k: float(s) for k, s in self.seconds.items()}, self.rows, self.few)
 
     def _ask(self, kernel: Kernel) -> bool:
         """Whether a kernel keeps the bits."""
         product = self.products.get(kernel)
         self.rows[kernel] = self._batches(kernel) if product is not None else []
         self.keeps[kernel] = product is not None and bits_hold(product, self.x, self.rows[kernel])
+        self.few[kernel] = ROWS
+        if product is not None and self.keeps[kernel]:
+            self.few[kernel] = fewest_rows(product, self.x, self.whole // ROWS)
         return self.keeps[kernel]
 
     def _batches(self, kernel: Kernel) -> list[int]:
@@ -295,6 +326,14 @@ def chosen(shape: Shape, dtype: torch.dtype, products: Products = "float32") -> 
     if kernel == "packed":
         return "packed" if packs(dtype, torch.get_num_threads(), setting()) else "plain"
     return choose(shape, dtype).kernel
+
+
+def rows_of(shape: Shape, dtype: torch.dtype, products: Products = "float32") -> int:
+    """The rows a thread to which a short forward is filled for the kernel in use: see `fewest_rows`."""
+    if products != "float32" or not torch.backends.mkldnn.is_available():
+        return ROWS
+    kernel = chosen(shape, dtype)
+    return choose(shape, dtype, also=(kernel,)).few.get(kernel, ROWS)
 
 
 _PACKS: dict[tuple[torch.dtype, int, str], bool] = {}
