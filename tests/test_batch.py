@@ -95,3 +95,10 @@ def test_what_lies_on_a_device_without_float64_has_none(monkeypatch: pytest.Monk
     lay([writing(5), writing(3)], "meta")
     assert made and torch.float64 not in made
     assert lay([writing(5)]).groups[0].part.dtype == torch.float64
+
+
+def test_segments_of_one_length_whose_copies_lie_elsewhere_are_groups_of_their_own():
+    """What reads attention reads one run of tokens in a group: its products are then as wide alone as in company."""
+    writings = [Writing((Segment([1, 2, 3, 4], (span,)),)) for span in ((1, 3), (0, 2), (1, 3))]
+    batch = lay(writings)
+    assert [g.text.tolist() for g in batch.groups] == [[1], [0, 2]]

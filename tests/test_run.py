@@ -7,7 +7,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, echo, prompt, reba
 from afterword import run as room
-from afterword.errors import InputError, TooLong
+from afterword.errors import InputError, MethodError, TooLong
 from afterword.loading import load_backbone
 from afterword.run import shares
 
@@ -157,3 +157,31 @@ def test_the_bar_counts_texts(own, capsys: pytest.CaptureFixture[str]) -> None:
     Encoder(own, reba()).encode(["a", "b", "c"], show_progress_bar=True)
     seen = capsys.readouterr()
     assert "3/3" in seen.err and not seen.out
+
+
+def test_out_must_be_able_to_hold_vectors(tmp_path):
+    encoder = Encoder.load(tiny("llama", tmp_path), classical())
+    read_only = np.zeros((1, encoder.dimension), np.float32)
+    read_only.setflags(write=False)
+    for out in (np.zeros((1, encoder.dimension), np.int8), np.zeros((1, encoder.dimension), np.float16), read_only, []):
+        with pytest.raises(InputError, match="float32 or float64 that can be written to"):
+            encoder.encode(["a text"], out=out)
+    wide = np.zeros((1, encoder.dimension))
+    assert np.array_equal(encoder.encode(["a text"], out=wide), encoder.encode(["a text"]).astype(np.float64))
+
+
+def test_two_methods_of_one_name_are_refused(tmp_path):
+    encoder = Encoder.load(tiny("llama", tmp_path), classical())
+    twins = [classical(), classical(pool_special_tokens=False)]
+    with pytest.raises(MethodError, match="two methods are named 'classical mean last'"):
+        encoder.encode_many(["a text"], twins)
+    assert len(encoder.encode_many(["a text"], {"with": twins[0], "without": twins[1]})) == 2
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_a_text_over_the_models_positions_is_named(kind, tmp_path):
+    encoder = Encoder.load(tiny(kind, tmp_path), classical())
+    limit = encoder.max_length
+    encoder.max_length = 4 * limit
+    with pytest.raises(InputError, match=rf"is longer than this {kind} can read: set max_length to {limit}"):
+        encoder.encode("a king in the park " * limit)

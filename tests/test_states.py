@@ -44,3 +44,8 @@ def test_the_mean_of_layers() -> None:
     trace = Trace({0: torch.tensor([[1.0]]), LAST: torch.tensor([[4.0]])})
     assert States("first_last").of(trace).tolist() == [[2.5]]
     assert States().of(trace).tolist() == [[4.0]]
+
+
+def test_a_number_is_no_name() -> None:
+    with pytest.raises(MethodError, match="states=1: choose one of"):
+        States(1)  # type: ignore[arg-type]

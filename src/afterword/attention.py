@@ -100,7 +100,9 @@ def _by_groups(
     readers = () if plan.seeing else tuple(r for r in plan.readers if r.wants(layer))
     out = []
     for number, start, count, n, before in plan.runs:
-        if number == BALLAST and n == 1 and not before and sinks is None:  # a token that sees itself alone gets its value
+        if (
+            number == BALLAST and n == 1 and not before and sinks is None
+        ):  # a token that sees itself alone gets its value
             own = value[:, :, start : start + count].transpose(1, 2)
             out.append(own.repeat_interleave(query.shape[1] // value.shape[1], 2))
             continue

@@ -14,14 +14,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .anatomy import find_stack, forget
+from .anatomy import find_stack, forget, vocabulary
 from .attention import NAME
 from .bare import bare
-from .batch import Batch
+from .batch import Batch, Group
+from .company import Company, refuse_scales_of_a_batch
 from .errors import AttentionNotSeen, UnsupportedModel
 from .facts import Facts
-from .gate import gate_of
+from .gate import every, gate_of
 from .kernels import PackedLinears
+from .positions import require_short
 from .probe import SHORT_ROWS
 from .products import ROWS, Products, check_products
 from .rules import Masks, Plan, Run, running
@@ -30,8 +32,6 @@ from .stream import Stream, stream
 from .taps import Tap
 from .tokens import Tokenizer
 from .views import MatrixView, wide
-
-DYNAMIC = "torch.ao.nn.quantized.dynamic"
 
 LAST, TABLE, NORMED = "last", "table", "normed:"
 Layer = int | str
@@ -63,13 +63,14 @@ class Backbone:
         """What sees what, worked out by the forwards that ran."""
         self.observed: list[Plan] | None = None
         """The plans of the forwards that ran, while somebody looks (the self-check)."""
+        self._company = Company(every(model))
         shared = 0 < len(set(map(id, modules))) < facts.layers
         self._shared_layers = facts.layers if shared else 0
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the model without the hooks that transformers left in it."""
         made: dict[int, nn.Module] = {}
-        state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed")}
+        state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed", "_company")}
         state |= {"products": self.products, "model": bare(self.model, made)}
         return {**state, "modules": tuple(made[id(m)] for m in self.modules)}
 
@@ -77,12 +78,14 @@ class Backbone:
         """Packed weights are made anew."""
         products = state.pop("products")
         vars(self).update(state)
+        self._company = Company()
         self.packed = PackedLinears(self.model, products)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
         """A backbone with a model of its own."""
         twin = memo[id(self)] = object.__new__(type(self))
-        vars(twin).update(copy.deepcopy(vars(self), memo))
+        vars(twin).update(copy.deepcopy({k: v for k, v in vars(self).items() if k != "_company"}, memo))
+        twin._company = Company()
         return twin
 
     @property
@@ -182,6 +185,7 @@ class Backbone:
         Raises:
             AttentionNotSeen: taps or a sight, and the model's attention is out of reach.
             UnsupportedModel: the model was changed in a way that cannot be followed.
+            InputError: a text has more tokens than the model has positions.
         """
         sight = sight.plain(self.facts.layers) if sight else None
         self.require(bool(taps), sight)
@@ -191,11 +195,27 @@ class Backbone:
         keep_mode = keep_mode or torch.is_grad_enabled()
         with gate.running(self.model, keep_mode) as modules, self.packed.fast() as rows, alone:
             self._take_back_attention()
-            self._refuse_scales_of_a_batch(modules)
-            parts = [self._run(batch, groups, lead, layers, sight, taps, rows) for groups in self._apart(batch)]
+            refuse_scales_of_a_batch(modules, self.facts.kind)
+            self._look_again(modules, rows)
+            try:
+                parts = [self._run(batch, groups, lead, layers, sight, taps, rows) for groups in self._apart(batch)]
+            except (IndexError, RuntimeError) as e:
+                require_short(batch, self.facts, e)
+                raise
         if len(parts) == 1:
             return Trace(parts[0])
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
+
+    def _look_again(self, modules: list[nn.Module], rows: int) -> None:
+        """Where modules or hooks have changed since the self-check, whether they still keep texts apart."""
+        if self.facts.alone or torch.is_grad_enabled() or self.model.training or not self.facts.checks:
+            return
+
+        def run(batch: Batch) -> Tensor:
+            parts = [self._run(batch, g, 0, frozenset({LAST}), None, (), rows) for g in self._apart(batch)]
+            return torch.cat([part[LAST] for part in parts])
+
+        self._company.look(modules, self.facts.kind, vocabulary(self.model), self.device, run)
 
     def _take_back_attention(self) -> None:
         """Our attention, or the model's own eager one, where another was chosen since: outside it gives the same."""
@@ -203,18 +223,6 @@ class Backbone:
         for config in self._configs:
             if config._attn_implementation != wanted:
                 config._attn_implementation = wanted
-
-    def _refuse_scales_of_a_batch(self, modules: list[nn.Module]) -> None:
-        """Dynamic quantisation rounds a layer's input by the largest value of everything that is in the batch.
-
-        Raises:
-            UnsupportedModel: the model was quantised so.
-        """
-        if any(kind.__module__.startswith(DYNAMIC) for kind in set(map(type, modules))):
-            raise UnsupportedModel(
-                f"this {self.facts.kind} is quantised dynamically, by the largest value of a whole batch: a text's "
-                "vector would depend on its company. Quantise weights alone (bitsandbytes nf4), or use bfloat16"
-            )
 
     @cached_property
     def _configs(self) -> list[Any]:
@@ -231,7 +239,7 @@ class Backbone:
         apart: list[int] = []
         last: object = None
         for i, group in enumerate(batch.groups):
-            key = self._key(group.length)
+            key = self._key(group)
             if apart and key != last:
                 yield apart
                 apart = []
@@ -240,9 +248,10 @@ class Backbone:
         if apart:
             yield apart
 
-    def _key(self, length: int) -> object:
+    def _key(self, group: Group) -> object:
+        length = group.length
         if self.facts.way != "flat":
-            return length
+            return group.start
         if self.facts.split_at is None:
             return 0
         return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at

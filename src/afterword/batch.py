@@ -127,17 +127,17 @@ def lay(writings: Sequence[Writing], device: torch.device | str = "cpu") -> Batc
         The batch; its texts keep their order as indices, its tokens are ordered by segment length. A lead is its
         own only where all leads in it are the same tokens, as those of one layout are.
     """
-    rows = [(len(s.ids), s.lead, t, i) for t, w in enumerate(writings) for i, s in enumerate(w.segments)]
-    rows.sort(key=lambda r: (-r[0], -r[1]))
+    rows = [(len(s.ids), s.copies, s.lead, t, i) for t, w in enumerate(writings) for i, s in enumerate(w.segments)]
+    rows.sort(key=lambda r: (-r[0], r[1], -r[2]))
     flat: list[int] = []
     where: dict[tuple[int, int], int] = {}
     groups = []
-    for begin, end in _runs([r[0] for r in rows]):
+    for begin, end in _runs([r[:2] for r in rows]):  # copies at one place: what reads attention reads one run of it
         start = len(flat)
-        for _, _, t, i in rows[begin:end]:
+        for *_, t, i in rows[begin:end]:
             where[t, i] = len(flat)
             flat += writings[t].segments[i].ids
-        members = [(t, writings[t].segments[i]) for _, _, t, i in rows[begin:end]]
+        members = [(t, writings[t].segments[i]) for *_, t, i in rows[begin:end]]
         groups.append((start, members))
     tokens = torch.tensor(flat, dtype=torch.long, device=device)
     made = tuple(_group(start, members, tokens) for start, members in groups)
@@ -148,10 +148,10 @@ def lay(writings: Sequence[Writing], device: torch.device | str = "cpu") -> Batc
     return Batch(tokens, position, made, len(writings), _sources(writings, where, tokens) if chunked else None, lead)
 
 
-def _runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _runs(kinds: Sequence[object]) -> Iterator[tuple[int, int]]:
     begin = 0
-    for i in range(1, len(lengths) + 1):
-        if i == len(lengths) or lengths[i] != lengths[begin]:
+    for i in range(1, len(kinds) + 1):
+        if i == len(kinds) or kinds[i] != kinds[begin]:
             yield begin, i
             begin = i
 

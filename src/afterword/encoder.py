@@ -22,6 +22,7 @@ from .processes import Workers, workers
 from .run import (
     WINDOW,
     Array,
+    by_name,
     check_method,
     known,
     refuse_blank,
@@ -300,8 +301,11 @@ class Encoder(Interface):
 
         Returns:
             Per name, (n, D); (D,) for one string.
+
+        Raises:
+            MethodError: two methods of a list have one name.
         """
-        named = dict(methods) if isinstance(methods, Mapping) else {m.name: m for m in methods}
+        named = by_name(methods)
         for method in named.values():
             check_method(self.backbone, method)
         single = isinstance(texts, str)

@@ -8,6 +8,10 @@ from typing import Any
 
 import torch
 
+from .batch import Batch
+from .errors import InputError
+from .facts import Facts
+
 CLOSE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5
 
 
@@ -48,3 +52,16 @@ def skipped_token(model: Any, first: int, special: Iterable[int | None]) -> int 
     limit = CLOSE * float(own.abs().max())
     found = [i for i, f, n in zip(tried, far.tolist(), near.tolist(), strict=True) if f > limit and n < f / 4]
     return found[0] if len(found) == 1 else None
+
+
+def require_short(batch: Batch, facts: Facts, error: Exception) -> None:
+    """Say what is wrong where a forward failed and a text has more tokens than the model has positions.
+
+    Raises:
+        InputError: it has.
+    """
+    longest, limit = max((group.length for group in batch.groups), default=0), facts.max_length
+    if limit is not None and longest > limit:
+        raise InputError(
+            f"a text of {longest} tokens is longer than this {facts.kind} can read: set max_length to {limit}"
+        ) from error

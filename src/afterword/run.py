@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from .backbone import Backbone
 from .batch import lay
 from .distinct import Distinct
 from .embed import vectors
-from .errors import InputError
+from .errors import InputError, MethodError
 from .layout import Layout, Text
 from .limits import Budget, Cuts, Limits, longest_first
 from .methods import Method
@@ -79,15 +79,34 @@ def places_for(
     """Where vectors are written, per method (n, D).
 
     Raises:
-        InputError: ``out`` is given and has another shape.
+        InputError: ``out`` is no array that vectors can be written to, or has another shape.
     """
     shapes = [(texts, width_of(backbone, method, post)) for method in methods]
     if out is None:
         dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
         return [np.empty(shape, dtype) for shape in shapes]
+    if not isinstance(out, np.ndarray) or out.dtype not in (np.float32, np.float64) or not out.flags.writeable:
+        what = f"read-only, {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise InputError(f"out is a {what}: give a numpy array of float32 or float64 that can be written to")
     if out.shape != shapes[0]:
         raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
     return [out]
+
+
+def by_name(methods: Mapping[str, Method] | Sequence[Method]) -> dict[str, Method]:
+    """Methods by name; those of a list by their own.
+
+    Raises:
+        MethodError: two of a list have one name.
+    """
+    if isinstance(methods, Mapping):
+        return dict(methods)
+    named: dict[str, Method] = {}
+    for method in methods:
+        if method.name in named:
+            raise MethodError(f"two methods are named {method.name!r}: give a dict, with a name of your own for each")
+        named[method.name] = method
+    return named
 
 
 def known(backbone: Backbone) -> int:

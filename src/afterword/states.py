@@ -47,6 +47,8 @@ class States:
         Raises:
             MethodError: the kind is unknown.
         """
+        if not isinstance(self.kind, str):
+            raise MethodError(f"states={self.kind!r}: choose one of {', '.join(NAMES)}, layer:k, layer:j+k, normed:k")
         if self.kind in NAMES:
             return NAMES[self.kind]
         name, _, numbers = self.kind.partition(":")

@@ -26,6 +26,13 @@ TORTURE = (
 )
 """A text on which a copy shows whether it treats everything as its original does."""
 
+OPTIONS = (
+    "dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "continuing_subword_prefix",
+    "end_of_word_suffix", "max_input_chars_per_word",
+)  # fmt: skip
+"""What can be set in a backend's model. Its vocabulary and merges are not compared: exchanged for others of the same
+size, they need `Tokenizer.renew`, and so does a change far behind in a long normaliser, whose spelling is shortened."""
+
 FLAGS = 64
 """Up to so many added tokens are compared one by one at every use. With more, which would take longer than a short
 text's encoding, only the size of the vocabulary is: a piece that is made an added token, or a flag that is edited,
@@ -233,10 +240,8 @@ def _state(hf: Any, live: Any, one_by_one: bool) -> tuple[object, ...]:
     flags = [(i, t.lstrip, t.rstrip, t.single_word, t.normalized, t.special) for i, t in added.items()]
     parts = (live.normalizer, live.pre_tokenizer, live.post_processor)
     model = live.model
-    options = [getattr(model, name, None) for name in ("dropout", "unk_token", "fuse_unk", "byte_fallback")]
-    return (
-        split, live.get_vocab_size(with_added_tokens=True), flags, *map(str, parts), options,
-    )  # fmt: skip
+    options = [type(model), *(getattr(model, name, None) for name in OPTIONS)]
+    return split, live.get_vocab_size(with_added_tokens=True), flags, *map(str, parts), options
 
 
 def _make(hf: Any) -> _Made:

@@ -84,6 +84,7 @@ def facts(encoder: Encoder) -> dict[str, Any]:
     f, backbone, tokenizer = encoder.backbone.facts, encoder.backbone, encoder.backbone.tokenizer
     return {
         "kind": f.kind,
+        "experts": any("experts" in name for name, _ in backbone.model.named_parameters()),
         "parameters": sum(p.numel() for p in backbone.model.parameters()),
         "layers": f.layers,
         "heads": f.heads,
@@ -228,6 +229,8 @@ def measured(found: dict[str, Any]) -> str:
     if found["dtype"] != "float32" or found["device"] != "cpu" or found["products"] != "float32":
         where = f"{found['dtype']} on {found['device']}"
         return f"no difference was seen, alone and in a batch ({tried}); {where} promises no more than that"
+    if found["experts"]:
+        return f"no difference was seen, alone and in a batch ({tried}); experts promise no more than that"
     if not all(row["keeps_bits"].get(row["kernel"], True) for row in found["kernels"]):
         return f"no difference was seen, alone and in a batch ({tried}); the kernel promises no more than that"
     return f"the same to the last bit, alone and in a batch ({tried})"
