@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,30 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path):
         with pytest.raises(ModelError, match="was not made by Afterword: move it away"), held(folder, "writing"):
             pass
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "mine", "real"]
+
+
+def test_a_lock_of_somebody_else_is_neither_read_nor_written_nor_removed(tmp_path: Path):
+    (tmp_path / "mine").write_text("")
+    for name, make in {
+        "said": lambda path: path.write_text("mine"),
+        "link": lambda path: path.symlink_to(tmp_path / "mine"),
+        "pipe": os.mkfifo,
+    }.items():
+        (tmp_path / name).mkdir()
+        make(tmp_path / name / "lock")
+        with pytest.raises(ModelError, match="was not made by Afterword"), held(tmp_path / name, "writing"):
+            pass
+        assert os.path.lexists(tmp_path / name / "lock") and (tmp_path / "mine").read_text() == ""
+
+
+def test_a_lock_without_a_word_is_taken_when_it_is_alone(tmp_path: Path):
+    """Its process was killed before it could write, or its folder was copied."""
+    for said in ("", "After", f"{lock.MARK}5"):
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "lock").write_text(said)
+        with held(tmp_path / "a", "writing"):
+            pass
+        assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("system", ["no locks", "locks that fail"])

@@ -1,12 +1,14 @@
 """The list itself; what is done by it is in test_placed.py."""
 
 import hashlib
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 from afterword.errors import ModelError
-from afterword.manifest import MANIFEST, files_of, read_manifest, refuse_foreign, saved_files, write_manifest
+from afterword.manifest import LARGE, MANIFEST, files_of, read_manifest, refuse_foreign, saved_files, write_manifest
 
 
 def made(folder: Path) -> Path:
@@ -43,6 +45,29 @@ def test_a_copy_is_as_good(tmp_path: Path):
     for name in ("config.json", "1_Dense/model.safetensors"):
         (folder / name).write_text(name)
     assert len(saved_files(folder)) == 3
+
+
+def test_a_change_that_keeps_size_and_time_is_noticed(tmp_path: Path):
+    """In small files by what they say; in large ones, which are not read each time, by their inode."""
+    folder = made(tmp_path / "a")
+    with (folder / "model.safetensors").open("wb") as file:
+        file.truncate(LARGE)
+    write_manifest(folder)
+    for name in ("config.json", "model.safetensors"):
+        path, before = folder / name, (folder / name).read_bytes()
+        state = path.stat()
+        path.rename(tmp_path / "old")
+        path.write_bytes(b"x" + before[1:])
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        with pytest.raises(ModelError, match=f"{name} was changed after it was saved"):
+            saved_files(folder)
+        (tmp_path / "old").replace(path)
+        assert name in saved_files(folder)
+    listed = json.loads((folder / MANIFEST).read_text())
+    listed["files"]["config.json"]["sha256"] = "0"
+    (folder / MANIFEST).write_text(json.dumps(listed))
+    with pytest.raises(ModelError, match=r"config\.json was changed after it was saved"):
+        saved_files(folder)
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "sentence_xlnet_config.json", "model-00001-of-00002.safetensors"])

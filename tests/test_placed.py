@@ -1,4 +1,6 @@
+import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -6,8 +8,9 @@ import torch
 from safetensors.torch import save_file
 
 from afterword.errors import MethodError, ModelError
+from afterword.lock import held
 from afterword.manifest import MANIFEST
-from afterword.placed import placed, settled
+from afterword.placed import JOURNAL, placed, settled
 
 
 def names(folder: Path) -> list[str]:
@@ -38,6 +41,19 @@ def refused(place: Path, *files: str) -> str:
     assert {p: p.read_bytes() for p in place.parent.rglob("*") if p.is_file()} == before
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def left(stage: Path, *files: str) -> None:
+    """What a save that was killed leaves: its lock, and files."""
+    with held(stage, "saving into"):
+        write(stage, *files)
+
+
+def interrupted(place: Path, **moved: object) -> None:
+    """A save that was killed while it moved what its journal says."""
+    left(place / ".afterword-saving", "old/x")
+    text = json.dumps({"new": {}, "old": [], "folders": [], **moved})
+    (place / ".afterword-saving" / JOURNAL).write_text(text)
 
 
 def fail(place: Path, error: BaseException) -> None:
@@ -127,12 +143,17 @@ def test_a_saved_file_that_was_changed_is_the_users(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"files": {}}', "[" * 10_000, '{"files": {"../x": {"bytes": 1, "modified": 1, "sha256": ""}},'
-             ' "folders": []}', '{"files": {}, "folders": ["/x"]}'],
+             ' "folders": []}', '{"files": {}, "folders": ["/x"]}', '{"files": {}, "folders": ["a\\u0000b"]}',
+             '{"files": {}, "folders": ["\\ud800"]}', '{"files": {}, "folders": [5]}',
+             '{"files": {}, "folders": {"b": 1}}',
+             '{"files": {"config.json": {"bytes": 1, "modified": null, "sha256": null}}, "folders": []}',
+             '{"files": {"config.json": ["bytes", "modified", "sha256"]}, "folders": []}',
+             '{"files": {"' + "x" * 300 + '": {"bytes": 1, "modified": 1, "sha256": ""}}, "folders": []}'],
 )  # fmt: skip
 def test_a_list_that_is_none_removes_nothing(text: str, tmp_path: Path):
     (tmp_path / "x").write_text("m")
     write(tmp_path / "a", MANIFEST, text=text)
-    assert "is no list of saved files: save into another folder" in refused(tmp_path / "a", "config.json")
+    assert "is broken, and no list of saved files: save into another folder" in refused(tmp_path / "a", "config.json")
 
 
 def test_links_are_never_written_through_nor_removed(tmp_path: Path):
@@ -162,17 +183,64 @@ def test_the_working_directory_stays(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_a_killed_save_has_left_goes_with_the_next(tmp_path: Path):
-    write(tmp_path / ".a.afterword-saving", "lock", "new/model.safetensors")
+    left(tmp_path / ".a.afterword-saving", "new/model.safetensors")
     save(tmp_path / "a", "config.json")
-    write(tmp_path / "a" / ".afterword-saving", "lock", "new/model.safetensors")
+    left(tmp_path / "a" / ".afterword-saving", "new/model.safetensors")
     save(tmp_path / "a", "config.json")
     assert names(tmp_path) == ["a/config.json"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a"]
 
 
-def test_a_folder_of_that_name_that_is_not_ours_stays(tmp_path: Path):
-    write(tmp_path / "a" / ".afterword-saving", "mine")
+@pytest.mark.parametrize("files", [("mine",), ("lock", "new/mine"), ("lock",), ("lock/x", "new/mine")])
+def test_a_folder_of_that_name_that_is_not_ours_stays(files: tuple[str, ...], tmp_path: Path):
+    """A file named lock is no proof."""
+    write(tmp_path / "a" / ".afterword-saving", *files)
     assert "was not made by Afterword: move it away" in refused(tmp_path / "a", "config.json")
+
+
+OUTSIDE = ["../notes.txt", "p/../../notes.txt", "/tmp/x", "link/x", ".afterword-saving/lock", "", "a\0b", "\ud800"]
+"""Names in a journal that lead out of the folder, or nowhere."""
+
+
+@pytest.mark.parametrize("part", ["new", "old", "folders"])
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_journal_moves_nothing_outside_its_folder(name: str, part: str, tmp_path: Path):
+    write(tmp_path, "notes.txt", "else/x", "a/p/", "a/evil")
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "else")
+    interrupted(tmp_path / "a", **{part: {name: [4, 0, 0]} if part == "new" else [name]})
+    said = refused(tmp_path / "a", "config.json")
+    assert "is broken, and no list of what a save was moving" in said or "a holds link, which is not listed" in said
+
+
+def test_a_journal_reads_nothing_through_links_of_its_own_folders(tmp_path: Path):
+    write(tmp_path, "else/config.json", "a/mine")
+    interrupted(tmp_path / "a", old=["config.json"])
+    (tmp_path / "a" / ".afterword-saving" / "old").rename(tmp_path / "gone")
+    (tmp_path / "a" / ".afterword-saving" / "old").symlink_to(tmp_path / "else")
+    assert "holds old, which is not listed" in refused(tmp_path / "a", "config.json")
+
+
+def test_a_journal_that_came_with_a_copied_folder_is_not_followed(tmp_path: Path):
+    """Whoever made it may have written anything; a download has no lock of this place."""
+    interrupted(tmp_path / "a", old=["x"])
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert "was not made by Afterword: move it away" in refused(tmp_path / "b", "config.json")
+    save(tmp_path / "a", "config.json")
+    assert names(tmp_path / "a") == ["config.json", "x"]
+
+
+def test_an_empty_folder_of_the_users_stays_when_the_model_no_longer_needs_it(tmp_path: Path):
+    place = tmp_path / "a"
+    write(place, "1_Pooling/")
+    save(place, "config.json", "1_Pooling/config.json", "2_Normalize/")
+    save(place, "config.json", "1_Pooling/config.json", "2_Normalize/")
+    save(place, "config.json")
+    assert (place / "1_Pooling").is_dir() and not (place / "2_Normalize").exists()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
+def test_a_name_that_no_folder_can_have_is_refused(name: str, tmp_path: Path):
+    assert "is no name of a folder: it holds a character" in refused(tmp_path / name, "config.json")
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -83,6 +83,16 @@ def setting(**changes: object) -> Callable[[Path], None]:
     return lambda folder: edit(folder / "config.json", **changes)
 
 
+def tokenizer(**changes: object) -> Callable[[Path], None]:
+    return lambda folder: edit(folder / "tokenizer_config.json", **changes)
+
+
+def linked_templates(folder: Path) -> None:
+    (folder.parent / "else").mkdir()
+    (folder.parent / "else" / "a.jinja").write_text("secret")
+    (folder / "additional_chat_templates").symlink_to(folder.parent / "else")
+
+
 def deep(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_text("[" * 200_000)
 
@@ -113,10 +123,20 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "an adapter alone": (alone, "holds an adapter without its model: load 'org/base'"),
     "a link": (link("tokenizer.json"), "tokenizer.json leads out of the folder, to"),
     "a linked configuration": (link("config.json"), "config.json leads out of the folder, to"),
+    "linked templates": (linked_templates, "a.jinja leads out of the folder, to"),
+    "a tokenizer outside": (
+        tokenizer(fast_tokenizer_files=["../x/tokenizer.1.json"]),
+        "reads a tokenizer from '../x/t",
+    ),
+    "no quantisation": (setting(quantization_config=5), "its quantization_config names no quant_method: 5"),
+    "an unknown quantisation": (
+        setting(quantization_config={"quant_method": "gptq"}),
+        "are quantised by 'gptq', cannot",
+    ),
     "a deep configuration": (deep("config.json"), "config.json is nested too deeply"),
     "a deep index": (deep("model.safetensors.index.json"), "index.json is nested too deeply"),
     "deep modules": (deep("modules.json"), "modules.json is nested too deeply"),
-    "a deep tokenizer": (deep("tokenizer_config.json"), "maximum recursion depth exceeded"),
+    "a deep tokenizer": (deep("tokenizer_config.json"), "tokenizer_config.json is nested too deeply"),
 }
 
 
@@ -139,9 +159,30 @@ def test_what_stays_in_a_folder_loads(folder: Path, tmp_path: Path):
     (folder / "tokenizer.json").rename(folder / "real.json")
     (folder / "tokenizer.json").symlink_to("real.json")
     (tmp_path / "link").symlink_to(folder)
+    (folder / "README.md").symlink_to(tmp_path / "shared.safetensors")  # the user's own, which nobody reads
+    (folder / "passwords").symlink_to("/etc/passwd")
     loop = "{% for i in range(10 ** 12) %}{{ i }}{% endfor %}"  # nobody asks for it, so it is never run
     edit(folder / "tokenizer_config.json", chat_template=loop, vocab_file="../else.txt", tokenizer_file="/dev/null")
     assert np.array_equal(Encoder.load(tmp_path / "link", classical()).encode(TEXTS), expected)
+
+
+def test_a_link_in_a_modules_folder_is_refused(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    encoder = Encoder.load(whole, classical("cls"))
+    encoder.save("~/a")  # as a shell reads it
+    pooling = tmp_path / "a" / "1_Pooling" / "config.json"
+    assert np.array_equal(Encoder.load("~/a").encode(TEXTS), encoder.encode(TEXTS))
+    pooling.rename(tmp_path / "a" / "real.json")
+    pooling.symlink_to("../real.json")
+    Encoder.load(tmp_path / "a")
+    edit(pooling, pooling_mode=5)
+    with pytest.raises(AfterwordError, match="pools by 5: known are"):
+        Encoder.load(tmp_path / "a")
+    (tmp_path / "a" / "real.json").rename(tmp_path / "else.json")
+    pooling.unlink()
+    pooling.symlink_to(tmp_path / "else.json")
+    with pytest.raises(AfterwordError, match=r"1_Pooling/config\.json leads out of the folder, to"):
+        Encoder.load(tmp_path / "a")
 
 
 def test_the_hubs_cache_links_to_its_own_files(tmp_path: Path):

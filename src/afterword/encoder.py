@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,11 +123,11 @@ class Encoder(Interface):
         """Save as a sentence-transformers folder, which `load` reads too.
 
         Args:
-            folder: made if it is not there.
+            folder: made if it is not there; a leading ``~`` is the home folder.
         """
         from .folder import save_encoder
 
-        save_encoder(self, Path(folder))
+        save_encoder(self, Path(os.path.expanduser(folder)))
 
     @property
     def fitted(self) -> bool:

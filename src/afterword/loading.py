@@ -30,7 +30,7 @@ from .backbone import Backbone
 from .errors import ModelError, UnsupportedModel
 from .placed import settled
 from .products import check_products
-from .safety import ADAPTER, CHECKED, check_base, check_file, check_folder
+from .safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
 from .selfcheck import check
 from .source import Source, check_model_kwargs
 from .tokens import Tokenizer
@@ -182,6 +182,8 @@ def _one_line(name: str) -> Iterator[None]:
         if "trust_remote_code=True" in str(e):
             raise ModelError(f"{name} runs code of its own: pass trust_remote_code=True if you trust it") from e
         first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
+        if quantised := quantised_by(Path(name)):
+            name = f"{name}, whose weights are quantised by {quantised!r},"
         raise ModelError(f"{name} cannot be loaded: {first:.300}") from e
 
 

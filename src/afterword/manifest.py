@@ -13,6 +13,10 @@ from typing import Any
 from .errors import ModelError
 
 MANIFEST = "afterword_manifest.json"
+LARGE = 1 << 20
+"""Bytes from which on a file is not read to find out whether it was changed, if its time and inode are the same."""
+LONGEST = 255
+"""Bytes that the name of a file has at most."""
 
 READ = (
     "config.json modules.json afterword.json afterword.safetensors config_sentence_transformers.json "
@@ -54,14 +58,20 @@ def there(path: Path) -> bool:
     return True
 
 
-def write_manifest(folder: Path) -> None:
-    """List everything that lies in a folder: size in bytes, time of the last change in nanoseconds, SHA-256."""
-    listed = {}
+def write_manifest(folder: Path, others: Iterable[str] = ()) -> None:
+    """List everything that lies in a folder: size in bytes, time of the last change in nanoseconds, inode, SHA-256.
+
+    Args:
+        folder: what was saved.
+        others: folders that somebody else has made in the place where it will be; they are not listed.
+    """
+    listed: dict[str, dict[str, Any]] = {}
     for name in files_of(folder):
         if name != MANIFEST:
             state = (folder / name).stat()
-            listed[name] = {"bytes": state.st_size, "modified": state.st_mtime_ns, "sha256": _hash(folder / name)}
-    whole = {"folders": folders_of(folder), "files": listed}
+            listed[name] = {"bytes": state.st_size, "modified": state.st_mtime_ns, "inode": state.st_ino}
+            listed[name]["sha256"] = _hash(folder / name)
+    whole = {"folders": sorted({*folders_of(folder)} - {*others}), "files": listed}
     text = json.dumps(whole, indent=1, ensure_ascii=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
@@ -77,11 +87,13 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         listed = json.loads(path.read_text("utf-8"))
-        known = all({"bytes", "modified", "sha256"} <= set(entry) for entry in listed["files"].values())
-        if not known or not all(_inside(name) for name in (*listed["files"], *listed["folders"])):
+        kinds = {"bytes": int, "modified": int, "sha256": str}
+        known = all(isinstance(entry[key], kind) for entry in listed["files"].values() for key, kind in kinds.items())
+        if not known or not isinstance(listed["folders"], list):
             raise ValueError
+        check_names((*listed["files"], *listed["folders"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ModelError(f"{path} is no list of saved files: save into another folder") from None
+        raise ModelError(f"{path} is broken, and no list of saved files: save into another folder") from None
     return listed  # type: ignore[no-any-return]
 
 
@@ -96,7 +108,7 @@ def saved_files(folder: Path) -> list[str]:
         return []
     found = [name for name in listed["files"] if there(folder / name)]
     for name in found:
-        _refuse_odd_folders(folder, name)
+        refuse_odd_folders(folder, name)
         path, entry = folder / name, listed["files"][name]
         if path.is_symlink() or not path.is_file() or _changed(path, entry):
             raise ModelError(
@@ -119,7 +131,7 @@ def refuse_foreign(folder: Path, names: Iterable[str], folders: Iterable[str], s
     """
     ours, inner = set(saved), sorted(folders)
     for name in (*inner, *sorted(names)):
-        _refuse_odd_folders(folder, name)
+        refuse_odd_folders(folder, name)
         path = folder / name
         if name not in ours and there(path) and (name not in inner or path.is_symlink() or path.is_file()):
             raise _foreign(folder, name)
@@ -143,26 +155,38 @@ def _foreign(folder: Path, name: str) -> ModelError:
     )
 
 
-def _refuse_odd_folders(folder: Path, name: str) -> None:
-    """A folder on the way to a file must be a folder: through a link, files would be written somewhere else."""
+def refuse_odd_folders(folder: Path, name: str) -> None:
+    """A folder on the way to a file must be a folder: through a link, files would be written somewhere else.
+
+    Raises:
+        ModelError: it is a link or a file.
+    """
     for parent in reversed(PurePosixPath(name).parents[:-1]):
         path = folder / parent
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             raise _foreign(folder, parent.as_posix())
 
 
-def _inside(name: str) -> bool:
-    """Whether a path leads to something in the folder that it is meant for."""
-    parts = PurePosixPath(name).parts
-    return bool(parts) and not name.startswith("/") and ".." not in parts and "\\" not in name
+def check_names(names: Iterable[Any]) -> None:
+    """Whether paths that were read from a file lead to something in the folder that they are meant for.
+
+    Raises:
+        ValueError: one does not, or no file can have such a name.
+    """
+    for name in names:
+        parts = PurePosixPath(name).parts if isinstance(name, str) else ()
+        odd = not parts or name.startswith("/") or ".." in parts or "\\" in name or "\0" in name
+        if odd or len(name.encode()) > 1000 or any(len(part.encode()) > LONGEST for part in parts):
+            raise ValueError  # as encode() does for a lone surrogate
 
 
 def _changed(path: Path, entry: dict[str, Any]) -> bool:
-    """Whether a file differs from what was listed; it is read again only where its time differs, as in a copy."""
+    """Whether a file differs from what was listed; a large one is read only where its time or inode differs."""
     state = path.stat()
     if state.st_size != entry["bytes"]:
         return True
-    return bool(state.st_mtime_ns != entry["modified"] and _hash(path) != entry["sha256"])
+    same = (state.st_mtime_ns, state.st_ino) == (entry["modified"], entry.get("inode"))
+    return not (same and state.st_size >= LARGE) and _hash(path) != entry["sha256"]
 
 
 def _hash(path: Path) -> str:

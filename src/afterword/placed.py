@@ -13,11 +13,23 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from .errors import AfterwordError, ModelError
-from .lock import held
-from .manifest import MANIFEST, files_of, folders_of, read_manifest, refuse_foreign, saved_files, there, write_manifest
+from .lock import LOCK, held
+from .manifest import (
+    MANIFEST,
+    check_names,
+    files_of,
+    folders_of,
+    read_manifest,
+    refuse_foreign,
+    refuse_odd_folders,
+    saved_files,
+    there,
+    write_manifest,
+)
 
 STAGE = ".afterword-saving"
 """The hidden folder, in the place or beside it, that holds what is being saved."""
@@ -36,14 +48,14 @@ def placed(folder: Path) -> Iterator[Path]:
     Raises:
         ModelError: it cannot be written, in one line; somebody else's file is in the way; another process is saving.
     """
-    folder = Path(os.path.realpath(folder))
+    folder = _real(folder)
     try:
         with _staged(folder) as stage:
             check_place(folder)
             (stage / NEW).mkdir()
             yield stage / NEW
             _open(stage / NEW)
-            write_manifest(stage / NEW)
+            write_manifest(stage / NEW, _of_others(stage / NEW, folder))
             if stage.parent == folder:
                 _replace(stage, folder)
             else:
@@ -64,10 +76,23 @@ def check_place(folder: Path) -> None:
     Raises:
         ModelError: it is a file, or holds somebody else's file that would be read as a part of the model.
     """
-    folder = Path(os.path.realpath(folder))
+    folder = _real(folder)
     _check_folder(folder)
     if not (folder / STAGE / JOURNAL).exists():  # else the save itself looks, once it has put everything back
         refuse_foreign(folder, (), (), saved_files(folder))
+
+
+def _real(folder: Path) -> Path:
+    try:
+        return Path(os.path.realpath(folder))
+    except ValueError:
+        raise ModelError(f"{str(folder)!r} is no name of a folder: it holds a character that none may hold") from None
+
+
+def _of_others(new: Path, folder: Path) -> list[str]:
+    """The folders of a model that are in its place already, and that no save has made."""
+    ours = (read_manifest(folder) or {}).get("folders", ())
+    return [name for name in folders_of(new) if name not in ours and there(folder / name)]
 
 
 def _check_folder(folder: Path) -> None:
@@ -172,6 +197,7 @@ def _write_journal(stage: Path, new: Sequence[str], old: Sequence[str], made: Se
     """Say what will be moved, once the disk has all of it."""
     for name in new:
         sync(stage / NEW / name)
+    sync(stage / LOCK)  # without it the next save would not put anything back
     (stage / OLD).mkdir()
     moved = {"new": {name: _stamp(stage / NEW / name) for name in new}, "old": [*old], "folders": [*made]}
     half = stage / (JOURNAL + ".writing")
@@ -183,16 +209,44 @@ def _write_journal(stage: Path, new: Sequence[str], old: Sequence[str], made: Se
 
 def _stamp(path: Path) -> list[int]:
     state = path.lstat()
-    return [state.st_size, state.st_mtime_ns]
+    return [state.st_size, state.st_mtime_ns, state.st_ino]
+
+
+def _read_journal(stage: Path, folder: Path) -> dict[str, Any]:
+    """What was being moved.
+
+    Raises:
+        ModelError: it is broken, or names what lies outside the folder or behind a link.
+    """
+    try:
+        moved = json.loads((stage / JOURNAL).read_text("utf-8"))
+        names = {"new": [*moved["new"]], "old": moved["old"], "folders": moved["folders"]}
+        if not isinstance(moved["new"], dict) or not all(isinstance(part, list) for part in names.values()):
+            raise ValueError
+        for part in names.values():
+            check_names(part)
+            if any(PurePosixPath(name).parts[0] == STAGE for name in part):
+                raise ValueError
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ModelError(
+            f"{stage / JOURNAL} is broken, and no list of what a save was moving: move what you need out of {stage}, "
+            "and remove it"
+        ) from None
+    for name in (*names["new"], *names["old"], *names["folders"]):
+        refuse_odd_folders(folder, name)
+    for part in (NEW, OLD):
+        for name in names[part]:
+            refuse_odd_folders(stage, f"{part}/{name}")
+    return moved  # type: ignore[no-any-return]
 
 
 def _undo(stage: Path, folder: Path) -> None:
     """Put everything back where it was before files were moved, however far that came.
 
     Raises:
-        ModelError: somebody has put a file in the way since.
+        ModelError: somebody has put a file in the way since; the journal is not one of ours.
     """
-    moved = json.loads((stage / JOURNAL).read_text("utf-8"))
+    moved = _read_journal(stage, folder)
     for name in reversed(_gate_last(moved["new"])):
         if not (stage / NEW / name).exists() and there(folder / name):
             if _stamp(folder / name) != moved["new"][name]:

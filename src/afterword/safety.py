@@ -5,21 +5,33 @@ Everything is looked at before transformers sees it. The rules, each refused in 
 - weights are read from safetensors; an index of several files names files beside it that end in .safetensors;
 - an adapter is read where the model lies that it belongs to; the model that adapter_config.json names as its base
   is never fetched, neither from the hub nor from another folder;
-- a link leads to a file of the folder, or of the hub's own cache; only weights may be linked from anywhere.
+- a link to a file that is read leads to one of the folder, or of the hub's own cache; only weights may be linked from
+  anywhere. Links that nobody reads are not looked at.
 """
 
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .errors import ModelError
+from .manifest import READ
 
 CONFIG, INDEX, ADAPTER = "config.json", "model.safetensors.index.json", "adapter_config.json"
 CHECKED = (CONFIG, INDEX, ADAPTER)
 """Files of a model on the hub that are fetched and checked before the others."""
 SAFE = ".safetensors"
+TOKENIZER = "tokenizer_config.json"
+TEMPLATES = "additional_chat_templates"
+FOLLOWED = (
+    *READ,
+    *"tokenizer.*.json tokenizer.model* *.jinja chat_template.json vocab*.json *_vocab.json tekken.json *.spm".split(),
+    *"tiktoken.model spm*.model bpe.codes dict.txt prophetnet.tokenizer byte_maps.json normalizer.json".split(),
+    *"word_*.json emoji.json".split(),
+)
+"""Files that loading may read, in any kind of model."""
 
 
 def check_folder(folder: Path) -> None:
@@ -39,9 +51,10 @@ def check_folder(folder: Path) -> None:
             raise ModelError(f"{folder} holds a training run that is not finished: finish it with --resume")
         raise ModelError(f"{folder} holds no config.json: give the folder of a model, as save_pretrained writes it")
     check_links(folder)
+    check_links(folder, TEMPLATES)
     if not any(folder.glob(f"*{SAFE}")):
         raise ModelError(f"{folder} holds no *.safetensors: weights are read from safetensors only; convert them first")
-    for path in (folder / CONFIG, folder / ADAPTER, *folder.glob(f"*{SAFE}.index.json")):
+    for path in (folder / CONFIG, folder / ADAPTER, folder / TOKENIZER, *folder.glob(f"*{SAFE}.index.json")):
         if path.exists():
             check_file(path)
     if (folder / ADAPTER).exists() and not (folder / f"adapter_model{SAFE}").exists():
@@ -59,9 +72,16 @@ def check_file(path: Path) -> None:
     """
     read = read_json(path, dict)
     if path.name == CONFIG:
+        quantised = read.get("quantization_config")
+        if quantised is not None and not (isinstance(quantised, dict) and _is_str(quantised.get("quant_method"))):
+            raise ModelError(f"{path}: its quantization_config names no quant_method: {quantised!r:.60}")
         weights = read.get("transformers_weights")
         if weights is not None and not (_plain(weights) and weights.endswith((SAFE, f"{SAFE}.index.json"))):
             raise ModelError(f"{path} reads its weights from {weights!r}: give a *.safetensors file beside it")
+    elif path.name == TOKENIZER:
+        files = read.get("fast_tokenizer_files") or []
+        if wrong := [n for n in files if not _plain(n)] if isinstance(files, list) else [files]:
+            raise ModelError(f"{path} reads a tokenizer from {wrong[0]!r}: it may name files beside it only")
     elif path.name == ADAPTER:
         if read.get("megatron_config") is not None:
             raise ModelError(f"{path} sets megatron_config, which imports code by name: remove that setting")
@@ -89,8 +109,20 @@ def check_base(name: str, path: Path) -> None:
     )
 
 
-def check_links(folder: Path) -> None:
-    """Whether links in a folder stay in it, or in the hub's cache; only weights may be linked from anywhere.
+def quantised_by(folder: Path) -> str | None:
+    """The method by which a folder says that its weights are quantised; None = they are not."""
+    if not (folder / CONFIG).exists():
+        return None
+    method = (read_json(folder / CONFIG, dict).get("quantization_config") or {}).get("quant_method")
+    return None if method is None else str(method)
+
+
+def check_links(folder: Path, inner: str = "") -> None:
+    """Whether files that are read lie in a folder, or in the hub's cache; only weights may be linked from anywhere.
+
+    Args:
+        folder: of a model.
+        inner: the folder in it whose files are read, as of a module.
 
     Raises:
         ModelError: the first that does not.
@@ -98,8 +130,9 @@ def check_links(folder: Path) -> None:
     real = folder.resolve()
     caches = [parent.parent for parent in real.parents if parent.name == "snapshots"]
     roots = [real, *(cache / "blobs" for cache in caches)]  # <cache>/snapshots/<commit> links to <cache>/blobs
-    for path in sorted(folder.iterdir()):
-        if path.is_symlink() and path.suffix != SAFE and path.is_file():
+    for path in sorted((folder / inner).iterdir()) if (folder / inner).is_dir() else ():
+        read = path.suffix != SAFE and any(fnmatch(path.name, pattern) for pattern in FOLLOWED)
+        if read and path.is_file():
             target = path.resolve()
             if not any(target.is_relative_to(root) for root in roots):
                 raise ModelError(f"{path} leads out of the folder, to {target}: put a copy of the file in its place")

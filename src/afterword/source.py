@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,8 @@ class Source:
     subfolder: str = ""
 
     def __post_init__(self) -> None:
-        """Find our own models by their name; a folder's subfolder is a folder."""
+        """Find our own models by their name, and the home folder behind ``~``; a folder's subfolder is a folder."""
+        object.__setattr__(self, "name", os.path.expanduser(self.name))
         path = Path(find(self.name))
         if not path.is_dir():
             return

@@ -16,7 +16,7 @@ from .errors import MethodError, ModelError
 from .frequency import ByToken, Table
 from .methods import Method, classical
 from .post import Dense, FittedFlow, Glow, Normalise, Post, Truncate
-from .safety import read_json
+from .safety import check_links, read_json
 
 CONFIG = "afterword.json"
 """Our module's configuration; where it lies, the method is the folder's own."""
@@ -64,12 +64,14 @@ def read_folder(folder: Path) -> Found:
     Raises:
         ModelError: it is broken, or holds what changes vectors in a way we do not know.
     """
+    check_links(folder)
     found, kinds = Found(folder, classical()), []
     for module in read_json(folder / "modules.json", list):
         kind = _kind(folder, module)
         path = folder / str(module.get("path", ""))
         if not path.resolve().is_relative_to(folder.resolve()):
             raise ModelError(f"{folder}/modules.json leads out of the folder, to {module.get('path')!r}")
+        check_links(folder, str(module.get("path", "")))
         READERS[kind](found, path)
         kinds.append(kind)
     found.stock = kinds[:1] != ["Afterword"]
@@ -188,10 +190,10 @@ def _strange(read: dict[str, Any]) -> str | None:
 def _read_pooling(found: Found, path: Path) -> None:
     config = read_json(path / "config.json", dict)
     mode = config.get("pooling_mode", [name for key, name in LEGACY.items() if config.get(key)] or "mean")
-    modes = [mode] if isinstance(mode, str) else list(mode)
-    if len(modes) != 1 or modes[0] not in POOLINGS:
+    modes = mode if isinstance(mode, list) else [mode]
+    if len(modes) != 1 or not isinstance(modes[0], str) or modes[0] not in POOLINGS:
         raise ModelError(
-            f"{path} pools by {' and '.join(modes) or 'nothing'}: known are {', '.join(POOLINGS)}, one alone"
+            f"{path} pools by {' and '.join(map(str, modes)) or 'nothing'}: known are {', '.join(POOLINGS)}, one alone"
         )
     if config.get("include_prompt") is False:
         raise ModelError(f"{path} leaves the prompt out of the pooling (include_prompt=false), which is not supported")
