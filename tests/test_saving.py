@@ -2,11 +2,13 @@
 
 import copy
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from packaging.version import Version
 from safetensors.torch import load_file, save_file
 from tests.tiny import tiny
 from torch import nn
@@ -47,6 +49,11 @@ def test_an_adapter_around_the_model_is_saved_with_it(kind: str, llama: Path, tm
     peft.get_peft_model(encoder.backbone.model, copy.deepcopy(ADAPTERS[kind]), adapter_name=name)
     after = encoder.encode(TEXTS)
     assert abs(after - before).max() > 1e-2
+    if kind == "whole norm" and Version(version("transformers")) < Version("5.23"):  # older ones do not read it back
+        with pytest.raises(ModelError, match="does not read it back"):
+            encoder.save(tmp_path / "a")
+        assert np.array_equal(Encoder.load(tmp_path / "a").encode(TEXTS), before)
+        return
     encoder.save(tmp_path / "a")
     assert np.array_equal(encoder.encode(TEXTS), after)
     again = Encoder.load(tmp_path / "a")

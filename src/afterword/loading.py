@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -202,11 +203,21 @@ def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
         ) from e
 
 
-def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
-    """The model of texts, without its head; through the seam where its construction allows it."""
-    options = {"use_safetensors": True, "output_loading_info": True, **options}
-    options["adapter_kwargs"] = {"subfolder": "-"}  # none: an adapter's report would stand in place of the model's
-    kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
+@contextmanager
+def _without_adapter(path: str) -> Iterator[str]:
+    """A folder as it is without its adapter, which older versions of transformers would load in the model's place."""
+    if not (Path(path) / ADAPTER).exists():
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as bare:
+        for file in Path(path).resolve().iterdir():
+            if not file.name.startswith("adapter"):
+                (Path(bare) / file.name).symlink_to(file)
+        yield bare
+
+
+def _through_the_seam(kind: Any, path: str, config: Any, options: dict[str, Any]) -> Any:
+    """A model and the report of its loading; through the seam where its construction allows it."""
     try:
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
         model.set_attn_implementation("eager")
@@ -216,6 +227,17 @@ def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
     except (KeyError, ValueError, AttributeError, TypeError) as e:
         logger.debug("%s is not built with the seam: %s", path, e)
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
+    return model, loaded
+
+
+def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
+    """The model of texts, without its head."""
+    options = {"use_safetensors": True, "output_loading_info": True, **options}
+    options["adapter_kwargs"] = {"subfolder": "-"}  # none: an adapter's report would stand in place of the model's
+    kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
+    with _without_adapter(path) as bare:
+        model, loaded = _through_the_seam(kind, bare, config, options)
+    model.name_or_path = model.config._name_or_path = path
     if (Path(path) / ADAPTER).exists():
         if _encoder_of(model) is not model:
             raise ModelError(f"{path} holds an adapter of an encoder and a decoder: add it to the weights first")
