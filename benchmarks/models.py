@@ -34,8 +34,8 @@ def gpt2(attention: str = "afterword") -> nn.Module:
 
 
 def gpt2_backbone() -> Backbone:
-    """The same, as `Encoder.load` would run it. Texts are given as token ids: its tokenizer knows one letter."""
-    backend = Backend(WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    """The same, as `Encoder.load` would run it. Texts are given as token ids: its tokenizer knows one word."""
+    backend = Backend(WordLevel({"two": 0, "?": 1}, unk_token="?"))
     backend.pre_tokenizer = Whitespace()
     return check(gpt2(), Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?")))
 
