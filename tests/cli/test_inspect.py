@@ -71,7 +71,8 @@ def test_no_more_is_said_than_holds(run: Run, gpt2: Path):
     assert seen(row) == f"{told}; packed has 0.67 x the speed of plain"
     same = {"texts": 2, "batch_tokens": [8], "differing": 0}
     found = {"batch_invariance": same, "dtype": "float32", "device": "cpu", "products": "float32", "kernels": [row]}
-    assert "the kernel promises no more than that" in measured(found)
+    assert "the kernel promises no more than that" in measured(found | {"experts": False})
+    assert "experts promise no more than that" in measured(found | {"experts": True})
 
 
 def test_products_that_the_processor_lacks(run: Run, gpt2: Path):
