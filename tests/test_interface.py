@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
+from importlib.metadata import version
 
 import numpy as np
 import pytest
 import torch
+from packaging.version import Version
 from tests.tiny import tiny
 
 pytest.importorskip("sentence_transformers")
@@ -30,6 +32,8 @@ from sentence_transformers.sentence_transformer.evaluation import (
 from afterword import Encoder, classical, reba
 from afterword.errors import InputError
 from afterword.post import Normalise
+
+OLD = Version(version("sentence-transformers")) < Version("6")
 
 LEFT = ["The cat sits outside", "A man is playing guitar", "I love pasta", "The new movie is awesome"]
 RIGHT = ["The cat plays in the garden", "A woman watches TV", "Do you like pizza?", "The new movie is so great"]
@@ -85,6 +89,11 @@ EVALUATORS = {
 
 @pytest.mark.parametrize("make", EVALUATORS.values(), ids=EVALUATORS)
 def test_an_evaluator_gives_what_it_gives_for_a_sentence_transformer(make, encoder, theirs) -> None:
+    if OLD and getattr(make(encoder), "precision", None):  # before 6 it asks torch for the length of whole numbers
+        for model in (encoder, theirs):
+            with pytest.raises(RuntimeError, match="Expected a floating point"):
+                make(model)(model)
+        return
     ours, wanted = make(encoder)(encoder), make(theirs)(theirs)
     assert ours.keys() == wanted.keys() and len(ours) > 0
     for name, value in wanted.items():
@@ -106,6 +115,8 @@ def test_paraphrase_mining(encoder, theirs) -> None:
 @pytest.mark.parametrize("use_faiss", [False, True])
 def test_hard_negatives(encoder, theirs, tmp_path, use_faiss: bool) -> None:
     datasets = pytest.importorskip("datasets")
+    if OLD and not use_faiss:
+        pytest.skip("before sentence-transformers 6 it asks an array for its device")
     if use_faiss:
         pytest.importorskip("faiss")
     pairs = datasets.Dataset.from_dict({"query": LEFT, "answer": RIGHT})
@@ -117,6 +128,7 @@ def test_hard_negatives(encoder, theirs, tmp_path, use_faiss: bool) -> None:
     assert len(list(tmp_path.glob("*.npy"))) == 4, "another encoder must not read this one's vectors"
 
 
+@pytest.mark.skipif(OLD, reason="KeyBERT hands over numpy's strings, which sentence-transformers reads since 6")
 def test_keybert_takes_its_sentence_transformer(encoder) -> None:
     keybert = pytest.importorskip("keybert")
     text = "Guitar music and pasta: a man plays the guitar while the pasta cooks in the garden."
