@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from importlib.metadata import version
 
 import numpy as np
@@ -126,6 +127,26 @@ def test_hard_negatives(encoder, theirs, tmp_path, use_faiss: bool) -> None:
     other = Encoder(encoder.backbone, classical(), prompts=encoder.prompts)
     util.mine_hard_negatives(pairs, other, cache_folder=str(tmp_path), **options)
     assert len(list(tmp_path.glob("*.npy"))) == 4, "another encoder must not read this one's vectors"
+
+
+@pytest.mark.skipif(OLD, reason="before sentence-transformers 6, mining asks an array for its device")
+def test_mining_shows_no_bar_that_a_sentence_transformer_would_not(encoder, theirs, capfd) -> None:
+    datasets = pytest.importorskip("datasets")
+    pairs = datasets.Dataset.from_dict({"query": LEFT, "answer": RIGHT})
+
+    def bars(model) -> list[str]:
+        capfd.readouterr()
+        util.mine_hard_negatives(pairs, model, corpus=ALL, num_negatives=2, verbose=False)
+        shown = capfd.readouterr()
+        assert not shown.out
+        return re.findall(r"([\w ]+): 100%[^\r]*\n", shown.err)
+
+    ours, wanted = bars(encoder), bars(theirs)
+    assert ours[:2] == ["embedding"] * 2 and ours[2:] == wanted[2:] and len(ours) == len(wanted) > 2
+    encoder.encode(ALL, show_progress_bar=None)
+    util.paraphrase_mining(encoder, ALL)
+    EVALUATORS["similarity"](encoder)(encoder)
+    assert not capfd.readouterr().err
 
 
 @pytest.mark.skipif(OLD, reason="KeyBERT hands over numpy's strings, which sentence-transformers reads since 6")

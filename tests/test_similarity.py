@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from afterword.errors import InputError
-from afterword.similarity import similarity
+from afterword.similarity import pairwise, similarity
 
 A, B = (np.random.default_rng(i).standard_normal((n, 7)).astype(np.float32) for i, n in enumerate((4, 3)))
 NAMES = ["cosine", "dot", "euclidean", "manhattan"]
@@ -30,6 +30,24 @@ def test_a_vector_is_nothing_more_similar_to_than_to_itself(name: str):
 
 def test_a_zero_vector_is_similar_to_nothing():
     assert similarity(np.zeros((1, 7), np.float32), A).tolist() == [[0.0] * 4]
+
+
+@pytest.mark.parametrize("size", [1e38, 1e30, 1e-30, 1e-44])
+def test_cosines_of_very_large_and_very_small_vectors_are_right(size: float):
+    a = (A * size).clip(-3e38, 3e38)
+    wide, one = a.astype(np.float64), A.astype(np.float64)
+    expected = wide @ one.T / np.linalg.norm(wide, axis=1)[:, None] / np.linalg.norm(one, axis=1)
+    assert np.allclose(similarity(wide, one), expected, rtol=0, atol=1e-12)
+    assert np.allclose(similarity(a, A), expected, rtol=0, atol=1e-6)
+    assert np.allclose(pairwise(a, A), np.diag(expected), rtol=0, atol=1e-6)
+    assert np.allclose(similarity(one * 1e300, one), similarity(one, one), rtol=0, atol=1e-12)
+
+
+def test_scaling_leaves_ordinary_rows_as_they_are():
+    far, plain = np.concatenate([A * 1e30, A, np.zeros_like(A)]), similarity(A, A)
+    found = similarity(far, A)
+    assert np.array_equal(found[4:8], plain) and np.allclose(found[:4], plain, atol=1e-6) and not found[8:].any()
+    assert np.isnan(similarity(np.full((1, 7), np.nan, np.float32), A)).all()
 
 
 @pytest.mark.parametrize("name", ["euclidean", "manhattan"])

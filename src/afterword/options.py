@@ -170,7 +170,7 @@ class Form:
 
     def of(self, made: Array, single: bool) -> Any:
         """Vectors (n, D) as they are wanted; (D,) of one string."""
-        if self.quantised and len(made):
+        if self.quantised:
             made = self._quantised(made)
         if self.convert_to_tensor:
             tensor = torch.from_numpy(made).to(self.device)

@@ -15,6 +15,8 @@ Array = NDArray[np.floating[Any]]
 
 BLOCK = 1024  # rows of either side whose distances are worked out together
 
+FAR = 32  # powers of two from 1, beyond which a row is scaled before its length is taken
+
 
 def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
     """How similar each row of ``a`` is to each of ``b``.
@@ -91,7 +93,13 @@ def _rows(x: Any) -> Array:
 
 
 def _unit(x: Array, kind: np.dtype[Any]) -> Array:
+    """Rows of length 1; a row of 0 stays so. Rows whose squares would overflow or vanish are scaled first, exactly."""
     x = x.astype(kind, copy=False)
+    largest = np.maximum(x.max(1, initial=0), -x.min(1, initial=0))
+    far = np.abs(np.frexp(largest)[1]) > FAR
+    if far.any():
+        x = x.copy()
+        x[far] = np.ldexp(x[far], -np.frexp(largest[far])[1][:, None])
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
 
 

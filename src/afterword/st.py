@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -354,6 +355,15 @@ def quantise(vectors: Any, precision: str) -> Any:
     Raises:
         InputError: one vector alone has no range.
     """
+    bits = precision.endswith("binary")
+    if not len(vectors):  # older versions look for the ranges of none
+        width = -(-vectors.shape[1] // 8) if bits else vectors.shape[1]
+        return np.zeros((0, width), np.uint8 if precision.startswith("u") else np.int8)
+    if len(vectors) == 1 and not bits:
+        raise InputError(
+            f"precision={precision!r} of one text: the ranges are those of the call's own vectors; give at least two "
+            "texts, or take precision='float32' and sentence-transformers' quantize_embeddings with ranges of your own"
+        )
     try:
         return quantize_embeddings(vectors, precision=precision)
     except ValueError as e:
