@@ -12,8 +12,8 @@ SOURCE = HERE.parent / "src" / "afterword"
 
 ROOMS = """
     errors manifest lock placed safety shapes tokens writing layout features batch views rules fused outside attention
-    gate company facts bare sight positions anatomy taps memory cache products probe serving kernels stream backbone
-    precision trials selfcheck source loading saving states weights frequency templates methods
+    gate company facts bare sight positions anatomy taps memory cache products probe serving stream unread kernels
+    backbone precision trials selfcheck source loading saving states weights frequency templates methods
     codec words texts embed look post limits distinct run similarity scores
     processes token_states options interface encoder stock fingerprint folder st files
     tasks tune analysis train adapters cli

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -219,3 +220,18 @@ def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
     final = last.last_hidden_state
     same = (m for m, out in outputs if isinstance(out, Tensor) and out.shape == final.shape and torch.equal(out, final))
     return next(same, None)
+
+
+def side_by_side(outputs: list[Any]) -> Any:
+    """What a model gives for several texts of one length, as if it had run them in one batch."""
+    if len(outputs) == 1:
+        return outputs[0]
+    found: dict[str, Any] = {"attentions": None, "hidden_states": None}
+    for name in ("last_hidden_state", "hidden_states", "attentions"):
+        parts: list[Any] = [getattr(out, name, None) for out in outputs]
+        if isinstance(parts[0], Tensor):
+            found[name] = torch.cat(parts)
+        elif parts[0] is not None:
+            layers: Any = zip(*parts, strict=True)
+            found[name] = tuple(None if layer[0] is None else torch.cat(layer) for layer in layers)
+    return SimpleNamespace(**found)

@@ -100,11 +100,10 @@ def _by_groups(
     readers = () if plan.seeing else tuple(r for r in plan.readers if r.wants(layer))
     out = []
     for number, start, count, n, before in plan.runs:
-        if (
-            number == BALLAST and n == 1 and not before and sinks is None
-        ):  # a token that sees itself alone gets its value
+        if number == BALLAST and n == 1 and not before and sinks is None:  # who sees itself alone gets its own value
             own = value[:, :, start : start + count].transpose(1, 2)
-            out.append(own.repeat_interleave(query.shape[1] // value.shape[1], 2))
+            per = query.shape[1] // value.shape[1]
+            out.append(own if per == 1 else own.repeat_interleave(per, 2))
             continue
         q, k, v = ((_cut(t, start, count, n) if plan.flat else t) for t in (query, key, value))
         if before:

@@ -7,30 +7,31 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
-from types import SimpleNamespace
+from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from .anatomy import find_stack, forget, vocabulary
+from .anatomy import find_stack, forget, side_by_side, vocabulary
 from .attention import NAME
 from .bare import bare
 from .batch import Batch, Group
 from .company import Company, refuse_scales_of_a_batch
 from .errors import AttentionNotSeen, UnsupportedModel
 from .facts import Facts
-from .gate import every, gate_of
-from .kernels import PackedLinears
+from .gate import every, first_weight, gate_of
+from .kernels import PackedLinears, Served
 from .positions import require_short
-from .probe import SHORT_ROWS
-from .products import ROWS, Products, check_products
+from .probe import filled
+from .products import Products, check_products
 from .rules import Masks, Plan, Run, running
+from .serving import is_linear
 from .sight import Sight, Stack, coupled
 from .stream import Stream, stream
 from .taps import Tap
 from .tokens import Tokenizer
+from .unread import Cut, cutting, find, listened_to
 from .views import MatrixView, wide
 
 LAST, TABLE, NORMED = "last", "table", "normed:"
@@ -113,7 +114,7 @@ class Backbone:
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        weight = next(self.model.parameters(), None)
+        weight = first_weight(self.model)
         if weight is None:  # a replica of DataParallel keeps its weights as plain attributes
             weight = self.model.get_input_embeddings().weight  # type: ignore[operator]
         return weight.device
@@ -121,6 +122,9 @@ class Backbone:
     @property
     def dtype(self) -> torch.dtype:
         """The type of its states."""
+        first = first_weight(self.model)
+        if first is not None and first.is_floating_point():
+            return first.dtype
         return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
 
     @cached_property
@@ -167,6 +171,7 @@ class Backbone:
         taps: Sequence[Tap] = (),
         *,
         keep_mode: bool = False,
+        read: Tensor | None = None,
     ) -> Trace:
         """Run one batch.
 
@@ -178,6 +183,7 @@ class Backbone:
             sight: layers that see both ways.
             taps: readers of attention; they are filled as it runs.
             keep_mode: run the model in its own mode, dropout included, also without gradients.
+            read: indices of the tokens whose last states are read (R,); None = all. The others' may be anything.
 
         Returns:
             States (N, D), in the batch's order.
@@ -193,12 +199,19 @@ class Backbone:
         alone = gate.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
         lead = batch.lead if self._shares(sight, taps) else 0
         keep_mode = keep_mode or torch.is_grad_enabled()
-        with gate.running(self.model, keep_mode) as modules, self.packed.fast() as rows, alone:
+        with gate.running(self.model, keep_mode) as modules, self.packed.fast(modules) as served, alone:
             self._take_back_attention()
             refuse_scales_of_a_batch(modules, self.facts.kind)
-            self._look_again(modules, rows)
+            self._look_again(modules, served.rows)
+            replacing = not sight or sight.couple == "replace"
+            cut = None
+            if read is not None and layers == {LAST} and replacing and not taps and not keep_mode:
+                cut = self._cut(read, modules, served)
             try:
-                parts = [self._run(batch, groups, lead, layers, sight, taps, rows) for groups in self._apart(batch)]
+                parts = [
+                    self._run(batch, groups, lead, layers, sight, taps, served.rows, cut)
+                    for groups in self._apart(batch)
+                ]
             except (IndexError, RuntimeError) as e:
                 require_short(batch, self.facts, e)
                 raise
@@ -210,12 +223,23 @@ class Backbone:
         """Where modules or hooks have changed since the self-check, whether they still keep texts apart."""
         if self.facts.alone or torch.is_grad_enabled() or self.model.training or not self.facts.checks:
             return
+        self._company.look(modules, self.facts.kind, vocabulary(self.model), self.device, partial(self._last, rows))
 
-        def run(batch: Batch) -> Tensor:
-            parts = [self._run(batch, g, 0, frozenset({LAST}), None, (), rows) for g in self._apart(batch)]
-            return torch.cat([part[LAST] for part in parts])
+    def _last(self, rows: int, batch: Batch, cut: Cut | None = None) -> Tensor:
+        """The last states of a few texts (N, D)."""
+        parts = [self._run(batch, g, 0, frozenset({LAST}), None, (), rows, cut) for g in self._apart(batch)]
+        return torch.cat([part[LAST] for part in parts])
 
-        self._company.look(modules, self.facts.kind, vocabulary(self.model), self.device, run)
+    def _cut(self, read: Tensor, modules: list[nn.Module], served: Served) -> Cut | None:
+        """The layers whose products a forward may leave out for tokens that are not read, found when first needed."""
+        if self.facts.way != "flat" or self.device.type != "cpu" or listened_to(modules) or not self.modules:
+            return None
+        if served.tail is None:
+            experts = any(p.dim() > 2 for p in self.model.parameters())  # the bits of theirs depend on who else comes
+            linears = [] if experts else [m for m in modules if is_linear(m)]
+            run = partial(self._last, served.rows)
+            served.tail = find(run, linears, self.modules[-1], vocabulary(self.model), self.device)
+        return Cut(read, served.tail) if served.tail else None
 
     def _take_back_attention(self) -> None:
         """Our attention, or the model's own eager one, where another was chosen since: outside it gives the same."""
@@ -265,15 +289,16 @@ class Backbone:
         sight: Sight | None,
         taps: Sequence[Tap],
         rows: int,
+        cut: Cut | None = None,
     ) -> dict[Layer, Tensor]:
         """Some groups in one forward; on a CPU a flat one is filled to a multiple of the rows that kernels need."""
-        flat, threads = self.facts.way == "flat", torch.get_num_threads()
-        short = sum(batch.groups[i].tokens.numel() for i in groups) < SHORT_ROWS * threads
-        whole = (rows if short else ROWS) * threads if flat and self.device.type == "cpu" else 1
+        flat, size = self.facts.way == "flat", sum(batch.groups[i].tokens.numel() for i in groups)
+        whole = filled(size, rows) if flat and self.device.type == "cpu" else 1
         fed = stream([(i, batch.groups[i]) for i in groups], lead, whole).to(self.device)
         if self.facts.remembers:
             forget(self.model)
-        out = self._flat(fed, layers, sight, taps) if flat else self._stacked(fed, layers, sight, taps)
+        with cutting(cut, batch.groups[groups[0]].start, fed, rows):
+            out = self._flat(fed, layers, sight, taps) if flat else self._stacked(fed, layers, sight, taps)
         states: dict[Layer, Tensor] = {}
         for layer in layers:
             if layer == TABLE:
@@ -314,7 +339,7 @@ class Backbone:
             return self._call((run,), False, layers, sight, taps, input_ids=ids)
         extra = {"output_attentions": True} if taps else {}
         rows = ids.split(1) if self.facts.alone else (ids,)
-        out = _side_by_side([self.model(input_ids=r, **self._whole(r), **extra, **_hidden_too(layers)) for r in rows])
+        out = side_by_side([self.model(input_ids=r, **self._whole(r), **extra, **_hidden_too(layers)) for r in rows])
         matrices = [m for m in out.attentions or () if m is not None] if taps else []
         if taps and len(matrices) != self.facts.layers:
             raise AttentionNotSeen(f"{self.facts.kind} no longer shows the attention of its {self.facts.layers} layers")
@@ -369,21 +394,6 @@ class Backbone:
     def _arguments(self) -> frozenset[str]:
         """The names of what the model's forward takes."""
         return frozenset(inspect.signature(self.model.forward).parameters)
-
-
-def _side_by_side(outputs: list[Any]) -> Any:
-    """What a model gives for several texts of one length, as if it had run them in one batch."""
-    if len(outputs) == 1:
-        return outputs[0]
-    found: dict[str, Any] = {"attentions": None, "hidden_states": None}
-    for name in ("last_hidden_state", "hidden_states", "attentions"):
-        parts: list[Any] = [getattr(out, name, None) for out in outputs]
-        if isinstance(parts[0], Tensor):
-            found[name] = torch.cat(parts)
-        elif parts[0] is not None:
-            layers: Any = zip(*parts, strict=True)
-            found[name] = tuple(None if layer[0] is None else torch.cat(layer) for layer in layers)
-    return SimpleNamespace(**found)
 
 
 def _hidden_too(layers: frozenset[Layer]) -> dict[str, bool]:

@@ -11,6 +11,8 @@ from torch import Tensor
 from .backbone import Backbone
 from .batch import Batch
 from .methods import Method
+from .taps import Tap
+from .unread import MOST, WORTH
 from .words import Found, word_targets
 
 
@@ -36,10 +38,12 @@ def weights(
     words: Found | None = None,
     *,
     keep_mode: bool = False,
+    weighed_only: bool = False,
 ) -> list[Weighed]:
     """Run a batch once and weigh it by several methods that share its layout; arguments as for `vectors`.
 
-    With ``keep_mode`` the model runs in its own mode, dropout included, also without gradients.
+    With ``keep_mode`` the model runs in its own mode, dropout included, also without gradients. With ``weighed_only``
+    states of tokens that no method weighs may be anything finite.
     """
     facts = backbone.facts
     if words is not None:
@@ -50,16 +54,37 @@ def weights(
     taps = [m.weigh.tap(b.groups, t, facts.layers) for m, b, t in zip(methods, seen, targets, strict=True)]
     layers = frozenset(layer for m in methods for layer in m.states.layers)
     read = [t for t in taps if t is not None]
-    trace = backbone.forward(batch, layers, methods[0].sight, read, keep_mode=keep_mode)
+    ahead = [_weigh(m, b, t) for m, b, t in zip(methods, seen, targets, strict=True)] if not read else []
+    wanted = _wanted(batch, ahead) if weighed_only and ahead else None
+    trace = backbone.forward(batch, layers, methods[0].sight, read, keep_mode=keep_mode, read=wanted)
     made = []
-    for method, view, rows, tap in zip(methods, seen, targets, taps, strict=True):
+    for i, (method, view, rows, tap) in enumerate(zip(methods, seen, targets, taps, strict=True)):
         states = method.states.of(trace).to(dtype)
-        weighed = [
-            method.weigh(g, r, tap.of(i) if tap is not None else None)
-            for i, (g, r) in enumerate(zip(view.groups, rows, strict=True))
-        ]
+        weighed = ahead[i] if ahead else _weigh(method, view, rows, tap)
         made.append(Weighed(view, weighed, states if batch.source is None else states[batch.source]))
     return made
+
+
+def _weigh(method: Method, batch: Batch, targets: list[Tensor], tap: Tap | None = None) -> list[Tensor]:
+    return [
+        method.weigh(g, r, tap.of(i) if tap is not None else None)
+        for i, (g, r) in enumerate(zip(batch.groups, targets, strict=True))
+    ]
+
+
+def _wanted(batch: Batch, weights: list[list[Tensor]]) -> Tensor | None:
+    """Indices of the tokens that some method weighs, on the flat axis (R,); None where they are many."""
+    if len(batch.tokens) < WORTH:
+        return None
+    used = torch.zeros(len(batch.tokens), dtype=torch.bool, device=batch.tokens.device)
+    for rows in weights:
+        for group, weight in zip(batch.groups, rows, strict=True):
+            part = used[group.start : group.start + group.count * group.length]
+            part |= (weight != 0).any(1).flatten()
+    read = used.nonzero()[:, 0]
+    if batch.source is not None:
+        read = batch.source[read].unique()
+    return read if len(read) <= MOST * len(used) else None
 
 
 def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: Found | None = None) -> list[Tensor]:
@@ -74,7 +99,8 @@ def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: 
     Returns:
         Per method (T, R, D) in float32 or better; R = 1 for sentences, the most words of a text for words.
     """
-    return [combine(w.batch, w.weights, w.states) for w in weights(backbone, methods, batch, words)]
+    weighed = weights(backbone, methods, batch, words, weighed_only=True)
+    return [combine(w.batch, w.weights, w.states) for w in weighed]
 
 
 def _targets(backbone: Backbone, method: Method, batch: Batch, words: Found | None, dtype: torch.dtype) -> list[Tensor]:

@@ -103,6 +103,17 @@ def every(model: nn.Module) -> list[nn.Module]:
     return found
 
 
+def first_weight(model: nn.Module) -> nn.Parameter | None:
+    """The first of ``model.parameters()``, quickly; None where there is none."""
+    for weight in model._parameters.values():
+        if weight is not None:
+            return weight
+    for child in model._modules.values():
+        if child is not None and (found := first_weight(child)) is not None:
+            return found
+    return None
+
+
 def in_training(model: nn.Module) -> list[nn.Module]:
     """The modules that are in train mode."""
     return [module for module in every(model) if module.training]

@@ -15,16 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from .errors import ModelError
+from .gate import every, first_weight
 from .memory import free_memory
 from .probe import Shape, chosen, rows_of
 from .products import ROWS, Products, forced, precision_gate, setting, uses_bfloat16
-from .serving import FUSED, Twin, is_linear, serving, shape_of, work
+from .serving import FUSED, Serving, Twin, is_linear, serving, shape_of, work
 
 SHARE = 0.4  # of the free memory, which packed weights take at most
 LEAVES = frozenset(FUSED) | {"Linear", "Conv1D", "Dropout", "LayerNorm"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Served:
     """What is served of a model, for one state of it.
 
@@ -34,6 +35,7 @@ class Served:
         twins: by the layer's identity.
         modules: the layers, and the activations whose work they may do.
         rows: to a multiple of so many rows a thread a short forward is filled.
+        tail: the layers that `unread.find` found; None = nobody has asked yet.
     """
 
     tree: list[nn.Module]
@@ -41,6 +43,7 @@ class Served:
     twins: dict[int, Twin]
     modules: list[nn.Module]
     rows: int = ROWS
+    tail: tuple[nn.Module, ...] | None = None
 
     def changed(self) -> list[Twin]:
         """Twins whose weight is not what it was: another tensor, another version, or other elements in a sample."""
@@ -88,7 +91,7 @@ class PackedLinears:
 
     def usable(self) -> bool:
         """Whether some layer of the model is served, as things are now."""
-        served = self._now()
+        served = self._now(every(self.model))
         return served is not None and bool(served.twins)
 
     def drop(self) -> None:
@@ -101,31 +104,34 @@ class PackedLinears:
         return list(self._served.twins.values()) if self._served is not None else []
 
     @contextmanager
-    def fast(self) -> Iterator[int]:
+    def fast(self, tree: list[nn.Module] | None = None) -> Iterator[Served]:
         """Run the model's linear layers through their twins; afterwards they are as they were.
 
+        Args:
+            tree: all of the model's modules, as `gate.every` gives them; None = they are looked for.
+
         Yields:
-            To a multiple of how many rows a thread a short forward must be filled.
+            What is served.
         """
         with precision_gate():
-            served = self._now()
-            if served is None or not served.twins:
-                yield ROWS if served is None else served.rows
+            served = self._now(tree or every(self.model)) or Served([], (), {}, [])
+            if not served.twins:
+                yield served
                 return
-            with serving(served.twins, served.modules, self.products):
-                yield served.rows
+            with serving(Serving(served.twins, self.products), served.modules):
+                yield served
 
-    def _now(self) -> Served | None:
+    def _now(self, tree: list[nn.Module]) -> Served | None:
         """What is served in the model's present state; None where nothing can be."""
         if not self.on:
             return None
-        weight = next(self.model.parameters(), None)
+        weight = first_weight(self.model)
         if weight is None or weight.device.type != "cpu" or torch.is_grad_enabled() or self.model.training:
             self.drop()
             return None
         if weight.dtype not in (torch.float32, torch.bfloat16) or torch.is_autocast_enabled("cpu"):
             return None
-        tree, state = _tree(self.model), (weight.dtype, torch.get_num_threads(), setting(), forced())
+        state = (weight.dtype, torch.get_num_threads(), setting(), forced())
         found = self._served
         if found is None or found.state != state or found.tree != tree or found.changed():
             with self._making:
@@ -135,7 +141,7 @@ class PackedLinears:
     def shapes(self) -> dict[Shape, int]:
         """How many linear layers of each shape the model has."""
         found: dict[Shape, int] = {}
-        for module in dict.fromkeys(m for m in _tree(self.model) if is_linear(m)):
+        for module in dict.fromkeys(m for m in every(self.model) if is_linear(m)):
             found[shape_of(module)] = found.get(shape_of(module), 0) + 1
         return found
 
@@ -206,7 +212,7 @@ class PackedLinears:
         twin.feeds(block, act)
         try:
             expected = block(x)
-            with serving({id(twin.module): twin}, [twin.module, act], self.products) as now:
+            with serving(Serving({id(twin.module): twin}, self.products), [twin.module, act]) as now:
                 found = block(x)
                 whole = now.activated is None
         except Exception:  # a block that wants more than its input is left as it is
@@ -217,14 +223,6 @@ class PackedLinears:
             return False
         coarse = x.dtype == torch.bfloat16 or self.products == "bfloat16"
         return torch.allclose(found, expected, rtol=0, atol=(2e-2 if coarse else 1e-4) * float(expected.abs().max()))
-
-
-def _tree(model: nn.Module) -> list[nn.Module]:
-    """All modules, level by level; one that stands in several places is there several times."""
-    found = [model]
-    for module in found:
-        found += [child for child in module._modules.values() if child is not None]
-    return found
 
 
 def _on_cpu(module: Any) -> bool:

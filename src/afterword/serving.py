@@ -124,6 +124,13 @@ class Serving:
 
 
 _SERVING: ContextVar[Serving | None] = ContextVar("afterword_serving", default=None)
+
+
+def served_now() -> Serving | None:
+    """What this thread is served with at present."""
+    return _SERVING.get()
+
+
 _DOOR = threading.Lock()
 
 
@@ -151,9 +158,9 @@ class _Entry:
 
 
 @contextmanager
-def serving(twins: dict[int, Twin], modules: Sequence[nn.Module], products: Products) -> Iterator[Serving]:
+def serving(now: Serving, modules: Sequence[nn.Module]) -> Iterator[Serving]:
     """Serve some modules in this thread; those that no thread is served at any more are left as they were."""
-    visit, now = object(), Serving(twins, products)
+    visit = object()
     try:
         with _DOOR:
             for module in modules:
