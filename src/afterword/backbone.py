@@ -22,10 +22,10 @@ from .errors import AttentionNotSeen, UnsupportedModel
 from .facts import Facts
 from .gate import every, first_weight, gate_of
 from .kernels import PackedLinears, Served
-from .positions import require_short
+from .positions import explain, require_same_start
 from .probe import filled
 from .products import Products, check_products
-from .rules import Masks, Plan, Run, running
+from .rules import Masks, OtherLayers, Plan, Run, running
 from .serving import is_linear
 from .sight import Sight, Stack, coupled
 from .stream import Stream, stream
@@ -202,6 +202,7 @@ class Backbone:
         with gate.running(self.model, keep_mode) as modules, self.packed.fast(modules) as served, alone:
             self._take_back_attention()
             refuse_scales_of_a_batch(modules, self.facts.kind)
+            require_same_start(modules, self.facts)
             self._look_again(modules, served.rows)
             replacing = not sight or sight.couple == "replace"
             cut = None
@@ -212,8 +213,8 @@ class Backbone:
                     self._run(batch, groups, lead, layers, sight, taps, served.rows, cut)
                     for groups in self._apart(batch)
                 ]
-            except (IndexError, RuntimeError) as e:
-                require_short(batch, self.facts, e)
+            except (IndexError, RuntimeError, ValueError) as e:
+                explain(e, batch, self.facts, modules)
                 raise
         if len(parts) == 1:
             return Trace(parts[0])
@@ -376,14 +377,11 @@ class Backbone:
         """Whether the layers that ran are those that the self-check saw: a sight and a tap name them by number.
 
         Raises:
-            UnsupportedModel: they are not.
+            OtherLayers: they are not.
         """
         changed = plan.calls != len(self.modules) or (not self._shared_layers and len(plan.modules) > len(self.modules))
         if self.modules and changed and not self.model.training:  # in training some families leave out layers
-            raise UnsupportedModel(
-                f"the attention layers of this {self.facts.kind} are not those that it was loaded with "
-                f"({plan.calls} ran, {len(self.modules)} were loaded): save the changed model and load it anew"
-            )
+            raise OtherLayers(self.facts.kind, plan.calls, len(self.modules))
 
     def _whole(self, ids: Tensor) -> dict[str, Any]:
         """Arguments that keep a model from doing what nobody asked for: every token of `ids` is part of a text."""

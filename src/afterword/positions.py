@@ -1,4 +1,4 @@
-"""Tokens that take no position: RoBERTa and its kin count a text's tokens without its padding's."""
+"""Where a text's tokens stand: RoBERTa and its kin count them from a place of their own, without its padding's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch import nn
 
 from .batch import Batch
-from .errors import InputError
+from .errors import InputError, UnsupportedModel
 from .facts import Facts
 
 CLOSE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5
@@ -54,14 +55,43 @@ def skipped_token(model: Any, first: int, special: Iterable[int | None]) -> int 
     return found[0] if len(found) == 1 else None
 
 
-def require_short(batch: Batch, facts: Facts, error: Exception) -> None:
-    """Say what is wrong where a forward failed and a text has more tokens than the model has positions.
+def require_same_start(modules: Iterable[nn.Module], facts: Facts) -> None:
+    """Whether the model still counts positions from where the self-check saw it count: a stream is numbered by that.
+
+    Args:
+        modules: all of the model's; the one that counts is among the first.
+        facts: what the self-check saw.
 
     Raises:
-        InputError: it has.
+        UnsupportedModel: its ``padding_idx`` is another one now.
+    """
+    if not facts.offset or facts.way != "flat":
+        return
+    counting = next((m for m in modules if "position_embeddings" in m._modules), None)
+    padding = getattr(counting, "padding_idx", None)
+    if isinstance(padding, int) and padding + 1 != facts.offset:
+        raise UnsupportedModel(
+            f"this {facts.kind} counts positions from padding_idx={padding} since it was loaded, and from "
+            f"{facts.offset - 1} before: set {type(counting).__name__}.padding_idx back, or have the model checked "
+            "anew, Encoder(afterword.selfcheck.check(model, tokenizer), method)"
+        )
+
+
+def explain(error: Exception, batch: Batch, facts: Facts, modules: Iterable[nn.Module]) -> None:
+    """Say what is wrong where a forward failed: a text is too long, or layers take whole chunks of tokens only.
+
+    Raises:
+        InputError: a text has more tokens than the model has positions.
+        UnsupportedModel: the feed-forward layers were told to run chunks of tokens, which no text has to fill.
     """
     longest, limit = max((group.length for group in batch.groups), default=0), facts.max_length
     if limit is not None and longest > limit:
         raise InputError(
             f"a text of {longest} tokens is longer than this {facts.kind} can read: set max_length to {limit}"
+        ) from error
+    chunk = max((getattr(m, "chunk_size_feed_forward", 0) or 0 for m in modules), default=0)
+    if chunk and isinstance(error, ValueError):
+        raise UnsupportedModel(
+            f"the layers of this {facts.kind} have chunk_size_feed_forward={chunk} and refuse tokens that fill no "
+            "whole chunk: set it to 0 in each layer; chunks change no vector, they only save memory"
         ) from error

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, ModuleType
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,27 @@ from .views import AttentionView
 
 BALLAST = -1  # the group of what is run and never read: texts that fill a stream, a lead
 CELLS = 1 << 21  # entries of a rule that are worked out at once
+
+
+class OtherLayers(UnsupportedModel):
+    """Not the attention layers that the self-check saw asked the seam for their attention."""
+
+    def __init__(self, kind: str, ran: int, loaded: int) -> None:
+        super().__init__(
+            f"the attention layers of this {kind} are not those that it was loaded with ({ran} ran, {loaded} were "
+            "loaded): save the changed model and load it anew, and call set_attn_implementation only while nobody "
+            "encodes"
+        )
+
+
+class NoTensor(UnsupportedModel, AttributeError):
+    """Something other than the seam's attention takes a `Rule` for a tensor."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"attention that is not Afterword's met Afterword's mask ({what}): call set_attn_implementation only while "
+            "nobody encodes"
+        )
 
 
 @runtime_checkable
@@ -202,6 +223,23 @@ class Rule:
         if any(part is not Ellipsis and part not in (slice(None), slice(0, None)) for part in parts):
             raise UnsupportedModel(f"the model cuts its attention mask: [{key}]")
         return self
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """A rule is no mask tensor: the layer that hands it to torch has another attention by now.
+
+        Raises:
+            NoTensor: always.
+        """
+        raise NoTensor(getattr(function, "__name__", str(function)))
+
+    def __getattr__(self, name: str) -> Any:
+        """The same, where a layer asks for what tensors have.
+
+        Raises:
+            NoTensor: always; to ``hasattr`` it says no.
+        """
+        raise NoTensor(name)
 
     def of(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Seen:
         """What sees what in a segment of n tokens behind p others; the same for all segments of this length.

@@ -18,6 +18,7 @@ from afterword import Encoder, classical, ditto, reba
 from afterword.backbone import Backbone
 from afterword.errors import AfterwordError
 from afterword.loading import load_backbone
+from afterword.selfcheck import check
 
 METHODS = {
     "llama": ["classical mean", "reba last", "bellm 2"],
@@ -218,6 +219,41 @@ def test_a_copy_gives_what_its_own_model_gives(loaded: Callable[[str], Backbone]
             method, reference = KNOWN[name]
             wanted = np.stack([reference(today, t).numpy() for t in TEXTS])
             assert difference(encode(backbone, method, TEXTS), wanted) < 2e-5, name
+
+
+@pytest.mark.parametrize("kind", ["roberta", "xlm-roberta", "camembert"])
+def test_another_start_of_positions_is_refused_and_followed_after_a_check(
+    kind: str, loaded: Callable[[str], Backbone]
+) -> None:
+    backbone, method = copy.deepcopy(loaded(kind)), KNOWN["classical mean"][0]
+    model: Any = backbone.model
+    assert backbone.facts.way == "flat" and backbone.facts.offset == 2
+    before = encode(backbone, method, TEXTS)
+    model.embeddings.position_embeddings.padding_idx = model.embeddings.word_embeddings.padding_idx = 5
+    assert np.array_equal(encode(backbone, method, TEXTS), before)  # these two say only what gets no gradient
+    model.embeddings.padding_idx = 5
+    wanted = np.stack([KNOWN["classical mean"][1](Today(backbone), t).numpy() for t in TEXTS])
+    assert difference(before, wanted) > 0.1
+    with pytest.raises(AfterwordError, match=r"counts positions from padding_idx=5 .* and from 1 before: set \w+\.pad"):
+        encode(backbone, method, TEXTS)
+    assert difference(encode(check(model, backbone.tokenizer), method, TEXTS), wanted) < 2e-5
+    model.embeddings.padding_idx = 1
+    assert np.array_equal(encode(backbone, method, TEXTS), before)
+
+
+def test_layers_that_run_chunks_of_tokens_give_the_same_or_say_so(loaded: Callable[[str], Backbone]) -> None:
+    backbone, method = copy.deepcopy(loaded("bert")), KNOWN["classical mean"][0]
+    before = encode(backbone, method, TEXTS)
+    backbone.model.config.chunk_size_feed_forward = 3  # type: ignore[union-attr]  # layers read it when they are made
+    assert np.array_equal(encode(backbone, method, TEXTS), before)
+    for chunk, fits in ((1, True), (3, False)):
+        for layer in layers_of(backbone.model):
+            layer.chunk_size_feed_forward = chunk  # type: ignore[assignment]
+        if fits:
+            assert difference(encode(backbone, method, TEXTS), before) < 2e-5
+            continue
+        with pytest.raises(AfterwordError, match=r"chunk_size_feed_forward=3 and refuse tokens .*: set it to 0"):
+            encode(backbone, method, TEXTS)
 
 
 def test_dynamic_quantisation_is_refused_by_its_name(loaded: Callable[[str], Backbone]) -> None:
