@@ -1,17 +1,19 @@
-"""A lone short text against sentence-transformers, and texts of which a third were there before, on MiniLM.
+"""What need not be computed, on MiniLM: beside a lone short text, for equal texts, and in the last layer.
 
     python benchmarks/short_and_equal.py
 
 What is compared with a third of duplicates are as many texts of the same words and lengths, in which no two are equal.
+Pooling by cls is compared with a forward that is told that all tokens are read.
 """
 
 import random
+import sys
 
 from measure import Row, in_turns, main, medians, ratio
 from models import minilm_folder, stsb_sentences
 from sentence_transformers import SentenceTransformer
 
-from afterword import Encoder
+from afterword import Encoder, classical, unread
 
 LONE = "a short text"
 SHARE = 3  # every third text is equal to one before it
@@ -31,6 +33,15 @@ def corpora(texts: int) -> tuple[list[str], list[str]]:
     return different, repeated
 
 
+def encode_whole(encoder: Encoder, texts: list[str]) -> None:
+    """Encode as if every token were read."""
+    worth, unread.WORTH = unread.WORTH, sys.maxsize
+    try:
+        encoder.encode(texts)
+    finally:
+        unread.WORTH = worth
+
+
 def measure(quick: bool) -> list[Row]:
     folder = minilm_folder()
     ours, theirs = Encoder.load(folder, device="cpu"), SentenceTransformer(str(folder), device="cpu")
@@ -46,6 +57,10 @@ def measure(quick: bool) -> list[Row]:
     equal = in_turns(
         {"none": lambda: ours.encode(different), "a third": lambda: ours.encode(repeated)}, 1 if quick else 3
     )
+    some, first = stsb_sentences()[: 60 if quick else 1_000], Encoder(ours.backbone, classical(pool="cls"))
+    pooled = in_turns(
+        {"cut": lambda: first.encode(some), "whole": lambda: encode_whole(first, some)}, 1 if quick else 5
+    )
     return [
         Row(f"MiniLM, a lone short text {LONE!r}: here / sentence-transformers, CPU time",
             ratio(lone["ours"], lone["theirs"]), "<= 0.8",
@@ -53,6 +68,9 @@ def measure(quick: bool) -> list[Row]:
         Row(f"MiniLM, {len(repeated)} texts: a third of them duplicates / none, CPU time",
             ratio(equal["a third"], equal["none"]), "<= 0.7",
             parts={f"{name}, s": s for name, s in medians(equal).items()}),
+        Row(f"MiniLM, {len(some)} texts pooled by cls: the last layer for these tokens alone / for all, CPU time",
+            ratio(pooled["cut"], pooled["whole"]), "<= 0.95",
+            parts={f"{name}, s": s for name, s in medians(pooled).items()}),
     ]  # fmt: skip
 
 

@@ -117,6 +117,20 @@ def test_a_layer_that_looks_at_other_tokens_is_not_cut(tmp_path, rows, monkeypat
     assert found == ()
 
 
+def test_where_no_kernel_was_tried_all_rows_run(tmp_path, rows) -> None:
+    encoder = Encoder.load(tiny("llama", tmp_path), classical(pool="last"), dtype="float64")
+    assert encoder.encode(TEXTS).shape == (20, 64) and not rows
+
+
+def test_the_layers_are_looked_for_once(tmp_path, monkeypatch) -> None:
+    encoder, looked = Encoder.load(tiny("llama", tmp_path), classical(pool="last")), []
+    find = unread.find
+    monkeypatch.setattr("afterword.backbone.find", lambda *given: looked.append(1) or find(*given))
+    for _ in range(3):
+        encoder.encode(TEXTS)
+    assert len(looked) == 1
+
+
 def test_words_read_few_rows_too(tmp_path, rows, monkeypatch) -> None:
     encoder = Encoder.load(tiny("bert", tmp_path), classical())
     words = ["text"] * len(TEXTS)

@@ -233,7 +233,7 @@ class Backbone:
 
     def _cut(self, read: Tensor, modules: list[nn.Module], served: Served) -> Cut | None:
         """The layers whose products a forward may leave out for tokens that are not read, found when first needed."""
-        if self.facts.way != "flat" or self.device.type != "cpu" or listened_to(modules) or not self.modules:
+        if self.facts.way != "flat" or not (served.tree and self.modules) or listened_to(modules):
             return None
         if served.tail is None:
             experts = any(p.dim() > 2 for p in self.model.parameters())  # the bits of theirs depend on who else comes
