@@ -1,10 +1,17 @@
-"""The pages hold together: every relative link leads somewhere, every Python example parses."""
+"""The pages hold together: every relative link leads somewhere, every Python example parses and runs."""
 
 import ast
+import gzip
+import json
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.tiny import tiny
+
+from afterword import Encoder, bellm
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("dev/*.md"), *ROOT.glob("src/**/*.md")])
@@ -31,3 +38,69 @@ def test_python_examples_parse(page: Path):
     for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), flags=re.S):
         if ">>>" not in code:
             ast.parse(code)
+
+
+def rows(file: Path, *found: dict[str, Any]) -> None:
+    """Write a file of rows, packed where its name says so."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row) + "\n" for row in found).encode()
+    file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
+
+
+def pairs(file: Path) -> None:
+    """Pairs that people might have scored."""
+    things = "cat dog king queen river bank money guitar pasta garden".split()
+    two = [(a, b) for i, a in enumerate(things) for b in things[i:]][:48]
+    made = [{"sentence1": f"The {a} is here.", "sentence2": f"Here is a {b}.", "score": 5.0 * (a == b)} for a, b in two]
+    rows(file, *({**row, "score": row["score"] + len(row["sentence2"]) % 3 / 2} for row in made))
+
+
+def triplets(file: Path) -> None:
+    """Texts, others that follow from them, and others that do not."""
+    rows(file, *({"anchor": f"{i} cats", "positive": f"{i} animals", "negative": f"{i} dogs"} for i in range(40)))
+
+
+def trained(folder: Path) -> None:
+    """What the command line above the example has written."""
+    Encoder.load("afterword-mini", bellm()).save(folder)
+
+
+SHARED = "../shared/data"
+NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
+    "README.md": {},
+    "docs/analysis.md": {f"{SHARED}/en/sts/stsb.dev.jsonl.gz": pairs},
+    "docs/evaluate.md": {f"{SHARED}/en/sts/stsb.test.jsonl.gz": pairs, "gpt2": lambda folder: tiny("gpt2", folder)},
+    "docs/methods.md": {"corpus.txt": lambda file: file.write_text("\n".join(f"text {i}" for i in range(200)))},
+    "docs/sentence-transformers.md": {},
+    "docs/train.md": {"mini-bellm": trained, f"{SHARED}/nli/triplets_10k.jsonl.gz": triplets},
+    "docs/tune.md": {"data/pairs.jsonl": pairs},
+    "src/afterword/models/afterword-mini/README.md": {},
+    "src/afterword/models/afterword-mini-bellm/README.md": {},
+    "src/afterword/models/afterword-mini-distilled/README.md": {},
+}
+"""What a page's examples find where they are run."""
+
+
+def examples(page: Path) -> Iterator[str]:
+    """A page's Python, without what shows a prompt and what lies in a list."""
+    return (
+        code for code in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.S | re.M) if ">>>" not in code
+    )
+
+
+def test_the_pages_with_examples_are_known():
+    assert {title(page) for page in PAGES if any(examples(page))} == NEEDED.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", NEEDED)
+@pytest.mark.filterwarnings("ignore::UserWarning")  # bellm() on its own says what it does not do, and so do others
+def test_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    for name, write in NEEDED[page].items():
+        write(Path(name))
+    known: dict[str, Any] = {"__name__": page}
+    for code in examples(ROOT / page):
+        exec(compile(code.replace("steps=20", "steps=2"), page, "exec"), known)  # training goes on in the same way
