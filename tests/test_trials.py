@@ -79,7 +79,7 @@ def test_the_last_bits_of_what_a_table_gives_are_moved():
     with last_bits_moved(model):
         moved = table(ids)
     off = (moved / table(ids) - 1).abs().detach()
-    assert 0 < off.max().item() < 3e-7 and torch.equal(table(ids), table.weight[:9])
+    assert 0 < off.max().item() < 1.1e-5 and torch.equal(table(ids), table.weight[:9])
 
 
 def test_matrices_are_eagers():

@@ -43,6 +43,7 @@ from .writing import Segment, Writing
 
 TOLERANCE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5, a missing mask by more than 1e-2
 NOISE = 4  # quantised weights may differ by so many times what rounding alone does to them
+COPIES = 8  # of the text that shows what rounding does, each with other last bits
 LOUDEST = 5e-2  # rounding that does more than this to a text hides a wrong mask: nothing could be checked
 SHORTEST_TRIED = 32  # tokens, where a model cannot run texts of fewer
 LENGTHS = (7, 3, 1, 5, 7)  # texts of the self-check, two of one length, one of one token
@@ -223,9 +224,9 @@ class _Check:
         text, state = self.texts[longest], own[longest]
 
         def moved() -> float:
-            copies = self._states(self._backbone(way="eager"), [text] * 4)
+            copies = self._states(self._backbone(way="eager"), [text] * COPIES)
             with last_bits_moved(self.model):
-                nudged = self._states(self._backbone(way="eager"), [text])
+                nudged = self._states(self._backbone(way="eager"), [text] * COPIES)
             return max(float((s - state).abs().max()) for s in (*copies, *nudged)) / size(own)
 
         noise = self._eagerly(moved)
