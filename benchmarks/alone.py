@@ -12,12 +12,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from measure import cpu_seconds
+from measure import apart, cpu_seconds
 
 CALLS = ("echo", "reba", "literal")
 
@@ -58,9 +57,7 @@ def measured(kind: str, tokens: int) -> dict[str, float]:
 
 def alone(kind: str, tokens: int) -> dict[str, float]:
     """The same, in a process of its own."""
-    command = [sys.executable, __file__, kind, str(tokens)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, float] = json.loads(apart(__file__, kind, str(tokens)))
     return found
 
 

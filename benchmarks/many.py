@@ -12,7 +12,7 @@ from afterword import Encoder, classical, echo, reba
 def measure(quick: bool) -> list[Row]:
     texts = random_texts(lognormal_lengths(6 if quick else 48))
     methods = [classical(), echo(pool="last"), echo(pool="mean"), reba(pool="last"), reba(pool="mean")]
-    backbone = gpt2_backbone()
+    backbone = gpt2_backbone(quick)
     together, single = Encoder(backbone, methods[0]), [Encoder(backbone, m) for m in methods]
     calls = {
         "together": lambda: together.encode_many(texts, methods),

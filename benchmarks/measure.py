@@ -165,9 +165,18 @@ def _pass(kernels: str, quick: bool) -> list[dict[str, Any]]:
     environment.pop("AFTERWORD_KERNELS", None)
     if kernels == "plain":
         environment["AFTERWORD_KERNELS"] = "plain"
-    command = [sys.executable, sys.argv[0], *(["--quick"] if quick else [])]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(apart(sys.argv[0], *["--quick"] * quick, environment=environment))
+
+
+def apart(*command: str, environment: Mapping[str, str] | None = None) -> str:
+    """The last line that a script prints in a process of its own.
+
+    Args:
+        command: the script and its arguments.
+        environment: the process's; this one's by default.
+    """
+    done = subprocess.run([sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.splitlines()[-1]
 
 
 def _as_json(rows: list[Row]) -> list[dict[str, Any]]:

@@ -26,18 +26,22 @@ POSITIONS = 2048  # GPT-2 has 1024: raised, so that two copies of 1024 tokens fi
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def gpt2(attention: str = "afterword") -> nn.Module:
-    """GPT-2 small's shape (12 layers, 12 heads, 768 wide), random weights: speed and memory do not depend on them."""
+def gpt2(attention: str = "afterword", quick: bool = False) -> nn.Module:
+    """GPT-2 small's shape (12 layers, 12 heads, 768 wide), random weights: speed and memory do not depend on them.
+
+    A quick one is of 2 layers, 4 heads, 64 wide.
+    """
     torch.manual_seed(0)
-    config = GPT2Config(n_positions=POSITIONS, attn_implementation=attention)
+    shape = {"n_layer": 2, "n_head": 4, "n_embd": 64} if quick else {}
+    config = GPT2Config(n_positions=POSITIONS, attn_implementation=attention, **shape)
     return AutoModel.from_config(config, attn_implementation=attention).eval()
 
 
-def gpt2_backbone() -> Backbone:
+def gpt2_backbone(quick: bool = False) -> Backbone:
     """The same, as `Encoder.load` would run it. Texts are given as token ids: its tokenizer knows one word."""
     backend = Backend(WordLevel({"two": 0, "?": 1}, unk_token="?"))
     backend.pre_tokenizer = Whitespace()
-    return check(gpt2(), Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?")))
+    return check(gpt2(quick=quick), Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?")))
 
 
 def minilm_folder() -> Path:

@@ -14,7 +14,7 @@ ROUNDS = {64: 15, 128: 11, 256: 9, 512: 7, 1024: 5, 2048: 3}
 
 
 def measure(quick: bool) -> list[Row]:
-    backbone = gpt2_backbone()
+    backbone = gpt2_backbone(quick)
     methods = {"echo": echo(pool="last"), "last": reba(pool="last"), "mean": reba(pool="mean")}
     encoders = {name: Encoder(backbone, method) for name, method in methods.items()}
     rows = []

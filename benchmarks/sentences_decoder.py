@@ -16,7 +16,7 @@ from afterword import Encoder, reba
 def measure(quick: bool) -> list[Row]:
     count, rounds = (6, 1) if quick else (64, 3)
     texts = random_texts(lognormal_lengths(count))
-    model, encoder = gpt2("eager"), Encoder(gpt2_backbone(), reba(pool="last"))
+    model, encoder = gpt2("eager", quick), Encoder(gpt2_backbone(quick), reba(pool="last"))
     calls = {"paper": lambda: torch.stack([reba_last(model, t) for t in texts]), "ours": lambda: encoder.encode(texts)}
     seconds = in_turns(calls, rounds)
     theirs, ours = calls["paper"]().numpy(), calls["ours"]()

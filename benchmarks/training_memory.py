@@ -11,11 +11,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 from alone import resident
+from measure import apart
 
 LOSSES = ("ranking", "cached_ranking")
 
@@ -45,8 +45,7 @@ def measured(loss: str, batch: int) -> float:
 
 def alone(loss: str, batch: int) -> float:
     """The same, in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, loss, str(batch)], stdout=subprocess.PIPE, text=True, check=True)
-    found: float = json.loads(done.stdout.splitlines()[-1])
+    found: float = json.loads(apart(__file__, loss, str(batch)))
     return found
 
 

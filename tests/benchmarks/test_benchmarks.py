@@ -1,13 +1,22 @@
 """Every benchmark runs in its quick form and writes what the table is made of; the figures are for `make bench`."""
 
+import io
 import json
 import math
 import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from importlib import import_module
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from afterword import Encoder, reba
 from afterword.products import lacks_bfloat16
 
 NAMES = (
@@ -28,67 +37,77 @@ NAMES = (
     "degradation",
     "tune",
 )
+SHARED = {
+    "minilm", "short_and_equal", "ceiling", "mini", "template", "ditto_time", "evaluation", "training", "degradation",
+    "tune",
+}  # fmt: skip
+PROC = {"reba_memory", "load_memory", "against_paper", "training", "tune"}
+ALONE = "reba_memory"
+"""It runs as users run it: a pass in a process of its own, and each call of that in another. The others run here."""
 
 
-def run(root, *command: str) -> str:
+def apart(*command: str) -> str:
+    """What a script prints, in a process of its own."""
     environment = {k: v for k, v in os.environ.items() if k != "AFTERWORD_KERNELS"}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=root, env=environment, capture_output=True, text=True, timeout=600
-    )
+    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+def here(*command: str, environment: Mapping[str, str] | None = None) -> str:
+    """The same in this process: the file as the script that it is, with its arguments and its environment."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
+        patch.setattr(sys, "argv", list(command))
+        patch.delenv("AFTERWORD_KERNELS", raising=False)
+        for name, value in (os.environ if environment is None else environment).items():
+            patch.setenv(name, value)
+        runpy.run_path(command[0], run_name="__main__")
+    return out.getvalue()
+
+
+@pytest.fixture
+def benchmarks(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder, from which its files import each other; what they start as a process of its own is run here."""
+    folder, before = root / "benchmarks", set(sys.modules)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(
+        import_module("measure"), "apart", lambda *command, **given: here(*command, **given).splitlines()[-1]
+    )
+    yield folder
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == folder:
+            del sys.modules[name]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_benchmark_runs_and_writes_its_figures(name, root, tmp_path, request):
-    if name in (
-        "minilm",
-        "short_and_equal",
-        "ceiling",
-        "mini",
-        "template",
-        "ditto_time",
-        "evaluation",
-        "training",
-        "degradation",
-        "tune",
-    ):
+def test_a_benchmark_runs_and_writes_its_figures(name, benchmarks, tmp_path, request):
+    if name in SHARED:
         request.getfixturevalue("data")
-    if name in ("reba_memory", "load_memory", "against_paper", "training", "tune") and sys.platform != "linux":
+    if name in PROC and sys.platform != "linux":
         pytest.skip("the highest resident memory is read from /proc")
-    printed = run(root, f"benchmarks/{name}.py", "--quick", "--plain", "--out", str(tmp_path))
+    run = apart if name == ALONE else here
+    printed = run(f"{benchmarks}/{name}.py", "--quick", "--plain", "--out", str(tmp_path))
     found = json.loads((tmp_path / f"{name}.json").read_text())
     assert found["quick"] and found["threads"] == 1
     assert all(found[key] for key in ("cpu", "torch", "transformers", "date"))
     rows = found["passes"]["plain"]
     assert rows and all(math.isfinite(row["value"]) and row["value"] >= 0 for row in rows)
     assert all(row["what"] in printed for row in rows)
-    made = run(root, "benchmarks/table.py", str(tmp_path))
+    made = here(f"{benchmarks}/table.py", str(tmp_path))
     assert all(row["what"] in made for row in rows) and "QUICK" in made
 
 
 @pytest.mark.skipif(lacks_bfloat16() is None, reason="this processor has what is needed")
-def test_a_processor_that_lacks_bfloat16_is_told_so_in_one_line(root):
-    printed = run(root, "benchmarks/bfloat16_products.py", "--quick")
+def test_a_processor_that_lacks_bfloat16_is_told_so_in_one_line(benchmarks):
+    printed = here(f"{benchmarks}/bfloat16_products.py", "--quick")
     assert printed == f"products='bfloat16' cannot be measured here: {lacks_bfloat16()}\n"
 
 
-def test_what_the_paper_way_gives_is_what_we_give(root):
+def test_what_the_paper_way_gives_is_what_we_give(benchmarks):
     """The yardstick is right: `literal.py` and the library agree."""
-    code = (
-        "import sys; sys.path.insert(0, 'benchmarks')\n"
-        "import torch\n"
-        "from transformers import AutoModel, GPT2Config\n"
-        "from literal import reba_last\n"
-        "from models import gpt2_backbone, random_texts\n"
-        "import models\n"
-        "from afterword import Encoder, reba\n"
-        "models.GPT2Config = lambda **o: GPT2Config(n_layer=2, n_embd=64, n_head=4, **o)\n"
-        "encoder, model = Encoder(gpt2_backbone(), reba()), models.gpt2('eager')\n"
-        "texts = random_texts([9, 1, 30])\n"
-        "ours = torch.from_numpy(encoder.encode(texts))\n"
-        "theirs = torch.stack([reba_last(model, t) for t in texts])\n"
-        "print(float((ours - theirs).abs().max() / theirs.abs().max()))\n"
-    )
-    assert float(run(root, "-c", code)) < 2e-6
+    models, literal = import_module("models"), import_module("literal")
+    encoder, model = Encoder(models.gpt2_backbone(quick=True), reba()), models.gpt2("eager", quick=True)
+    texts = models.random_texts([9, 1, 30])
+    theirs = torch.stack([literal.reba_last(model, t) for t in texts]).numpy()
+    assert np.abs(encoder.encode(texts) - theirs).max() < 2e-6 * np.abs(theirs).max()
