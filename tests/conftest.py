@@ -16,6 +16,7 @@ os.environ.update(
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
 import torch
@@ -39,6 +40,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # AFTERWORD_CHECK_SHAPES=0 leaves the checks out.
 if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":
     rooms = ("attention", "views", "taps", "batch", "embed", "backbone", "anatomy")
+    for ready in ("beartype", "transformers.modeling_utils"):  # what a room imports first is compiled anew each time
+        import_module(ready)
     install_import_hook([f"afterword.{room}" for room in rooms], "beartype.beartype")
 
 
