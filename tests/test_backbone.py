@@ -256,25 +256,27 @@ from afterword import Encoder, reba
 from afterword.loading import load_backbone
 from tests.eager import Eager
 torch.set_num_threads(1)
-how, folder = sys.argv[1:]
+bound = int(sys.argv[2])
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) // 1024
 ids = [[9 + i % 200 for i in range(512)]]
-if how == "eager":
-    model = Eager(folder).model
-    run = lambda n: model(input_ids=torch.tensor([(ids[0] * 2)[:n]]), output_attentions=True)
-else:
-    encoder = Encoder(load_backbone(folder), reba(pool=how))
-    run = lambda n: encoder.encode([ids[0][:n // 2]])
-with torch.no_grad():
+def least(run, rounds=3):
     run(64)
     grown = []
-    for _ in range(3):  # what other pages come and go only adds
+    for _ in range(rounds):  # what other pages come and go only adds
         open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
         before = peak()
         run(1024)
         grown.append(peak() - before)
-print(min(grown))
+        if grown[-1] < bound:
+            break
+    return min(grown)
+with torch.no_grad():
+    for pool in ("last", "mean"):
+        encoder = Encoder(load_backbone(sys.argv[1]), reba(pool=pool))
+        print(least(lambda n: encoder.encode([ids[0][:n // 2]])))
+    model = Eager(sys.argv[1]).model
+    print(least(lambda n: model(input_ids=torch.tensor([(ids[0] * 2)[:n]]), output_attentions=True), 1))
 """
 
 
@@ -288,15 +290,12 @@ def test_rebas_memory_grows_with_the_text_squared_not_with_layers_and_heads(kind
               "sliding_window": 512, "layer_types": ["full_attention", "sliding_attention"] * 4}
     )  # fmt: skip
     tiny(kind, tmp_path, **sizes)
-
-    def grown(how: str) -> int:
-        done = subprocess.run(
-            [sys.executable, "-c", PROBE, how, str(tmp_path)], cwd=root, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return int(done.stdout.split()[-1])
-
     matrices = 8 * 16 * 1024 * 1024 * 4 // 2**20  # 512 MiB
-    assert grown("eager") > 0.9 * matrices, "the probe sees what the authors' way takes"
-    assert grown("last") < 0.3 * matrices
-    assert grown("mean") < 0.3 * matrices
+    bound = 3 * matrices // 10
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, str(tmp_path), str(bound)], cwd=root, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    last, mean, eager = map(int, done.stdout.split()[-3:])
+    assert eager > 0.9 * matrices, "the probe sees what the authors' way takes"
+    assert last < bound and mean < bound

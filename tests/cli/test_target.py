@@ -1,26 +1,13 @@
 """Where results go: whole or not at all."""
 
 import json
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+from tests.disk import disk_of
 
 from afterword.cli.target import SHOWN, Rejects
-
-
-@contextmanager
-def disk_of(size: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes: the error is the one of a quota."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "npy"])
