@@ -15,6 +15,8 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --retries 10
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
+unexport PYTHONDONTWRITEBYTECODE # or each process of the tests compiles all of them anew
+
 .PHONY: help setup demo test quick thorough lowest check fix bench docs models pins clean
 
 help: ## this list
@@ -50,7 +52,7 @@ test: $(VENV)/.ready ## all tests (ARGS="-k words" to choose)
 quick: $(VENV)/.ready ## the tests that take seconds
 	$(PY) $(PYTEST) -m "not slow" $(ARGS)
 
-thorough: $(VENV)/.ready ## all tests, 10,000 examples for each property
+thorough: $(VENV)/.ready ## all tests, 10,000 examples for each property, MiniLM on all STS sets
 	HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) $(ARGS)
 
 lowest: $(LOWEST)/.ready ## the quick tests on the lowest versions that pyproject.toml declares
