@@ -272,8 +272,9 @@ def least(run, rounds=3):
             break
     return min(grown)
 with torch.no_grad():
+    backbone = load_backbone(sys.argv[1])
     for pool in ("last", "mean"):
-        encoder = Encoder(load_backbone(sys.argv[1]), reba(pool=pool))
+        encoder = Encoder(backbone, reba(pool=pool))
         print(least(lambda n: encoder.encode([ids[0][:n // 2]])))
     model = Eager(sys.argv[1]).model
     print(least(lambda n: model(input_ids=torch.tensor([(ids[0] * 2)[:n]]), output_attentions=True), 1))
