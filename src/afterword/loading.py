@@ -280,8 +280,8 @@ def _encoder_of(model: Any) -> Any:
     encoder = model.get_encoder() if hasattr(model, "get_encoder") else model
     if encoder is model or not hasattr(encoder, "save_pretrained"):
         raise UnsupportedModel(
-            f"{config.model_type} is an encoder and a decoder, and its encoder ({type(encoder).__name__}) is no model "
-            "that transformers can run and save by itself: use an encoder, a decoder, or T5"
+            f"{config.model_type} is an encoder and a decoder, and its encoder ({type(encoder).__name__}) is a plain "
+            "module of torch that transformers neither configures nor saves by itself: use an encoder, a decoder, or T5"
         )
     if "input_ids" not in inspect.signature(encoder.forward).parameters:
         raise UnsupportedModel(f"{config.model_type} is an encoder and a decoder, and its encoder takes no token ids")

@@ -189,7 +189,9 @@ class _Check:
         try:
             states = self._eagerly(lambda: [self._states(self._backbone(way="eager"), [t])[0] for t in self.texts])
         except Exception as e:  # a kernel that lacks a type, a model that needs more than tokens
-            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on {self._wants()}: {said(e)}") from e
+            wants, short = self._wants()
+            reason = f"{said(e)}; a text may be as short as that" if short else said(e)
+            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on {wants}: {reason}") from e
         if not all(bool(s.isfinite().all()) for s in states):
             raise UnsupportedModel(f"{self.facts.kind} gives states that are not finite: its weights are broken")
         first, again = states[0], states[-1]
@@ -197,16 +199,16 @@ class _Check:
         self.facts = replace(self.facts, causal=causal, width=first.shape[1])
         return list(states)
 
-    def _wants(self) -> str:
-        """What a model that trips over the texts of the check does not run on: short texts only, or any."""
+    def _wants(self) -> tuple[str, bool]:
+        """What a model that trips over the texts of the check does not run on, and whether it is short texts only."""
         for n in range(2, SHORTEST_TRIED + 1):
             text = (self.texts[0] * n)[:n]
             try:
                 self._eagerly(partial(self._states, self._backbone(way="eager"), [text]))
             except Exception:
                 continue
-            return f"texts of fewer than {n} tokens"
-        return "token ids"
+            return f"texts of fewer than {n} tokens", True
+        return "token ids alone", False
 
     def _eagerly(self, ask: Callable[[], Any]) -> Any:
         """What the model answers with its own eager attention."""

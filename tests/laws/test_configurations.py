@@ -1,0 +1,194 @@
+"""Configurations that change what a model is: layers that differ, both ways, long windows, scores without a bound."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests import zoo
+from tests.eager import READING, SEEING, STATES, Eager, bellm_mean
+from tests.families import texts
+from tests.judge import judge
+from tests.laws.test_todays_model import Today
+from tests.tiny import tiny, tiny_tokenizer
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from afterword import Encoder, Method
+from afterword.backbone import Backbone
+from afterword.errors import UnsupportedModel
+from afterword.loading import load_backbone
+from afterword.selfcheck import check
+from afterword.tokens import Tokenizer
+
+EXACT = 1e-5
+LENGTHS = (12, 5, 1, 23, 40, 5)
+PER_LAYER = hasattr(PreTrainedConfig, "per_layer_config")
+
+
+def vectors(backbone: Backbone, method: Method, ids: list[list[int]]) -> np.ndarray:
+    """In one batch; what a method says of a model that it was not made for is known here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Encoder(backbone, method).encode(ids)
+
+
+def same(found: np.ndarray, wanted: list[Tensor]) -> bool:
+    """Row by row within `EXACT` of the row's largest component; a row of zeros is zeros."""
+    rows = np.stack([w.numpy() for w in wanted])
+    return bool(np.isfinite(found).all() and (abs(found - rows) <= EXACT * abs(rows).max(1, keepdims=True)).all())
+
+
+def written(kind: str, folder: Path, **changes: Any) -> Path:
+    """A model of the zoo with other settings, and its tokenizer."""
+    made = CONFIG_MAPPING[kind]
+    torch.manual_seed(0)
+    model = AutoModel.from_config(
+        made(**{**zoo.shrunk(made(), text=True), **changes}), attn_implementation="eager"
+    ).eval()
+    zoo.randomise(model)
+    model.save_pretrained(folder)
+    zoo.tokenizer(model.config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.skipif(not PER_LAYER, reason="this transformers has no settings of single layers")
+@pytest.mark.parametrize(
+    ("settings", "heads"),
+    [
+        ({1: {"head_dim": 32}, 3: {"head_dim": 32}}, 2),
+        ({i: {"head_dim": 32, "num_key_value_heads": 1} for i in (1, 3)}, 1),
+        ({0: {"num_key_value_heads": 4}, 2: {"num_key_value_heads": 4}}, 4),
+    ],
+    ids=["wider heads", "fewer keys", "more keys"],
+)
+def test_layers_of_other_shapes_are_exact_by_every_method(settings: Any, heads: int, tmp_path: Path):
+    folder = written("gemma4_text", tmp_path, per_layer_config=settings, num_kv_shared_layers=0)
+    config = AutoConfig.from_pretrained(folder)
+    assert config.per_layer_config[min(settings)].num_key_value_heads == heads
+    with pytest.raises(RuntimeError, match="is a per-layer attribute"):
+        _ = [getattr(config, name) for name in next(iter(settings.values()))]
+    verdict = judge("gemma4_text", folder, LENGTHS)
+    assert verdict.way == "flat" and not verdict.refused and not verdict.wrong and len(verdict.worst) >= 11
+
+
+@pytest.mark.skipif(not PER_LAYER, reason="this transformers has no settings of single layers")
+def test_a_setting_of_single_layers_that_a_model_does_not_read_so_is_refused_by_name(tmp_path: Path):
+    folder = tiny("mistral", tmp_path, per_layer_config={1: {"sliding_window": 12}})
+    with pytest.raises(
+        UnsupportedModel, match=r"mistral does not run by itself .*'sliding_window' is a per-layer attr"
+    ):
+        load_backbone(folder)
+
+
+@pytest.mark.parametrize("window", [12, 512])
+def test_embeddinggemma_is_exact_by_every_method(window: int, tmp_path: Path):
+    """Gemma 3 both ways: a window looks half its width to either side."""
+    folder = tiny("gemma3_text", tmp_path, use_bidirectional_attention=True, sliding_window=window)
+    backbone, eager = load_backbone(folder), Eager(folder)
+    assert backbone.facts.way == "flat" and not backbone.facts.causal
+    assert backbone.model.config.sliding_window == window // 2 + 1  # type: ignore[union-attr]
+    for name, (method, formula) in {**STATES, **READING}.items():
+        assert same(vectors(backbone, method, texts()), [formula(eager, t) for t in texts()]), name
+    assert same(vectors(backbone, SEEING["bellm 2"][0], texts()), [bellm_mean(eager, t, 0) for t in texts()])
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("mistral", {"sliding_window": 520}),
+        ("gpt_oss", {"sliding_window": 520}),
+        ("modernbert", {"local_attention": 1040}),
+        ("gemma3_text", {"sliding_window": 1040, "use_bidirectional_attention": True}),
+    ],
+)
+def test_windows_beyond_those_of_the_check_are_kept(kind: str, settings: dict[str, Any], tmp_path: Path):
+    """Longer than any text of the self-check, which sees them shortened; texts on both sides share a batch."""
+    folder = tiny(kind, tmp_path, max_position_embeddings=2048, **settings)
+    backbone, eager = load_backbone(folder), Eager(folder)
+    assert "windows" in backbone.facts.checks
+    g = torch.Generator().manual_seed(1)
+    long = [torch.randint(10, 260, (n,), generator=g).tolist() for n in (700, 530, 40, 519)]
+    seeing = "bellm 2" if backbone.facts.causal else "ditto"
+    for name in ("classical last", seeing):
+        method, formula = {**STATES, **READING, **SEEING}[name]
+        assert same(vectors(backbone, method, long), [formula(eager, t) for t in long]), name
+    wider = {name: value if value is True else 4096 for name, value in settings.items()}
+    wide = tiny(kind, tmp_path / "wide", max_position_embeddings=2048, **wider)
+    method, formula = STATES["classical last"]
+    assert not same(vectors(backbone, method, long[:1]), [formula(Eager(wide), long[0])])  # the window matters
+
+
+@pytest.mark.parametrize("scale", [1, 1e3, 1e6])
+def test_scores_without_a_bound_give_eagers_vectors(scale: float):
+    """MobileBERT has no norms: scores of 1e7, 1e10 and 1e13, of which float32 keeps some seven digits."""
+    model: Any = mobilebert("no_norm")
+    projections = [m for n, m in model.named_modules() if n.endswith(("attention.self.query", "attention.self.key"))]
+    found: list[Tensor] = []
+    for layer in projections:
+        layer.weight.data.mul_(scale**0.5)
+        layer.register_forward_hook(lambda _, args, out: found.append(out[0]))
+    with torch.no_grad():
+        model(input_ids=torch.tensor([texts()[1]]))
+    scores = max(float((q @ k.T).abs().max()) / 4 for q, k in zip(found[::2], found[1::2], strict=True))
+    assert scores > 5e6 * scale
+    for layer in projections:
+        layer._forward_hooks.clear()
+    model.set_attn_implementation("afterword")
+    backbone = check(model, Tokenizer(tiny_tokenizer("bert")))
+    today = Today(backbone)
+    for name in ("classical mean", "reba last", "reba mean", "ditto"):
+        method, formula = {**STATES, **READING}[name]
+        assert same(vectors(backbone, method, texts()), [formula(today, t) for t in texts()]), name
+
+
+def mobilebert(norm: str) -> PreTrainedModel:
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        "mobilebert", vocab_size=300, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
+        embedding_size=32, intra_bottleneck_size=32, normalization_type=norm,
+    )  # fmt: skip
+    model = AutoModel.from_config(config, attn_implementation="eager").eval()
+    zoo.randomise(model)
+    return model  # type: ignore[no-any-return]
+
+
+def test_an_encoder_that_is_no_model_is_refused_for_that():
+    """FSMT's runs on token ids, but has neither a configuration nor a way to be saved."""
+    encoder = AutoModel.from_config(zoo.tiny_config("fsmt")).get_encoder()
+    assert encoder(torch.tensor([[7, 8, 9]])).last_hidden_state.shape == (1, 3, 64)
+    assert not isinstance(encoder, PreTrainedModel) and not hasattr(encoder, "config")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("fsmt", r"fsmt is an encoder and a decoder, and its encoder \(FSMTEncoder\) is a plain module of torch that "),
+        ("udop", "udop does not run by itself on token ids alone: Bbox is required"),
+        ("canine", "canine does not run by itself on texts of fewer than 4 tokens: .*; a text may be as short as that"),
+    ],
+)
+def test_what_eager_attention_runs_on_some_inputs_only_is_refused_with_the_reason(
+    kind: str, reason: str, tmp_path: Path
+):
+    with pytest.raises(UnsupportedModel, match=reason) as error:
+        load_backbone(zoo.write(kind, tmp_path))
+    assert "\n" not in str(error.value)
+
+
+def test_the_reasons_are_true(tmp_path: Path):
+    udop: Any = AutoModel.from_pretrained(zoo.write("udop", tmp_path / "udop")).get_encoder().eval()
+    canine: Any = AutoModel.from_pretrained(zoo.write("canine", tmp_path / "canine")).eval()
+    ids = torch.tensor([[7, 8, 9, 10]])
+    with torch.no_grad():
+        assert udop(ids, bbox=torch.zeros(1, 4, 4)).last_hidden_state.isfinite().all()
+        assert canine(ids).last_hidden_state.isfinite().all()
+        with pytest.raises(ValueError, match="Bbox is required"):
+            udop(ids)
+        with pytest.raises(RuntimeError, match="Invalid computed output size"):
+            canine(ids[:, :3])
