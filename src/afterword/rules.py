@@ -221,7 +221,9 @@ class Rule:
         """
         parts = key if isinstance(key, tuple) else (key,)
         if any(part is not Ellipsis and part not in (slice(None), slice(0, None)) for part in parts):
-            raise UnsupportedModel(f"the model cuts its attention mask: [{key}]")
+            raise UnsupportedModel(
+                f"the model cuts its attention mask: [{key}]; call set_attn_implementation only while nobody encodes"
+            )
         return self
 
     @classmethod

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import __version__
 from transformers.initialization import no_init_weights
 
+from .anatomy import window
 from .errors import ModelError
 from .loading import INSIDE, base_of, quiet
 
@@ -40,6 +42,7 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
         )
     twin = _twin(base)
     if twin is not None:
+        _check_window(base.config)
         _check_whole(base, own, twin)
     native = getattr(base, "_hf_peft_config_loaded", False)
     renamed = getattr(base, "_weight_conversions", None)
@@ -126,6 +129,20 @@ def _twin(base: Any) -> Any:
     except Exception as e:  # nothing to compare with
         logger.debug("%s cannot be built by its configuration alone: %s", type(base).__name__, e)
         return None
+
+
+def _check_window(config: Any) -> None:
+    """Read the configuration back: older transformers halve the window of a Gemma 3 that sees both ways each time.
+
+    Raises:
+        ModelError: its window would be another one.
+    """
+    was, now = window(config), window(type(config).from_dict(config.to_dict()))
+    if was != now:
+        raise ModelError(
+            f"this {config.model_type} cannot be saved: transformers {__version__} would read its attention window of "
+            f"{was} tokens back as {now}; update transformers"
+        )
 
 
 def _check_whole(base: nn.Module, own: dict[str, Tensor], twin: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from afterword import Encoder, Method
 from afterword.backbone import Backbone
-from afterword.errors import UnsupportedModel
+from afterword.errors import ModelError, UnsupportedModel
 from afterword.loading import load_backbone
 from afterword.selfcheck import check
 from afterword.tokens import Tokenizer
@@ -86,10 +87,29 @@ def test_a_setting_of_single_layers_that_a_model_does_not_read_so_is_refused_by_
         load_backbone(folder)
 
 
+def stated(folder: Path, **settings: Any) -> Path:
+    """A folder whose configuration says what it is to say: older transformers write a Gemma's window halved."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    return folder
+
+
+def test_an_embeddinggemma_is_saved_with_its_window_or_not_at_all(tmp_path: Path):
+    folder = stated(tiny("gemma3_text", tmp_path / "own", use_bidirectional_attention=True), sliding_window=12)
+    encoder = Encoder.load(folder, STATES["classical mean"][0])
+    config: Any = encoder.backbone.model.config
+    if type(config).from_dict(config.to_dict()).sliding_window != 7:
+        with pytest.raises(ModelError, match="would read its attention window of 7 tokens back as 4; update transfor"):
+            encoder.save(tmp_path / "saved")
+        return
+    encoder.save(tmp_path / "saved")
+    assert np.array_equal(Encoder.load(tmp_path / "saved").encode(texts()), encoder.encode(texts()))
+
+
 @pytest.mark.parametrize("window", [12, 512])
 def test_embeddinggemma_is_exact_by_every_method(window: int, tmp_path: Path):
     """Gemma 3 both ways: a window looks half its width to either side."""
-    folder = tiny("gemma3_text", tmp_path, use_bidirectional_attention=True, sliding_window=window)
+    folder = stated(tiny("gemma3_text", tmp_path, use_bidirectional_attention=True), sliding_window=window)
     backbone, eager = load_backbone(folder), Eager(folder)
     assert backbone.facts.way == "flat" and not backbone.facts.causal
     assert backbone.model.config.sliding_window == window // 2 + 1  # type: ignore[union-attr]
@@ -109,7 +129,7 @@ def test_embeddinggemma_is_exact_by_every_method(window: int, tmp_path: Path):
 )
 def test_windows_beyond_those_of_the_check_are_kept(kind: str, settings: dict[str, Any], tmp_path: Path):
     """Longer than any text of the self-check, which sees them shortened; texts on both sides share a batch."""
-    folder = tiny(kind, tmp_path, max_position_embeddings=2048, **settings)
+    folder = stated(tiny(kind, tmp_path, max_position_embeddings=2048, **settings), **settings)
     backbone, eager = load_backbone(folder), Eager(folder)
     assert "windows" in backbone.facts.checks
     g = torch.Generator().manual_seed(1)
