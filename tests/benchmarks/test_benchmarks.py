@@ -1,20 +1,18 @@
 """Every benchmark runs in its quick form and writes what the table is made of; the figures are for `make bench`."""
 
-import io
 import json
 import math
 import os
-import runpy
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tests.scripts import script
 
 from afterword import Encoder, reba
 from afterword.products import lacks_bfloat16
@@ -55,14 +53,13 @@ def apart(*command: str) -> str:
 
 
 def here(*command: str, environment: Mapping[str, str] | None = None) -> str:
-    """The same in this process: the file as the script that it is, with its arguments and its environment."""
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
-        patch.setattr(sys, "argv", list(command))
-        patch.delenv("AFTERWORD_KERNELS", raising=False)
-        for name, value in (os.environ if environment is None else environment).items():
-            patch.setenv(name, value)
-        runpy.run_path(command[0], run_name="__main__")
-    return out.getvalue()
+    """The same in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        if environment is not None:  # it is the whole of it
+            patch.delenv("AFTERWORD_KERNELS", raising=False)
+        done = script(*command, environment=environment)
+    assert done.code == 0, done.err
+    return done.out
 
 
 @pytest.fixture

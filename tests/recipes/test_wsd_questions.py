@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.scripts import Ended, script
 
 from afterword.errors import BadRow, DataError, MissingDataset
 from afterword.tasks.rows import read_rows, text, texts
@@ -75,15 +75,14 @@ def test_both_forms_and_the_command(tmp_path: Path) -> None:
     outs = [tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl.gz"]
     for given, out in zip((rows, whole), outs, strict=True):
         done = run(given, out)
-        assert done.returncode == 0 and done.stdout == f"1 questions in {out}\n"
+        assert done == Ended(0, f"1 questions in {out}\n", "")
     assert outs[0].read_bytes() == outs[1].read_bytes()
     (found,) = read_rows(outs[0], {"word": text, "options": texts, "answer": int})
     assert found["word"] == "词" and found["options"][found["answer"]] == "e"
 
 
-def run(*args: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(RECIPES / "wsd_questions.py"), *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def run(*args: Path) -> Ended:
+    return script(RECIPES / "wsd_questions.py", *args)
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
@@ -102,5 +101,5 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(MissingDataset):
         list(wsd_questions.read(tmp_path / "none.json"))
     done = run(tmp_path / "none.jsonl", tmp_path / "out.jsonl")
-    assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out.jsonl").exists()
-    assert done.stderr == f"wsd_questions: {tmp_path / 'none.jsonl'} is not there\n"
+    assert done == Ended(2, "", f"wsd_questions: {tmp_path / 'none.jsonl'} is not there\n")
+    assert not (tmp_path / "out.jsonl").exists()
