@@ -51,7 +51,7 @@ def sort_of(row: dict[str, Any]) -> str:
     """What a verdict says: "exact", "other", "refused", "wrong" or "left out"."""
     if row["left_out"]:
         return "left out"
-    if any(not d <= 1e-5 for d in row["worst"].values()):
+    if any(not d <= max(1e-5, row["rounding"].get(name, 0.0)) for name, d in row["worst"].items()):
         return "wrong"
     if not row["worst"]:
         return "refused"
@@ -130,7 +130,8 @@ or in a template up to 300), across windows, one that holds and one that spells 
 last, cls, first and last layer), Echo, ReBA (last and mean), Ditto, prompts and BeLLM (one and two layers). The judge
 is transformers alone: the same model with its eager attention in float32, one text at a time, each method's formula
 worked out of its hidden states and attention matrices. The difference is the worst of any method, relative to the
-vector's largest component; 1e-7 is float32's last bit, and above 1e-5 a method counts as wrong. A mask that hides one
+vector's largest component; 1e-7 is float32's last bit, and above 1e-5 a method counts as wrong, unless the model's own
+eager attention in float32 is no nearer to float64 than that. A mask that hides one
 token, positions that are shifted by one and a scale that is off by 2 % are planted in a test, and each is found.
 
 """
@@ -212,7 +213,7 @@ def _finished(live: dict[Connection, Work]) -> Iterable[dict[str, Any]]:
             row = pipe.recv()
         except (EOFError, TimeoutError) as e:
             work.process.kill()
-            row = {"kind": work.kind, "way": "", "worst": {}, "refused": {}, "possible": [], "unjudged": {},
+            row = {"kind": work.kind, "way": "", "worst": {}, "rounding": {}, "refused": {}, "possible": [], "unjudged": {},
                    "left_out": str(e) or "its process died"}  # fmt: skip
         work.process.join()
         del live[pipe]
@@ -279,7 +280,8 @@ def write(found: dict[str, dict[str, Any]], *, whole: bool) -> None:
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "worst": {name: float(f"{d:.0e}") for name, d in row["worst"].items()}}
+    parts = {part: {name: float(f"{d:.0e}") for name, d in row[part].items()} for part in ("worst", "rounding")}
+    return {**row, **parts}
 
 
 if __name__ == "__main__":

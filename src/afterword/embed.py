@@ -73,8 +73,8 @@ def _weigh(method: Method, batch: Batch, targets: list[Tensor], tap: Tap | None 
 
 
 def _wanted(batch: Batch, weights: list[list[Tensor]]) -> Tensor | None:
-    """Indices of the tokens that some method weighs, on the flat axis (R,); None where they are many."""
-    if len(batch.tokens) < WORTH:
+    """Indices of the tokens that some method weighs, on the flat axis (R,); None where that saves nothing."""
+    if len(batch.tokens) < WORTH or batch.tokens.device.type != "cpu":
         return None
     used = torch.zeros(len(batch.tokens), dtype=torch.bool, device=batch.tokens.device)
     for rows in weights:
