@@ -62,7 +62,7 @@ def attend(
         scaling: as the model gives it; None = d ** -0.5.
         dropout: probability, in training.
         is_causal: not read under a plan: the rule says it.
-        position_bias: T5's relative bias (1, H, N, N); it depends on distances only.
+        position_bias: T5's relative bias (1, H, N, N), by distances only; or one for each text of a stack (B, H, N, N).
         softcap: Gemma 2's.
         s_aux: gpt_oss' sinks (H,).
         extra: whatever else the layer passes; what is not known to be harmless raises.
@@ -113,7 +113,8 @@ def _by_groups(
             q, k, v, seen, scale, dropout, bias=bias, softcap=softcap, sinks=sinks, want_lse=bool(readers)
         )
         if readers and number != BALLAST:
-            view = _view(layer, number, q, k, scale, seen, lse, bias, softcap, sinks)
+            counted = sinks if plan.sinks_count else None
+            view = _view(layer, number, q, k, scale, seen, lse if counted is sinks else None, bias, softcap, counted)
             with torch.autocast(q.device.type, enabled=False):  # what is read is read in float32
                 for reader in readers:
                     reader.read(view)

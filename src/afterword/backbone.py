@@ -362,7 +362,7 @@ class Backbone:
         both, streams = frozenset[int](), nullcontext()
         if sight is not None and sight.couple == "replace":
             both = sight.of(self.facts.layers)
-        plan = Plan(runs, flat, both, tuple(taps), self._shared_layers, self.masks)
+        plan = Plan(runs, flat, both, tuple(taps), self._shared_layers, self.masks, self.facts.sinks_count)
         plan.modules.update({id(m): i for i, m in enumerate(self.modules)} if not self._shared_layers else {})
         if sight is not None and sight.couple != "replace":
             streams = coupled(self.stack, sight, plan)  # type: ignore[assignment]

@@ -29,6 +29,8 @@ class Facts:
         grows: beyond `split_at`, one length at a time (dynamic rotary frequencies).
         shares: tokens with which many texts begin can be run once for all of them.
         alone: one text at a time: what else is in a batch would change a state.
+        sinks_count: an attention weight is a share of what a query gives to tokens and sinks; False: to tokens alone,
+            where the model itself hands its weights out so.
         remembers: a forward leaves something behind that the next one must not see.
         depth: layers in all, with attention or not; states are numbered among these. 0 = as many as `layers`.
         checks: what each way of running gave in the self-check.
@@ -48,6 +50,7 @@ class Facts:
     grows: bool = False
     shares: bool = False
     alone: bool = False
+    sinks_count: bool = True
     remembers: bool = False
     depth: int = 0
     checks: dict[str, str] = field(default_factory=dict)

@@ -168,6 +168,7 @@ class Plan:
         readers: taps.
         layers: how many layers the model has, where one module serves several (ALBERT); else 0.
         masks: what sees what, as earlier forwards of the model found it.
+        sinks_count: readers see shares of what a query gives to tokens and sinks; False: to tokens alone.
         seeing: while True, every layer sees both ways (a second stream, BeLLM's Eq. 5); readers rest.
         modules: the number of each attention module, by identity, in order of first call.
         order: the attention modules as they were called.
@@ -180,6 +181,7 @@ class Plan:
     readers: tuple[Reader, ...] = ()
     layers: int = 0
     masks: Masks = field(default_factory=Masks)
+    sinks_count: bool = True
     seeing: bool = False
     modules: dict[int, int] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)

@@ -352,31 +352,33 @@ class _Check:
         return error <= self.tolerance
 
     def _shows_true_weights(self, way: str, backbone: Backbone) -> bool:
-        """Are the attention weights that are read those that the model's own attention hands out?
+        """Are the weights that are read, of texts that share a batch, those that the model's own attention hands out?
 
-        Some models hand out weights without the share that a sink takes (Granite with sliding windows): there the
-        weights are compared as shares of what is left.
+        Some models hand out weights without the share that a sink takes (Granite with sliding windows).
         """
         sinks = any("sink" in name for name, _ in self.model.named_parameters())
-        found = self._eagerly(self._attentions)
-        if len(found) != self.facts.layers or not all(proper(a, sinks) for a in found):
+        texts = [text for text in self.texts if len(text) == len(self.texts[0])]
+        found = [self._eagerly(partial(self._attentions, text)) for text in texts]
+        if any(len(f) != self.facts.layers or not all(proper(a, sinks) for a in f) for f in found):
             return True
-        tap = Matrices()
-        batch = lay([Writing((Segment(self.texts[0], ((0, len(self.texts[0])),)),))], backbone.device)
-        backbone.forward(batch, taps=[tap])
-        error = 0.0
-        for ours, theirs in zip(tap.found, found, strict=True):
-            if sinks:
-                ours, theirs = (a / a.sum(-1, keepdim=True) for a in (ours, theirs))
-            error = max(error, float((ours - theirs).abs().max()))
+        batch = lay([Writing((Segment(text, ((0, len(text)),)),)) for text in texts], backbone.device)
+        for counted in (True, False)[: 1 + sinks]:
+            backbone.facts = replace(backbone.facts, sinks_count=counted)
+            backbone.forward(batch, taps=[tap := Matrices()])
+            error = max(
+                float((ours - torch.cat(theirs)).abs().max()) for ours, *theirs in zip(tap.found, *found, strict=True)
+            )
+            if error <= self.tolerance:
+                break
+        self.facts = replace(self.facts, sinks_count=backbone.facts.sinks_count)
         self.tried["weights"] = f"{error:.1e} from eager"
         if error > self.tolerance:
             self.tried[way] += f", but its attention weights are {error:.1e} off"
         return error <= self.tolerance
 
-    def _attentions(self) -> list[Tensor]:
-        """What the model's own attention hands out for the first text: (1, H, n, n) for each layer with attention."""
-        ids = torch.tensor([self.texts[0]], device=next(self.model.parameters()).device)
+    def _attentions(self, text: list[int]) -> list[Tensor]:
+        """What the model's own attention hands out for a text: (1, H, n, n) for each layer with attention."""
+        ids = torch.tensor([text], device=next(self.model.parameters()).device)
         try:
             found = self.model(input_ids=ids, output_attentions=True).attentions or ()
         except (TypeError, AttributeError, ValueError, KeyError):
@@ -395,6 +397,6 @@ class _Check:
 
         A soft prompt in front of the text (CPM-Ant) takes its share of each row.
         """
-        n, found = len(self.texts[0]), self._attentions()
+        n, found = len(self.texts[0]), self._attentions(self.texts[0])
         heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and proper(a, True) else 0 for a in found}
         return max(heads) if len(found) == self.facts.layers and len(heads) == 1 else 0

@@ -105,7 +105,7 @@ class ScoreView(AttentionView):
         q, k: (G, H, n, d) and, not repeated, (G, K, n, d).
         scaling: what scores are multiplied by.
         mask: what sees what, (n, n) bool; None where everything, or everything up to itself, is seen.
-        bias: added to the scores (1, H, n, n), or None.
+        bias: added to the scores (1 or G, H, n, n), or None.
         softcap: scores are squashed to ±softcap by tanh, or None.
         sinks: one more score per head that takes weight and gives nothing (H,), or None.
         fused_lse: log-sum-exp of the scores (G, H, n), sinks included, where the attention gave it.
@@ -180,7 +180,8 @@ class ScoreView(AttentionView):
         q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
         s = self._capped(self._keys(heads)[:, :, rows] @ q.mT * self.scaling)
         if self.bias is not None:
-            s = s + self.bias[0, heads][:, columns][..., rows].permute(1, 0, 3, 2)
+            bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads]
+            s = s + bias.gather(2, columns[:, None, :, None].expand(*bias.shape[:2], -1, bias.shape[3]))[..., rows].mT
         if self.mask is not None:
             s = s.masked_fill(~self.mask[columns][..., rows].mT[:, None], -math.inf)
         return s - self.lse[:, heads].gather(2, columns[:, None].expand(-1, s.shape[1], -1))[:, :, None]
@@ -189,7 +190,8 @@ class ScoreView(AttentionView):
         """Scores of some rows on some columns (G, H, rows, C)."""
         s = self._capped(wide(self.q[:, heads, rows]) @ self._keys(heads, columns).mT * self.scaling)
         if self.bias is not None:
-            s = s + self.bias[0, heads, rows][..., columns].permute(2, 0, 1, 3)
+            bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads, rows]
+            s = s + bias.gather(-1, columns[:, None, None].expand(*bias.shape[:3], -1))
         if self.mask is not None:
             s = s.masked_fill(~self.mask[rows][:, columns].transpose(0, 1)[:, None], -math.inf)
         return s

@@ -38,6 +38,8 @@ SAMPLE = {
     "gemma4_text": "layers of different widths, shared keys",
     "gpt2": "absolute positions, causal",
     "gpt_oss": "sinks, windows, experts",
+    "granite_swa": "weights that are handed out without the sinks' share",
+    "inkling_text": "a bias of its own for each text",
     "lfm2": "convolutions between the layers with attention",
     "llama, dynamic": "rotary frequencies by the length of the text",
     "mamba": "no attention at all",
