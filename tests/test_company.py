@@ -88,3 +88,24 @@ def test_a_hook_that_treats_each_token_by_itself_is_followed_and_tried_once(enco
     copied = pickle.loads(pickle.dumps(Encoder.load(model.name_or_path, classical())))
     copied.encode(TEXTS)
     assert len(tried) == 1  # nobody knows what was done to a copy
+
+
+def test_another_class_is_a_change_too(encoder, monkeypatch):
+    """Of a module that stays where it is, and of all modules of a class, whose forward somebody replaced."""
+    mlp = encoder.backbone.model.layers[-1].mlp
+    plain = type(mlp).forward
+
+    def shifted(self, x):
+        y = plain(self, x)
+        return y + 0.3 * y.roll(1, -2)
+
+    with monkeypatch.context() as now:
+        now.setattr(mlp, "__class__", type("Shifted", (type(mlp),), {"forward": shifted}))
+        with pytest.raises(UnsupportedModel, match="looks from one text of a batch to another"):
+            encoder.encode(TEXTS)
+    encoder.encode(TEXTS)
+    with monkeypatch.context() as now:
+        now.setattr(type(mlp), "forward", shifted)
+        with pytest.raises(UnsupportedModel, match="looks from one text of a batch to another"):
+            encoder.encode(TEXTS)
+    encoder.encode(TEXTS)

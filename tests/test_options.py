@@ -93,3 +93,17 @@ def test_width_needs_no_vector(llama) -> None:
     assert narrow.dimension == 5
     narrow.post = ()
     assert narrow.dimension == 64, "what it was asked before must not be kept"
+
+
+@pytest.mark.parametrize("name", ["normalize_embeddings", "convert_to_tensor", "convert_to_numpy", "show_progress_bar"])
+def test_a_word_is_no_switch(llama, name: str) -> None:
+    with pytest.raises(InputError, match=f"{name}='no'.*True"):
+        llama.encode(["a"], **{name: "no"})
+
+
+def test_one_argument_under_two_names(llama) -> None:
+    for given in ((["a"],), ()):
+        options = {"inputs": ["b"]} if given else {"inputs": ["b"], "texts": ["a"]}
+        with pytest.raises(InputError, match="inputs is another name of texts, and both are given"):
+            llama.encode(*given, **options)
+    assert (llama.encode(inputs=["b"]) == llama.encode(["b"])).all()

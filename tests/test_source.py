@@ -16,7 +16,7 @@ import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
-from afterword.errors import ModelError
+from afterword.errors import InputError, ModelError
 from afterword.post import Normalise
 from afterword.source import ELSEWHERE, Source, check_model_kwargs
 
@@ -183,3 +183,24 @@ def test_a_quantisation_config_reaches_the_model(tmp_path: Path) -> None:
 def test_names(models: Path) -> None:
     assert Source(str(models)).name == str(models) and Source("someone/model").name == "someone/model"
     assert Path(Source("afterword-mini").name).is_dir()
+
+
+@pytest.mark.parametrize("name", [None, 3, "", "a\0b", b"gpt2"])
+def test_what_names_no_model(name) -> None:
+    with pytest.raises(ModelError, match="names no model: give a folder, or a name on the hub"):
+        Encoder.load(name)
+
+
+def test_a_file_is_no_folder(tmp_path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="is a file: give the folder"):
+        Encoder.load(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("folder", [None, 3, "", b"folder"])
+def test_what_names_no_folder_to_save_into(folder, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoder = Encoder.load("afterword-mini", reba())
+    with pytest.raises(InputError, match="names no folder to save into"):
+        encoder.save(folder)
+    assert not list(tmp_path.iterdir())

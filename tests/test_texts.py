@@ -134,3 +134,15 @@ def test_words_in_columns(column) -> None:
     assert words_by_text(column(["a", "b"]), ["t", "u"], single=False) == ([["a"], ["b"]], True)
     assert words_by_text(column(["a", "b"]), ["t"], single=True) == ([["a", "b"]], False)
     assert words_by_text([column(["a", "b"]), ["c"]], ["t", "u"], single=False) == ([["a", "b"], ["c"]], False)
+
+
+def test_texts_are_told_apart_by_their_letters_alone() -> None:
+    class Loose(str):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 1
+
+    found = check_texts([Loose("Polish"), Loose("polish"), np.str_("a")])
+    assert [type(text) for text in found] == [str, str, str] and found[0] != found[1]

@@ -178,3 +178,37 @@ def test_a_folder(tmp_path: Path, rows, monkeypatch) -> None:
     encoder.save(tmp_path / "b")
     again = Encoder.load(tmp_path / "b")
     assert np.array_equal(again.encode(TEXTS), whole(monkeypatch, encoder)) and rows
+
+
+class Unit(nn.Module):
+    """Makes each output as long as any other, without an epsilon: of zeros it makes no number."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inner(x)
+        return y / y.norm(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize("where", ["mlp", "o_proj"])
+def test_what_becomes_of_rows_that_nobody_reads_reaches_no_vector(tmp_path, rows, monkeypatch, where: str) -> None:
+    encoder = Encoder.load(tiny("llama", tmp_path), classical(pool="last"))
+    last = encoder.backbone.model.layers[-1]
+    if where == "mlp":
+        last.mlp = Unit(last.mlp)
+    else:
+        last.self_attn.o_proj = Unit(last.self_attn.o_proj)
+    found = encoder.encode(TEXTS)
+    assert rows and np.array_equal(found, whole(monkeypatch, encoder))
+    assert np.array_equal(found[5], encoder.encode(TEXTS[5]))
+
+
+def test_the_users_random_numbers_stay_as_they_are(tmp_path, rows) -> None:
+    encoder = Encoder.load(tiny("llama", tmp_path), classical(pool="last"))
+    torch.manual_seed(0)
+    wanted = torch.rand(3)
+    torch.manual_seed(0)
+    encoder.encode(TEXTS)
+    assert rows and torch.equal(torch.rand(3), wanted)

@@ -204,9 +204,8 @@ class Backbone:
             refuse_scales_of_a_batch(modules, self.facts.kind)
             require_same_start(modules, self.facts)
             self._look_again(modules, served.rows)
-            replacing = not sight or sight.couple == "replace"
             cut = None
-            if read is not None and layers == {LAST} and replacing and not taps and not keep_mode:
+            if layers == {LAST} and not (taps or keep_mode or (sight and sight.couple != "replace")):
                 cut = self._cut(read, modules, served)
             try:
                 parts = [
@@ -231,15 +230,16 @@ class Backbone:
         parts = [self._run(batch, g, 0, frozenset({LAST}), None, (), rows, cut) for g in self._apart(batch)]
         return torch.cat([part[LAST] for part in parts])
 
-    def _cut(self, read: Tensor, modules: list[nn.Module], served: Served) -> Cut | None:
+    def _cut(self, read: Tensor | None, modules: list[nn.Module], served: Served) -> Cut | None:
         """The layers whose products a forward may leave out for tokens that are not read, found when first needed."""
-        if self.facts.way != "flat" or not (served.tree and self.modules) or listened_to(modules):
+        if read is None or self.facts.way != "flat" or not (served.tree and self.modules) or listened_to(modules):
             return None
-        if served.tail is None:
+        if served.tail is None or served.seen != self._company.changes:
             experts = any(p.dim() > 2 for p in self.model.parameters())  # the bits of theirs depend on who else comes
             linears = [] if experts else [m for m in modules if is_linear(m)]
             run = partial(self._last, served.rows)
             served.tail = find(run, linears, self.modules[-1], vocabulary(self.model), self.device)
+            served.seen = self._company.changes
         return Cut(read, served.tail) if served.tail else None
 
     def _take_back_attention(self) -> None:
@@ -298,8 +298,10 @@ class Backbone:
         fed = stream([(i, batch.groups[i]) for i in groups], lead, whole).to(self.device)
         if self.facts.remembers:
             forget(self.model)
-        with cutting(cut, batch.groups[groups[0]].start, fed, rows):
+        with cutting(cut, batch.groups[groups[0]].start, fed, rows) as kept:
             out = self._flat(fed, layers, sight, taps) if flat else self._stacked(fed, layers, sight, taps)
+        if kept is not None:
+            out.last_hidden_state = kept.only(out.last_hidden_state)
         states: dict[Layer, Tensor] = {}
         for layer in layers:
             if layer == TABLE:

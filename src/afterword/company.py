@@ -17,11 +17,11 @@ EXACT = 1e-4
 
 DYNAMIC = "torch.ao.nn.quantized.dynamic"
 
-Structure = tuple[list[nn.Module], list[tuple[object, ...]]]
+Structure = tuple[list[nn.Module], list[object], list[tuple[object, ...]]]
 
 
 def structure(modules: list[nn.Module]) -> Structure:
-    """What a model is built of, and who listens at which of its modules: two of these are equal where nothing changed.
+    """What a model is built of, what runs, and who listens at which module: two are equal where nothing changed.
 
     Args:
         modules: all of the model's, in order.
@@ -31,7 +31,8 @@ def structure(modules: list[nn.Module]) -> Structure:
         for i, m in enumerate(modules)
         if m._forward_hooks or m._forward_pre_hooks or "forward" in m.__dict__
     ]
-    return modules, listening
+    kinds = list(map(type, modules))
+    return modules, [*kinds, *(kind.forward for kind in dict.fromkeys(kinds))], listening
 
 
 class Company:
@@ -43,6 +44,8 @@ class Company:
 
     def __init__(self, modules: list[nn.Module] | None = None) -> None:
         self._known = None if modules is None else structure(modules)
+        self.changes = 0
+        """How often a changed model was seen."""
 
     def look(
         self, modules: list[nn.Module], kind: str, vocabulary: int, device: torch.device, run: Callable[[Batch], Tensor]
@@ -50,6 +53,7 @@ class Company:
         """Try a model that has changed: see `require_apart`."""
         now = structure(modules)
         if now != self._known:
+            self.changes += 1
             require_apart(run, kind, vocabulary, device)
             self._known = now
 

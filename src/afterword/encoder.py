@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -127,7 +126,7 @@ class Encoder(Interface):
         """
         from .folder import save_encoder
 
-        save_encoder(self, Path(os.path.expanduser(folder)))
+        save_encoder(self, folder)
 
     @property
     def fitted(self) -> bool:

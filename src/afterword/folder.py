@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors.torch import save_file
 
 from .codec import parse_method, to_json
-from .errors import ModelError
+from .errors import InputError, ModelError
 from .frequency import ByToken
 from .loading import is_inside, load_backbone
 from .methods import Method, classical
@@ -48,6 +49,8 @@ def load_encoder(
     **options: Any,
 ) -> Encoder:
     """See `Encoder.load`."""
+    if not isinstance(name, str | os.PathLike):
+        raise ModelError(f"{name!r} names no model: give a folder, or a name on the hub")
     if isinstance(method, str):
         method = parse_method(method)
     source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
@@ -100,8 +103,11 @@ def is_stock(encoder: Encoder) -> bool:
     return pads and pool in POOLINGS.values() and method == classical(pool)  # type: ignore[arg-type]
 
 
-def save_encoder(encoder: Encoder, folder: Path) -> None:
+def save_encoder(encoder: Encoder, folder: str | Path) -> None:
     """See `Encoder.save`."""
+    if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+        raise InputError(f"{folder!r} names no folder to save into: give a path, '.' for the current one")
+    folder = Path(os.path.expanduser(folder))
     encoder.method.weigh.require_fitted()
     with placed(folder) as half:
         _write(encoder, half)

@@ -36,6 +36,7 @@ class Served:
         modules: the layers, and the activations whose work they may do.
         rows: to a multiple of so many rows a thread a short forward is filled.
         tail: the layers that `unread.find` found; None = nobody has asked yet.
+        seen: how often the model had changed by then, as its `Company` counts.
     """
 
     tree: list[nn.Module]
@@ -44,6 +45,7 @@ class Served:
     modules: list[nn.Module]
     rows: int = ROWS
     tail: tuple[nn.Module, ...] | None = None
+    seen: int = 0
 
     def changed(self) -> list[Twin]:
         """Twins whose weight is not what it was: another tensor, another version, or other elements in a sample."""

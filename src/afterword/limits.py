@@ -64,6 +64,8 @@ class Limits:
             object.__setattr__(self, name, count(name, getattr(self, name)))
         if self.on_long not in ("warn", "error", "ignore"):
             raise InputError(f"on_long={self.on_long!r}: choose warn, error or ignore")
+        if isinstance(self.show_progress_bar, str):
+            raise InputError(f"show_progress_bar={self.show_progress_bar!r}: give True, False or a function")
         if self.on_empty not in ("error", "nan"):
             raise InputError(f"on_empty={self.on_empty!r}: choose error or nan")
 

@@ -29,13 +29,15 @@ def also_called(**others: str) -> Callable[[Call], Call]:
     """Let an argument be given under other names too, those that sentence-transformers has for it.
 
     Args:
-        others: the name here, by the other name.
+        others: the name here, that of the first argument, by the other name.
     """
 
     def wrap(call: Call) -> Call:
         @wraps(call)
         def renamed(*args: Any, **options: Any) -> Any:
             for other in others.keys() & options.keys():
+                if others[other] in options or len(args) > 1:
+                    raise InputError(f"{other} is another name of {others[other]}, and both are given: leave one away")
                 options[others[other]] = options.pop(other)
             return call(*args, **options)
 
@@ -159,6 +161,10 @@ class Form:
         Raises:
             InputError: one is given.
         """
+        switches = {"convert_to_numpy": self.convert_to_numpy, "convert_to_tensor": self.convert_to_tensor, **options}
+        for name in ("convert_to_numpy", "convert_to_tensor", "normalize_embeddings"):
+            if isinstance(switches.get(name), str):
+                raise InputError(f"{name}={switches[name]!r} is a string: give True or False")
         given = [name for name, value in options.items() if value is not None and value is not False]
         given += ["precision"] * self.quantised + ["a pool or a list of devices"] * several
         if self.output_value is None:  # the vector beside the states is cut and normalised

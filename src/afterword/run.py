@@ -86,10 +86,15 @@ def places_for(
         dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
         return [np.empty(shape, dtype) for shape in shapes]
     if not isinstance(out, np.ndarray) or out.dtype not in (np.float32, np.float64) or not out.flags.writeable:
-        what = f"read-only, {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise InputError(f"out is a {what}: give a numpy array of float32 or float64 that can be written to")
+        what = f"a {type(out).__name__}"
+        if isinstance(out, np.ndarray):
+            what = f"an array of {out.dtype}" + ("" if out.flags.writeable else " that cannot be written to")
+        raise InputError(f"out is {what}: give a numpy array of float32 or float64 that can be written to")
     if out.shape != shapes[0]:
         raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
+    rows, columns = map(abs, out.strides)
+    if rows < columns * out.shape[1] and columns < rows * out.shape[0]:
+        raise InputError(f"out has rows that lie over one another (strides {out.strides}): give an array of its own")
     return [out]
 
 

@@ -48,7 +48,7 @@ class Source:
         subfolder: of the folder or repository.
 
     Raises:
-        ModelError: a revision of a folder.
+        ModelError: no name, a file, or a revision of a folder.
     """
 
     name: str
@@ -60,8 +60,12 @@ class Source:
 
     def __post_init__(self) -> None:
         """Find our own models by their name, and the home folder behind ``~``; a folder's subfolder is a folder."""
+        if "\0" in self.name or not self.name:
+            raise ModelError(f"{self.name!r} names no model: give a folder, or a name on the hub")
         object.__setattr__(self, "name", os.path.expanduser(self.name))
         path = Path(find(self.name))
+        if path.is_file():
+            raise ModelError(f"{path} is a file: give the folder that it lies in")
         if not path.is_dir():
             return
         if self.revision is not None:

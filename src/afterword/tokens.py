@@ -72,7 +72,7 @@ def check_text(text: object, where: str = "text", fix: str = "give a string, or 
             raise InputError(
                 f"{where} holds a lone surrogate {text[e.start]!r} at {e.start}: decode it with errors='replace'"
             ) from None
-    return text
+    return str.__str__(text)  # the text alone: a class of one's own may call two texts equal
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,8 +50,14 @@ class Rows:
         count = len(self.at)
         some = of(x.index_select(-2, torch.cat([self.at, self.at[:1].expand(-count % self.whole)])))
         shape = (*x.shape[:-1], some.shape[-1])
-        out = some.new_empty(shape).normal_() if self.noise else some.new_zeros(shape)
+        out = some.new_zeros(shape)
+        if self.noise:
+            out.normal_(generator=torch.Generator().manual_seed(0))  # the user's own stays as it is
         return out.index_copy_(-2, self.at, some.narrow(-2, 0, count))
+
+    def only(self, states: Tensor) -> Tensor:
+        """States (1, N, D) of the rows that are read, zeros elsewhere: what stands there may be no number."""
+        return torch.zeros_like(states).index_copy_(-2, self.at, states.index_select(-2, self.at))
 
 
 class Cut(NamedTuple):
@@ -106,7 +112,7 @@ class _Noting(Serving):
 
 
 @contextmanager
-def cutting(cut: Cut | None, first: int, fed: Stream, rows: int) -> Iterator[None]:
+def cutting(cut: Cut | None, first: int, fed: Stream, rows: int) -> Iterator[Rows | None]:
     """Cut the last layer's products of one forward in this thread, where enough of its rows are not read.
 
     Args:
@@ -114,6 +120,9 @@ def cutting(cut: Cut | None, first: int, fed: Stream, rows: int) -> Iterator[Non
         first: where the forward's part of the batch begins, on its flat axis.
         fed: what the model reads.
         rows: to a multiple of how many rows a thread a short product is filled.
+
+    Yields:
+        The rows that are read; None = all of them.
     """
     layers: tuple[nn.Module, ...] = ()
     if cut is not None:
@@ -122,11 +131,11 @@ def cutting(cut: Cut | None, first: int, fed: Stream, rows: int) -> Iterator[Non
         if len(at) and (cut.noise or len(fed.tokens) - len(at) >= WORTH):
             layers = cut.layers
     if cut is None or not layers:
-        yield
+        yield None
         return
     now = Rows(at, len(fed.tokens), filled(len(at), rows), cut.noise)
     with serving(_Cutting(served_now() or Serving({}, "float32"), layers, now), layers):
-        yield
+        yield now
 
 
 def find(
