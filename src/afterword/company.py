@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ def structure(modules: list[nn.Module]) -> Structure:
         for i, m in enumerate(modules)
         if m._forward_hooks or m._forward_pre_hooks or "forward" in m.__dict__
     ]
-    kinds = list(map(type, modules))
+    kinds: list[Any] = list(map(type, modules))
     return modules, [*kinds, *(kind.forward for kind in dict.fromkeys(kinds))], listening
 
 
