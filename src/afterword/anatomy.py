@@ -107,10 +107,15 @@ def window(config: Any) -> int | None:
 
 
 def sparse_from(config: Any) -> int | None:
-    """The longest text that BigBird reads with full attention; None where attention is never block-sparse."""
-    if read(config, "attention_type") != "block_sparse":
-        return None
-    return int((5 + 2 * config.num_random_blocks) * config.block_size)
+    """The longest text that a model reads whole; None where attention never leaves tokens out by blocks or hashes.
+
+    BigBird's attention is block-sparse for longer ones; Reformer's looks into random buckets then.
+    """
+    if read(config, "attention_type") == "block_sparse":
+        return int((5 + 2 * config.num_random_blocks) * config.block_size)
+    if "lsh" in (read(config, "attn_layers") or ()):
+        return 2 * int(config.lsh_attn_chunk_length)
+    return None
 
 
 def vocabulary(model: Any) -> int:
@@ -160,7 +165,7 @@ def rotary_split(config: Any) -> tuple[int | None, bool]:
 
 def forget(model: nn.Module) -> None:
     """Forget what an earlier text left behind: dynamic rotary frequencies, BigBird's full attention to short texts."""
-    if sparse_from(model.config) is not None:
+    if hasattr(model, "set_attention_type") and sparse_from(model.config) is not None:
         model.set_attention_type("block_sparse")  # type: ignore[operator]
     for module in model.modules():
         original = getattr(module, "original_max_seq_len", None)

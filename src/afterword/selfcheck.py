@@ -32,6 +32,7 @@ from .trials import (
     Reached,
     apart,
     counting_from_afar,
+    heads_of,
     last_bits_moved,
     proper,
     said,
@@ -266,8 +267,10 @@ class _Check:
         backbone = self._backbone(way="eager", alone=alone)
         if self._error("alone" if alone else "eager", backbone, self.texts, own) > self.tolerance:
             return None
-        heads = self._heads_handed_out()
-        self.facts = replace(self.facts, alone=alone, heads=heads or self.facts.heads)
+        found = self._attentions(self.texts[0])
+        heads = heads_of(found, len(self.texts[0])) if len(found) == self.facts.layers else 0
+        causal = self.facts.causal and not (heads and any(bool(a.triu(1).any()) for a in found))
+        self.facts = replace(self.facts, alone=alone, heads=heads or self.facts.heads, causal=causal)
         return self._finish("eager", attention=heads > 0)
 
     def _finish(self, way: Any, modules: Sequence[nn.Module] = (), *, attention: bool) -> Backbone:
@@ -391,12 +394,3 @@ class _Check:
         backbone.facts = replace(backbone.facts, causal=True, shares=True)
         lead = ids[: len(ids) // 2]
         return self._error("shared", backbone, [*self.texts, ids], [*own, states], lead) <= self.tolerance
-
-    def _heads_handed_out(self) -> int:
-        """How many heads has each matrix of ``output_attentions=True``? 0 = there is not one for each layer.
-
-        A soft prompt in front of the text (CPM-Ant) takes its share of each row.
-        """
-        n, found = len(self.texts[0]), self._attentions(self.texts[0])
-        heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and proper(a, True) else 0 for a in found}
-        return max(heads) if len(found) == self.facts.layers and len(heads) == 1 else 0

@@ -174,6 +174,15 @@ def proper(weights: Any, sinks: bool = False) -> bool:
     return torch.allclose(total, torch.ones_like(total), atol=1e-3)
 
 
+def heads_of(matrices: Sequence[Tensor], n: int) -> int:
+    """How many heads has each attention matrix of a text of n tokens? 0 = they are no such matrices, or differ.
+
+    A soft prompt in front of the text (CPM-Ant) takes its share of each row.
+    """
+    heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and proper(a, True) else 0 for a in matrices}
+    return max(heads) if len(heads) == 1 else 0
+
+
 def apart(got: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
     """The largest difference, of the largest value; infinite where something is not a number."""
     found = float(torch.stack([(a - b).abs().max() for a, b in zip(got, wanted, strict=True)]).max()) / size(wanted)

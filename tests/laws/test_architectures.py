@@ -21,7 +21,7 @@ from tests.tiny import tiny
 from tests.zoo import write
 
 from afterword import Encoder, classical, ditto, echo, reba
-from afterword.errors import AttentionNotSeen
+from afterword.errors import AttentionNotSeen, UnsupportedModel
 from afterword.layout import Layout
 from afterword.loading import load_backbone
 from afterword.methods import Method, bellm
@@ -173,3 +173,15 @@ def test_both_ways_layers_change_what_they_should(kind: str, tmp_path: Path):
     one, two, none = (encode(backbone, m, texts()) for m in (bellm(1), bellm(2), bellm(0, layers=())))
     assert difference(one, none) > 1e-3 and difference(two, one) > 1e-3
     assert difference(none, np.stack([bellm_mean(eager, t, 0).numpy() for t in texts()])) < EXACT
+
+
+def test_random_buckets_are_refused(tmp_path: Path):
+    """Reformer reads texts of over two chunks through buckets that it draws anew each time."""
+    with pytest.raises(UnsupportedModel, match="reformer cannot be run exactly"):
+        load_backbone(write("reformer", tmp_path / "model"))
+
+
+def test_attention_that_is_nearly_even_is_no_causal_one(tmp_path: Path):
+    """MarkupLM's small random weights move no state by as much as a rounding: its matrices say what sees what."""
+    verdict = judge("markuplm", write("markuplm", tmp_path / "model"), LENGTHS)
+    assert verdict.worst["reba mean"] < EXACT and not verdict.wrong
