@@ -330,6 +330,9 @@ def judge(
     try:
         backbone = load_backbone(folder, dtype=dtype)
     except Exception as e:
+        if "Cannot allocate memory" in str(e):
+            verdict.left_out = "cannot be built tiny: it takes too much memory"
+            return verdict
         verdict.refused["every method"] = _reason(e).replace(f"{folder} ", "").replace(str(folder), kind)
         verdict.possible = [name for name in METHODS if own.applies(name) and own.could(name)]
         return verdict

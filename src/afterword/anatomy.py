@@ -70,8 +70,8 @@ def count_heads(config: Any) -> int:
 def position_offset(model: nn.Module) -> int:
     """Position of the first token: RoBERTa and its kin count from ``padding_idx + 1``; their table says so."""
     for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            return module.padding_idx + 1
+        if name.endswith("position_embeddings") and isinstance(getattr(module, "padding_idx", None), int):
+            return int(module.padding_idx) + 1
     return 0
 
 

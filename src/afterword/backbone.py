@@ -320,10 +320,10 @@ class Backbone:
         if layer in (LAST, f"{NORMED}{self.facts.states}"):
             return out.last_hidden_state  # type: ignore[no-any-return]
         state: Tensor = out.hidden_states[layer if isinstance(layer, int) else int(layer.removeprefix(NORMED))]
-        if state.shape[:-1] != out.last_hidden_state.shape[:-1]:
+        if state.shape != out.last_hidden_state.shape:
             raise UnsupportedModel(
-                f"{self.facts.kind} has states of shape {tuple(state.shape)} at states={layer!r}, no vector for each "
-                "token: use its last states"
+                f"{self.facts.kind} has states of shape {tuple(state.shape)} at states={layer!r}, and its last ones have "
+                f"{tuple(out.last_hidden_state.shape)}: use its last states"
             )
         if isinstance(layer, int) or self.stack.norm is None:
             return state
