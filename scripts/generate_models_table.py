@@ -30,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 PAGE, TABLE = ROOT / "docs" / "models.md", ROOT / "docs" / "models.json"
 SECONDS, MEMORY = 120, 12 << 30
+FAILED = "the judge failed"
 PAPERS = {"reba": "ReBA", "ditto": "Ditto", "bellm": "BeLLM", "every": "every method"}
 WAYS = {"flat": "exact, flat", "stacked": "exact, stacked", "eager": "exact, own attention"}
 SHORT = {
@@ -167,7 +168,7 @@ def verdict_of(kind: str) -> dict[str, Any]:
         except LeftOut as e:
             return asdict(Verdict(kind, left_out=str(e)))
         except Exception as e:
-            return asdict(Verdict(kind, left_out=f"the judge failed: {type(e).__name__}: {first_line(e)}"))
+            return asdict(Verdict(kind, left_out=f"{FAILED}: {type(e).__name__}: {first_line(e)}"))
 
 
 def _child(kind: str, answer: Connection) -> None:
@@ -194,8 +195,9 @@ def run(kinds: Sequence[str], known: Path, workers: int) -> Iterable[dict[str, A
                 theirs.close()
                 live[ours] = Work(todo.pop(0), process, time.monotonic())
             for row in _finished(live):
-                notes.write(json.dumps(row) + "\n")
-                notes.flush()
+                if not row["left_out"].startswith(FAILED):  # it may do better another time
+                    notes.write(json.dumps(row) + "\n")
+                    notes.flush()
                 print(f"{len(found) + 1:4d} {row['kind']}: {sort_of(row)}", flush=True)
                 found[row["kind"]] = row
                 yield row

@@ -322,8 +322,8 @@ class Backbone:
         state: Tensor = out.hidden_states[layer if isinstance(layer, int) else int(layer.removeprefix(NORMED))]
         if state.shape != out.last_hidden_state.shape:
             raise UnsupportedModel(
-                f"{self.facts.kind} has states of shape {tuple(state.shape)} at states={layer!r}, and its last ones have "
-                f"{tuple(out.last_hidden_state.shape)}: use its last states"
+                f"{self.facts.kind} has states of shape {tuple(state.shape)} at states={layer!r}, and its last ones "
+                f"have {tuple(out.last_hidden_state.shape)}: use its last states"
             )
         if isinstance(layer, int) or self.stack.norm is None:
             return state
