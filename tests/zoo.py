@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -314,6 +315,7 @@ def tokenizer(config: Any) -> PreTrainedTokenizerFast:
 
 
 def first_line(e: BaseException) -> str:
-    """What an error says, in one line."""
-    lines = (line.strip() for line in str(e).splitlines())
+    """What an error says, in one line, without the places of this machine."""
+    said = re.sub(r" from '[^']*'", "", str(e))
+    lines = (line.strip() for line in said.splitlines())
     return next((line for line in lines if line and not line.startswith("Class validation")), type(e).__name__)[:300]
