@@ -6,19 +6,21 @@ differ, is judged anew by the same judge, and the page must say of them what is 
 
 import json
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from packaging.version import Version
 from scripts.generate_models_table import PAGE, TABLE, page, sort_of
 from tests.eager import READING, STATES, Eager, bellm_mean, word_mean
 from tests.families import difference, encode, texts
 from tests.faults import FAULTS
 from tests.judge import EXACT, Judge, Verdict, compare, judge
 from tests.tiny import tiny
-from tests.zoo import write
+from tests.zoo import LeftOut, write
 
 from afterword import Encoder, classical, ditto, echo, reba
 from afterword.errors import AttentionNotSeen, UnsupportedModel
@@ -51,6 +53,7 @@ SAMPLE = {
     "t5": "a bias by distance",
 }
 """Kinds chosen to differ."""
+OLD = Version(version("transformers")) < Version(json.loads(TABLE.read_text("utf-8"))["transformers"])
 WAYS = ("flat", "stacked", "eager")  # the better first: a run may do better than the page says, never worse
 LENGTHS = (12, 5, 1, 23, 70, 5)
 DOUBLE = 1e-13  # float64, of models that take no step in float32
@@ -64,7 +67,13 @@ def table() -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", SAMPLE)
 def test_a_kind_is_what_the_page_says(kind: str, table: dict[str, Any], tmp_path: Path):
-    verdict, told = judge(kind, write(kind, tmp_path / "model"), LENGTHS), table[kind]
+    try:
+        folder = write(kind, tmp_path / "model")
+    except LeftOut as e:
+        if not OLD:
+            raise
+        pytest.skip(f"an older transformers: {e}")
+    verdict, told = judge(kind, folder, LENGTHS), table[kind]
     assert verdict.worst and not verdict.wrong
     assert set(told["worst"]) <= set(verdict.worst), f"make models: no longer exact, {verdict.refused}"
     assert WAYS.index(verdict.way) <= WAYS.index(told["way"]), f"make models: no longer {told['way']}"
