@@ -103,12 +103,12 @@ def echo(
     if variant == "table1" or (released and pool == "mean"):
         unread(f"variant={variant!r}", tail=tail, pool_special_tokens=pool_special_tokens, pool=pool != "mean")
     layout = Layout(
-        TEMPLATES.get(template or "", template),
-        copies,
-        "ids" if template is not None and repeat is None else (repeat or ("text" if released else None)),
-        separator,
-        truncate or ("whole" if released else "before"),
-        add_special_tokens,
+        template=TEMPLATES.get(template or "", template),
+        copies=copies,
+        join="ids" if template is not None and repeat is None else (repeat or ("text" if released else None)),
+        separator=separator,
+        truncate=truncate or ("whole" if released else "before"),
+        add_special_tokens=add_special_tokens,
     )
     weigh: Weighting = Plain(pool, "tail" if tail else "last", pool_special_tokens)
     if variant == "table1":
@@ -164,12 +164,11 @@ def reba(
     _choose("pool", pool, ("last", "mean"))
     released = variant == "released"
     layout = Layout(
-        None,
-        copies,
-        repeat or ("text" if released else None),
-        separator,
-        truncate or ("whole" if released else "before"),
-        add_special_tokens,
+        copies=copies,
+        join=repeat or ("text" if released else None),
+        separator=separator,
+        truncate=truncate or ("whole" if released else "before"),
+        add_special_tokens=add_special_tokens,
         chunk=chunk,
     )
     if released:
@@ -177,11 +176,12 @@ def reba(
             "variant='released'", columns=columns != "all", normalise=normalise, triangle=triangle != "upper",
             pool_special_tokens=pool_special_tokens,
         )  # fmt: skip
-        whole: tuple[Any, ...] = ("last", "all", True, "all", "token", attention, "full", True)
-        half: tuple[Any, ...] = ("half", "first", True, "all", "total", attention, "upper", True)
-        weigh = Backward(*whole if pool == "last" else half)
+        whole: dict[str, Any] = {"pool": "last", "copy": "all", "normalise": "token", "triangle": "full"}
+        half: dict[str, Any] = {"pool": "half", "copy": "first", "normalise": "total"}
+        weigh = Backward(**whole if pool == "last" else half, attention=attention, released=True)
     else:
-        weigh = Backward(pool, "first", pool_special_tokens, columns, normalise, attention, triangle)
+        asked: dict[str, Any] = {"columns": columns, "normalise": normalise, "triangle": triangle}
+        weigh = Backward(pool, "first", pool_special_tokens, **asked, attention=attention)
     return Method(layout, States(states), weigh, name=f"reba-{copies} {pool}{_note(variant)}")
 
 
@@ -211,7 +211,7 @@ def ditto(
     """
     layer, number = parse_head(head)
     _choose("pool", pool, ("sum", "mean"))
-    weigh = SelfAttention(pool, "all", pool_special_tokens, layer, number, normalise)
+    weigh = SelfAttention(pool, "all", pool_special_tokens, layer=layer, head=number, normalise=normalise)
     name = f"ditto {layer + 1}-{number + 1} (layer {layer}, head {number} from 0) {states}"
     return Method(Layout(add_special_tokens=add_special_tokens), States(states), weigh, name=name)
 
@@ -355,7 +355,8 @@ def remove_biases(
     >>> remove_biases(frequent=100).weigh.frequent
     100
     """
-    weigh = WithoutBiases("mean", "all", False, True, None, frequent, subwords, upper, punctuation)
+    rules: dict[str, Any] = {"subwords": subwords, "upper": upper, "punctuation": punctuation}
+    weigh = WithoutBiases(pool_special_tokens=False, normalise=True, frequent=frequent, **rules)
     layout = Layout(" {text}", add_special_tokens=add_special_tokens)
     return Method(layout, States(states), weigh, name=f"remove_biases {states}")
 

@@ -52,14 +52,14 @@ def turning_point(
         ),
     ],
     pool: Annotated[
-        list[str] | None, typer.Option("--pool", metavar="POOL", help="mean or last; several times. Otherwise both.")
+        list[str] | None, typer.Option("--pool", metavar="POOL", help="mean or last; several times. Default: both.")
     ] = None,
     template: Annotated[
         list[str] | None,
         typer.Option(
             "--template",
             metavar="TEMPLATE",
-            help="A template's name, a string with {text}, or none; several times. Otherwise bellm and none.",
+            help="A template's name, a string with {text}, or none; several times. Default: bellm and none.",
         ),
     ] = None,
     margin: Annotated[
@@ -120,7 +120,7 @@ def dependency(
         typer.Option(
             "--pivot",
             metavar="TOKEN",
-            help="The token that stands for a sentence, last or first. Otherwise the last of a causal model, else the "
+            help="The token that stands for a sentence, last or first. Default: the last of a causal model, else the "
             "first.",
         ),
     ] = None,
@@ -217,7 +217,7 @@ def impact(
     corpus: Annotated[
         Path | None,
         typer.Option(
-            "--corpus", metavar="FILE", help="A .txt file, a text a line, to count TF-IDF in. Otherwise the texts."
+            "--corpus", metavar="FILE", help="A .txt file, a text a line, to count TF-IDF in. Default: the texts."
         ),
     ] = None,
     first: Annotated[

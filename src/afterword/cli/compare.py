@@ -34,7 +34,7 @@ def compare(
     results: Rows = None,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", metavar="NAME", help="What all others are compared with. Otherwise the first."),
+        typer.Option("--baseline", metavar="NAME", help="What all others are compared with. Default: the first."),
     ] = None,
     published: Tables = None,
     draws: Annotated[

@@ -57,7 +57,7 @@ Seeds = Annotated[
     ),
 ]
 Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="What results call the model. Otherwise its folder's name.")
+    str | None, typer.Option("--name", metavar="NAME", help="What results call the model. Default: its folder's name.")
 ]
 
 

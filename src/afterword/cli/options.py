@@ -46,7 +46,7 @@ Field = Annotated[
     str | None,
     typer.Option(
         "--field", "--column", metavar="NAME",
-        help="The column or field that holds the texts. Otherwise text, or a table's only column.",
+        help="The column or field that holds the texts. Default: text, or a table's only column.",
     ),
 ]  # fmt: skip
 Output = Annotated[
@@ -59,19 +59,19 @@ RejectsFile = Annotated[
     Path | None,
     typer.Option(
         "--rejects", metavar="FILE",
-        help="Where rows without a vector are listed. Otherwise OUTPUT.rejects.jsonl, or on stderr.",
+        help="Where rows without a vector are listed. Default: OUTPUT.rejects.jsonl, or on stderr.",
     ),
 ]  # fmt: skip
 Device = Annotated[
     str | None,
-    typer.Option("--device", metavar="DEVICE", help="cpu, cuda, cuda:1, mps. Otherwise a GPU if there is one."),
+    typer.Option("--device", metavar="DEVICE", help="cpu, cuda, cuda:1, mps. Default: a GPU if there is one."),
 ]
 Dtype = Annotated[
     Literal["float32", "bfloat16", "float16", "float64", "auto"] | None,
     typer.Option(
         "--dtype",
         metavar="DTYPE",
-        help="float32, bfloat16, float16, float64, or auto, the checkpoint's own. Otherwise float32 on a CPU.",
+        help="float32, bfloat16, float16, float64, or auto, the checkpoint's own. Default: float32 on a CPU.",
     ),
 ]
 Products = Annotated[
@@ -119,7 +119,7 @@ OnLong = Annotated[
 ]
 Progress = Annotated[
     bool | None,
-    typer.Option("--progress/--no-progress", help="A progress bar on stderr. Otherwise where stderr is a terminal."),
+    typer.Option("--progress/--no-progress", help="A progress bar on stderr. Default: where stderr is a terminal."),
 ]
 Window = Annotated[
     int,

@@ -47,7 +47,7 @@ def similar(
         typer.Option(
             "--by",
             metavar="BY",
-            help="cosine, dot, euclidean or manhattan; distances are negated. Otherwise the model's own, or cosine.",
+            help="cosine, dot, euclidean or manhattan; distances are negated. Default: the model's own, or cosine.",
         ),
     ] = None,
     top: Annotated[int, typer.Option("--top", min=0, metavar="N", help="So many pairs, the most similar first.")] = 10,

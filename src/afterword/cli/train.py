@@ -25,11 +25,16 @@ def train(
             "negative; sentence1, sentence2, score; or sentence1, sentence2, condition, label.",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", show_default=False, help="Where the encoder goes.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", show_default=False, help="The folder to save the trained encoder in."),
+    ],
     method: o.Method = None,
     dev: Annotated[
         Path | None,
-        typer.Option("--dev", metavar="FILE", help="Scored pairs, evaluated at every checkpoint; the best is kept."),
+        typer.Option(
+            "--dev", metavar="FILE", help="Scored pairs, evaluated at every checkpoint; the best checkpoint is kept."
+        ),
     ] = None,
     loss: Annotated[
         Literal["ranking", "cached_ranking", "angle", "cosent", "released"],
@@ -40,40 +45,59 @@ def train(
             "BeLLM's code).",
         ),
     ] = "ranking",
-    temperature: Annotated[float, typer.Option("--temperature", metavar="T", help="Of the ranking losses.")] = 0.05,
-    scale: Annotated[float, typer.Option("--scale", metavar="S", help="Of angle, cosent and released.")] = 20.0,
+    temperature: Annotated[
+        float, typer.Option("--temperature", metavar="T", help="Temperature of the ranking losses.")
+    ] = 0.05,
+    scale: Annotated[
+        float, typer.Option("--scale", metavar="S", help="Scale of the angle, cosent and released losses.")
+    ] = 20.0,
     mini_batch: Annotated[
-        int, typer.Option("--mini-batch", metavar="N", help="Texts of a forward of cached_ranking.")
+        int, typer.Option("--mini-batch", metavar="N", help="Texts per forward pass of cached_ranking.")
     ] = 32,
     matryoshka: Annotated[
         str | None,
-        typer.Option("--matryoshka", metavar="N,N", help="Train the first so many components of a vector too."),
+        typer.Option("--matryoshka", metavar="N,N", help="Also train the first N components of a vector alone."),
     ] = None,
-    rank: Annotated[int, typer.Option("--rank", min=1, metavar="R", help="Of LoRA's matrices.")] = 32,
-    alpha: Annotated[int, typer.Option("--alpha", metavar="A", help="LoRA adds A/R times their product.")] = 32,
-    dropout: Annotated[float, typer.Option("--dropout", metavar="P", help="In front of LoRA's matrices.")] = 0.1,
+    rank: Annotated[int, typer.Option("--rank", min=1, metavar="R", help="LoRA rank R.")] = 32,
+    alpha: Annotated[int, typer.Option("--alpha", metavar="A", help="LoRA scales its update by A / R.")] = 32,
+    dropout: Annotated[float, typer.Option("--dropout", metavar="P", help="LoRA dropout probability.")] = 0.1,
     targets: Annotated[
         str | None,
-        typer.Option("--targets", metavar="NAME,NAME", help="Layers that get them. Otherwise all linear ones."),
+        typer.Option("--targets", metavar="NAME,NAME", help="Linear layers that get LoRA. Default: all."),
     ] = None,
-    full_rank: Annotated[bool, typer.Option("--full-rank", help="Train every weight, without LoRA.")] = False,
+    full_rank: Annotated[bool, typer.Option("--full-rank", help="Train every weight instead of LoRA.")] = False,
     four_bit: Annotated[
-        bool, typer.Option("--four-bit", help="Hold the frozen weights in 4 bits (QLoRA); needs CUDA.")
+        bool, typer.Option("--four-bit", help="Keep the frozen weights in 4 bits (QLoRA). Needs CUDA.")
     ] = False,
     added: Annotated[
-        int, typer.Option("--add", metavar="N", help="Append N new layers, which see both ways; --method bellm:last=N.")
+        int,
+        typer.Option(
+            "--add",
+            metavar="N",
+            help="Append N new layers with bidirectional attention; goes with --method bellm:last=N.",
+        ),
     ] = 0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="They start fresh, not as copies of the last layers.")] = False,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", metavar="LR", help="At its highest.")] = 2e-4,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Start the new layers from random weights, not as copies of the last layers."),
+    ] = False,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", metavar="LR", help="Peak learning rate.")] = 2e-4,
     warmup: Annotated[
-        float, typer.Option("--warmup", metavar="N", help="Steps, or a share of all, in which it rises.")
+        float, typer.Option("--warmup", metavar="N", help="Warm-up steps, or their share of all steps.")
     ] = 0.1,
-    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", help="Rows of a step.")] = 64,
-    accumulate: Annotated[int, typer.Option("--accumulate", metavar="N", help="Batches of a step.")] = 1,
-    epochs: Annotated[float, typer.Option("--epochs", metavar="N", help="Passes over the rows.")] = 1.0,
-    steps: Annotated[int | None, typer.Option("--steps", metavar="N", help="Or so many steps.")] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", help="Training rows per batch.")] = 64,
+    accumulate: Annotated[
+        int, typer.Option("--accumulate", metavar="N", help="Batches per optimizer step (gradient accumulation).")
+    ] = 1,
+    epochs: Annotated[float, typer.Option("--epochs", metavar="N", help="Passes over the training file.")] = 1.0,
+    steps: Annotated[
+        int | None, typer.Option("--steps", metavar="N", help="Optimizer steps, instead of --epochs.")
+    ] = None,
     distinct: Annotated[
-        bool, typer.Option("--distinct/--no-distinct", help="No text twice in a batch, where others are negatives.")
+        bool,
+        typer.Option(
+            "--distinct/--no-distinct", help="Never put one text into a batch twice: the others are its negatives."
+        ),
     ] = True,
     max_length: o.MaxLength = None,
     prompt: o.Prompt = None,
@@ -82,22 +106,23 @@ def train(
         typer.Option(
             "--precision",
             metavar="WHAT",
-            help="float32, or bfloat16: autocast over float32 weights. Otherwise bfloat16 on a GPU that has it.",
+            help="float32, or bfloat16 autocast over float32 weights. Default: bfloat16 on a GPU that has it.",
         ),
     ] = None,
     checkpointing: Annotated[
-        bool, typer.Option("--gradient-checkpointing", help="Less memory, a third more time.")
+        bool,
+        typer.Option("--gradient-checkpointing", help="Recompute activations: less memory, about a third more time."),
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of everything that is drawn.")] = 42,
-    every: Annotated[int, typer.Option("--every", metavar="N", help="Steps from checkpoint to checkpoint.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 42,
+    every: Annotated[int, typer.Option("--every", metavar="N", help="Optimizer steps between checkpoints.")] = 100,
     patience: Annotated[
-        int, typer.Option("--patience", metavar="N", help="Stop after so many evaluations without a better score.")
+        int, typer.Option("--patience", metavar="N", help="Stop after N evaluations without a better score; 0 = never.")
     ] = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint in DIR; start where there is none.")
+        bool, typer.Option("--resume", help="Continue from the last checkpoint in DIR, or start if there is none.")
     ] = False,
     keep_adapter: Annotated[
-        bool, typer.Option("--keep-adapter", help="Save LoRA's matrices to DIR/adapter as well.")
+        bool, typer.Option("--keep-adapter", help="Also save the LoRA adapter to DIR/adapter.")
     ] = False,
     device: o.Device = None,
     trust_remote_code: o.Trust = False,
