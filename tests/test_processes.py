@@ -9,7 +9,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, classical, prompt
 from afterword.errors import InputError, TooLong
-from afterword.limits import TextsCut
+from afterword.errors import TextsCut
 from afterword.post import Normalise
 
 TEXTS = [f"text {'x' * (i % 9)} {i // 2}" for i in range(40)]

@@ -112,6 +112,16 @@ class Backbone:
         self.packed.drop()
 
     @property
+    def vocabulary_size(self) -> int:
+        """How many token ids the model has embeddings for."""
+        return vocabulary(self.model)
+
+    @property
+    def table_width(self) -> int:
+        """The width of the input embedding table."""
+        return int(self.model.get_input_embeddings().embedding_dim)  # type: ignore[operator]
+
+    @property
     def device(self) -> torch.device:
         """Where the model is."""
         weight = first_weight(self.model)
@@ -142,25 +152,8 @@ class Backbone:
         Raises:
             AttentionNotSeen: it cannot.
         """
-        kind = self.facts.kind
-        if attention and not self.facts.attention:
-            raise AttentionNotSeen(
-                f"{kind} shows no attention weights in each of its {self.facts.states} layers, and ReBA and Ditto read "
-                "them: use classical, echo or prompt"
-            )
-        if sight and not self.facts.layers:
-            raise AttentionNotSeen(f"{kind} has no layer with attention that could see both ways: use echo or prompt")
-        if sight and self.facts.way == "eager":
-            raise AttentionNotSeen(
-                f"{kind} runs with its own attention, so no layer can be made to see both ways: BeLLM needs a model "
-                "that follows transformers' attention interface"
-            )
+        self.facts.require(attention, bool(sight), sight is not None and sight.couple != "replace")
         if sight and sight.couple != "replace":
-            if self.facts.states != self.facts.layers:
-                raise UnsupportedModel(
-                    f"{kind} has attention in {self.facts.layers} of its {self.facts.states} layers: a second stream "
-                    "through some of them is not defined, use couple='replace'"
-                )
             _ = self.stack  # found once, by a forward with the model's own attention, before several threads come
 
     def forward(
@@ -223,7 +216,7 @@ class Backbone:
         """Where modules or hooks have changed since the self-check, whether they still keep texts apart."""
         if self.facts.alone or torch.is_grad_enabled() or self.model.training or not self.facts.checks:
             return
-        self._company.look(modules, self.facts.kind, vocabulary(self.model), self.device, partial(self._last, rows))
+        self._company.look(modules, self.facts.kind, self.vocabulary_size, self.device, partial(self._last, rows))
 
     def _last(self, rows: int, batch: Batch, cut: Cut | None = None) -> Tensor:
         """The last states of a few texts (N, D)."""
@@ -238,7 +231,7 @@ class Backbone:
             experts = any(p.dim() > 2 for p in self.model.parameters())  # the bits of theirs depend on who else comes
             linears = [] if experts else [m for m in modules if is_linear(m)]
             run = partial(self._last, served.rows)
-            served.tail = find(run, linears, self.modules[-1], vocabulary(self.model), self.device)
+            served.tail = find(run, linears, self.modules[-1], self.vocabulary_size, self.device)
             served.seen = self._company.changes
         return Cut(read, served.tail) if served.tail else None
 

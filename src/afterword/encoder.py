@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from .backbone import Backbone
+from .files.parts import Parts
+from .fingerprint import fingerprint
+from .folder import read_encoder, write_encoder
 from .interface import Interface
 from .layout import Text
 from .limits import Limits, OnEmpty, OnLong
@@ -24,10 +26,8 @@ from .run import (
     Array,
     by_name,
     check_method,
-    known,
     refuse_blank,
     sentence_vectors,
-    width_of,
     word_vectors,
 )
 from .texts import check_conditions, check_texts, with_prompt, words_by_text
@@ -35,7 +35,7 @@ from .token_states import token_states
 
 
 @dataclass
-class Encoder(Interface):
+class Encoder(Interface, Parts):
     """Embed texts and words by any method.
 
     Args:
@@ -51,14 +51,6 @@ class Encoder(Interface):
     >>> encoder.encode(["a text", "another"]).shape[0]
     2
     """
-
-    backbone: Backbone
-    method: Method
-    post: tuple[Post, ...] = ()
-    max_length: int | None = None
-    prompts: dict[str, str] | None = None
-    default_prompt_name: str | None = None
-    similarity_fn_name: str = "cosine"
 
     def __post_init__(self) -> None:
         """Check the method against the model; say what has no effect."""
@@ -109,14 +101,13 @@ class Encoder(Interface):
             ModelError: the model cannot be loaded, or not run exactly.
             MethodError: the method does not fit it.
         """
-        from .folder import load_encoder
-
-        return load_encoder(
-            cls, name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
+        parts = read_encoder(
+            name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
             trust_remote_code=trust_remote_code, token=token, cache_folder=cache_folder,
             local_files_only=local_files_only, subfolder=subfolder, model_kwargs=model_kwargs,
             quantization_config=quantization_config, products=products,
         )  # fmt: skip
+        return cls(**vars(parts))
 
     def save(self, folder: str | Path) -> None:
         """Save as a sentence-transformers folder, which `load` reads too.
@@ -124,9 +115,7 @@ class Encoder(Interface):
         Args:
             folder: made if it is not there; a leading ``~`` is the home folder.
         """
-        from .folder import save_encoder
-
-        save_encoder(self, folder)
+        write_encoder(self, folder)
 
     @property
     def fitted(self) -> bool:
@@ -155,7 +144,9 @@ class Encoder(Interface):
         limits = Limits(self.max_length, None, batch_tokens, "ignore", show_progress_bar=show_progress_bar)
         method, windows = self.method, range(0, len(checked), WINDOW)
         if not method.weigh.fitted:
-            method = replace(method, weigh=method.weigh.fit(checked, self.backbone.tokenizer, known(self.backbone)))
+            method = replace(
+                method, weigh=method.weigh.fit(checked, self.backbone.tokenizer, self.backbone.vocabulary_size)
+            )
         prompted = self._prompted(method, None, None)
         post: tuple[Post, ...] = ()
         for step in self.post:
@@ -382,18 +373,6 @@ class Encoder(Interface):
         return attention_matrix(self.backbone, self.method, checked, self.max_length)
 
     @property
-    def dimension(self) -> int:
-        """D, the width of a vector."""
-        return width_of(self.backbone, self.method, self.post)
-
-    @property
-    def revision(self) -> str | None:
-        """The hub's commit that the model came from, where that is known."""
-        return getattr(self.backbone.model.config, "_commit_hash", None)
-
-    @property
     def fingerprint(self) -> str:
         """Names everything that a vector depends on: two encoders with one fingerprint give the same vectors."""
-        from .fingerprint import fingerprint
-
         return fingerprint(self)

@@ -22,6 +22,9 @@ A message says what was wrong, shows its value and names the fix, on one line.
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
+
 
 class AfterwordError(Exception):
     """The root: catch it to catch everything that is not a bug."""
@@ -97,3 +100,14 @@ class MissingExtra(AfterwordError, ImportError):
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f'{package} is not installed: pip install "afterword[{extra}]"')
         self.package, self.extra = package, extra
+
+
+class TextsCut(UserWarning):
+    """Texts were cut: ``lost`` tokens each, out of ``texts`` texts; several warnings can be summed up by these."""
+
+    def __init__(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
+        self.lost, self.texts, self.max_length = lost, texts, max_length
+        super().__init__(
+            f"{len(lost)} of {texts} texts were cut to max_length={max_length}: they lost "
+            f"{statistics.median(lost):.0f} tokens in the middle, {max(lost)} at most"
+        )

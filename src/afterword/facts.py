@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .errors import AttentionNotSeen, UnsupportedModel
+
 Way = Literal["flat", "stacked", "eager"]
 """How a model is run: all segments end to end through the seam; equal-length batches through the seam; or
 equal-length batches with the model's own attention."""
@@ -59,3 +61,35 @@ class Facts:
     def states(self) -> int:
         """How many layers make a state of their own: hidden_states[0] to hidden_states[this]."""
         return self.depth or self.layers
+
+    def require(self, attention: bool, both_ways: bool, coupled: bool = False) -> None:
+        """Refuse what cannot be asked of the model.
+
+        Args:
+            attention: its attention weights are read.
+            both_ways: some of its layers shall attend in both directions.
+            coupled: they do so in a second stream beside the causal one (BeLLM, Equation 5).
+
+        Raises:
+            AttentionNotSeen: its attention cannot be read, or not be changed.
+            UnsupportedModel: a second stream is not defined for it.
+        """
+        if attention and not self.attention:
+            raise AttentionNotSeen(
+                f"{self.kind} shows no attention weights in each of its {self.states} layers, and ReBA and Ditto read "
+                "them: use classical, echo or prompt"
+            )
+        if both_ways and not self.layers:
+            raise AttentionNotSeen(
+                f"{self.kind} has no layer with attention that could see both ways: use echo or prompt"
+            )
+        if both_ways and self.way == "eager":
+            raise AttentionNotSeen(
+                f"{self.kind} runs with its own attention, so no layer can be made to see both ways: BeLLM needs a "
+                "model that follows transformers' attention interface"
+            )
+        if coupled and self.states != self.layers:
+            raise UnsupportedModel(
+                f"{self.kind} has attention in {self.layers} of its {self.states} layers: a second stream through some "
+                "of them is not defined, use couple='replace'"
+            )

@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from .codec import to_json
+from .files.parts import Parts
 from .frequency import ByToken
 from .methods import Method
 from .stock import spelled_out
-
-if TYPE_CHECKING:
-    from .encoder import Encoder
 
 LIBRARIES = ("afterword", "torch", "transformers", "tokenizers")
 
@@ -28,7 +26,7 @@ PASSING = frozenset(
 """Settings of a model that no vector depends on, or that are described apart; saving changes some of them."""
 
 
-def fingerprint(encoder: Encoder, weights: bytes | None = None) -> str:
+def fingerprint(encoder: Parts, weights: bytes | None = None) -> str:
     """32 hexadecimal digits: weights, the hub's commit, method, steps, length, prompts, library versions.
 
     Two encoders of one fingerprint give the same vectors on the same machine. It stays the same when an encoder is

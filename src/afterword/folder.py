@@ -9,24 +9,21 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors.torch import save_file
 
 from .codec import parse_method, to_json
 from .errors import InputError, ModelError
+from .files.parts import Parts
 from .frequency import ByToken
 from .loading import is_inside, load_backbone
 from .methods import Method, classical
 from .placed import placed, settled
-from .post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted
-from .run import width_of
+from .post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted, width_after
 from .saving import write_model
 from .source import Source
 from .stock import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, read_folder, spelled_out
-
-if TYPE_CHECKING:
-    from .encoder import Encoder
 
 WEIGHTS = "model.safetensors"
 NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
@@ -35,8 +32,7 @@ NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
 logger = logging.getLogger(__name__)
 
 
-def load_encoder(
-    cls: type[Encoder],
+def read_encoder(
     name: str | Path,
     method: Method | str | None,
     *,
@@ -47,51 +43,53 @@ def load_encoder(
     local_files_only: bool,
     subfolder: str,
     **options: Any,
-) -> Encoder:
-    """See `Encoder.load`."""
+) -> Parts:
+    """What `Encoder.load` loads; arguments as there."""
     if not isinstance(name, str | os.PathLike):
         raise ModelError(f"{name!r} names no model: give a folder, or a name on the hub")
     if isinstance(method, str):
         method = parse_method(method)
     source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
     folder, commit = source.folder()
-    if not (folder / "modules.json").exists():
+    with settled(folder):
+        if (folder / "modules.json").exists():
+            return _read(folder, commit, method, max_length, options)
         backbone = load_backbone(
             name, revision=revision, token=token, cache_folder=cache_folder, local_files_only=local_files_only,
             subfolder=subfolder, **options,
         )  # fmt: skip
-        if method is None:
-            try_too = "reba() or echo()" if backbone.facts.causal else "ditto()"
-            logger.warning("%s names no method: classical mean is used; try %s", name, try_too)
-        return cls(backbone, method or classical(), max_length=max_length)
-    with settled(folder):
-        found = read_folder(folder)
-        backbone = load_backbone(found.model, **options)
-    if found.stock and backbone.tokenizer.hf.truncation_side == "left":
+    if method is None:
+        try_too = "reba() or echo()" if backbone.facts.causal else "ditto()"
+        logger.warning("%s names no method: classical mean is used; try %s", name, try_too)
+    return Parts(backbone, method or classical(), max_length=max_length)
+
+
+def _read(
+    folder: Path, commit: str | None, method: Method | None, max_length: int | None, options: Mapping[str, Any]
+) -> Parts:
+    """An encoder from a sentence-transformers folder; a method given by the caller goes before the folder's."""
+    saved = read_folder(folder)
+    backbone = load_backbone(saved.model, **options)
+    if saved.stock and backbone.tokenizer.hf.truncation_side == "left":
         raise ModelError(
             f"{folder} cuts long texts at their start (truncation_side 'left'), which is not done here: "
             "set it to 'right' in tokenizer_config.json"
         )
-    if found.stock and method is None and is_inside(backbone.model):
+    if saved.stock and method is None and is_inside(backbone.model):
         raise ModelError(
             f"{folder}: sentence-transformers pools the states of this {backbone.facts.kind}'s decoder, and here its "
             "encoder alone is run: name a method for the encoder's states, such as method='classical'"
         )
-    if commit := commit or found.revision:
+    if commit := commit or saved.revision:
         backbone.model.config._commit_hash = commit  # type: ignore[union-attr]
-    own = method is None
-    return cls(
-        backbone,
-        method or found.method,
-        found.post if own else tuple(p for p in found.post if isinstance(p, Normalise)),
-        max_length or found.max_length,
-        found.prompts,
-        found.default_prompt_name,
-        found.similarity_fn_name,
-    )
+    post = saved.post if method is None else tuple(p for p in saved.post if isinstance(p, Normalise))
+    return Parts(
+        backbone, method or saved.method, post, max_length or saved.max_length,
+        saved.prompts, saved.default_prompt_name, saved.similarity_fn_name,
+    )  # fmt: skip
 
 
-def is_stock(encoder: Encoder) -> bool:
+def is_stock(encoder: Parts) -> bool:
     """Whether sentence-transformers' own Transformer and Pooling give the same vectors.
 
     They do for the last state's mean, last and first token over all tokens, special ones included. The tokenizer
@@ -103,7 +101,7 @@ def is_stock(encoder: Encoder) -> bool:
     return pads and pool in POOLINGS.values() and method == classical(pool)  # type: ignore[arg-type]
 
 
-def save_encoder(encoder: Encoder, folder: str | Path) -> None:
+def write_encoder(encoder: Parts, folder: str | Path) -> None:
     """See `Encoder.save`."""
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise InputError(f"{folder!r} names no folder to save into: give a path, '.' for the current one")
@@ -113,7 +111,7 @@ def save_encoder(encoder: Encoder, folder: str | Path) -> None:
         _write(encoder, half)
 
 
-def _write(encoder: Encoder, folder: Path) -> None:
+def _write(encoder: Parts, folder: Path) -> None:
     backbone, stock = encoder.backbone, is_stock(encoder)
     write_model(backbone.model, _padding(backbone.tokenizer.hf) if stock else backbone.tokenizer.hf, folder)
     if stock:
@@ -141,7 +139,7 @@ def _write(encoder: Encoder, folder: Path) -> None:
     _dump(folder / "modules.json", rows)  # last: without it the folder is none
 
 
-def laid_out(encoder: Encoder) -> tuple[list[Post], int | None]:
+def laid_out(encoder: Parts) -> tuple[list[Post], int | None]:
     """An encoder's steps as sentence-transformers has them: modules, and where the vector is cut after the last.
 
     A cut with a step behind it becomes a dense layer, the first rows of the identity.
@@ -156,7 +154,9 @@ def laid_out(encoder: Encoder) -> tuple[list[Post], int | None]:
     last = steps.pop() if steps and isinstance(steps[-1], Truncate) else None
     for i, step in enumerate(steps):
         if isinstance(step, Truncate):
-            steps[i] = Dense.first(step.dimensions, width_of(encoder.backbone, encoder.method, steps[:i]))
+            steps[i] = Dense.first(
+                step.dimensions, width_after(encoder.method.states.width(encoder.backbone), steps[:i])
+            )
     return steps, last.dimensions if isinstance(last, Truncate) else None
 
 
@@ -177,7 +177,7 @@ def write_config(folder: Path, method: Method, max_length: int | None) -> None:
         save_file({"table": method.weigh.table.values}, folder / FITTED)
 
 
-def _write_pooling(folder: Path, encoder: Encoder) -> None:
+def _write_pooling(folder: Path, encoder: Parts) -> None:
     folder.mkdir()
     mode = {v: k for k, v in POOLINGS.items()}[encoder.method.weigh.pool]
     names = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}

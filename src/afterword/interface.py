@@ -14,7 +14,7 @@ from .methods import Method
 from .options import WAY
 from .post import Post
 from .processes import Workers
-from .run import Array, width_of
+from .run import Array
 from .similarity import pairwise, similarity
 
 
@@ -27,6 +27,10 @@ class Interface:
     max_length: int | None
     similarity_fn_name: str
     if TYPE_CHECKING:
+
+        @property
+        def dimension(self) -> int:
+            """D, the width of a vector."""
 
         @property
         def fingerprint(self) -> str:
@@ -84,7 +88,7 @@ class Interface:
 
     def get_embedding_dimension(self) -> int:
         """D, the width of a vector."""
-        return width_of(self.backbone, self.method, self.post)
+        return self.dimension
 
     def get_sentence_embedding_dimension(self) -> int:
         """D, under its older name."""

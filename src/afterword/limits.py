@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import statistics
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Literal, TypeVar
 
 import torch
 
-from .errors import InputError, ModelError, TooLong
+from .errors import InputError, ModelError, TextsCut, TooLong
 from .writing import Writing
 
 OnEmpty = Literal["error", "nan"]
@@ -151,17 +150,6 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
         words in str(error).lower() for words in EXHAUSTED
     )
-
-
-class TextsCut(UserWarning):
-    """Texts were cut: ``lost`` tokens each, out of ``texts`` texts; several warnings can be summed up by these."""
-
-    def __init__(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
-        self.lost, self.texts, self.max_length = lost, texts, max_length
-        super().__init__(
-            f"{len(lost)} of {texts} texts were cut to max_length={max_length}: they lost "
-            f"{statistics.median(lost):.0f} tokens in the middle, {max(lost)} at most"
-        )
 
 
 @dataclass

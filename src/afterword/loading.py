@@ -29,7 +29,6 @@ from .anatomy import text_config
 from .attention import NAME
 from .backbone import Backbone
 from .errors import ModelError, UnsupportedModel
-from .placed import settled
 from .products import check_products
 from .safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
 from .selfcheck import check
@@ -76,7 +75,7 @@ def load_backbone(
     source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
     built = check_model_kwargs(model_kwargs, dtype, quantization_config)
-    with settled(Path(path)), quiet(), _one_line(str(name)):
+    with quiet(), _one_line(str(name)):
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         check_products(products, device)
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
@@ -119,7 +118,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
         head.weight = table.weight
         return head
     path = Source(str(name or model.name_or_path)).name
-    with settled(Path(path)), quiet(), _one_line(path):
+    with quiet(), _one_line(path):
         _check_files(path, {})
         options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}
         options |= {"attn_implementation": "eager", "config": _without_kernels(AutoConfig.from_pretrained(path))}

@@ -64,6 +64,6 @@ def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length:
 
 
 def _written(backbone: Backbone, method: Method, text: Text, max_length: int | None) -> Writing:
-    vocabulary = backbone.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
-    check_ids([text], int(vocabulary))
+    vocabulary = backbone.vocabulary_size
+    check_ids([text], vocabulary)
     return check_written(method.layout.write([text], backbone.tokenizer, max_length), backbone.tokenizer, vocabulary)[0]

@@ -21,7 +21,7 @@ from .layout import Text
 from .limits import Cuts, Limits
 from .methods import Method
 from .post import Post
-from .run import Array, known, places_for, progress, write_vectors
+from .run import Array, places_for, progress, write_vectors
 from .texts import check_ids
 
 CHUNK = 5000  # texts that are handed to a process at once, at most
@@ -80,7 +80,7 @@ class Workers:
         """
         if _versions(backbone) != self._weights:
             raise InputError("pool holds another model, or this one as it was before: start_multi_process_pool() again")
-        check_ids(texts, known(backbone))
+        check_ids(texts, backbone.vocabulary_size)
         conditions = None if conditions is None else one_each(conditions, texts)
         (made,) = places_for(backbone, [method], len(texts), post, out)
         size = chunk_size or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)

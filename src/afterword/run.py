@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .anatomy import vocabulary
 from .backbone import Backbone
 from .batch import lay
 from .distinct import Distinct
@@ -21,7 +20,7 @@ from .errors import InputError, MethodError
 from .layout import Layout, Text
 from .limits import Budget, Cuts, Limits, longest_first
 from .methods import Method
-from .post import Post
+from .post import Post, width_after
 from .sight import Sight
 from .texts import check_ids, check_written
 from .weights import SelfAttention
@@ -44,7 +43,7 @@ def check_method(backbone: Backbone, method: Method) -> None:
     if method.states.truncates:
         _ = backbone.stack  # found once, before several threads come
     backbone.require(method.weigh.reads_attention, method.sight)
-    method.weigh.check(facts.layers, facts.heads, known(backbone))
+    method.weigh.check(facts.layers, facts.heads, backbone.vocabulary_size)
     if method.sight:
         method.sight.of(facts.layers)
         if not facts.causal:
@@ -64,13 +63,7 @@ def width_of(backbone: Backbone, method: Method, steps: Sequence[Post] = ()) -> 
         NotFitted: a step has seen no vectors yet.
         MethodError: a step takes vectors of another width.
     """
-    if method.states.kind == "static":
-        width = int(backbone.model.get_input_embeddings().embedding_dim)  # type: ignore[operator]
-    else:
-        width = backbone.facts.width
-    for step in steps:
-        width = step.width(width)
-    return width
+    return width_after(method.states.width(backbone), steps)
 
 
 def places_for(
@@ -112,11 +105,6 @@ def by_name(methods: Mapping[str, Method] | Sequence[Method]) -> dict[str, Metho
             raise MethodError(f"two methods are named {method.name!r}: give a dict, with a name of your own for each")
         named[method.name] = method
     return named
-
-
-def known(backbone: Backbone) -> int:
-    """How many token ids the model has embeddings for."""
-    return vocabulary(backbone.model)
 
 
 @dataclass(frozen=True)
@@ -175,7 +163,7 @@ def sentence_vectors(
     Raises:
         InputError: a text cannot be used, or ``out`` has another shape.
     """
-    check_ids(texts, known(backbone))
+    check_ids(texts, backbone.vocabulary_size)
     results = places_for(backbone, methods, len(texts), post, out)
     cuts = write_vectors(backbone, methods, Distinct.of(texts, conditions), limits, post, results)
     cuts.warn(limits)
@@ -222,7 +210,7 @@ class _Window:
     def _write(self, layout: Layout) -> list[Writing]:
         given, tokenizer = self.given, self.backbone.tokenizer
         written = layout.write(given.texts, tokenizer, self.limits.max_length, conditions=given.conditions)
-        return check_written(written, tokenizer, known(self.backbone), given.named)
+        return check_written(written, tokenizer, self.backbone.vocabulary_size, given.named)
 
     def _passes(self, share: Share, cuts: Sequence[Cuts]) -> Iterator[tuple[tuple[int, ...], list[Writing], list[int]]]:
         """Methods, writings and the texts that are run so: all, or those too long to share."""
@@ -340,9 +328,9 @@ def word_vectors(
     Raises:
         WordNotFound: one is not in its text, or was cut off.
     """
-    check_ids(texts, known(backbone))
+    check_ids(texts, backbone.vocabulary_size)
     writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, offsets=True)
-    check_written(writings, backbone.tokenizer, known(backbone))
+    check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
     copy = method.layout.total_copies if method.weigh.for_words().copy in ("last", "tail") else 1
     tokens = place(words, texts, writings, copy)
     cuts = Cuts()

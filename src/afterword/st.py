@@ -25,6 +25,7 @@ from .features import from_features, to_features
 from .folder import laid_out, write_config, write_flow
 from .loading import base_of, load_backbone
 from .methods import Method
+from .placed import settled
 from .post import Dense, FittedFlow, Glow, Normalise
 from .saving import write_model
 from .stock import CONFIG, read_flow, read_ours
@@ -147,7 +148,7 @@ class Afterword(InputModule):
         """
         inputs, conditions = _conditions(inputs)
         texts, tokenizer = check_texts(inputs), self._backbone.tokenizer
-        vocabulary = int(self._backbone.model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        vocabulary = self._backbone.vocabulary_size
         check_ids(texts, vocabulary)
         layout = with_prompt(self.method.layout, prompt)
         length = max_length or self.max_seq_length
@@ -200,9 +201,7 @@ class Afterword(InputModule):
 
     def get_embedding_dimension(self) -> int:
         """D, the width of a vector."""
-        if self.method.states.kind == "static":
-            return int(self._backbone.model.get_input_embeddings().embedding_dim)  # type: ignore[operator]
-        return self._backbone.facts.width
+        return self.method.states.width(self._backbone)
 
     def get_sentence_embedding_dimension(self) -> int:
         """D, under its older name."""
@@ -256,8 +255,9 @@ class Afterword(InputModule):
         folder = cls.load_dir_path(model_name_or_path, subfolder, local_files_only=local_files_only, **where)
         if folder is None:
             raise ModelError(f"{model_name_or_path} is not there, or not in the cache")
-        method, max_length = read_ours(Path(folder))
-        return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
+        with settled(Path(folder)):
+            method, max_length = read_ours(Path(folder))
+            return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
 
 
 class Flow(Module):

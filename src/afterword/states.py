@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from .backbone import LAST, NORMED, TABLE, Layer, Trace
+from .backbone import LAST, NORMED, TABLE, Backbone, Layer, Trace
 from .errors import MethodError, NoSuchHead
 
 NAMES: dict[str, tuple[Layer, ...]] = {
@@ -66,6 +66,10 @@ class States:
     def truncates(self) -> bool:
         """Whether they are those of the model's first layers, behind its final norm."""
         return any(str(layer).startswith(NORMED) for layer in self.layers)
+
+    def width(self, backbone: Backbone) -> int:
+        """D, the width of a state."""
+        return backbone.table_width if self.layers == (TABLE,) else backbone.facts.width
 
     def check(self, layers: int) -> None:
         """Whether a model of so many layers has them.

@@ -44,7 +44,7 @@ HARMLESS = {"dtype", "torch_dtype", "attn_implementation", "trust_remote_code", 
 
 
 @dataclass
-class Found:
+class SavedEncoder:
     """What a sentence-transformers folder says, besides its model."""
 
     model: Path
@@ -58,30 +58,30 @@ class Found:
     stock: bool = True
 
 
-def read_folder(folder: Path) -> Found:
+def read_folder(folder: Path) -> SavedEncoder:
     """What a sentence-transformers folder says.
 
     Raises:
         ModelError: it is broken, or holds what changes vectors in a way we do not know.
     """
     check_links(folder)
-    found, kinds = Found(folder, classical()), []
+    saved, kinds = SavedEncoder(folder, classical()), []
     for module in read_json(folder / "modules.json", list):
         kind = _kind(folder, module)
         path = folder / str(module.get("path", ""))
         if not path.resolve().is_relative_to(folder.resolve()):
             raise ModelError(f"{folder}/modules.json leads out of the folder, to {module.get('path')!r}")
         check_links(folder, str(module.get("path", "")))
-        READERS[kind](found, path)
+        READERS[kind](saved, path)
         kinds.append(kind)
-    found.stock = kinds[:1] != ["Afterword"]
-    start = ["Transformer", "Pooling"] if found.stock else ["Afterword"]
+    saved.stock = kinds[:1] != ["Afterword"]
+    start = ["Transformer", "Pooling"] if saved.stock else ["Afterword"]
     if kinds[: len(start)] != start or {"Afterword", "Transformer", "Pooling"} & set(kinds[len(start) :]):
         raise ModelError(
             f"{folder}/modules.json lists {', '.join(kinds) or 'nothing'}: known is Transformer, Pooling, …"
         )
-    _read_settings(found, folder / "config_sentence_transformers.json")
-    return found
+    _read_settings(saved, folder / "config_sentence_transformers.json")
+    return saved
 
 
 def _kind(folder: Path, module: Any) -> str:
@@ -96,24 +96,24 @@ def _kind(folder: Path, module: Any) -> str:
     return name
 
 
-def _read_settings(found: Found, path: Path) -> None:
+def _read_settings(saved: SavedEncoder, path: Path) -> None:
     if not path.exists():
         return
     read = read_json(path, dict)
     kind = read.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise ModelError(f"{path.parent} is a {kind}: only a SentenceTransformer gives one vector per text")
-    found.prompts = {k: v for k, v in (read.get("prompts") or {}).items() if v}
-    if {"passage", "corpus"} & set(found.prompts):
-        found.prompts.setdefault("document", "")  # as there, where an empty one stands in front of those two
+    saved.prompts = {k: v for k, v in (read.get("prompts") or {}).items() if v}
+    if {"passage", "corpus"} & set(saved.prompts):
+        saved.prompts.setdefault("document", "")  # as there, where an empty one stands in front of those two
     name = read.get("default_prompt_name")
     if name is not None and name not in (read.get("prompts") or {}):
         raise ModelError(f"{path}: default_prompt_name {name!r} is none of its prompts")
-    found.default_prompt_name = name if name in found.prompts else None
-    found.similarity_fn_name = read.get("similarity_fn_name") or "cosine"
-    found.revision = read.get("revision")
+    saved.default_prompt_name = name if name in saved.prompts else None
+    saved.similarity_fn_name = read.get("similarity_fn_name") or "cosine"
+    saved.revision = read.get("revision")
     if read.get("truncate_dim") is not None:
-        found.post += (Truncate(read["truncate_dim"]),)
+        saved.post += (Truncate(read["truncate_dim"]),)
 
 
 def spelled_out(prompts: dict[str, str] | None) -> dict[str, str]:
@@ -153,18 +153,18 @@ def read_ours(path: Path) -> tuple[Method, int | None]:
     return method, config.get("max_length")
 
 
-def _read_ours(found: Found, path: Path) -> None:
-    found.model = path
-    found.method, found.max_length = read_ours(path)
+def _read_ours(saved: SavedEncoder, path: Path) -> None:
+    saved.model = path
+    saved.method, saved.max_length = read_ours(path)
 
 
-def _read_transformer(found: Found, path: Path) -> None:
-    found.model = path
+def _read_transformer(saved: SavedEncoder, path: Path) -> None:
+    saved.model = path
     config = next(iter(sorted(path.glob("sentence_*_config.json"))), None)
     if config is None:
         return
     read = read_json(config, dict)
-    found.max_length = read.get("max_seq_length")
+    saved.max_length = read.get("max_seq_length")
     if read.get("do_lower_case"):
         raise ModelError(f"{config} lower-cases texts before the tokenizer (do_lower_case): lower-case them yourself")
     if strange := _strange(read):
@@ -187,7 +187,7 @@ def _strange(read: dict[str, Any]) -> str | None:
     return None
 
 
-def _read_pooling(found: Found, path: Path) -> None:
+def _read_pooling(saved: SavedEncoder, path: Path) -> None:
     config = read_json(path / "config.json", dict)
     mode = config.get("pooling_mode", [name for key, name in LEGACY.items() if config.get(key)] or "mean")
     modes = mode if isinstance(mode, list) else [mode]
@@ -197,13 +197,13 @@ def _read_pooling(found: Found, path: Path) -> None:
         )
     if config.get("include_prompt") is False:
         raise ModelError(f"{path} leaves the prompt out of the pooling (include_prompt=false), which is not supported")
-    found.method = classical(POOLINGS[modes[0]])  # type: ignore[arg-type]
+    saved.method = classical(POOLINGS[modes[0]])  # type: ignore[arg-type]
 
 
-def _read_normalise(found: Found, path: Path) -> None:
+def _read_normalise(saved: SavedEncoder, path: Path) -> None:
     if (path / "config.json").exists():
         _only_sentences(path, read_json(path / "config.json", dict))
-    found.post += (Normalise(),)
+    saved.post += (Normalise(),)
 
 
 def _only_sentences(path: Path, config: dict[str, Any]) -> None:
@@ -212,7 +212,7 @@ def _only_sentences(path: Path, config: dict[str, Any]) -> None:
             raise ModelError(f"{path} has {key}={config[key]!r}: only sentence_embedding is known")
 
 
-def _read_dense(found: Found, path: Path) -> None:
+def _read_dense(saved: SavedEncoder, path: Path) -> None:
     config = read_json(path / "config.json", dict)
     _only_sentences(path, config)
     if config.get("use_residual"):
@@ -224,7 +224,7 @@ def _read_dense(found: Found, path: Path) -> None:
     if "linear.weight" not in tensors or bool(config.get("bias", True)) != ("linear.bias" in tensors):
         raise ModelError(f"{path}/model.safetensors holds {', '.join(tensors) or 'nothing'}: Dense is incomplete")
     step = Dense(tensors["linear.weight"], tensors.get("linear.bias"), activation.rsplit(".", 1)[-1])
-    found.post += (Truncate(len(step.weight)) if _cuts(step) else step,)
+    saved.post += (Truncate(len(step.weight)) if _cuts(step) else step,)
 
 
 def read_flow(path: Path) -> FittedFlow:
@@ -242,8 +242,8 @@ def read_flow(path: Path) -> FittedFlow:
     return FittedFlow(net.eval().requires_grad_(False))
 
 
-def _read_flow(found: Found, path: Path) -> None:
-    found.post += (read_flow(path),)
+def _read_flow(saved: SavedEncoder, path: Path) -> None:
+    saved.post += (read_flow(path),)
 
 
 def _cuts(step: Dense) -> bool:

@@ -15,7 +15,7 @@ from .layout import Text
 from .limits import Cuts, Limits
 from .methods import Method
 from .post import Post
-from .run import known, refuse_blank
+from .run import refuse_blank
 from .texts import check_ids, check_written
 
 Features = dict[str, Tensor]
@@ -49,10 +49,10 @@ def token_states(
     """
     if method.layout.chunk:
         raise InputError(f"{method.name} writes a text in pieces: its tokens have no one row of states")
-    check_ids(texts, known(backbone))
+    check_ids(texts, backbone.vocabulary_size)
     refuse_blank(list(texts))
     writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, conditions=conditions)
-    check_written(writings, backbone.tokenizer, known(backbone))
+    check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
     cuts, found = Cuts(), dict[int, Features]()
     cuts.note(writings, limits)
 

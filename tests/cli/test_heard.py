@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from afterword.cli.heard import heard, say
-from afterword.limits import TextsCut
+from afterword.errors import TextsCut
 
 
 def test_warnings_and_notes_are_one_line_each(capsys: pytest.CaptureFixture[str]):

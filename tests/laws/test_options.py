@@ -18,7 +18,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, classical
 from afterword.errors import AfterwordError
-from afterword.limits import TextsCut
+from afterword.errors import TextsCut
 from afterword.post import Centre, Normalise
 
 TEXTS = ["a dog", "two dogs and a cat", "x" * 40, "a dog"]

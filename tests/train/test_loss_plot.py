@@ -16,9 +16,9 @@ def texts(path: Path) -> str:
 def test_losses_and_scores_are_drawn(tmp_path: Path):
     rows = [{"loss": 3.0 - i, "step": i} for i in range(3)]
     (tmp_path / "loss.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    draw_losses(tmp_path / "loss.jsonl", tmp_path / "a.svg", "my run")
+    draw_losses(tmp_path / "loss.jsonl", tmp_path / "a.svg", SCORE, "my run")
     assert "my run" in texts(tmp_path / "a.svg") and "dev" not in texts(tmp_path / "a.svg")
     with (tmp_path / "loss.jsonl").open("a") as file:
         file.write(json.dumps({SCORE: 0.6789, "step": 2}) + "\n" + json.dumps({SCORE: 0.7, "step": 3}) + "\n")
-    draw_losses(tmp_path / "loss.jsonl", tmp_path / "b.svg")
-    assert "dev: Spearman" in texts(tmp_path / "b.svg")
+    draw_losses(tmp_path / "loss.jsonl", tmp_path / "b.svg", SCORE)
+    assert "dev: Spearman" in texts(tmp_path / "b.svg", SCORE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from ..encoder import Encoder
 from ..layout import Text
 from ..limits import Limits
 from ..loading import load_head
+from ..placed import settled
 from .result import Result
 from .sweep import sweep
 from .word_counts import most_frequent
@@ -78,7 +80,8 @@ def representative_words(
         ModelError: the model is no causal one, or has no head.
         InputError: no text, or a blank one.
     """
-    predict, hf = load_head(encoder.backbone, head), encoder.backbone.tokenizer.hf
+    with settled(Path(head or encoder.backbone.model.name_or_path)):  # type: ignore[arg-type]
+        predict, hf = load_head(encoder.backbone, head), encoder.backbone.tokenizer.hf
 
     def read(states: Tensor) -> list[int]:
         best: list[int] = predict(states[:, -1].to(encoder.backbone.dtype)).argmax(-1).tolist()

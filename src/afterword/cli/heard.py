@@ -7,10 +7,12 @@ import statistics
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from ..errors import TextsCut
 
 
 def say(line: str) -> None:
@@ -25,7 +27,7 @@ def heard() -> Iterator[None]:
     cut, seen = Tally(), set[str]()
 
     def show(message: Any, *_: Any, **__: Any) -> None:
-        if type(message).__name__ == "TextsCut":  # by name: its room is heavy
+        if isinstance(message, TextsCut):
             cut.add(message.lost, message.texts, message.max_length)
         elif str(message) not in seen:
             seen.add(str(message))
@@ -60,7 +62,7 @@ class Tally:
     texts: int = 0
     max_length: int | None = None
 
-    def add(self, lost: list[int], texts: int, max_length: int | None) -> None:
+    def add(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
         """Count those of a window."""
         self.lost.update(lost)
         self.texts += texts

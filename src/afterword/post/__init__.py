@@ -3,7 +3,7 @@
 from .components import Affine, Centre, RemoveTop, Whiten
 from .flow import FittedFlow, Flow
 from .glow import Glow
-from .linear import ACTIVATIONS, Dense, Normalise, Post, Truncate
+from .linear import ACTIVATIONS, Dense, Normalise, Post, Truncate, width_after
 from .moments import Moments
 from .spelling import POSTS, parse_post, spelled
 from .unfitted import Unfitted
@@ -26,4 +26,5 @@ __all__ = [
     "Whiten",
     "parse_post",
     "spelled",
+    "width_after",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +29,18 @@ class Post(ABC):
             MethodError: the step takes vectors of another width.
         """
         return width
+
+
+def width_after(width: int, steps: Sequence[Post]) -> int:
+    """D', what some steps make of vectors of D = ``width`` components.
+
+    Raises:
+        NotFitted: a step has seen no vectors yet.
+        MethodError: a step takes vectors of another width.
+    """
+    for step in steps:
+        width = step.width(width)
+    return width
 
 
 def check_positive(step: Post, name: str) -> None:

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 
 from ..analysis.plots import COLOURS, figure
-from .callbacks import SCORE
 
 
-def draw_losses(curve: Path, path: Path, title: str = "") -> None:
+def draw_losses(curve: Path, path: Path, score: str, title: str = "") -> None:
     """Loss over steps, and Spearman on dev where it was measured.
 
     Args:
         curve: ``loss.jsonl`` of a run.
         path: a .png, .svg or .pdf file.
+        score: the key of the score on dev in that file.
         title: above it.
 
     Raises:
@@ -24,7 +24,7 @@ def draw_losses(curve: Path, path: Path, title: str = "") -> None:
     with figure(path) as axes:
         axes.plot(*_column(rows, "loss"), color=COLOURS[0])
         axes.set(xlabel="step", ylabel="loss", title=title)
-        steps, scores = _column(rows, SCORE)
+        steps, scores = _column(rows, score)
         if steps:
             beside = axes.twinx()
             beside.plot(steps, [100 * s for s in scores], marker="o", color=COLOURS[1])

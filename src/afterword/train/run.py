@@ -19,6 +19,7 @@ from ..errors import InputError, MissingExtra
 from ..fingerprint import LIBRARIES, weights_digest
 from ..methods import Method
 from ..selfcheck import check as checked
+from .callbacks import SCORE
 from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
 from .loss_plot import draw_losses
 from .settings import Settings
@@ -119,7 +120,7 @@ def train(
             place.write({**record, "finished": running.summary()})
             place.clear()
             with suppress(MissingExtra):  # where matplotlib is not installed the numbers are enough
-                draw_losses(place.curve, place.folder / PLOT, place.folder.name)
+                draw_losses(place.curve, place.folder / PLOT, SCORE, place.folder.name)
     return encoder
 
 

@@ -15,7 +15,6 @@ from ..frequency import ByToken
 from ..layout import Layout
 from ..limits import Cuts, Limits
 from ..methods import ditto, tfidf
-from ..run import known
 from ..weights import Weighting
 from ..writing import Writing
 from .reading import Reading, read
@@ -130,7 +129,7 @@ def written(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Li
 
 def fitted(backbone: Backbone, ids: Sequence[Sequence[int]]) -> Weighting:
     """TF-IDF with the document frequencies of some texts, given as token ids."""
-    return tfidf().weigh.fit(ids, backbone.tokenizer, known(backbone))
+    return tfidf().weigh.fit(ids, backbone.tokenizer, backbone.vocabulary_size)
 
 
 def inverse_frequencies(weigh: Weighting) -> Tensor:

@@ -206,7 +206,7 @@ def _kinds(layers: int, table: bool) -> Iterator[str]:
 
 def _table_fits(backbone: Backbone) -> bool:
     """Whether rows of the word table are as wide as states; ELECTRA's and ALBERT's are not always."""
-    return bool(backbone.model.get_input_embeddings().embedding_dim == backbone.facts.width)  # type: ignore[operator]
+    return backbone.table_width == backbone.facts.width
 
 
 def spell(make: Make, states: str) -> str:
