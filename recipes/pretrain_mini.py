@@ -35,6 +35,8 @@ from mini.curve import keep_log_until, log_row, plot
 from torch import Tensor
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, logging
 
+from afterword.products import lacks_bfloat16
+
 # ---- plan --------------------------------------------------------------------------------------
 
 
@@ -126,7 +128,8 @@ def loss_of(model: LlamaForCausalLM, ids: Tensor) -> Tensor:
 
 def autocast(device: torch.device) -> torch.autocast:
     """Multiply in bfloat16 where that is fast; the weights stay float32."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type in ("cpu", "cuda"))
+    fast = device.type == "cuda" or (device.type == "cpu" and lacks_bfloat16() is None)
+    return torch.autocast(device.type, torch.bfloat16, enabled=fast)
 
 
 Loss = Callable[[LlamaForCausalLM, Tensor], Tensor]

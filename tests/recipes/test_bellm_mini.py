@@ -3,12 +3,12 @@
 import gzip
 import json
 import lzma
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scripts import script
 
 from afterword import Encoder, bellm
 
@@ -33,10 +33,10 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder in small: 140 free triplets, of which two hold an evaluation text, and two that are not free."""
+    """A data folder in small: 28 free triplets, of which two hold an evaluation text, and two that are not free."""
     root = tmp_path_factory.mktemp("shared")
     names = ("cat", "dog", "horse", "bird", "cow", "fox", "goat", "hen", "mule", "pig", "ram", "wolf", "bear", "duck")
-    places = ("house", "river", "hill", "road", "wood", "wall", "barn", "field", "mill", "bridge")
+    places = ("house", "wall")
     rows = [
         {"anchor": f"A {n} is at the {p}.", "positive": f"There is a {n} by a {p}.", "negative": f"No {n} saw the {p}."}
         for n in names
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     unfree = [{"anchor": f"Not {i}.", "positive": f"Free {i}.", "negative": f"At all {i}."} for i in range(2)]
     write(root / "nli" / "triplets.jsonl.gz", rows + unfree)
-    counts = {"snli-train": 100, "cad": 40, "other": 2}
+    counts = {"snli-train": 20, "cad": 8, "other": 2}
     (root / "nli" / "triplets_manifest.json").write_text(json.dumps({"counts": counts}))
     pairs = [("a CAT is at the house", "A plane took off.", 0.5), ("no dog saw the wall .", "It rained!", 4.0)]
     write(root / "en" / "sts" / "stsb.dev.jsonl.gz",
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_triplets_with_an_evaluation_text_are_left_out(folder: Path, tmp_path: Path):
     dropped = triplets(folder, tmp_path / "rows.jsonl")
     kept = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert dropped == {"en/sts/stsb.dev": 2} and len(kept) == 138
+    assert dropped == {"en/sts/stsb.dev": 2} and len(kept) == 26
     texts = {text for row in kept for text in row.values()}
     assert "A dog is at the house." in texts  # nothing is measured on a training split
     assert not {"A cat is at the house.", "No dog saw the wall.", "Not 0."} & texts
@@ -81,10 +81,10 @@ def test_sentences_are_free_of_a_length_and_of_no_evaluation_set(folder: Path):
 
 @pytest.mark.slow
 def test_the_recipe_ends_in_a_folder_of_half_the_size(folder: Path, tmp_path: Path):
-    command = [sys.executable, str(RECIPES / "bellm_mini.py"), "--shared", str(folder), "--out", str(tmp_path)]
-    done = subprocess.run([*command, "--epochs", "3", "--rank", "4"], capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stderr
-    assert "2 triplets hold an evaluation text and were left out: {'en/sts/stsb.dev': 2}" in done.stdout
+    small = ("--batch-size", 8, "--epochs", 1, "--rank", 4, "--precision", "float32")
+    done = script(RECIPES / "bellm_mini.py", "--shared", folder, "--out", tmp_path, *small)
+    assert done.code == 0, done.err
+    assert "2 triplets hold an evaluation text and were left out: {'en/sts/stsb.dev': 2}" in done.out
     whole, half = (tmp_path / name / "model.safetensors" for name in ("encoder", "half"))
     assert half.stat().st_size < 0.51 * whole.stat().st_size
     encoder = Encoder.load(tmp_path / "half")
