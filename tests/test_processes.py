@@ -8,8 +8,7 @@ import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, prompt
-from afterword.errors import InputError, TooLong
-from afterword.errors import TextsCut
+from afterword.errors import InputError, TextsCut, TooLong
 from afterword.post import Normalise
 
 TEXTS = [f"text {'x' * (i % 9)} {i // 2}" for i in range(40)]

@@ -17,8 +17,7 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder, classical
-from afterword.errors import AfterwordError
-from afterword.errors import TextsCut
+from afterword.errors import AfterwordError, TextsCut
 from afterword.post import Centre, Normalise
 
 TEXTS = ["a dog", "two dogs and a cat", "x" * 40, "a dog"]
