@@ -37,8 +37,15 @@ def fingerprint(encoder: Parts, weights: bytes | None = None) -> str:
         weights: the `weights_digest` of its model, where that was made before.
     """
     digest = hashlib.blake2b(digest_size=16)
-    model: Any = encoder.backbone.model
-    described = {
+    digest.update(json.dumps(described(encoder), sort_keys=True, default=str).encode())
+    digest.update(weights or weights_digest(encoder.backbone.model))
+    return digest.hexdigest()
+
+
+def described(encoder: Parts) -> dict[str, Any]:
+    """All that a fingerprint hashes beside the weights."""
+    config: Any = encoder.backbone.model.config
+    return {
         "method": {k: v for k, v in to_json(encoder.method).items() if k != "name"} | fitted(encoder.method),
         "post": [described_step(step) for step in encoder.post],
         "max_length": encoder.max_length,
@@ -46,14 +53,11 @@ def fingerprint(encoder: Parts, weights: bytes | None = None) -> str:
         "default_prompt_name": encoder.default_prompt_name,
         "tokenizer": encoder.backbone.tokenizer.description,
         "revision": encoder.revision,
-        "config": {k: v for k, v in model.config.to_dict().items() if k not in PASSING},
+        "config": {k: v for k, v in config.to_dict().items() if k not in PASSING},
         "dtype": str(encoder.backbone.dtype),
         "products": encoder.backbone.products,
         "versions": {name: version(name) for name in LIBRARIES},
     }
-    digest.update(json.dumps(described, sort_keys=True, default=str).encode())
-    digest.update(weights or weights_digest(model))
-    return digest.hexdigest()
 
 
 def fitted(method: Method) -> dict[str, str]:
