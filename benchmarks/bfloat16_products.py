@@ -13,7 +13,7 @@ from models import minilm_folder, stsb_sentences
 from sentence_transformers import SentenceTransformer
 
 from afterword import Encoder
-from afterword.products import lacks_bfloat16
+from afterword.backbone.linear_products import lacks_bfloat16
 
 
 def measure(quick: bool) -> list[Row]:

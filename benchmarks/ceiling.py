@@ -15,9 +15,9 @@ from measure import Row, in_turns, main, medians, ratio
 from models import minilm_folder, stsb_sentences
 
 from afterword import Encoder
-from afterword.probe import choose
-from afterword.products import pack, packed_linear, plain_linear
-from afterword.serving import is_linear, is_transposed, shape_of
+from afterword.backbone.linear_patching import is_linear, is_transposed, shape_of
+from afterword.backbone.linear_probe import choose
+from afterword.backbone.linear_products import pack, packed_linear, plain_linear
 
 AIMS = {"float32": "<= 1.25", "bfloat16": "<= 1.67"}
 

@@ -10,8 +10,8 @@ from measure import Row, in_turns, main, medians, ratio
 from models import minilm_backbone, stsb_sentences
 
 from afterword import Encoder, classical, ditto
-from afterword.taps import Diagonals
-from afterword.weights import Plain
+from afterword.backbone.attention_taps import Diagonals
+from afterword.methods.weights import Plain
 
 
 @dataclass(frozen=True)

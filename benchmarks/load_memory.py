@@ -12,7 +12,7 @@ from measure import Row, main
 from transformers import AutoModel, LlamaConfig
 
 from afterword import Encoder
-from afterword.selfcheck import check
+from afterword.backbone.self_check import check
 
 
 def measure(quick: bool) -> list[Row]:

@@ -10,7 +10,7 @@ from models import minilm_folder, stsb_sentences
 from sentence_transformers import SentenceTransformer
 
 from afterword import Encoder
-from afterword.source import find
+from afterword.backbone.model_source import find
 
 SHIPPED = ("afterword-mini-bellm", "afterword-mini-distilled")
 LIBRARIES = ("sentence-transformers", "Encoder")

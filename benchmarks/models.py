@@ -17,10 +17,10 @@ from tokenizers.pre_tokenizers import Whitespace
 from torch import nn
 from transformers import AutoModel, GPT2Config, PreTrainedTokenizerFast
 
-from afterword.backbone import Backbone
-from afterword.loading import load_backbone
-from afterword.selfcheck import check
-from afterword.tokens import Tokenizer
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
+from afterword.backbone.self_check import check
+from afterword.text.tokenizer import Tokenizer
 
 POSITIONS = 2048  # GPT-2 has 1024: raised, so that two copies of 1024 tokens fit
 ROOT = Path(__file__).resolve().parent.parent

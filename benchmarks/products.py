@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from afterword.probe import Shape, choose
+from afterword.backbone.linear_probe import Shape, choose
 
 
 def main() -> None:

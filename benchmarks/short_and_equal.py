@@ -13,7 +13,8 @@ from measure import Row, in_turns, main, medians, ratio
 from models import minilm_folder, stsb_sentences
 from sentence_transformers import SentenceTransformer
 
-from afterword import Encoder, classical, unread
+from afterword import Encoder, classical
+from afterword.backbone import skip_unread as unread
 
 LONE = "a short text"
 SHARE = 3  # every third text is equal to one before it

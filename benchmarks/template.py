@@ -12,7 +12,7 @@ from measure import Row, in_turns, main, medians, ratio
 from models import stsb_sentences
 
 from afterword import Encoder, prompt
-from afterword.backbone import Backbone
+from afterword.backbone.backbone import Backbone
 
 
 def without(encoder: Encoder) -> Encoder:

@@ -24,7 +24,7 @@ from training_memory import alone
 from transformers import PrinterCallback, ProgressCallback
 
 from afterword import Encoder, classical
-from afterword.source import find
+from afterword.backbone.model_source import find
 from afterword.st import sentence_transformer
 
 LENGTH = 64

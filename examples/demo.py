@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
-from afterword.similarity import similarity
+from afterword.encode.similarity import similarity
 
 SENTENCES = [
     ("music", "A man is playing a guitar on the stage."),

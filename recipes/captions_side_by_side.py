@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from afterword import AfterwordError, Encoder
-from afterword.codec import parse_method
 from afterword.errors import InputError
+from afterword.methods.serialize import parse_method
 from afterword.tasks.captions import TASKS, CaptionRetrieval, Captions
 from afterword.tasks.rows import Folder
 from afterword.tasks.side_by_side import markdown, side_by_side

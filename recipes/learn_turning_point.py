@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
 
 from afterword import Encoder, bellm
-from afterword.backbone import Backbone
-from afterword.rules import current
-from afterword.sight import Sight
+from afterword.backbone.attention_masks import current
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.bidirectional import Sight
 from afterword.st import sentence_transformer
 from afterword.train.callbacks import Bar
 from afterword.train.lora import attach

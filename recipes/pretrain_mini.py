@@ -35,7 +35,7 @@ from mini.curve import keep_log_until, log_row, plot
 from torch import Tensor
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, logging
 
-from afterword.products import lacks_bfloat16
+from afterword.backbone.linear_products import lacks_bfloat16
 
 # ---- plan --------------------------------------------------------------------------------------
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from afterword.scores import published_mean
 from afterword.tasks.report import Row, aligned, found_in
 from afterword.tasks.results import Result
+from afterword.tasks.scores import published_mean
 
 LLAMAS = ("llama2c-stories260K", "babyllama-tok105", "babyllama-tok361")
 DECODERS = ("afterword-mini", *LLAMAS)

@@ -30,9 +30,9 @@ from results import replaced
 
 from afterword import Encoder, bellm
 from afterword.methods import Method
-from afterword.scores import published_mean
 from afterword.tasks.report import aligned
 from afterword.tasks.rows import Folder
+from afterword.tasks.scores import published_mean
 from afterword.tasks.sts import SETS, sts
 from afterword.train import train
 

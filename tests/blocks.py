@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from afterword.kernels import PackedLinears
-from afterword.serving import SEAT
+from afterword.backbone.linear_packed import PackedLinears
+from afterword.backbone.linear_patching import SEAT
 
 
 class Forward(nn.Module):

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from afterword.backbone import Backbone
-from afterword.batch import Batch, lay
+from afterword.backbone.backbone import Backbone
 from afterword.encoder import Encoder
 from afterword.methods import Method
-from afterword.writing import Segment, Writing
+from afterword.text.batch import Batch, lay
+from afterword.text.segments import Segment, Writing
 
 LENGTHS = (5, 23, 1, 12, 5, 9)
 WORD = (2, 4)

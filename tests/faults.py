@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-from afterword.attention import NAME, attend, rule
-from afterword.backbone import Backbone
+from afterword.backbone.attention import NAME, attend, rule
+from afterword.backbone.backbone import Backbone
 
 
 @contextmanager

@@ -30,9 +30,9 @@ from transformers import (
 )
 
 from afterword import Encoder, bellm, classical, ditto, echo, prompt, reba
-from afterword.backbone import Backbone
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
 from afterword.errors import AfterwordError
-from afterword.loading import load_backbone
 from afterword.methods import Method
 
 EOL = ('This sentence : "', '" means in one word:"')

@@ -10,21 +10,31 @@ import pytest
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "afterword"
 
-ROOMS = """
-    errors manifest lock placed safety shapes tokens writing layout features batch views rules fused outside attention
-    gate company facts bare sight positions anatomy taps memory cache products probe serving stream unread kernels
-    backbone precision trials selfcheck source loading saving states weights frequency templates methods
-    codec words texts embed look post limits distinct run similarity scores
-    processes token_states options interface files stock fingerprint folder encoder st
-    tasks tune analysis train adapters cli
-""".split()
-"""Lowest first: a room imports only from rooms in front of it."""
+ROOMS = {
+    "errors": "",
+    "shapes": "",
+    "text": "errors shapes",
+    "backbone": "errors shapes text",
+    "methods": "errors shapes text backbone",
+    "post": "errors backbone methods",
+    "encode": "errors text backbone methods post",
+    "files": "errors backbone methods post",
+    "encoder": "text methods post encode files",
+    "st": "errors text backbone methods post encode files encoder",
+    "tasks": "errors text methods post encode files encoder",
+    "tune": "errors shapes text backbone methods post encode files encoder tasks",
+    "analysis": "errors text backbone methods encode files encoder tasks",
+    "train": "errors text backbone methods files encoder st tasks analysis",
+    "adapters": "errors methods post encode encoder tasks",
+    "cli": "errors text backbone methods post encode files encoder tasks tune analysis train adapters",
+}
+"""Which rooms a room may import, and does: an arrow that is gone goes here too. Lowest first."""
 
-DOORS = {("interface", "st"), ("options", "st")}
-"""Imports against the order, inside a function: an encoder knows how to write itself down, and starts light."""
+DOORS = {("encode", "st")}
+"""Imports inside a function that are no arrows: st.py subclasses classes of an optional library."""
 
 MAY_IMPORT = {
-    "transformers": {"attention", "backbone", "outside", "loading", "saving", "st", "train", "adapters"},
+    "transformers": {"backbone", "st", "train", "adapters"},
     "sentence_transformers": {"st", "train", "adapters"},
     "peft": {"train"},
     "mteb": {"adapters"},
@@ -34,6 +44,8 @@ MAY_IMPORT = {
 
 FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = [path for path in FILES if path.name not in {"__init__.py", "__main__.py"}]
+INSIDE = [path for path in FILES if path.parent != SOURCE or path in MODULES]
+"""All but the package's own entry, which imports a room when its name is first asked for."""
 
 
 def name_of(path: Path) -> str:
@@ -44,41 +56,63 @@ def room_of(path: Path) -> str:
     return name_of(path).split("/")[0]
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """Every imported module as a dotted name, relative ones resolved, and whether the import is inside a function."""
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Every imported module as a dotted name, relative ones resolved, and where: "top", "function" or "typing"."""
     tree = ast.parse(path.read_text("utf-8"))
-    inside = {
-        node
-        for outer in ast.walk(tree)
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(outer)
-    }
+    outer = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    typing = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    where = {node: "function" for one in outer for node in ast.walk(one)}
+    where |= {node: "typing" for one in typing for node in ast.walk(one)}
     package = ("afterword", *path.relative_to(SOURCE).parent.parts)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node in inside) for alias in node.names)
+            yield from ((alias.name, where.get(node, "top")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             whole = ".".join((*base, *filter(None, [node.module])))
             # `from . import batch` imports a room, `from .batch import lay` a name of one
-            yield from ((f"{whole}.{alias.name}", node in inside) for alias in node.names)
+            yield from ((f"{whole}.{alias.name}", where.get(node, "top")) for alias in node.names)
+
+
+def arrows(path: Path) -> Iterator[tuple[str, str, str]]:
+    """The rooms beside its own that a file imports, the imported name, and where."""
+    for module, where in imports(path):
+        top, _, rest = module.partition(".")
+        target = rest.split(".")[0]
+        if top == "afterword" and target in ROOMS and target != room_of(path):
+            yield target, module, where
 
 
 def test_the_house_is_there():
     rooms = {room_of(path) for path in MODULES}
-    assert {"errors", "layout", "attention", "backbone"} <= rooms
-    assert not rooms - set(ROOMS), f"no place in the order: {sorted(rooms - set(ROOMS))}; add it to ROOMS"
+    assert rooms == set(ROOMS), f"no place in ROOMS, or gone: {sorted(rooms ^ set(ROOMS))}"
+    order = list(ROOMS)
+    for room, below in ROOMS.items():
+        assert set(below.split()) <= set(order[: order.index(room)]), f"{room} imports a room that is not below it"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_room_imports_only_from_the_rooms_below_it(path: Path):
+@pytest.mark.parametrize("path", INSIDE, ids=name_of)
+def test_a_file_imports_only_what_its_room_may(path: Path):
     room = room_of(path)
-    allowed = {*ROOMS[: ROOMS.index(room) + 1]}
-    for module, inside in imports(path):
-        top, _, rest = module.partition(".")
-        target = rest.split(".")[0]
-        if top == "afterword" and target in ROOMS and target not in allowed:
-            assert inside and (room, target) in DOORS, f"{name_of(path)} imports {module}, which stands above it"
+    for target, module, where in arrows(path):
+        if where != "function" or (room, target) not in DOORS:
+            assert target in ROOMS[room].split() or (room, target, where) == ("st", "encoder", "typing"), (
+                f"{name_of(path)} imports {module}, and {room} may import {ROOMS[room] or 'no other room'}"
+            )
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_arrow_is_allowed_that_is_not_there(room: str):
+    there = {target for path in INSIDE if room_of(path) == room for target, _, _ in arrows(path)}
+    assert not set(ROOMS[room].split()) - there, f"{room} no longer imports these: take them out of ROOMS"
+
+
+@pytest.mark.parametrize("path", [path for path in INSIDE if room_of(path) != "cli"], ids=name_of)
+def test_no_file_imports_our_own_inside_a_function(path: Path):
+    hidden = [
+        module for target, module, where in arrows(path) if where == "function" and (room_of(path), target) not in DOORS
+    ]
+    assert not hidden, f"{name_of(path)} imports {hidden} inside a function: import at the top"
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -90,8 +124,9 @@ def test_heavy_libraries_are_named_only_where_they_belong(path: Path):
 
 
 def test_the_import_reader_sees_what_there_is():
-    assert "afterword.errors" in {module.rpartition(".")[0] for module, _ in imports(SOURCE / "layout.py")}
-    assert "transformers.AttentionInterface" in {module for module, _ in imports(SOURCE / "attention.py")}
+    assert ("afterword.errors.InputError", "top") in set(imports(SOURCE / "text" / "layout.py"))
+    assert ("transformers.AttentionInterface", "top") in set(imports(SOURCE / "backbone" / "attention.py"))
+    assert "function" in {where for _, where in imports(SOURCE / "cli" / "embed.py")}
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

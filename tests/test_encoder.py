@@ -12,8 +12,8 @@ import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, ditto, echo, prompt, reba
+from afterword.backbone.loading import load_backbone
 from afterword.errors import AttentionNotSeen, InputError, NoMaskToken, NoSuchHead, NotFitted, TooLong
-from afterword.loading import load_backbone
 from afterword.post import Dense, Normalise, parse_post
 
 TEXTS = ["a b", "dog", "The quick brown fox jumps over the lazy dog.", "dog", "世界"]

@@ -4,8 +4,8 @@ import jaxtyping
 import pytest
 import torch
 
+from afterword.backbone.attention_views import ScoreView
 from afterword.shapes import Rows, States
-from afterword.views import ScoreView
 
 
 def test_a_tensor_of_another_shape_is_refused() -> None:

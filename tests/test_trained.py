@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from afterword import Encoder, bellm
-from afterword.source import OWN
+from afterword.backbone.model_source import OWN
 from afterword.tasks.rows import Folder
 from afterword.tasks.sts import sts
 

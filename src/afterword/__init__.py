@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors, methods
-    from .codec import parse_method
     from .encoder import Encoder
     from .errors import AfterwordError
     from .methods import Method, bellm, classical, ditto, echo, prompt, reba
+    from .methods.serialize import parse_method
 
 _ROOMS = {
     "Encoder": "encoder",
@@ -27,7 +27,7 @@ _ROOMS = {
     "ditto": "methods",
     "prompt": "methods",
     "bellm": "methods",
-    "parse_method": "codec",
+    "parse_method": "methods.serialize",
     "AfterwordError": "errors",
 }
 

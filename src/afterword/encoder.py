@@ -10,18 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from .files.parts import Parts
-from .fingerprint import fingerprint
-from .folder import read_encoder, write_encoder
-from .interface import Interface
-from .layout import Text
-from .limits import Limits, OnEmpty, OnLong
-from .look import attention_matrix, token_weights
-from .methods import Method
-from .options import SENTENCES, Form, also_called, choose_prompt, refuse_others, several, steps_of
-from .post import Post, Unfitted
-from .processes import Workers, workers
-from .run import (
+from .encode.explain import attention_matrix, token_weights
+from .encode.limits import Limits, OnEmpty, OnLong
+from .encode.options import SENTENCES, Form, also_called, choose_prompt, refuse_others, several, steps_of
+from .encode.processes import Workers, workers
+from .encode.sentence_transformers_interface import Interface
+from .encode.sentences import (
     WINDOW,
     Array,
     by_name,
@@ -30,8 +24,14 @@ from .run import (
     sentence_vectors,
     word_vectors,
 )
-from .texts import check_conditions, check_texts, with_prompt, words_by_text
-from .token_states import token_states
+from .encode.token_states import token_states
+from .files.fingerprint import fingerprint
+from .files.parts import Parts
+from .files.write_encoder import read_encoder, write_encoder
+from .methods import Method
+from .post import Post, Unfitted
+from .text.inputs import check_conditions, check_texts, with_prompt, words_by_text
+from .text.layout import Text
 
 
 @dataclass

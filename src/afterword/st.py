@@ -15,22 +15,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .backbone import Backbone
-from .bare import bare
-from .batch import lay
-from .codec import to_json
-from .embed import combine, weights
+from .backbone.backbone import Backbone
+from .backbone.loading import base_of, load_backbone
+from .backbone.pickling import bare
+from .backbone.saving import write_model
+from .encode.forward import combine, weights
 from .errors import InputError, MethodError, MissingExtra, ModelError
-from .features import from_features, to_features
-from .folder import laid_out, write_config, write_flow
-from .loading import base_of, load_backbone
+from .files.atomic import settled
+from .files.read_encoder import CONFIG, read_flow, read_ours
+from .files.write_encoder import laid_out, write_config, write_flow
 from .methods import Method
-from .placed import settled
+from .methods.serialize import to_json
 from .post import Dense, FittedFlow, Glow, Normalise
-from .saving import write_model
-from .stock import CONFIG, read_flow, read_ours
-from .texts import check_conditions, check_ids, check_texts, check_written, with_prompt
-from .tokens import Tokenizer
+from .text.batch import lay
+from .text.collate import from_features, to_features
+from .text.inputs import check_conditions, check_ids, check_texts, check_written, with_prompt
+from .text.tokenizer import Tokenizer
 
 try:
     from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData, quantize_embeddings

@@ -15,9 +15,9 @@ from tests.tiny import tiny
 from afterword import Encoder
 from afterword.adapters.mteb import as_mteb
 from afterword.adapters.mteb_categories import Similarity
-from afterword.backbone import Backbone
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
 from afterword.errors import InputError, MissingExtra
-from afterword.loading import load_backbone
 from afterword.methods import classical, echo, reba
 from afterword.post import Normalise, Truncate
 

@@ -9,8 +9,8 @@ from tests.tiny import tiny
 
 from afterword import Encoder, Method, bellm, classical, echo, prompt
 from afterword.analysis.impact import impact
+from afterword.encode.limits import Limits
 from afterword.errors import InputError, MethodError, NoMaskToken
-from afterword.limits import Limits
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("float64", 1e-10)])

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM
 from afterword import Encoder, bellm, classical, prompt
 from afterword.analysis.representative import representative_words
 from afterword.analysis.sweep import sweep
+from afterword.backbone.loading import load_head
 from afterword.errors import InputError, ModelError
-from afterword.loading import load_head
 
 TEXTS = ["the rain", "it is late", "a", "in the thin line", "zebra", "what", "no", "yes", "oh", "well"]
 

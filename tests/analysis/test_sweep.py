@@ -8,8 +8,8 @@ from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, reba
 from afterword.analysis.sweep import sweep
+from afterword.encode.limits import Limits
 from afterword.errors import InputError, MethodError, TooLong
-from afterword.limits import Limits
 
 TEXTS = ["ccc", "a", "bb", "dddd", "ee", "the end"]
 

@@ -15,8 +15,8 @@ from transformers import AutoModel
 from afterword import Encoder, bellm, classical, ditto, prompt, reba
 from afterword.analysis import turning
 from afterword.analysis.turning import degradation, read_pairs, resolve, turning_point
+from afterword.backbone.bidirectional import Sight
 from afterword.errors import BadRow, InputError, MethodError
-from afterword.sight import Sight
 from afterword.tasks.pairs import ScoredPairs
 
 

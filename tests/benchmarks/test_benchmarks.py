@@ -15,7 +15,7 @@ import torch
 from tests.scripts import script
 
 from afterword import Encoder, reba
-from afterword.products import lacks_bfloat16
+from afterword.backbone.linear_products import lacks_bfloat16
 
 NAMES = (
     "reba_time",

@@ -9,8 +9,8 @@ import torch
 from tests.cli.conftest import Run
 
 from afterword import Encoder, classical, parse_method
+from afterword.backbone.linear_products import lacks_bfloat16
 from afterword.cli.inspect import bits, invariance, measured, seen
-from afterword.products import lacks_bfloat16
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "llama_gqa", "roberta"])

@@ -9,7 +9,7 @@ from tests.cli.conftest import Run
 from afterword import parse_method
 from afterword.cli.methods import entry
 from afterword.methods import CATALOGUE
-from afterword.templates import TEMPLATES
+from afterword.methods.templates import TEMPLATES
 
 
 def test_the_page_tells_of_every_method_option_and_template(run: Run):

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Run
 
 from afterword import Encoder, classical, ditto
-from afterword.scores import cosines, spearman
+from afterword.tasks.scores import cosines, spearman
 
 TEXTS = [f"{a} {b} {c}" for a in ("big", "small", "old") for b in ("cats", "dogs", "hills", "towns") for c in
          ("sat", "ran", "slept", "fell down")]  # fmt: skip

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from afterword import Encoder, fingerprint
-from afterword.codec import from_json, to_json
+from afterword import Encoder
+from afterword.files import fingerprint
+from afterword.methods.serialize import from_json, to_json
 from afterword.post import Whiten
 from afterword.tasks import results
 from afterword.tasks.pairs import Pairs

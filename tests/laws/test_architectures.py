@@ -23,10 +23,10 @@ from tests.tiny import tiny
 from tests.zoo import LeftOut, write
 
 from afterword import Encoder, classical, ditto, echo, reba
+from afterword.backbone.loading import load_backbone
 from afterword.errors import AttentionNotSeen, UnsupportedModel
-from afterword.layout import Layout
-from afterword.loading import load_backbone
 from afterword.methods import Method, bellm
+from afterword.text.layout import Layout
 
 SAMPLE = {
     "albert": "one layer's weights in every layer",

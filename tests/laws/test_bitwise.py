@@ -16,11 +16,11 @@ from tests.tiny import tiny_tokenizer
 from transformers import AutoModel, GPT2Config, LlamaConfig
 
 from afterword import Encoder, classical, ditto, echo, prompt, reba
-from afterword.backbone import Backbone
-from afterword.loading import load_backbone
-from afterword.probe import choose, keeps
-from afterword.selfcheck import check
-from afterword.tokens import Tokenizer
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.linear_probe import choose, keeps
+from afterword.backbone.loading import load_backbone
+from afterword.backbone.self_check import check
+from afterword.text.tokenizer import Tokenizer
 
 CONFIGS = {
     "gpt2": GPT2Config(n_embd=128, n_layer=3, n_head=4, n_positions=1024, vocab_size=300),

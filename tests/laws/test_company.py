@@ -18,8 +18,8 @@ from tests.judge import EXACT, FORMULAS, METHODS, Judge, difference
 from tests.zoo import write
 
 from afterword import Encoder
-from afterword.backbone import Backbone
-from afterword.loading import load_backbone
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
 
 KINDS = ["bert", "esm, token dropout", "gemma2", "llama, dynamic", "roberta", "t5"]
 SHARING = ["classical mean", "classical last", "echo mean", "reba last", "reba mean", "ditto"]

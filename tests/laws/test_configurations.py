@@ -21,11 +21,11 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from afterword import Encoder, Method
-from afterword.backbone import Backbone
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
+from afterword.backbone.self_check import check
 from afterword.errors import ModelError, UnsupportedModel
-from afterword.loading import load_backbone
-from afterword.selfcheck import check
-from afterword.tokens import Tokenizer
+from afterword.text.tokenizer import Tokenizer
 
 EXACT = 1e-5
 LENGTHS = (12, 5, 1, 23, 40, 5)

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from afterword.codec import from_json, make, parse_method, to_json
+from afterword.backbone.loading import load_backbone
 from afterword.errors import AfterwordError, InputError, MethodError, WordNotFound
-from afterword.layout import Layout
-from afterword.loading import load_backbone
 from afterword.methods import CATALOGUE
-from afterword.tokens import Tokenizer, check_text
-from afterword.words import place, span_of
+from afterword.methods.serialize import from_json, make, parse_method, to_json
+from afterword.text.layout import Layout
+from afterword.text.tokenizer import Tokenizer, check_text
+from afterword.text.words import place, span_of
 
 BYTES = {b: c for c, b in zip(
     [*map(chr, range(33, 127)), *map(chr, range(161, 173)), *map(chr, range(174, 256))],

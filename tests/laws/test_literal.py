@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.tiny import tiny
 
 from afterword import Encoder, echo, reba
-from afterword.loading import load_backbone
+from afterword.backbone.loading import load_backbone
 
 KINDS = ("gpt2", "llama", "mistral", "bert")
 TOLERANCE = {"gpt2": 1e-10, "bert": 1e-10, "llama": 5e-6, "mistral": 5e-6}  # the last two norm in float32 inside

@@ -18,10 +18,10 @@ from tests.tiny import tiny
 from torch import nn
 
 from afterword import Method, classical, reba
-from afterword.backbone import Backbone
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
+from afterword.backbone.self_check import check
 from afterword.errors import AfterwordError
-from afterword.loading import load_backbone
-from afterword.selfcheck import check
 
 TEXTS = texts()[3:6]
 PATIENCE = 120  # seconds after which a thread has met a deadlock

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, echo, prompt, reba
-from afterword.backbone import Backbone
-from afterword.batch import lay
-from afterword.loading import load_backbone
-from afterword.sight import Sight
-from afterword.writing import Segment, Writing
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.bidirectional import Sight
+from afterword.backbone.loading import load_backbone
+from afterword.text.batch import lay
+from afterword.text.segments import Segment, Writing
 
 KINDS = ["gpt2", "llama", "mistral", "gemma2"]
 ids = st.lists(st.integers(8, 290), min_size=2, max_size=14)

@@ -19,8 +19,8 @@ from tests.judge import EXACT, FORMULAS, METHODS, Judge, Text, difference
 from tests.zoo import write
 
 from afterword import Encoder
-from afterword.backbone import Backbone
-from afterword.loading import load_backbone
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
 
 KINDS = ["bert", "esm, token dropout", "gpt2", "llama", "roberta", "t5"]
 NAMES = ["classical mean", "classical last", "echo mean", "prompt eol", "reba mean"]

@@ -14,10 +14,10 @@ from tests.tiny import tiny_model, tiny_tokenizer
 from torch import nn
 
 from afterword import classical
-from afterword.backbone import Backbone
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.self_check import check
 from afterword.errors import UnsupportedModel
-from afterword.selfcheck import check
-from afterword.tokens import Tokenizer
+from afterword.text.tokenizer import Tokenizer
 from afterword.train.lora import quantise
 
 bnb = pytest.importorskip("bitsandbytes", reason="the extra qlora is not installed")

@@ -75,8 +75,8 @@ def test_threads_may_use_different_methods(load: Callable[[str], Encoder]):
 
 
 def test_a_thread_may_train_while_others_encode(load: Callable[[str], Encoder]):
-    from afterword.batch import lay
-    from afterword.embed import vectors
+    from afterword.encode.forward import vectors
+    from afterword.text.batch import lay
 
     encoder = load("classical")
     expected = encoder.encode(JOBS[0])

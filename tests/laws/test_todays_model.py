@@ -15,10 +15,10 @@ from tests.tiny import tiny
 from torch import nn
 
 from afterword import Encoder, classical, ditto, reba
-from afterword.backbone import Backbone
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
+from afterword.backbone.self_check import check
 from afterword.errors import AfterwordError
-from afterword.loading import load_backbone
-from afterword.selfcheck import check
 
 METHODS = {
     "llama": ["classical mean", "reba last", "bellm 2"],

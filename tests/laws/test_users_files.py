@@ -19,8 +19,8 @@ from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
 from afterword.errors import AfterwordError, ModelError
-from afterword.manifest import MANIFEST
-from afterword.placed import placed, settled
+from afterword.files.atomic import placed, settled
+from afterword.files.manifest import MANIFEST
 
 CALLS = ("mkdir", "rename", "unlink", "rmdir", "open", "fsync", "chmod", "scandir", "stat", "lstat")
 """What a save asks of the file system, besides to open files."""

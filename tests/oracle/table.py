@@ -12,8 +12,8 @@ import numpy as np
 from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
 from afterword.analysis.dependency import dependency
 from afterword.analysis.sweep import sweep
-from afterword.layout import Layout
-from afterword.words import place
+from afterword.text.layout import Layout
+from afterword.text.words import place
 
 DECODERS = ("gpt2", "gpt2_cls", "llama_gqa")
 ENCODERS = ("bert", "roberta")

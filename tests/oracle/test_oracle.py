@@ -13,7 +13,7 @@ import torch
 from tests.oracle.table import ANGLE031, LEFT_OUT, TABLE, Inputs, relative
 
 from afterword import Encoder, Method
-from afterword.loading import load_backbone
+from afterword.backbone.loading import load_backbone
 
 FOLDER = Path(__file__).parents[2] / "../shared/oracle"
 

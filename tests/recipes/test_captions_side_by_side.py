@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from afterword import Encoder
-from afterword.similarity import similarity
+from afterword.encode.similarity import similarity
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))

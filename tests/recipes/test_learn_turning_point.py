@@ -12,7 +12,7 @@ import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm
-from afterword.sight import Sight
+from afterword.backbone.bidirectional import Sight
 
 pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
 pytest.importorskip("peft", reason="the extra train is not installed")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from afterword.words import span_of
+from afterword.text.words import span_of
 
 Array = np.ndarray[Any, np.dtype[np.floating[Any]]]
 

@@ -7,8 +7,8 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder
-from afterword.codec import parse_method
 from afterword.errors import InputError
+from afterword.methods.serialize import parse_method
 from afterword.post import Normalise, Whiten, parse_post
 from afterword.tasks.candidates import Fitting, candidates, file_name
 from afterword.tasks.vectors import Lookup

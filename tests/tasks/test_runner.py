@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from tests.tiny import tiny
 
-from afterword import Encoder, fingerprint
-from afterword.codec import parse_method
+from afterword import Encoder
 from afterword.errors import BadRow, DataError, InputError, MissingDataset, NotFitted
+from afterword.files import fingerprint
+from afterword.methods.serialize import parse_method
 from afterword.post import parse_post
 from afterword.tasks import results
 from afterword.tasks.candidates import Fitting, candidates

@@ -14,11 +14,11 @@ from tests.tasks.planted import Planted
 
 from afterword import Encoder, Method, classical
 from afterword.errors import BadRow, DataError, InputError, WordNotFound
-from afterword.states import States
+from afterword.methods.states import States
 from afterword.tasks.rows import Folder
 from afterword.tasks.wordsense import DECISIONS, TASKS, OddSense
-from afterword.words import span_of, tokens_of
-from afterword.writing import Segment, Writing
+from afterword.text.segments import Segment, Writing
+from afterword.text.words import span_of, tokens_of
 
 TASK = OddSense("Toy", "toy")
 

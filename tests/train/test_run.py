@@ -11,7 +11,7 @@ from tests.train.conftest import BOTH, DEV, ROWS, SMALL, TEXTS, curve
 
 from afterword import Encoder, bellm, classical, prompt, reba
 from afterword.errors import DataError, InputError, MethodError, ModelError, NoSuchHead
-from afterword.fingerprint import weights_digest
+from afterword.files.fingerprint import weights_digest
 from afterword.post import Normalise
 from afterword.train import Settings, train
 

@@ -21,7 +21,7 @@ from tests.train.conftest import BINARY, DEV, REPEATED, ROWS, SMALL, TEXTS, curv
 
 from afterword import Encoder, bellm, classical
 from afterword.errors import ModelError
-from afterword.fingerprint import weights_digest
+from afterword.files.fingerprint import weights_digest
 from afterword.train import train
 from afterword.train.checkpoints import is_whole, listed, seal
 from afterword.train.trainer import Trainer

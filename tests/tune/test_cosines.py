@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from afterword import classical
-from afterword.states import States
+from afterword.methods.states import States
+from afterword.methods.weights import Plain
 from afterword.tune.cosines import cosines, mixture, products, raw_and_centred
 from afterword.tune.recipes import Family
-from afterword.weights import Plain
 
 KINDS = ("last", "layer:0", "layer:0+1", "first_last")
 FAMILY = Family((Plain(),), (partial(classical, "mean"),), KINDS)

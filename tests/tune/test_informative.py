@@ -7,8 +7,8 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, ditto
+from afterword.encode.limits import Limits
 from afterword.errors import AttentionNotSeen, InputError
-from afterword.limits import Limits
 from afterword.tune.heads import label_free
 
 TEXTS = ["a cat sat", "the dog ran off", "aaa", "b", "in the end the cat sat on the dog", "ab"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from afterword.scores import bootstrap, spearman
+from afterword.tasks.scores import bootstrap, spearman
 from afterword.tune.noise import Bootstrap, spearmans
 
 RANDOM = np.random.default_rng(0)

@@ -5,9 +5,9 @@ import torch
 from tests.tune.made_up import load
 
 from afterword import Encoder
-from afterword.batch import lay
-from afterword.layout import Layout
-from afterword.states import States
+from afterword.methods.states import States
+from afterword.text.batch import lay
+from afterword.text.layout import Layout
 from afterword.tune import reading
 from afterword.tune.recipes import Grid, families
 

@@ -5,7 +5,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, classical, echo, parse_method, prompt
 from afterword.errors import InputError, MethodError
-from afterword.states import States
+from afterword.methods.states import States
 from afterword.tune.recipes import Family, Grid, Recipe, families
 
 

@@ -6,8 +6,8 @@ import pytest
 from tests.tune.made_up import load, made_up
 
 from afterword import Encoder, classical
-from afterword.scores import cosines
 from afterword.tasks.pairs import ScoredPairs
+from afterword.tasks.scores import cosines
 from afterword.tune import score, tune
 from afterword.tune.report import save
 

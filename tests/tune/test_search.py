@@ -8,10 +8,10 @@ from tests.tune.made_up import SPECS, load, made_up, slow_vectors
 
 import afterword.tune.search as search
 from afterword import Encoder, classical, ditto
-from afterword.limits import Limits
+from afterword.encode.limits import Limits
 from afterword.methods import tfidf
 from afterword.post import Whiten, parse_post
-from afterword.scores import cosines, spearman
+from afterword.tasks.scores import cosines, spearman
 from afterword.tune import Grid, tune
 from afterword.tune.noise import settled
 

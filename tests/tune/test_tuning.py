@@ -7,8 +7,8 @@ from tests.tune.made_up import load, made_up
 from afterword import Encoder, classical, reba
 from afterword.errors import InputError
 from afterword.post import Normalise
-from afterword.scores import cosines
 from afterword.tasks.pairs import ScoredPairs
+from afterword.tasks.scores import cosines
 from afterword.tune import Grid, tune
 
 pytestmark = pytest.mark.filterwarnings("ignore:ditto on")

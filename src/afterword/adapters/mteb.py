@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..codec import to_json
+from ..encode.similarity import pairwise, similarity
 from ..encoder import Encoder
 from ..errors import InputError, MissingExtra
 from ..methods import classical
+from ..methods.serialize import to_json
 from ..post import spelled
-from ..similarity import pairwise, similarity
 from ..tasks.task import Array, Embedder, as_read
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError
-from ..layout import Text
-from ..limits import Limits
+from ..text.layout import Text
 from .result import Result
 from .sweep import sweep
 

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..batch import lay
+from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, NoMaskToken
-from ..layout import Layout, Text
-from ..limits import Limits
-from ..texts import check_texts
-from ..writing import Segment, Writing
+from ..text.batch import lay
+from ..text.inputs import check_texts
+from ..text.layout import Layout, Text
+from ..text.segments import Segment, Writing
 from .result import Result
 
 

@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..backbone import LAST
-from ..batch import lay
+from ..backbone.attention_taps import Diagonals
+from ..backbone.backbone import LAST
+from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError
-from ..frequency import TfIdf, count
-from ..layout import Layout
-from ..limits import Limits
-from ..scores import pearson, spearman
-from ..taps import Diagonals
+from ..methods.frequency import TfIdf, count
+from ..tasks.scores import pearson, spearman
+from ..text.batch import lay
+from ..text.layout import Layout
 from .impact import impact
 from .result import Result
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from torch import Tensor
 
+from ..backbone.loading import load_head
+from ..encode.limits import Limits
 from ..encoder import Encoder
-from ..layout import Text
-from ..limits import Limits
-from ..loading import load_head
-from ..placed import settled
+from ..files.atomic import settled
+from ..text.layout import Text
 from .result import Result
 from .sweep import sweep
 from .word_counts import most_frequent

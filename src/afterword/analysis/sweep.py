@@ -8,12 +8,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ..batch import lay
+from ..encode.limits import Cuts, Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
-from ..layout import Text
-from ..limits import Cuts, Limits
-from ..texts import check_texts
+from ..text.batch import lay
+from ..text.inputs import check_texts
+from ..text.layout import Text
 
 Read = TypeVar("Read")
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backbone.bidirectional import AUTO, Sight
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, MissingDataset
 from ..methods import Method, classical, warn_if_idle
-from ..scores import cosines, spearman
-from ..sight import AUTO, Sight
-from ..states import States
+from ..methods.states import States
 from ..tasks.pairs import SAME, Pairs, ScoredPairs
 from ..tasks.rows import Folder
+from ..tasks.scores import cosines, spearman
 from ..tasks.task import as_read
 from .result import Result
 

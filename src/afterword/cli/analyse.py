@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..analysis.dependency import Dependency
     from ..analysis.representative import RepresentativeWords
     from ..analysis.turning import Curve
+    from ..encode.limits import Limits
     from ..encoder import Encoder
-    from ..limits import Limits
     from ..methods import Method
 
 analyse = typer.Typer(help="Look into a model: its layers, its tokens, its vectors.", no_args_is_help=True)
@@ -82,8 +82,8 @@ def turning_point(
     from tqdm import tqdm
 
     from ..analysis.turning import degradation, read_pairs
-    from ..codec import parse_method
     from ..methods import classical
+    from ..methods.serialize import parse_method
 
     _check_plot(plot)
     pairs = read_pairs(dev)
@@ -297,8 +297,8 @@ def _encoders(
     batch_tokens: int | None,
 ) -> Iterator[tuple[str, Encoder, Limits]]:
     """Each model by each method, one in memory at a time; its name, and how much runs at once."""
+    from ..encode.limits import Limits
     from ..encoder import Encoder
-    from ..limits import Limits
 
     methods: dict[str, Method | None] = {**read_methods(specs)} or {"": None}
     for model in models:
@@ -313,7 +313,7 @@ def _encoders(
 
 def _quoted(template: str) -> str:
     """A template as a method's spelling takes it."""
-    from ..templates import TEMPLATES
+    from ..methods.templates import TEMPLATES
 
     return template if template == "none" or template in TEMPLATES else json.dumps(template, ensure_ascii=False)
 

@@ -177,8 +177,8 @@ def of_ours(
     batch_tokens: int | None,
 ) -> list[Candidate]:
     """A model by several methods and steps."""
-    from ..codec import parse_method
     from ..methods import classical
+    from ..methods.serialize import parse_method
     from ..tasks.candidates import candidates
 
     methods = {spelling(spec): parse_method(spec) for spec in specs}

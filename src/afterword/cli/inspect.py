@@ -151,7 +151,7 @@ def packed(encoder: Encoder) -> str:
     """Whether packed linear layers are in use, and if not, why."""
     import torch
 
-    from ..products import forced
+    from ..backbone.linear_products import forced
 
     linears = encoder.backbone.packed
     with torch.no_grad():
@@ -177,7 +177,7 @@ def kernels(encoder: Encoder) -> list[dict[str, Any]]:
     """
     import torch
 
-    from ..probe import choose, chosen
+    from ..backbone.linear_probe import choose, chosen
 
     backbone = encoder.backbone
     if backbone.device.type != "cpu" or backbone.dtype not in (torch.float32, torch.bfloat16):

@@ -66,7 +66,7 @@ def read_methods(specs: Sequence[str] | None) -> dict[str, Method]:
     Raises:
         MethodError: one is unknown, or given twice.
     """
-    from ..codec import parse_method
+    from ..methods.serialize import parse_method
 
     specs = list(specs or ())
     if len(set(specs)) < len(specs):

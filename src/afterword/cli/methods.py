@@ -46,7 +46,7 @@ def methods(
     """
     from ..errors import UnknownMethod
     from ..methods import CATALOGUE
-    from ..templates import TEMPLATES
+    from ..methods.templates import TEMPLATES
 
     if unknown := [name for name in names or () if name not in CATALOGUE]:
         raise UnknownMethod(f"no method {unknown[0]!r}: there are {', '.join(CATALOGUE)}")

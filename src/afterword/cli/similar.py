@@ -125,7 +125,7 @@ def _side(items: list[Item], embedder: Embedder) -> Side:
 
 def _tables(encoder: Encoder, left: dict[str, Array], right: dict[str, Array], by: str | None) -> dict[str, Array]:
     """Similarities (n, m) by method."""
-    from ..similarity import similarity
+    from ..encode.similarity import similarity
 
     return {name: similarity(left[name], right[name], by or encoder.similarity_fn_name) for name in left}
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import TooLong, WordNotFound
 from ..files.write import Array, Block
-from ..tokens import check_text
+from ..text.tokenizer import check_text
 from .guard import REJECTED
 from .heard import say
 from .progress import Bar

@@ -17,8 +17,8 @@ from .progress import Bar
 from .tuned import page
 
 if TYPE_CHECKING:
+    from ..encode.limits import Limits
     from ..encoder import Encoder
-    from ..limits import Limits
     from ..tasks.pairs import ScoredPairs
     from ..tune import Grid, HeadMap
 
@@ -111,7 +111,7 @@ def tune(
     Half of the pairs rank every recipe, the other half confirms the one that is taken. Everything that was tried is
     in DIR/tune.json and DIR/recipes.csv, the map of heads in DIR/heads.csv.
     """
-    from ..limits import Limits
+    from ..encode.limits import Limits
 
     if (dev is None) == (texts is None) or (texts is not None and test):
         raise typer.BadParameter("give --dev, or --texts alone where there are no scores", param_hint="--dev")

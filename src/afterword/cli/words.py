@@ -15,7 +15,7 @@ from .load import VECTOR, Choice, read_methods, stdin_bytes
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import Reader, Record
-    from ..words import Word
+    from ..text.words import Word
     from .stream import Item, Told
 
 COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "number", "end": "number"}
@@ -141,7 +141,7 @@ def items_of(records: Iterable[Record]) -> Iterator[Item]:
 
 def _item(line: int, text: str, word: object) -> Item:
     from ..errors import InputError
-    from ..words import span_of
+    from ..text.words import span_of
     from .stream import Item
 
     try:

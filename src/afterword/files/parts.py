@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..backbone import Backbone
+from ..backbone.backbone import Backbone
 from ..methods import Method
 from ..post import Post, width_after
 

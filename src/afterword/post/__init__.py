@@ -5,7 +5,7 @@ from .flow import FittedFlow, Flow
 from .glow import Glow
 from .linear import ACTIVATIONS, Dense, Normalise, Post, Truncate, width_after
 from .moments import Moments
-from .spelling import POSTS, parse_post, spelled
+from .serialize import POSTS, parse_post, spelled
 from .unfitted import Unfitted
 
 __all__ = [

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..backbone.linear_products import ROWS
 from ..errors import MethodError, ModelError
-from ..products import ROWS
 
 
 class Post(ABC):

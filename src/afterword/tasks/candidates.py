@@ -9,12 +9,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..encode.sentences import shares
 from ..encoder import Encoder
 from ..errors import InputError
-from ..fingerprint import fingerprint, weights_digest
+from ..files.fingerprint import fingerprint, weights_digest
 from ..methods import Method
 from ..post import Post, Unfitted
-from ..run import shares
 from .task import Embedder
 from .vectors import Array, Forward, Told, through
 

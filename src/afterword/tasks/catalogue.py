@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..codec import build, read_spelling
 from ..errors import InputError
+from ..methods.serialize import build, read_spelling
 from .pairs import Pairs
 from .rows import ENDINGS, Folder, Source
 from .runner import Job

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, MissingExtra
-from ..scores import bootstrap, pearson, spearman
 from .report import Row
 from .results import Items, Result
+from .scores import bootstrap, pearson, spearman
 
 Column = NDArray[Any]
 SAME = 1e-6  # a score and what its items give

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
-from ..scores import cosines
 from .pairs import score_pairs
 from .rows import Source, number, text
+from .scores import cosines
 from .task import Array, Embedder, Loaded, Scores, Task, as_read
 
 UNLABELLED = -1.0

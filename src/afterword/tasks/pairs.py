@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError
-from ..scores import cosines, pearson, spearman
 from .rows import Source, number, text
+from .scores import cosines, pearson, spearman
 from .task import Embedder, Loaded, Scores, Task, as_read, embed
 
 Array = NDArray[np.floating[Any]]

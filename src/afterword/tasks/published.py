@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 from ..errors import InputError
-from ..scores import published_mean
 from .results import Result
+from .scores import published_mean
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from io import StringIO
 from pathlib import Path
 
 from ..errors import DataError, MissingDataset
-from ..scores import published_mean
 from .catalogue import local_tasks
 from .results import Result, read
+from .scores import published_mean
 
 AVERAGE = "Avg."
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import WordNotFound
-from ..words import Word, span_of
+from ..text.words import Word, span_of
 from .task import Array, Embedder
 
 UNDECIDED = -1

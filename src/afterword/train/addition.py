@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import nn
 
-from ..attention import NAME
-from ..backbone import Backbone
+from ..backbone.attention import NAME
+from ..backbone.backbone import Backbone
+from ..backbone.self_check import check
 from ..errors import UnsupportedModel
-from ..selfcheck import check
 
 COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, ModelError
-from ..lock import held
-from ..manifest import there
-from ..placed import check_place, sync
+from ..files.atomic import check_place, sync
+from ..files.folder_lock import held
+from ..files.manifest import there
 
 RECORD, CURVE, FOLDER, ADAPTER = "training.json", "loss.jsonl", "checkpoints", "adapter"
 PLOT = "loss.png"

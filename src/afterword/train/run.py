@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from transformers import set_seed
 
-from ..codec import parse_method
+from ..backbone.self_check import check as checked
 from ..encoder import Encoder
 from ..errors import InputError, MissingExtra
-from ..fingerprint import LIBRARIES, weights_digest
+from ..files.fingerprint import LIBRARIES, weights_digest
 from ..methods import Method
-from ..selfcheck import check as checked
+from ..methods.serialize import parse_method
 from .callbacks import SCORE
 from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
 from .loss_plot import draw_losses

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from ..codec import from_json, to_json
 from ..errors import InputError
 from ..methods import Method
+from ..methods.serialize import from_json, to_json
 
 Loss = Literal["ranking", "cached_ranking", "angle", "cosent", "released"]
 Precision = Literal["float32", "bfloat16"]

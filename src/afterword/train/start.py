@@ -12,10 +12,10 @@ import torch
 from transformers import set_seed
 
 from ..analysis.turning import resolve
+from ..backbone.bidirectional import AUTO
 from ..encoder import Encoder
 from ..errors import DataError, InputError, MethodError
 from ..methods import classical
-from ..sight import AUTO
 from ..tasks.pairs import ScoredPairs
 from .addition import append
 from .checkpoints import processes

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from ..errors import BadRow, DataError, InputError, MissingDataset
 from ..files.lines import LONGEST, JsonLines, Record
 from ..files.tables import BATCH, Csv, first_line
-from ..tokens import check_text
+from ..text.tokenizer import check_text
 
 PAIRS, TRIPLETS = ("anchor", "positive"), ("anchor", "positive", "negative")
 SCORED, CONDITIONED = ("sentence1", "sentence2", "score"), ("sentence1", "sentence2", "condition", "label")

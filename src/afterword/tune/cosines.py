@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..states import States
+from ..methods.states import States
 from .recipes import Family
 
 NOTHING = 1e-6

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..encode.limits import Limits
 from ..encoder import Encoder
-from ..layout import Layout
-from ..limits import Limits
-from ..scores import spearman
+from ..tasks.scores import spearman
+from ..text.layout import Layout
 from .informative import correlate_heads
 from .noise import spearmans
 from .tuning import Tuned, prompted

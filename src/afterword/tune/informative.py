@@ -8,15 +8,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..backbone import Backbone
-from ..batch import Group, lay
+from ..backbone.backbone import Backbone
+from ..encode.limits import Cuts, Limits
 from ..errors import InputError
-from ..frequency import ByToken
-from ..layout import Layout
-from ..limits import Cuts, Limits
 from ..methods import ditto, tfidf
-from ..weights import Weighting
-from ..writing import Writing
+from ..methods.frequency import ByToken
+from ..methods.weights import Weighting
+from ..text.batch import Group, lay
+from ..text.layout import Layout
+from ..text.segments import Writing
 from .reading import Reading, read
 from .recipes import EveryHead, Family
 

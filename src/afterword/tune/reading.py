@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..backbone import Backbone
-from ..batch import Batch
+from ..backbone.backbone import Backbone
+from ..text.batch import Batch
 from .recipes import Family
 
 CELLS = 1 << 21

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from ..backbone import Backbone, Layer
-from ..batch import Group
+from ..backbone.attention_taps import Diagonals, Tap
+from ..backbone.backbone import Backbone, Layer
+from ..backbone.bidirectional import Sight
 from ..errors import InputError, MethodError
-from ..layout import Layout
 from ..methods import Method, bellm, classical, ditto, echo, prompt, reba, tfidf
+from ..methods.states import States
+from ..methods.weights import Plain, SelfAttention, Weighting
 from ..post import Affine, RemoveTop, Whiten
 from ..shapes import Rows
-from ..sight import Sight
-from ..states import States
-from ..taps import Diagonals, Tap
-from ..weights import Plain, SelfAttention, Weighting
+from ..text.batch import Group
+from ..text.layout import Layout
 
 Heads = Literal["paper", "all", "none"]
 Make = partial[Method]

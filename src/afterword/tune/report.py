@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..codec import to_json
 from ..encoder import Encoder
+from ..files.atomic import placed
 from ..methods import ditto
-from ..placed import placed
+from ..methods.serialize import to_json
 from .heads import HeadMap, head_map, spelled_head
 from .noise import Bootstrap
 from .tuning import Tuned

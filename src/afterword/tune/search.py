@@ -17,15 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..backbone import Backbone
-from ..batch import lay
+from ..backbone.backbone import Backbone
+from ..encode.limits import Budget, Limits
 from ..errors import InputError
-from ..limits import Budget, Limits
 from ..methods import Method
+from ..methods.states import States
 from ..post import Affine, Centre, Dense, Moments, spelled
-from ..scores import cosines as exact
-from ..states import States
-from ..writing import Writing
+from ..tasks.scores import cosines as exact
+from ..text.batch import lay
+from ..text.segments import Writing
 from .cosines import mixture, raw_and_centred
 from .informative import HeadCorrelation
 from .noise import spearmans

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..encode.limits import Limits
+from ..encode.options import choose_prompt
+from ..encode.sentences import shares
 from ..encoder import Encoder
 from ..errors import InputError
-from ..layout import Layout
-from ..limits import Limits
-from ..options import choose_prompt
 from ..post import Normalise
-from ..run import shares
-from ..scores import cosines, spearman
 from ..tasks.pairs import ScoredPairs
+from ..tasks.scores import cosines, spearman
 from ..tasks.task import as_read, embed
-from ..texts import with_prompt
-from ..writing import Writing
+from ..text.inputs import with_prompt
+from ..text.layout import Layout
+from ..text.segments import Writing
 from .choice import Choice, choose, halves
 from .informative import fitted, inverse_frequencies, written
 from .noise import settled

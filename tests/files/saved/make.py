@@ -21,8 +21,9 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
-from afterword import Encoder, bellm, classical, ditto, echo, fingerprint, parse_method, prompt, reba
-from afterword.fingerprint import LIBRARIES, weights_digest
+from afterword import Encoder, bellm, classical, ditto, echo, parse_method, prompt, reba
+from afterword.files import fingerprint
+from afterword.files.fingerprint import LIBRARIES, weights_digest
 from afterword.post import Centre, Flow, Normalise, RemoveTop, Truncate, Whiten
 
 HERE = Path(__file__).parent

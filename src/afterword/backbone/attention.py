@@ -1,0 +1,157 @@
+"""The seam: one attention function and one mask function, registered with transformers under one name.
+
+The mask function returns no tensor but a `Rule`: the running `Plan` and the model's own rule of what sees what.
+Models hand it untouched to every layer, so the plan reaches each of them without a keyword, also when gradient
+checkpointing runs a layer again in another thread. The attention function runs each group of equal-length
+segments by itself: tokens of two texts never meet, and nothing is padded. A model that somebody else calls runs as
+under transformers' own "sdpa": see `outside`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+from ..errors import UnsupportedModel
+from . import attention_kernels as fused
+from . import attention_outside as outside
+from .attention_masks import BALLAST, Rule, Seen, current
+from .attention_views import ScoreView
+
+NAME = "afterword"
+
+HARMLESS = frozenset(
+    "sliding_window deterministic position_ids output_attentions output_hidden_states output_router_logits use_cache "
+    "return_dict cache_position num_items_in_batch".split()
+)
+"""Extras that layers pass along and that never change attention: the rule already holds the window."""
+
+
+def rule(mask_function: Callable[..., Tensor], **options: Any) -> Rule | Tensor:
+    """The registered mask function (transformers' AttentionMaskInterface)."""
+    plan = current()
+    return outside.mask(mask_function=mask_function, **options) if plan is None else Rule(plan, mask_function)
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: object,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    *,
+    position_bias: Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **extra: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """The registered attention function (transformers' AttentionInterface).
+
+    Args:
+        module: the attention layer; its identity numbers it.
+        query: (B, H, N, d).
+        key, value: (B, K, N, d), not repeated for grouped queries.
+        attention_mask: the `Rule` that our mask function made; a tensor where nobody runs the model under a plan.
+        scaling: as the model gives it; None = d ** -0.5.
+        dropout: probability, in training.
+        is_causal: not read under a plan: the rule says it.
+        position_bias: T5's relative bias (1, H, N, N), by distances only; or one for each text of a stack (B, H, N, N).
+        softcap: Gemma 2's.
+        s_aux: gpt_oss' sinks (H,).
+        extra: whatever else the layer passes; what is not known to be harmless raises.
+
+    Returns:
+        (B, N, H, d) and None for the weights.
+    """
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    special = {"softcap": softcap, "s_aux": s_aux, "position_bias": position_bias}
+    if not isinstance(attention_mask, Rule):
+        if current() is not None or not (attention_mask is None or isinstance(attention_mask, Tensor)):
+            raise UnsupportedModel(f"{type(module).__name__} does not hand on the mask that the mask interface made")
+        options: dict[str, Any] = {"scaling": scale, "dropout": dropout, "is_causal": is_causal, **special, **extra}
+        return outside.attention(module, query, key, value, attention_mask, **options)
+    if unknown := sorted(k for k, v in extra.items() if v is not None and k not in HARMLESS):
+        raise UnsupportedModel(f"{type(module).__name__} passes {', '.join(unknown)}, which may change attention")
+    return _by_groups(module, query, key, value, attention_mask, scale, dropout, position_bias, softcap, s_aux), None
+
+
+def _by_groups(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rule: Rule,
+    scale: float,
+    dropout: float,
+    bias: Tensor | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Every group by itself (B, N, H, d); readers look on."""
+    plan = rule.plan
+    layer = plan.enter(module)
+    readers = () if plan.seeing else tuple(r for r in plan.readers if r.wants(layer))
+    out = []
+    for number, start, count, n, before in plan.runs:
+        if number == BALLAST and n == 1 and not before and sinks is None:  # who sees itself alone gets its own value
+            own = value[:, :, start : start + count].transpose(1, 2)
+            per = query.shape[1] // value.shape[1]
+            out.append(own if per == 1 else own.repeat_interleave(per, 2))
+            continue
+        q, k, v = ((_cut(t, start, count, n) if plan.flat else t) for t in (query, key, value))
+        if before:
+            k, v = _behind(key, before, k), _behind(value, before, v)
+        seen = rule.of(n, plan.seeing or layer in plan.both_ways, q.device, len(before))
+        o, lse = fused.attention(
+            q, k, v, seen, scale, dropout, bias=bias, softcap=softcap, sinks=sinks, want_lse=bool(readers)
+        )
+        if readers and number != BALLAST:
+            counted = sinks if plan.sinks_count else None
+            view = _view(layer, number, q, k, scale, seen, lse if counted is sinks else None, bias, softcap, counted)
+            with torch.autocast(q.device.type, enabled=False):  # what is read is read in float32
+                for reader in readers:
+                    reader.read(view)
+        o = o.transpose(1, 2)
+        out.append(o.reshape(1, count * n, *o.shape[2:]) if plan.flat else o)
+    return (torch.cat(out, 1) if len(out) > 1 else out[0]).contiguous()
+
+
+def _cut(flat: Tensor, start: int, count: int, n: int) -> Tensor:
+    """A group's part of (1, H, N, d) as (G, H, n, d), without a copy."""
+    group: Tensor = flat[0, :, start : start + count * n].unflatten(1, (count, n))
+    return group.transpose(0, 1)
+
+
+def _behind(flat: Tensor, before: range, own: Tensor) -> Tensor:
+    """Keys or values (G, K, n, d) and, in front of each segment's own, those that it shares: (G, K, p + n, d)."""
+    shared = flat[:, :, before.start : before.stop].expand(len(own), -1, -1, -1)
+    return torch.cat([shared, own], 2)
+
+
+def _view(
+    layer: int,
+    group: int,
+    q: Tensor,
+    k: Tensor,
+    scaling: float,
+    seen: Seen,
+    lse: Tensor | None,
+    bias: Tensor | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> ScoreView:
+    n = q.shape[2]
+    bias = None if bias is None else bias[..., :n, :n]
+    return ScoreView(layer, group, seen.backward, q, k, scaling, seen.mask, bias, softcap, sinks, lse)
+
+
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, rule)

@@ -1,0 +1,229 @@
+"""One layer's attention, read by the piece: no (heads, n, n) matrix is ever built.
+
+Fused attention gives, beside its output, the log-sum-exp of every query's scores. With it any single weight is
+
+    log A[q, k] = score(q, k) - lse[q]
+
+so a diagonal costs O(n d) a head, one column too, and a maximum over heads one running (n, C) buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..shapes import Keys, Queries
+
+Columns = Tensor | slice
+"""Token indices (G, C), or one run of them that all segments share."""
+
+TILE = 64  # rows of scores held at once by the plain log-sum-exp
+
+
+class AttentionView(ABC):
+    """The attention of one layer over one group of segments.
+
+    Attributes:
+        layer: from 0.
+        group: which of the batch's groups.
+        causal: every weight right of the diagonal is 0.
+    """
+
+    layer: int
+    group: int
+    causal: bool
+
+    @property
+    @abstractmethod
+    def heads(self) -> int:
+        """H."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """n."""
+
+    @abstractmethod
+    def diagonal(self) -> Tensor:
+        """A[k, k] of every head (G, H, n)."""
+
+    @abstractmethod
+    def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
+        """log A[row, column]: what each row gives to each column (G, H, rows, C)."""
+
+    @abstractmethod
+    def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """log A[column, row]: what each column token gives to each row (G, H, rows, C)."""
+
+
+@dataclass(frozen=True)
+class MatrixView(AttentionView):
+    """Attention that a model handed out as matrices (G, H, n, n)."""
+
+    layer: int
+    group: int
+    causal: bool
+    matrix: Tensor
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def length(self) -> int:
+        """n."""
+        return int(self.matrix.shape[-1])
+
+    def diagonal(self) -> Tensor:
+        """A[k, k] of every head (G, H, n)."""
+        return self.matrix.diagonal(dim1=-2, dim2=-1)
+
+    def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
+        """log A[row, column] (G, H, rows, C)."""
+        part = self.matrix[:, heads, rows]
+        if isinstance(columns, slice):
+            return _log(part[..., columns])
+        return _log(part.gather(-1, columns[:, None, None].expand(*part.shape[:3], -1)))
+
+    def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """log A[column, row] (G, H, rows, C)."""
+        part = self.matrix[:, heads, :, rows]
+        return _log(part.gather(2, columns[:, None, :, None].expand(*part.shape[:2], -1, part.shape[3]))).mT
+
+
+@dataclass(frozen=True)
+class ScoreView(AttentionView):
+    """Attention inside the seam: queries, keys and the model's own rules.
+
+    Attributes:
+        q, k: (G, H, n, d) and, not repeated, (G, K, n, d).
+        scaling: what scores are multiplied by.
+        mask: what sees what, (n, n) bool; None where everything, or everything up to itself, is seen.
+        bias: added to the scores (1 or G, H, n, n), or None.
+        softcap: scores are squashed to ±softcap by tanh, or None.
+        sinks: one more score per head that takes weight and gives nothing (H,), or None.
+        fused_lse: log-sum-exp of the scores (G, H, n), sinks included, where the attention gave it.
+    """
+
+    layer: int
+    group: int
+    causal: bool
+    q: Queries
+    k: Keys
+    scaling: float
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
+    fused_lse: Tensor | None = None
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(self.q.shape[1])
+
+    @property
+    def length(self) -> int:
+        """n."""
+        return int(self.q.shape[2])
+
+    @cached_property
+    def lse(self) -> Tensor:
+        """log of the sum of exp of every query's scores (G, H, n), in float32 or better."""
+        return wide(self.fused_lse) if self.fused_lse is not None else self._plain_lse()
+
+    def _plain_lse(self) -> Tensor:
+        """The same by tiles of rows: any device, any rule of the model."""
+        n = self.q.shape[2]
+        columns = torch.arange(n, device=self.q.device).expand(self.q.shape[0], n)
+        tiles = []
+        for start in range(0, n, TILE):
+            rows = slice(start, min(start + TILE, n))
+            s = self._scores(columns[:, : rows.stop] if self.causal else columns, rows, slice(None))
+            if self.causal:
+                s = s.masked_fill(~_below(rows, s.shape[-1], s.device), -math.inf)
+            tiles.append(s.logsumexp(-1))
+        lse = torch.cat(tiles, -1)
+        return lse if self.sinks is None else torch.logaddexp(lse, wide(self.sinks).view(1, -1, 1))
+
+    def diagonal(self) -> Tensor:
+        """A[k, k] of every head (G, H, n)."""
+        n = self.q.shape[2]
+        s = self._capped((wide(self.q) * self._keys(slice(None))).sum(-1) * self.scaling)
+        if self.bias is not None:
+            s = s + self.bias[..., :n, :n].diagonal(dim1=-2, dim2=-1)
+        return (s - self.lse).clamp(max=0).exp()
+
+    def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
+        """log A[row, column] (G, H, rows, C). Right of a causal layer's diagonal it means nothing."""
+        lse = self.lse[:, heads, rows]
+        if self.softcap is None and self.bias is None and self.mask is None:
+            q, k = wide(self.q[:, heads, rows]), self._keys(heads, columns)
+            (g, h, r, d), c = q.shape, k.shape[2]
+            s = torch.baddbmm(
+                lse.reshape(g * h, r, 1), q.reshape(-1, r, d), k.reshape(-1, c, d).mT, beta=-1, alpha=self.scaling
+            )
+            return s.view(g, h, r, c)
+        if isinstance(columns, slice):
+            columns = torch.arange(columns.start, columns.stop, device=self.q.device).expand(len(self.q), -1)
+        return self._scores(columns, rows, heads) - lse[..., None]
+
+    def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """log A[column, row] (G, H, rows, C). Left of a causal layer's diagonal it means nothing."""
+        q = wide(self.q[:, heads])
+        q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
+        s = self._capped(self._keys(heads)[:, :, rows] @ q.mT * self.scaling)
+        if self.bias is not None:
+            bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads]
+            s = s + bias.gather(2, columns[:, None, :, None].expand(*bias.shape[:2], -1, bias.shape[3]))[..., rows].mT
+        if self.mask is not None:
+            s = s.masked_fill(~self.mask[columns][..., rows].mT[:, None], -math.inf)
+        return s - self.lse[:, heads].gather(2, columns[:, None].expand(-1, s.shape[1], -1))[:, :, None]
+
+    def _scores(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+        """Scores of some rows on some columns (G, H, rows, C)."""
+        s = self._capped(wide(self.q[:, heads, rows]) @ self._keys(heads, columns).mT * self.scaling)
+        if self.bias is not None:
+            bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads, rows]
+            s = s + bias.gather(-1, columns[:, None, None].expand(*bias.shape[:3], -1))
+        if self.mask is not None:
+            s = s.masked_fill(~self.mask[rows][:, columns].transpose(0, 1)[:, None], -math.inf)
+        return s
+
+    def _capped(self, scores: Tensor) -> Tensor:
+        return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
+
+    def _keys(self, heads: slice, columns: Columns | None = None) -> Tensor:
+        """Keys of some heads, repeated for grouped queries, at some columns (G, H, C, d); a copy only where needed."""
+        first, end, _ = heads.indices(self.heads)
+        per = self.heads // self.k.shape[1]
+        k = self.k[:, first // per : (end - 1) // per + 1]
+        if isinstance(columns, slice):
+            k = k[:, :, columns]
+        elif columns is not None:
+            k = k.gather(2, columns[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3]))
+        if k.shape[1] != end - first:
+            k = k[:, torch.arange(first, end, device=k.device) // per - first // per]
+        return wide(k)
+
+
+def wide(x: Tensor) -> Tensor:
+    """At least float32: half-precision scores would be off by their own last bit times ten."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _log(weights: Tensor) -> Tensor:
+    """The logarithm, -inf of 0, where the gradient is 0 instead of NaN."""
+    none = weights == 0
+    return weights.masked_fill(none, 1).log().masked_fill(none, -math.inf)
+
+
+def _below(rows: slice, columns: int, device: torch.device) -> Tensor:
+    """Which columns a causal row sees (rows, columns)."""
+    return torch.arange(columns, device=device) <= torch.arange(rows.start, rows.stop, device=device)[:, None]

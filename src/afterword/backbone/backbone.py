@@ -1,0 +1,393 @@
+"""A Hugging Face model run without padding: a flat batch in, a `Trace` out. Loading is in `loading.py`."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import AttentionNotSeen, UnsupportedModel
+from ..text.batch import Batch, Group
+from ..text.tokenizer import Tokenizer
+from .attention import NAME
+from .attention_masks import Masks, OtherLayers, Plan, Run, running
+from .attention_taps import Tap
+from .attention_views import MatrixView, wide
+from .batch_independence import Company, refuse_scales_of_a_batch
+from .bidirectional import Sight, Stack, coupled
+from .facts import Facts
+from .introspection import find_stack, forget, side_by_side, vocabulary
+from .linear_packed import PackedLinears, Served
+from .linear_patching import is_linear
+from .linear_probe import filled
+from .linear_products import Products, check_products
+from .model_lock import every, first_weight, gate_of
+from .packing import Stream, stream
+from .pickling import bare
+from .positions import explain, require_same_start
+from .skip_unread import Cut, cutting, find, listened_to
+
+LAST, TABLE, NORMED = "last", "table", "normed:"
+Layer = int | str
+"""A state: "last" (normed, as the model returns it), "table" (the input embedding table), hidden_states[k], or
+"normed:k", what the model returns when only its first k layers are kept."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a forward leaves: states (N, D) by layer, on the batch's flat axis; the taps hold their own readings."""
+
+    states: dict[Layer, Tensor]
+
+
+class Backbone:
+    """A model, its tokenizer and the way it is run.
+
+    Args:
+        model: a base model (no language-model head).
+        tokenizer: its tokenizer.
+        facts: what loading found out.
+        modules: the attention module of each layer, in order, where the seam is used.
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, facts: Facts, modules: Sequence[nn.Module] = ()) -> None:
+        self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
+        self.packed = PackedLinears(model)
+        self.masks = Masks()
+        """What sees what, worked out by the forwards that ran."""
+        self.observed: list[Plan] | None = None
+        """The plans of the forwards that ran, while somebody looks (the self-check)."""
+        self._company = Company(every(model))
+        shared = 0 < len(set(map(id, modules))) < facts.layers
+        self._shared_layers = facts.layers if shared else 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the model without the hooks that transformers left in it."""
+        made: dict[int, nn.Module] = {}
+        state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed", "_company")}
+        state |= {"products": self.products, "model": bare(self.model, made)}
+        return {**state, "modules": tuple(made[id(m)] for m in self.modules)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Packed weights are made anew."""
+        products = state.pop("products")
+        vars(self).update(state)
+        self._company = Company()
+        self.packed = PackedLinears(self.model, products)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
+        """A backbone with a model of its own."""
+        twin = memo[id(self)] = object.__new__(type(self))
+        vars(twin).update(copy.deepcopy({k: v for k, v in vars(self).items() if k != "_company"}, memo))
+        twin._company = Company()
+        return twin
+
+    @property
+    def products(self) -> Products:
+        """What float32 matrices are rounded to in the products of linear layers."""
+        return self.packed.products
+
+    def with_products(self, products: str) -> Backbone:
+        """This backbone, its linear layers' products from now on in "float32" or "bfloat16".
+
+        Raises:
+            ModelError: the processor lacks them, or the model is not in float32.
+        """
+        check_products(products, self.device, self.dtype)
+        self.packed = PackedLinears(self.model, cast("Products", products))
+        return self
+
+    def renew(self) -> None:
+        """Forget what was made of the weights; call it after an edit through ``weight.data``.
+
+        Any other change of the model is noticed by itself, and most such edits too; one of a few elements is not.
+        """
+        self.packed.drop()
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids the model has embeddings for."""
+        return vocabulary(self.model)
+
+    @property
+    def table_width(self) -> int:
+        """The width of the input embedding table."""
+        return int(self.model.get_input_embeddings().embedding_dim)  # type: ignore[operator]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        weight = first_weight(self.model)
+        if weight is None:  # a replica of DataParallel keeps its weights as plain attributes
+            weight = self.model.get_input_embeddings().weight  # type: ignore[operator]
+        return weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its states."""
+        first = first_weight(self.model)
+        if first is not None and first.is_floating_point():
+            return first.dtype
+        return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """The layers and the norm behind them, for coupled streams.
+
+        Raises:
+            UnsupportedModel: they cannot be told apart.
+        """
+        return find_stack(self.model, self.modules, self.facts.depth)
+
+    def require(self, attention: bool, sight: Sight | None) -> None:
+        """Whether attention can be read, and layers made to see both ways, where that is asked for.
+
+        Raises:
+            AttentionNotSeen: it cannot.
+        """
+        self.facts.require(attention, bool(sight), sight is not None and sight.couple != "replace")
+        if sight and sight.couple != "replace":
+            _ = self.stack  # found once, by a forward with the model's own attention, before several threads come
+
+    def forward(
+        self,
+        batch: Batch,
+        layers: frozenset[Layer] = frozenset({LAST}),
+        sight: Sight | None = None,
+        taps: Sequence[Tap] = (),
+        *,
+        keep_mode: bool = False,
+        read: Tensor | None = None,
+    ) -> Trace:
+        """Run one batch.
+
+        Without gradients the model runs in eval mode, whoever trained it last, and goes back to its own mode.
+
+        Args:
+            batch: texts laid end to end, on any device.
+            layers: the states that are wanted.
+            sight: layers that see both ways.
+            taps: readers of attention; they are filled as it runs.
+            keep_mode: run the model in its own mode, dropout included, also without gradients.
+            read: indices of the tokens whose last states are read (R,); None = all. The others' may be anything.
+
+        Returns:
+            States (N, D), in the batch's order.
+
+        Raises:
+            AttentionNotSeen: taps or a sight, and the model's attention is out of reach.
+            UnsupportedModel: the model was changed in a way that cannot be followed.
+            InputError: a text has more tokens than the model has positions.
+        """
+        sight = sight.plain(self.facts.layers) if sight else None
+        self.require(bool(taps), sight)
+        gate = gate_of(self.model)
+        alone = gate.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
+        lead = batch.lead if self._shares(sight, taps) else 0
+        keep_mode = keep_mode or torch.is_grad_enabled()
+        with gate.running(self.model, keep_mode) as modules, self.packed.fast(modules) as served, alone:
+            self._take_back_attention()
+            refuse_scales_of_a_batch(modules, self.facts.kind)
+            require_same_start(modules, self.facts)
+            self._look_again(modules, served.rows)
+            cut = None
+            if layers == {LAST} and not (taps or keep_mode or (sight and sight.couple != "replace")):
+                cut = self._cut(read, modules, served)
+            try:
+                parts = [
+                    self._run(batch, groups, lead, layers, sight, taps, served.rows, cut)
+                    for groups in self._apart(batch)
+                ]
+            except (IndexError, RuntimeError, ValueError) as e:
+                explain(e, batch, self.facts, modules)
+                raise
+        if len(parts) == 1:
+            return Trace(parts[0])
+        return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
+
+    def _look_again(self, modules: list[nn.Module], rows: int) -> None:
+        """Where modules or hooks have changed since the self-check, whether they still keep texts apart."""
+        if self.facts.alone or torch.is_grad_enabled() or self.model.training or not self.facts.checks:
+            return
+        self._company.look(modules, self.facts.kind, self.vocabulary_size, self.device, partial(self._last, rows))
+
+    def _last(self, rows: int, batch: Batch, cut: Cut | None = None) -> Tensor:
+        """The last states of a few texts (N, D)."""
+        parts = [self._run(batch, g, 0, frozenset({LAST}), None, (), rows, cut) for g in self._apart(batch)]
+        return torch.cat([part[LAST] for part in parts])
+
+    def _cut(self, read: Tensor | None, modules: list[nn.Module], served: Served) -> Cut | None:
+        """The layers whose products a forward may leave out for tokens that are not read, found when first needed."""
+        if read is None or self.facts.way != "flat" or not (served.tree and self.modules) or listened_to(modules):
+            return None
+        if served.tail is None or served.seen != self._company.changes:
+            experts = any(p.dim() > 2 for p in self.model.parameters())  # the bits of theirs depend on who else comes
+            linears = [] if experts else [m for m in modules if is_linear(m)]
+            run = partial(self._last, served.rows)
+            served.tail = find(run, linears, self.modules[-1], self.vocabulary_size, self.device)
+            served.seen = self._company.changes
+        return Cut(read, served.tail) if served.tail else None
+
+    def _take_back_attention(self) -> None:
+        """Our attention, or the model's own eager one, where another was chosen since: outside it gives the same."""
+        wanted = "eager" if self.facts.way == "eager" else NAME
+        for config in self._configs:
+            if config._attn_implementation != wanted:
+                config._attn_implementation = wanted
+
+    @cached_property
+    def _configs(self) -> list[Any]:
+        """The configurations that the model's modules read; those of a part of it among them."""
+        found = [m.__dict__.get("config") for m in self.model.modules()]
+        return list({id(c): c for c in found if hasattr(c, "_attn_implementation")}.values())
+
+    def _shares(self, sight: Sight | None, taps: Sequence[Tap]) -> bool:
+        """Whether a lead is run once: its states do not know what follows, and no tap reads it text by text."""
+        return self.facts.shares and sight is None and not taps and not torch.is_grad_enabled()
+
+    def _apart(self, batch: Batch) -> Iterator[list[int]]:
+        """Numbers of the groups that may share a forward; consecutive, since groups are ordered by length."""
+        apart: list[int] = []
+        last: object = None
+        for i, group in enumerate(batch.groups):
+            key = self._key(group)
+            if apart and key != last:
+                yield apart
+                apart = []
+            apart.append(i)
+            last = key
+        if apart:
+            yield apart
+
+    def _key(self, group: Group) -> object:
+        length = group.length
+        if self.facts.way != "flat":
+            return group.start
+        if self.facts.split_at is None:
+            return 0
+        return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at
+
+    def _run(
+        self,
+        batch: Batch,
+        groups: list[int],
+        lead: int,
+        layers: frozenset[Layer],
+        sight: Sight | None,
+        taps: Sequence[Tap],
+        rows: int,
+        cut: Cut | None = None,
+    ) -> dict[Layer, Tensor]:
+        """Some groups in one forward; on a CPU a flat one is filled to a multiple of the rows that kernels need."""
+        flat, size = self.facts.way == "flat", sum(batch.groups[i].tokens.numel() for i in groups)
+        whole = filled(size, rows) if flat and self.device.type == "cpu" else 1
+        fed = stream([(i, batch.groups[i]) for i in groups], lead, whole).to(self.device)
+        if self.facts.remembers:
+            forget(self.model)
+        with cutting(cut, batch.groups[groups[0]].start, fed, rows) as kept:
+            out = self._flat(fed, layers, sight, taps) if flat else self._stacked(fed, layers, sight, taps)
+        if kept is not None:
+            out.last_hidden_state = kept.only(out.last_hidden_state)
+        states: dict[Layer, Tensor] = {}
+        for layer in layers:
+            if layer == TABLE:
+                found = self.model.get_input_embeddings()(fed.tokens)  # type: ignore[operator]
+            else:
+                found = self._state(out, layer).flatten(0, 1)
+            states[layer] = fed.back(found)
+        return states
+
+    def _state(self, out: Any, layer: Layer) -> Tensor:
+        """One layer's states, as the model laid them out (B, n, D).
+
+        Raises:
+            UnsupportedModel: between its layers the model keeps something else.
+        """
+        if layer in (LAST, f"{NORMED}{self.facts.states}"):
+            return out.last_hidden_state  # type: ignore[no-any-return]
+        state: Tensor = out.hidden_states[layer if isinstance(layer, int) else int(layer.removeprefix(NORMED))]
+        if state.shape != out.last_hidden_state.shape:
+            raise UnsupportedModel(
+                f"{self.facts.kind} has states of shape {tuple(state.shape)} at states={layer!r}, and its last ones "
+                f"have {tuple(out.last_hidden_state.shape)}: use its last states"
+            )
+        if isinstance(layer, int) or self.stack.norm is None:
+            return state
+        return self.stack.norm(state)  # type: ignore[no-any-return]
+
+    def _flat(self, fed: Stream, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
+        """All segments end to end."""
+        ids, at = fed.tokens[None], fed.positions(self.facts.offset, self.facts.skips)[None]
+        return self._call(fed.runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
+
+    def _stacked(self, fed: Stream, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
+        """One group as an ordinary batch of equal lengths."""
+        (run,) = fed.runs
+        ids = fed.tokens.view(run.segments, run.length)
+        if self.facts.way == "stacked":
+            return self._call((run,), False, layers, sight, taps, input_ids=ids)
+        extra = {"output_attentions": True} if taps else {}
+        rows = ids.split(1) if self.facts.alone else (ids,)
+        out = side_by_side([self.model(input_ids=r, **self._whole(r), **extra, **_hidden_too(layers)) for r in rows])
+        matrices = [m for m in out.attentions or () if m is not None] if taps else []
+        if taps and len(matrices) != self.facts.layers:
+            raise AttentionNotSeen(f"{self.facts.kind} no longer shows the attention of its {self.facts.layers} layers")
+        for layer, matrix in enumerate(matrices):
+            view = MatrixView(layer, run.group, self.facts.causal, wide(matrix))
+            for tap in (t for t in taps if t.wants(layer)):
+                tap.read(view)
+        return out
+
+    def _call(
+        self,
+        runs: tuple[Run, ...],
+        flat: bool,
+        layers: frozenset[Layer],
+        sight: Sight | None,
+        taps: Sequence[Tap],
+        **inputs: Tensor,
+    ) -> Any:
+        both, streams = frozenset[int](), nullcontext()
+        if sight is not None and sight.couple == "replace":
+            both = sight.of(self.facts.layers)
+        plan = Plan(runs, flat, both, tuple(taps), self._shared_layers, self.masks, self.facts.sinks_count)
+        plan.modules.update({id(m): i for i, m in enumerate(self.modules)} if not self._shared_layers else {})
+        if sight is not None and sight.couple != "replace":
+            streams = coupled(self.stack, sight, plan)  # type: ignore[assignment]
+        if self.observed is not None:
+            self.observed.append(plan)
+        with running(plan), streams:
+            out = self.model(**inputs, **self._whole(inputs["input_ids"]), **_hidden_too(layers))
+        self._recognise(plan)
+        return out
+
+    def _recognise(self, plan: Plan) -> None:
+        """Whether the layers that ran are those that the self-check saw: a sight and a tap name them by number.
+
+        Raises:
+            OtherLayers: they are not.
+        """
+        changed = plan.calls != len(self.modules) or (not self._shared_layers and len(plan.modules) > len(self.modules))
+        if self.modules and changed and not self.model.training:  # in training some families leave out layers
+            raise OtherLayers(self.facts.kind, plan.calls, len(self.modules))
+
+    def _whole(self, ids: Tensor) -> dict[str, Any]:
+        """Arguments that keep a model from doing what nobody asked for: every token of `ids` is part of a text."""
+        quiet: dict[str, Any] = {"use_cache": False} if "use_cache" in self._arguments else {}
+        return {"attention_mask": torch.ones_like(ids), **quiet} if "attention_mask" in self._arguments else quiet
+
+    @cached_property
+    def _arguments(self) -> frozenset[str]:
+        """The names of what the model's forward takes."""
+        return frozenset(inspect.signature(self.model.forward).parameters)
+
+
+def _hidden_too(layers: frozenset[Layer]) -> dict[str, bool]:
+    return {"output_hidden_states": True} if any(layer not in (LAST, TABLE) for layer in layers) else {}

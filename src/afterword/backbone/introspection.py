@@ -1,0 +1,242 @@
+"""What a model is made of: its layers, the norm behind them, where positions start, how rotary frequencies behave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UnsupportedModel
+from .bidirectional import Stack
+
+NO_ATTENTION = frozenset(
+    "linear_attention conv moe mlp dense sparse mamba mamba2 recurrent ssm lightning_attention".split()
+)
+"""What configurations call layers that have no softmax attention: recurrences, convolutions, feed-forward layers."""
+
+
+def text_config(config: Any) -> Any:
+    """The part of a configuration that describes the model of texts; of an encoder and a decoder, the encoder."""
+    if getattr(config, "is_encoder_decoder", False):
+        return getattr(config, "encoder", config)
+    try:
+        return config.get_text_config()
+    except (AttributeError, ValueError):  # not a configuration of transformers', or one of several text models
+        return config
+
+
+def _values(config: Any, name: str) -> list[Any]:
+    """A setting as it is for the whole model, or as it is for each layer where layers differ."""
+    try:
+        return [getattr(config, name, None)]
+    except RuntimeError:  # transformers' AmbiguousGlobalPerLayerAttributeError
+        return [getattr(layer, name, None) for layer in config.per_layer_config]
+
+
+def read(config: Any, name: str) -> Any:
+    """A setting, or None where there is none; where layers differ in it, the smallest."""
+    values = _values(config, name)
+    return values[0] if len(values) == 1 else min((v for v in values if isinstance(v, int)), default=None)
+
+
+def _first(config: Any, names: str) -> int:
+    """The first of some settings that is a number, else 0."""
+    values = (read(text_config(config), name) for name in names.split())
+    return next((int(v) for v in values if isinstance(v, int)), 0)
+
+
+def count_layers(config: Any) -> int:
+    """How many layers a configuration asks for, with attention or not."""
+    return _first(config, "num_hidden_layers num_layers n_layer n_layers")
+
+
+def count_attention(config: Any) -> int:
+    """How many of its layers have attention; the others are recurrences, convolutions or feed-forward only."""
+    kinds = read(text_config(config), "layer_types") or read(text_config(config), "layers_block_type")
+    layers = count_layers(config)
+    if not isinstance(kinds, (list, tuple)) or len(kinds) != layers:
+        return layers
+    return sum(kind not in NO_ATTENTION for kind in kinds)
+
+
+def count_heads(config: Any) -> int:
+    """How many attention heads a configuration asks for; 0 where it names none."""
+    return _first(config, "num_attention_heads num_heads n_head n_heads")
+
+
+def position_offset(model: nn.Module) -> int:
+    """Position of the first token: RoBERTa and its kin count from ``padding_idx + 1``; their table says so."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(getattr(module, "padding_idx", None), int):
+            return int(module.padding_idx) + 1
+    return 0
+
+
+def position_limit(config: Any, offset: int) -> int | None:
+    """Tokens at most, by the configuration; None where positions are not limited."""
+    config = text_config(config)
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"):
+        value = read(config, name)
+        if isinstance(value, int) and value > 0:
+            return int(value * _stretch(config)) - offset
+    return None
+
+
+def _stretch(config: Any) -> float:
+    """How far dynamic rotary frequencies reach beyond the positions a model was trained on."""
+    return max((float(r.get("factor") or 1) for r in _rotary(config) if r.get("rope_type") == "dynamic"), default=1.0)
+
+
+def _rotary(config: Any) -> list[dict[str, Any]]:
+    """The rotary parameters: one set, or one for each kind of layer."""
+    found = [p for p in _values(config, "rope_parameters") if isinstance(p, dict)]
+    return [one for p in found for one in ([p] if "rope_type" in p else p.values()) if isinstance(one, dict)]
+
+
+WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
+"""What configurations call the width of a window or a chunk."""
+
+
+def window(config: Any) -> int | None:
+    """The shortest attention window or chunk of a model, where it has one."""
+    found = [read(text_config(config), n) for n in WINDOWS]
+    return min((w for w in found if isinstance(w, int) and w > 0), default=None)
+
+
+def sparse_from(config: Any) -> int | None:
+    """The longest text that a model reads whole; None where attention never leaves tokens out by blocks or hashes.
+
+    BigBird's attention is block-sparse for longer ones; Reformer's looks into random buckets then.
+    """
+    if read(config, "attention_type") == "block_sparse":
+        return int((5 + 2 * config.num_random_blocks) * config.block_size)
+    if "lsh" in (read(config, "attn_layers") or ()):
+        return 2 * int(config.lsh_attn_chunk_length)
+    return None
+
+
+def vocabulary(model: Any) -> int:
+    """How many token ids a model knows."""
+    try:
+        table = model.get_input_embeddings()
+    except NotImplementedError:  # characters by their code (CANINE)
+        table = None
+    rows = getattr(getattr(table, "weight", None), "shape", (0,))[0]
+    return int(rows or _first(model.config, "vocab_size num_hash_buckets"))
+
+
+def quantised(model: Any) -> str:
+    """What a model's weights are quantised by, "" where they are not."""
+    kinds = {type(m).__name__ for m in model.modules()}
+    if "Linear8bitLt" in kinds:
+        return "LLM.int8"
+    if "Linear4bit" in kinds:
+        return "bitsandbytes 4-bit"
+    config = getattr(model.config, "quantization_config", None)
+    if config is None:
+        return ""
+    method = config.get("quant_method") if isinstance(config, dict) else getattr(config, "quant_method", None)
+    return str(getattr(method, "value", method or "quantised"))
+
+
+def remembers(model: Any) -> bool:
+    """Whether a forward leaves something behind that the next one must not see."""
+    return rotary_split(model.config)[1] or sparse_from(model.config) is not None
+
+
+def rotary_split(config: Any) -> tuple[int | None, bool]:
+    """Rotary frequencies that depend on the longest text of a forward.
+
+    Returns:
+        The length beyond which they change (None: they never do), and whether they then differ for each length.
+    """
+    config = text_config(config)
+    for kind in _rotary(config):
+        if kind.get("rope_type") in ("longrope", "dynamic"):
+            grows = kind["rope_type"] == "dynamic"
+            original = None if grows else kind.get("original_max_position_embeddings")
+            original = original or read(config, "original_max_position_embeddings")
+            return int(original or config.max_position_embeddings), grows
+    return None, False
+
+
+def forget(model: nn.Module) -> None:
+    """Forget what an earlier text left behind: dynamic rotary frequencies, BigBird's full attention to short texts."""
+    if hasattr(model, "set_attention_type") and sparse_from(model.config) is not None:
+        model.set_attention_type("block_sparse")  # type: ignore[operator]
+    for module in model.modules():
+        original = getattr(module, "original_max_seq_len", None)
+        if original is None:
+            continue
+        for name in [n for n in vars(module) if n.endswith("max_seq_len_cached")]:
+            setattr(module, name, original)
+        for name in [n for n in (*vars(module), *module._buffers) if n.endswith("original_inv_freq")]:
+            module.register_buffer(name.replace("original_", ""), getattr(module, name), persistent=False)
+
+
+def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0) -> Stack:
+    """The layers that hold the attention modules, in order, and the norm behind them.
+
+    Args:
+        model: a base model.
+        attention: the attention module of each layer that has one.
+        depth: layers in all; 0 = each has attention.
+
+    Raises:
+        UnsupportedModel: no list of layers holds them one by one.
+    """
+    for parent in model.modules():
+        for layers in (c for c in parent.children() if isinstance(c, nn.ModuleList)):
+            if len(layers) == (depth or len(attention)) and attention and _hold(layers, attention):
+                return Stack(tuple(layers), _norm_behind(model, parent))
+    raise UnsupportedModel(
+        f"{type(model).__name__}: its layers cannot be told apart, which states='normed:k' and sums of two streams "
+        "need; couple='replace' does not"
+    )
+
+
+def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
+    """Whether each attention module is in a layer of its own, in their order."""
+    inside = [{id(m) for m in layer.modules()} for layer in layers]
+    at = [next((i for i, ids in enumerate(inside) if id(module) in ids), -1) for module in attention]
+    return at[0] >= 0 and at == sorted(set(at))
+
+
+@torch.no_grad()
+def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
+    """The child whose output is what the model returns: seen by running two tokens through it."""
+    outputs: list[tuple[nn.Module, Any]] = []
+    hooks = [
+        c.register_forward_hook(lambda m, _, out: outputs.append((m, out)))
+        for c in parent.children()
+        if not isinstance(c, nn.ModuleList)
+    ]
+    implementation = model.config._attn_implementation  # type: ignore[union-attr]
+    try:
+        model.set_attn_implementation("eager")  # type: ignore[operator]
+        last = model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=next(model.parameters()).device))
+    finally:
+        model.set_attn_implementation(implementation)  # type: ignore[operator]
+        for hook in hooks:
+            hook.remove()
+    final = last.last_hidden_state
+    same = (m for m, out in outputs if isinstance(out, Tensor) and out.shape == final.shape and torch.equal(out, final))
+    return next(same, None)
+
+
+def side_by_side(outputs: list[Any]) -> Any:
+    """What a model gives for several texts of one length, as if it had run them in one batch."""
+    if len(outputs) == 1:
+        return outputs[0]
+    found: dict[str, Any] = {"attentions": None, "hidden_states": None}
+    for name in ("last_hidden_state", "hidden_states", "attentions"):
+        parts: list[Any] = [getattr(out, name, None) for out in outputs]
+        if isinstance(parts[0], Tensor):
+            found[name] = torch.cat(parts)
+        elif parts[0] is not None:
+            layers: Any = zip(*parts, strict=True)
+            found[name] = tuple(None if layer[0] is None else torch.cat(layer) for layer in layers)
+    return SimpleNamespace(**found)

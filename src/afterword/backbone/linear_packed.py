@@ -1,0 +1,235 @@
+"""A model's linear layers run through packed weights, each where the probe chose so.
+
+``AFTERWORD_KERNELS=plain`` or ``packed`` forces one kernel for all layers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ModelError
+from .free_memory import free_memory
+from .linear_patching import FUSED, Serving, Twin, is_linear, serving, shape_of, work
+from .linear_probe import Shape, chosen, rows_of
+from .linear_products import ROWS, Products, forced, precision_gate, setting, uses_bfloat16
+from .model_lock import every, first_weight
+
+SHARE = 0.4  # of the free memory, which packed weights take at most
+LEAVES = frozenset(FUSED) | {"Linear", "Conv1D", "Dropout", "LayerNorm"}
+
+
+@dataclass
+class Served:
+    """What is served of a model, for one state of it.
+
+    Attributes:
+        tree: all its modules, in order.
+        state: what else the choice of kernels depends on.
+        twins: by the layer's identity.
+        modules: the layers, and the activations whose work they may do.
+        rows: to a multiple of so many rows a thread a short forward is filled.
+        tail: the layers that `unread.find` found; None = nobody has asked yet.
+        seen: how often the model had changed by then, as its `Company` counts.
+    """
+
+    tree: list[nn.Module]
+    state: tuple[Any, ...]
+    twins: dict[int, Twin]
+    modules: list[nn.Module]
+    rows: int = ROWS
+    tail: tuple[nn.Module, ...] | None = None
+    seen: int = 0
+
+    def changed(self) -> list[Twin]:
+        """Twins whose weight is not what it was: another tensor, another version, or other elements in a sample."""
+        changed = [twin for twin in self.twins.values() if not twin.untouched]
+        if changed or not self.twins:
+            return changed
+        twins = list(self.twins.values())
+        samples, seen = (_bits(torch.cat(part)) for part in ([t.sample for t in twins], [t.seen for t in twins]))
+        if torch.equal(samples, seen):
+            return []
+        return [t for t in twins if not torch.equal(_bits(t.sample), _bits(t.seen))]
+
+
+class PackedLinears:
+    """Packed twins of a model's linear layers, used inside `fast` and made when first used.
+
+    Where a layer feeds nothing but an activation, its twin does both, and the activation passes on what it gets.
+    A twin is made anew when its weight is another tensor, has another version, or differs in a sample of its
+    elements. An edit of a few elements through ``weight.data`` can slip through: `drop` renews all.
+    Several threads may be inside at once.
+
+    Args:
+        model: its ``nn.Linear`` and transformers' ``Conv1D`` are served.
+        products: what float32 matrices are rounded to in the products.
+    """
+
+    def __init__(self, model: nn.Module, products: Products = "float32") -> None:
+        self.model = model
+        self.products: Products = products
+        self.on = True
+        """False: the layers run as they are (the self-check asks what the model itself gives)."""
+        self._served: Served | None = None
+        self._alike: dict[tuple[Any, ...], str | None] = {}
+        self._making = threading.RLock()
+        if products == "bfloat16":
+            uses_bfloat16(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Neither twins nor locks can be copied; the copy makes its own."""
+        return {"model": self.model, "products": self.products}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Start anew."""
+        self.__init__(state["model"], state["products"])  # type: ignore[misc]
+
+    def usable(self) -> bool:
+        """Whether some layer of the model is served, as things are now."""
+        served = self._now(every(self.model))
+        return served is not None and bool(served.twins)
+
+    def drop(self) -> None:
+        """Forget every twin."""
+        self._served = None
+
+    @property
+    def twins(self) -> list[Twin]:
+        """What is served at present."""
+        return list(self._served.twins.values()) if self._served is not None else []
+
+    @contextmanager
+    def fast(self, tree: list[nn.Module] | None = None) -> Iterator[Served]:
+        """Run the model's linear layers through their twins; afterwards they are as they were.
+
+        Args:
+            tree: all of the model's modules, as `gate.every` gives them; None = they are looked for.
+
+        Yields:
+            What is served.
+        """
+        with precision_gate():
+            served = self._now(tree or every(self.model)) or Served([], (), {}, [])
+            if not served.twins:
+                yield served
+                return
+            with serving(Serving(served.twins, self.products), served.modules):
+                yield served
+
+    def _now(self, tree: list[nn.Module]) -> Served | None:
+        """What is served in the model's present state; None where nothing can be."""
+        if not self.on:
+            return None
+        weight = first_weight(self.model)
+        if weight is None or weight.device.type != "cpu" or torch.is_grad_enabled() or self.model.training:
+            self.drop()
+            return None
+        if weight.dtype not in (torch.float32, torch.bfloat16) or torch.is_autocast_enabled("cpu"):
+            return None
+        state = (weight.dtype, torch.get_num_threads(), setting(), forced())
+        found = self._served
+        if found is None or found.state != state or found.tree != tree or found.changed():
+            with self._making:
+                found = self._served = self._made(tree, state, found)
+        return found
+
+    def shapes(self) -> dict[Shape, int]:
+        """How many linear layers of each shape the model has."""
+        found: dict[Shape, int] = {}
+        for module in dict.fromkeys(m for m in every(self.model) if is_linear(m)):
+            found[shape_of(module)] = found.get(shape_of(module), 0) + 1
+        return found
+
+    def _made(self, tree: list[nn.Module], state: tuple[Any, ...], old: Served | None) -> Served:
+        """Twins of every layer for which the probe chose packed weights; old ones that still hold are kept."""
+        dtype = state[0]
+        linears: list[Any] = [m for m in dict.fromkeys(tree) if is_linear(m) and m.weight.dtype == dtype and _on_cpu(m)]
+        kernels = {shape: chosen(shape, dtype, self.products) for shape in dict.fromkeys(map(shape_of, linears))}
+        wanted = [m for m in linears if kernels[shape_of(m)] == "packed"]
+        stale = set() if old is None else set(map(id, old.changed()))
+        kept = {} if old is None else {id(t.module): t for t in old.twins.values() if id(t) not in stale}
+        size = sum(int(m.weight.nbytes) for m in wanted if id(m) not in kept)
+        if size >= SHARE * free_memory():
+            if self.products != "float32":
+                raise ModelError(
+                    f"products={self.products!r} needs {size / 1e9:.1f} GB for packed weights, and at most "
+                    f"{SHARE:.0%} of the free memory may go there: free some, or leave products out"
+                )
+            return Served(tree, state, {}, [])
+        rows = self._rows(tree, list(kernels), dtype)
+        twins = {id(m): kept.get(id(m)) or Twin(m) for m in wanted}
+        for twin in twins.values():
+            twin.act = None
+        acts = self._feeding(tree, twins)
+        return Served(tree, state, twins, [*(t.module for t in twins.values()), *acts], rows)
+
+    def _rows(self, tree: list[nn.Module], shapes: list[Shape], dtype: torch.dtype) -> int:
+        """To a multiple of how many rows a thread a short forward is filled: the most that any layer needs.
+
+        Only where every product with a weight is one of those that were tried, and where activations, which work on
+        16 numbers at a time, meet no odd rest.
+        """
+        tried = {id(m.weight) for m in tree if is_linear(m) or isinstance(m, nn.Embedding)}
+        if any(p.dim() > 1 and id(p) not in tried for p in self.model.parameters()):
+            return ROWS
+        if not shapes or any(shape.outputs % 2 for shape in shapes):
+            return ROWS
+        return max(rows_of(shape, dtype, self.products) for shape in shapes)
+
+    def _feeding(self, tree: list[nn.Module], twins: dict[int, Twin]) -> list[nn.Module]:
+        """Find layers that feed one activation and nothing else: tried on each kind of feed-forward block."""
+        pairs: list[tuple[nn.Module, Any, Any]] = []
+        for block in dict.fromkeys(tree):
+            children = dict(block.named_children())
+            acts = [c for c in children.values() if type(c).__name__ in FUSED]
+            if len(acts) != 1 or any(type(c).__name__ not in LEAVES for c in children.values()):
+                continue
+            linears = [n for n, c in children.items() if id(c) in twins]
+            options = tuple((k, v) for k, v in vars(block).items() if isinstance(v, bool | int | float | str))
+            kind = (type(block), type(block).forward, options, type(acts[0]), work(acts[0]), *linears)
+            if kind not in self._alike:
+                self._alike[kind] = next(
+                    (n for n in linears if self._same(block, twins[id(children[n])], acts[0])), None
+                )
+            name = self._alike[kind]
+            if name in children and id(children[name]) in twins:
+                pairs.append((block, children[name], acts[0]))
+        times = [id(act) for _, _, act in pairs]
+        alone = [pair for pair in pairs if times.count(id(pair[2])) == 1 and tree.count(pair[1]) == 1]
+        for block, linear, act in alone:
+            twins[id(linear)].feeds(block, act)
+        return [act for _, _, act in alone]
+
+    def _same(self, block: Any, twin: Twin, act: Any) -> bool:
+        """Whether the block gives what it gave when the linear layer does the activation's work too."""
+        x = torch.randn(1, 5, shape_of(twin.module).inputs, generator=torch.Generator().manual_seed(0))
+        x = x.to(twin.source.dtype)
+        twin.feeds(block, act)
+        try:
+            expected = block(x)
+            with serving(Serving({id(twin.module): twin}, self.products), [twin.module, act]) as now:
+                found = block(x)
+                whole = now.activated is None
+        except Exception:  # a block that wants more than its input is left as it is
+            return False
+        finally:
+            twin.act = None
+        if not (isinstance(expected, Tensor) and whole):
+            return False
+        coarse = x.dtype == torch.bfloat16 or self.products == "bfloat16"
+        return torch.allclose(found, expected, rtol=0, atol=(2e-2 if coarse else 1e-4) * float(expected.abs().max()))
+
+
+def _on_cpu(module: Any) -> bool:
+    return bool(module.weight.device.type == "cpu" and module.weight.numel())
+
+
+def _bits(x: Tensor) -> Tensor:
+    return x.view(torch.int16 if x.element_size() == 2 else torch.int32)

@@ -1,0 +1,335 @@
+"""Load any Hugging Face model and its tokenizer; `selfcheck` then finds how it must be run."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import (
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForTextEncoding,
+    AutoTokenizer,
+)
+from transformers.utils import cached_file
+from transformers.utils import logging as hf_logging
+
+from ..errors import ModelError, UnsupportedModel
+from ..text.tokenizer import Tokenizer
+from .attention import NAME
+from .backbone import Backbone
+from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
+from .introspection import text_config
+from .linear_products import check_products
+from .model_source import Source, check_model_kwargs
+from .self_check import check
+
+logger = logging.getLogger(__name__)
+
+INSIDE = "inside_of"
+"""Attribute of an encoder that was taken out of an encoder-decoder: its name there, and the configuration of both."""
+
+
+def load_backbone(
+    name: str | Path,
+    *,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | str | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    products: str = "float32",
+    token: bool | str | None = None,
+    cache_folder: str | Path | None = None,
+    local_files_only: bool = False,
+    subfolder: str = "",
+    model_kwargs: dict[str, Any] | None = None,
+    quantization_config: Any = None,
+) -> Backbone:
+    """Load a model and its tokenizer, and check how it must be run.
+
+    Args:
+        name: a folder, a model on the Hugging Face hub, or one of our own ("afterword-mini").
+        device: None = a GPU where there is one.
+        dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
+        revision, token, cache_folder, local_files_only, subfolder: see `Source`.
+        trust_remote_code: run the model's own code.
+        products: what a float32 model's matrices are rounded to in the products of its linear layers, on a CPU.
+        model_kwargs, quantization_config: handed to transformers when it builds the model.
+
+    Raises:
+        ModelError: the folder is incomplete, the name unknown, the weights not safetensors, an argument of
+            ``model_kwargs`` is not passed on, or the processor lacks such products.
+        UnsupportedModel: no way of running it gives its own vectors.
+    """
+    source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
+    path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
+    built = check_model_kwargs(model_kwargs, dtype, quantization_config)
+    with quiet(), _one_line(str(name)):
+        device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        check_products(products, device)
+        built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
+        _check_files(path, source.options)
+        settings = {k: v for k, v in built.items() if k not in ("dtype", "quantization_config")}
+        found, left = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **common, **settings)
+        config = _without_kernels(found)
+        built = {k: v for k, v in built.items() if k not in settings or k in left}  # the rest is in the configuration
+        tokenizer = _tokenizer(path, common)
+        model = _model(path, config, {**common, **built})
+        if commit := source.commit():
+            model.config._commit_hash = commit  # transformers keeps it no longer
+        model = model if _lies_on(model, device) else model.to(device)
+        return check(model, tokenizer).with_products(products)
+
+
+def _lies_on(model: nn.Module, device: torch.device) -> bool:
+    """Whether a model is where it shall be; some quantised ones refuse to be asked to move."""
+    return all(w.device.type == device.type and device.index in (None, w.device.index) for w in model.parameters())
+
+
+def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
+    """The language-model head of a causal model: from states (..., D) to scores of all tokens (..., V).
+
+    The one place where a head is loaded; the backbone itself has none.
+
+    Args:
+        backbone: of a decoder.
+        name: the model whose head it is; None = its own: the word table where the two are tied, else its checkpoint's.
+
+    Raises:
+        ModelError: an encoder, a checkpoint without a head, or one of another width.
+    """
+    model, facts = base_of(backbone.model), backbone.facts
+    if not facts.causal:
+        raise ModelError(f"{facts.kind} sees both ways: it has no language-model head that says what follows")
+    table = model.get_input_embeddings()
+    if name is None and getattr(model.config, "tie_word_embeddings", False) and table.embedding_dim == facts.width:
+        head = nn.Linear(facts.width, table.num_embeddings, bias=False, device="meta")
+        head.weight = table.weight
+        return head
+    path = Source(str(name or model.name_or_path)).name
+    with quiet(), _one_line(path):
+        _check_files(path, {})
+        options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}
+        options |= {"attn_implementation": "eager", "config": _without_kernels(AutoConfig.from_pretrained(path))}
+        whole, loaded = AutoModelForCausalLM.from_pretrained(path, **options)
+    head = whole.get_output_embeddings()
+    names = [n for n, module in whole.named_modules() if module is head]
+    if not names or any(k.startswith(f"{names[0]}.") for k in loaded["missing_keys"]):
+        raise ModelError(f"{path} was saved without its language-model head: name the model that it was made from")
+    if head.in_features != facts.width:
+        raise ModelError(f"the head of {path} reads {head.in_features} components, the model gives {facts.width}")
+    return head.to(backbone.device).eval()  # type: ignore[no-any-return]
+
+
+def base_of(model: Any) -> Any:
+    """The model itself, where PEFT stands around it: its own forward takes positions, PEFT's does not."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def _check_files(path: str, options: dict[str, Any]) -> None:
+    """Look at what a model's configuration and indices name, before any of it is read."""
+    if Path(path).is_dir():
+        check_folder(Path(path))
+        return
+    quietly = dict.fromkeys(("missing_entries", "connection_errors", "gated_repo"), False)
+    quietly = {f"_raise_exceptions_for_{what}": value for what, value in quietly.items()}
+    for name in CHECKED:
+        found = cached_file(path, name, **options, **quietly)
+        if found is not None and name == ADAPTER:
+            check_base(path, Path(found))
+        if found is not None:
+            check_file(Path(found))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars, load reports or advice; transformers' own settings are back afterwards."""
+    verbosity, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity_error()
+    _bars(False)
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(verbosity)
+        _bars(bars)
+
+
+def _bars(shown: bool) -> None:
+    with warnings.catch_warnings():  # the hub's bars may be fixed by an environment variable, of which it warns
+        warnings.simplefilter("ignore")
+        (hf_logging.enable_progress_bar if shown else hf_logging.disable_progress_bar)()
+
+
+@contextmanager
+def _one_line(name: str) -> Iterator[None]:
+    """Say in one line what transformers says in many."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as e:  # what a broken folder raises is of any kind
+        if "trust_remote_code=True" in str(e):
+            raise ModelError(f"{name} runs code of its own: pass trust_remote_code=True if you trust it") from e
+        first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
+        if quantised := quantised_by(Path(name)):
+            name = f"{name}, whose weights are quantised by {quantised!r},"
+        raise ModelError(f"{name} cannot be loaded: {first:.300}") from e
+
+
+def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
+    try:
+        return Tokenizer(AutoTokenizer.from_pretrained(path, **common))
+    except ModelError as e:
+        raise ModelError(f"{path}: {e}") from None
+    except Exception as e:  # what a broken file raises is of any kind
+        if "trust_remote_code=True" in str(e):
+            raise
+        first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
+        raise ModelError(
+            f"{path}: its tokenizer cannot be loaded ({first:.120}): get its tokenizer.json and tokenizer_config.json "
+            "again, or write them anew with the tokenizer's save_pretrained"
+        ) from e
+
+
+@contextmanager
+def _without_adapter(path: str) -> Iterator[str]:
+    """A folder as it is without its adapter, which older versions of transformers would load in the model's place."""
+    if not (Path(path) / ADAPTER).exists():
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as bare:
+        for file in Path(path).resolve().iterdir():
+            if not file.name.startswith("adapter"):
+                (Path(bare) / file.name).symlink_to(file)
+        yield bare
+
+
+def _through_the_seam(kind: Any, path: str, config: Any, options: dict[str, Any]) -> Any:
+    """A model and the report of its loading; through the seam where its construction allows it."""
+    try:
+        model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
+        model.set_attn_implementation("eager")
+        if model.config._attn_implementation != "eager":  # it took the name and cannot let go of it again
+            raise ValueError("does not follow the attention interface")
+        model.set_attn_implementation(NAME)
+    except (KeyError, ValueError, AttributeError, TypeError) as e:
+        logger.debug("%s is not built with the seam: %s", path, e)
+        model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
+    return model, loaded
+
+
+def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
+    """The model of texts, without its head."""
+    options = {"use_safetensors": True, "output_loading_info": True, **options}
+    options["adapter_kwargs"] = {"subfolder": "-"}  # none: an adapter's report would stand in place of the model's
+    kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
+    with _without_adapter(path) as bare:
+        model, loaded = _through_the_seam(kind, bare, config, options)
+    model.name_or_path = model.config._name_or_path = path
+    if (Path(path) / ADAPTER).exists():
+        if _encoder_of(model) is not model:
+            raise ModelError(f"{path} holds an adapter of an encoder and a decoder: add it to the weights first")
+        report = model.load_adapter(path)
+        if missing := sorted(report.missing_keys):
+            raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, {missing[0]} among them")
+    model, whole = text_tower(encoder := _encoder_of(model)), model
+    if encoder is not whole:
+        whole.config.architectures = [type(whole).__name__]
+        setattr(model, INSIDE, (_name_in(whole, model), deepcopy(whole.config)))
+    named, kept = dict(_tensors(whole)), {id(t) for _, t in _tensors(model)}
+    lacking = [k for k in loaded["missing_keys"] if "pooler" not in k and (k not in named or id(named[k]) in kept)]
+    if lacking:
+        raise ModelError(f"{path} lacks {len(lacking)} weights, {lacking[0]} among them: the folder is incomplete")
+    if options["dtype"] in (torch.float64, "float64"):  # the grouped product of experts knows no float64
+        model.set_experts_implementation("eager")
+    return model.eval()
+
+
+def _without_kernels(config: Any) -> Any:
+    """A configuration that names no kernel of the hub, in none of its parts: which code runs, no folder decides."""
+    for part in (config, *(getattr(config, name, None) for name in getattr(config, "sub_configs", {}))):
+        for key, value in vars(part).items() if part is not None else ():
+            if key.endswith("_implementation_internal") and "/" in str(value):
+                setattr(part, key, None)
+    return config
+
+
+def _encoder_of(model: Any) -> Any:
+    """The encoder of texts of a model that also has a decoder; any other model itself.
+
+    It goes by itself, so that no decoder is kept in memory.
+
+    Raises:
+        UnsupportedModel: it has no encoder that runs by itself on token ids.
+    """
+    config = model.config
+    if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING or not getattr(config, "is_encoder_decoder", False):
+        return model
+    encoder = model.get_encoder() if hasattr(model, "get_encoder") else model
+    if encoder is model or not hasattr(encoder, "save_pretrained"):
+        raise UnsupportedModel(
+            f"{config.model_type} is an encoder and a decoder, and its encoder ({type(encoder).__name__}) is a plain "
+            "module of torch that transformers neither configures nor saves by itself: use an encoder, a decoder, or T5"
+        )
+    if "input_ids" not in inspect.signature(encoder.forward).parameters:
+        raise UnsupportedModel(f"{config.model_type} is an encoder and a decoder, and its encoder takes no token ids")
+    encoder.name_or_path = model.name_or_path
+    return _through_seam(encoder)
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers, by each of their names."""
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _name_in(whole: nn.Module, part: nn.Module) -> str:
+    found: str = next(name for name, module in whole.named_modules() if module is part)
+    return found
+
+
+def is_inside(model: Any) -> bool:
+    """Whether it is the encoder of an encoder-decoder, which AutoModel would load with its decoder."""
+    return getattr(base_of(model), INSIDE, None) is not None
+
+
+def text_tower(model: Any) -> Any:
+    """The model of texts inside one that also sees or hears; any other model itself.
+
+    It goes by itself, so that what is never run is not kept in memory and not saved. Quantised weights stay where
+    their configuration is.
+    """
+    config = text_config(model.config)
+    if config is model.config or getattr(model.config, "quantization_config", None) is not None:
+        return model
+    inside = (m for m in model.modules() if m is not model and getattr(m, "config", None) is config)
+    tower: Any = next((m for m in inside if hasattr(m, "get_input_embeddings")), model)
+    if tower is not model:
+        tower.name_or_path = config._name_or_path = model.name_or_path
+        config._commit_hash = getattr(model.config, "_commit_hash", None)
+        config.architectures = [type(tower).__name__]
+    return _through_seam(tower) if tower is not model else model
+
+
+def _through_seam(model: Any) -> Any:
+    """The model with attention through the seam, where it can also let go of it again."""
+    was = model.config._attn_implementation
+    try:
+        model.set_attn_implementation("eager")
+        if model.config._attn_implementation == "eager":
+            model.set_attn_implementation(NAME)
+    except (KeyError, ValueError, AttributeError, TypeError, ImportError) as e:
+        logger.debug("%s is not run through the seam: %s", type(model).__name__, e)
+        model.config._attn_implementation = was
+    return model

@@ -1,0 +1,136 @@
+"""Where a model comes from: a folder, or a repository of the Hugging Face hub, and how it may be fetched."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import hf_hub_download, snapshot_download, try_to_load_from_cache
+
+from ..errors import ModelError
+
+OWN = Path(__file__).parent.parent / "models"
+
+NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
+"""What is fetched of a sentence-transformers model on the hub; not its twins for other runtimes."""
+
+REASONS = {
+    "the check at load chooses how layers are run": "attn_implementation experts_implementation",
+    "device= says where the model goes, whole": "device_map max_memory tp_plan tp_size device_mesh",
+    "it is an argument of its own": "revision token subfolder local_files_only trust_remote_code",
+    "cache_folder= says where files are kept": "cache_dir force_download proxies",
+    "weights are read from safetensors only": "use_safetensors gguf_file from_tf from_flax state_dict weights_only",
+    "what the model returns is settled here": "config output_loading_info output_attentions output_hidden_states "
+    "return_dict torchscript use_cache",
+}
+ELSEWHERE = {name: reason for reason, names in REASONS.items() for name in names.split()}
+"""Arguments of transformers' `from_pretrained` that would break how a model is run or checked, and why."""
+
+
+def find(name: str | Path) -> str:
+    """The folder of a model that comes with the package, else the name itself."""
+    own = OWN / name
+    return str(own) if str(name) and (own / "config.json").exists() else str(name)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model lies.
+
+    Args:
+        name: a folder, a model on the hub, or one that comes with the package.
+        revision: a branch, tag or commit of the hub's repository.
+        token: for models that need one; None = the one that is logged in.
+        cache_folder: where the hub's files are kept; None = the usual place.
+        local_files_only: fetch nothing.
+        subfolder: of the folder or repository.
+
+    Raises:
+        ModelError: no name, a file, or a revision of a folder.
+    """
+
+    name: str
+    revision: str | None = None
+    token: bool | str | None = None
+    cache_folder: str | Path | None = None
+    local_files_only: bool = False
+    subfolder: str = ""
+
+    def __post_init__(self) -> None:
+        """Find our own models by their name, and the home folder behind ``~``; a folder's subfolder is a folder."""
+        if "\0" in self.name or not self.name:
+            raise ModelError(f"{self.name!r} names no model: give a folder, or a name on the hub")
+        object.__setattr__(self, "name", os.path.expanduser(self.name))
+        path = Path(find(self.name))
+        if path.is_file():
+            raise ModelError(f"{path} is a file: give the folder that it lies in")
+        if not path.is_dir():
+            return
+        if self.revision is not None:
+            raise ModelError(f"{path} is a folder and has no revision={self.revision!r}: that is for names on the hub")
+        if self.subfolder and not (path / self.subfolder).is_dir():
+            raise ModelError(f"{path} has no folder {self.subfolder!r}")
+        object.__setattr__(self, "name", str(path / self.subfolder))
+        object.__setattr__(self, "subfolder", "")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For every `from_pretrained` of transformers."""
+        kept = None if self.cache_folder is None else str(self.cache_folder)
+        return {
+            "revision": self.revision, "token": self.token, "cache_dir": kept,
+            "local_files_only": self.local_files_only, "subfolder": self.subfolder,
+        }  # fmt: skip
+
+    def commit(self) -> str | None:
+        """The hub's commit that a model came from, once it was fetched; None for a folder."""
+        if Path(self.name).exists():
+            return None
+        config = f"{self.subfolder}/config.json" if self.subfolder else "config.json"
+        kept = self.options["cache_dir"]
+        found = try_to_load_from_cache(self.name, config, cache_dir=kept, revision=self.revision)
+        parts = Path(found).parts if isinstance(found, str) else ()
+        return parts[parts.index("snapshots") + 1] if "snapshots" in parts else None
+
+    def folder(self) -> tuple[Path, str | None]:
+        """The folder, and the hub's commit where it is a sentence-transformers model from there.
+
+        A name on the hub that is none, or that cannot be reached, is given back as it is: transformers knows
+        what to do with the former, and what to say of the latter.
+        """
+        path = Path(self.name)
+        if path.exists():
+            return path, None
+        where = {k: v for k, v in self.options.items() if k != "subfolder"}
+        inside = f"{self.subfolder}/" if self.subfolder else ""
+        try:
+            hf_hub_download(self.name, f"{inside}modules.json", **where)
+            found = snapshot_download(
+                self.name, allow_patterns=[inside + pattern for pattern in NEEDED],
+                ignore_patterns=[f"{inside}onnx/*", f"{inside}openvino/*"], **where,
+            )  # fmt: skip
+        except (OSError, ValueError):
+            return path, None
+        return Path(found) / self.subfolder, Path(found).name
+
+
+def check_model_kwargs(model_kwargs: dict[str, Any] | None, dtype: Any, quantization_config: Any) -> dict[str, Any]:
+    """What transformers is handed when it builds a model, dtype and quantisation among it.
+
+    Raises:
+        ModelError: an argument that would break how the model is run, or that is given twice.
+    """
+    options = dict(model_kwargs or {})
+    if "torch_dtype" in options:  # its older name
+        options.setdefault("dtype", options.pop("torch_dtype"))
+    for name, value in (("dtype", dtype), ("quantization_config", quantization_config)):
+        if value is not None and options.get(name, value) is not value:
+            raise ModelError(f"{name} is given twice, as {value!r} and in model_kwargs as {options[name]!r}: give one")
+        if value is not None:
+            options[name] = value
+    for name in options:
+        if name in ELSEWHERE:
+            raise ModelError(f"model_kwargs holds {name!r}, which is not passed on: {ELSEWHERE[name]}")
+    return options

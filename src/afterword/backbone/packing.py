@@ -1,0 +1,94 @@
+"""The tokens of one forward as the model reads them: what many texts begin with once, then what each has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..shapes import Tokens
+from ..text.batch import Group
+from .attention_masks import BALLAST, Run
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Tokens end to end.
+
+    Attributes:
+        tokens, position: (S,).
+        runs: segments as they lie there.
+        size: N, the tokens of the batch that this is.
+        index: where each of them lies (N,); None = in their order, from the first.
+    """
+
+    tokens: Tokens
+    position: Tokens
+    runs: tuple[Run, ...]
+    size: int
+    index: Tensor | None = None
+
+    def to(self, device: torch.device) -> Stream:
+        """The same on another device."""
+        index = None if self.index is None else self.index.to(device)
+        return replace(self, tokens=self.tokens.to(device), position=self.position.to(device), index=index)
+
+    def back(self, states: Tensor) -> Tensor:
+        """States (S, ...) on the batch's own axis (N, ...)."""
+        return states[: self.size] if self.index is None else states.index_select(0, self.index)
+
+    def positions(self, first: int = 0, skipped: int | None = None) -> Tensor:
+        """The position of each token (S,).
+
+        Args:
+            first: of a text's first token.
+            skipped: a token that is not counted, and stands itself in front of the first one; None = all are.
+        """
+        at = self.position + first
+        if skipped is None or not bool((lost := self.tokens == skipped).any()):
+            return at
+        for run in self.runs:
+            part = slice(run.start, run.start + run.segments * run.length)
+            kept = ~lost[part].view(run.segments, run.length)
+            in_front = int((~lost[run.before.start : run.before.stop]).sum())
+            at[part] = ((kept.cumsum(1) + in_front) * kept + first - 1).flatten()
+        return at
+
+
+def stream(groups: Sequence[tuple[int, Group]], lead: int = 0, whole: int = 1) -> Stream:
+    """Lay segments out for one forward.
+
+    The lead stands right in front of the longest segment that begins with it: the first tokens of a stream are
+    always one whole segment, the longest there is, of which a model's rule of what sees what can be asked.
+
+    Args:
+        groups: with their numbers, longest first.
+        lead: so many tokens, with which `Group.leading` segments begin, are there once; 0 = in every segment.
+        whole: the stream is filled to a multiple of so many tokens, with one-token texts that nobody reads.
+    """
+    laid: list[Tensor] = []
+    runs: list[Run] = []
+    places: list[Tensor] = []
+    size, front = 0, range(0)
+    for number, group in groups:
+        leading = group.leading if lead else 0
+        if leading and not front:
+            laid, runs = [*laid, group.tokens[0, :lead]], [*runs, Run(BALLAST, size, 1, lead)]
+            front = range(size, size := size + lead)
+        for ids, before in ((group.tokens[:leading, lead:], front), (group.tokens[leading:], range(0))):
+            if len(ids):
+                own = torch.arange(size, size + ids.numel(), device=ids.device).view(ids.shape)
+                places.append(torch.cat([own.new_tensor(before).expand(len(ids), -1), own], 1).flatten())
+                laid.append(ids.flatten())
+                runs.append(Run(number, size, len(ids), ids.shape[1], before))
+                size += ids.numel()
+    if spare := -size % whole:
+        laid, runs = [*laid, laid[0][:1].expand(spare)], [*runs, Run(BALLAST, size, spare, 1)]
+    index = torch.cat(places)
+    tokens = torch.cat(laid)
+    position = torch.cat(
+        [torch.arange(r.length, device=tokens.device).add(len(r.before)).repeat(r.segments) for r in runs]
+    )
+    return Stream(tokens, position, tuple(runs), len(index), index if front else None)

@@ -1,0 +1,192 @@
+"""A model and its tokenizer written to a folder that loads to the same vectors; what would not is refused first."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import __version__
+from transformers.initialization import no_init_weights
+
+from ..errors import ModelError
+from .introspection import window
+from .loading import INSIDE, base_of, quiet
+
+MARKS = (".base_layer.", ".original_module.")
+"""Where PEFT keeps a layer's own weights, inside the layer that it puts in its place."""
+logger = logging.getLogger(__name__)
+
+
+def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a model and its tokenizer, without a word.
+
+    A model with an adapter is written whole, its own weights and the adapter beside them, so that the folder stands
+    by itself and loads to the same bits; whoever put the adapter there, and whether PEFT's model is still around it.
+    The encoder of an encoder-decoder is written under its names in the whole model, with the whole model's
+    configuration, so that transformers' AutoModel finds it there as well.
+
+    Raises:
+        ModelError: what would be written would not load to the same model.
+    """
+    base = base_of(model)
+    own = _without_adapters(base.state_dict())
+    adapter, inside = _check_adapters(base), getattr(base, INSIDE, None)
+    if inside is not None and adapter is not None:  # transformers would look for it in the whole model
+        raise ModelError(
+            f"the adapter {adapter!r} on the encoder of a {base.config.model_type} cannot be saved beside it: add it "
+            "to the weights with merge_and_unload()"
+        )
+    twin = _twin(base)
+    if twin is not None:
+        _check_window(base.config)
+        _check_whole(base, own, twin)
+    native = getattr(base, "_hf_peft_config_loaded", False)
+    renamed = getattr(base, "_weight_conversions", None)
+    with quiet():
+        try:
+            base._hf_peft_config_loaded = False  # else transformers writes the adapter alone
+            if adapter is not None:
+                base._weight_conversions = None  # else it writes the model's weights under an adapter's names
+            if inside is not None:
+                _write_inside(base, folder, *inside)
+            else:
+                base.save_pretrained(folder, state_dict=None if adapter is None else own)
+            if adapter is not None:
+                base._hf_peft_config_loaded = True  # and now it shall
+                base.save_pretrained(folder)
+                if twin is not None:
+                    _check_written(twin, folder, adapter)
+        finally:
+            base._hf_peft_config_loaded, base._weight_conversions = native, renamed
+        tokenizer.save_pretrained(folder)
+
+
+def _write_inside(encoder: Any, folder: Path, name: str, config: Any) -> None:
+    """Write the encoder of an encoder-decoder as `name` of the whole model."""
+    encoder.save_pretrained(folder, state_dict={f"{name}.{k}": t for k, t in encoder.state_dict().items()})
+    config.dtype = encoder.config.dtype
+    config.save_pretrained(folder)
+
+
+def _check_adapters(base: Any) -> str | None:
+    """The name of the adapter in the model, or None.
+
+    Raises:
+        ModelError: it is not in a state that a file can say.
+    """
+    layers = [module for module in base.modules() if isinstance(getattr(module, "merged", None), bool)]
+    names = sorted(getattr(base, "peft_config", None) or {})
+    if not layers:
+        return None
+    if len(names) != 1:
+        there = ", ".join(names) or "unknown"
+        raise ModelError(
+            f"the model holds {len(names)} adapters, {there}: a folder holds one; keep one with delete_adapter(), "
+            "or add them to the weights with merge_and_unload()"
+        )
+    if any(layer.merged for layer in layers):
+        raise ModelError(
+            f"the adapter {names[0]!r} is merged into the weights and still there: it would be added twice; "
+            "call unmerge_adapter() or merge_and_unload()"
+        )
+    if any(layer.disable_adapters or names[0] not in layer.active_adapters for layer in layers):
+        raise ModelError(f"the adapter {names[0]!r} is switched off: switch it on, or remove it with unload()")
+    return str(names[0])
+
+
+def _check_written(twin: Any, folder: Path, adapter: str) -> None:
+    """Read an adapter back into a model without weights.
+
+    Raises:
+        ModelError: transformers does not find its weights again, as with DoRA's magnitudes.
+    """
+    try:
+        info = twin.load_adapter(str(folder))
+        lost = ", ".join(sorted({*info.missing_keys, *info.unexpected_keys})[:1])
+    except Exception as e:  # of any kind
+        lost = str(e).splitlines()[0] if str(e) else type(e).__name__
+    if lost:
+        raise ModelError(
+            f"the adapter {adapter!r} cannot be saved: transformers does not read it back ({lost:.200}); "
+            "add it to the weights with merge_and_unload()"
+        )
+
+
+def _twin(base: Any) -> Any:
+    """The model as it is built by its configuration, without weights; None where that says nothing.
+
+    Models of their own code, and those whose weights are quantised, are not built again here.
+    """
+    if not type(base).__module__.startswith("transformers.") or getattr(base, "quantization_method", None):
+        return None
+    try:
+        with torch.device("meta"), no_init_weights():
+            return type(base)(copy.deepcopy(base.config))
+    except Exception as e:  # nothing to compare with
+        logger.debug("%s cannot be built by its configuration alone: %s", type(base).__name__, e)
+        return None
+
+
+def _check_window(config: Any) -> None:
+    """Read the configuration back: older transformers halve the window of a Gemma 3 that sees both ways each time.
+
+    Raises:
+        ModelError: its window would be another one.
+    """
+    was, now = window(config), window(type(config).from_dict(config.to_dict()))
+    if was != now:
+        raise ModelError(
+            f"this {config.model_type} cannot be saved: transformers {__version__} would read its attention window of "
+            f"{was} tokens back as {now}; update transformers"
+        )
+
+
+def _check_whole(base: nn.Module, own: dict[str, Tensor], twin: nn.Module) -> None:
+    """Compare a model with one that is built anew by its configuration, as loading does.
+
+    Args:
+        base: the model.
+        own: its weights, without those of adapters.
+        twin: the other.
+
+    Raises:
+        ModelError: it has other weights, or other functions between them: they would be lost.
+    """
+    expected = {name: tuple(t.shape) for name, t in twin.state_dict().items() if "pooler" not in name}
+    found = {name: tuple(t.shape) for name, t in own.items() if "pooler" not in name}
+    wrong = [name for name in (*expected, *found) if expected.get(name) != found.get(name)]
+    functions, ours = _functions(twin), _functions(base)
+    wrong += [name for name, kind in functions.items() if ours.get(name, kind) is not kind]
+    if wrong:
+        raise ModelError(
+            f"{type(base).__name__} cannot be saved: {wrong[0]} is not what its configuration says, so that loading "
+            "would give another model; undo what was changed in its layers, or add it to the weights"
+        )
+
+
+def _functions(model: nn.Module) -> dict[str, type[nn.Module]]:
+    """Modules without weights or parts, as activations are; dropout, which does nothing here, is left out."""
+    return {
+        name: type(module)
+        for name, module in model.named_modules()
+        if not any(True for _ in module.children())
+        if not any(True for _ in module.parameters())
+        if not isinstance(module, nn.Identity | nn.modules.dropout._DropoutNd)
+    }
+
+
+def _without_adapters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A model's own weights under their own names; PEFT keeps them inside the layers that it puts in their place."""
+    wrapped = {name.split(mark)[0] for name in weights for mark in MARKS if mark in name}
+    own = {}
+    for name, tensor in weights.items():
+        mark = next((m for m in MARKS if m in name), None)
+        if mark is not None:
+            own[name.replace(mark, ".")] = tensor
+        elif not any(name.startswith(f"{layer}.") for layer in wrapped):
+            own[name] = tensor
+    return own

@@ -1,0 +1,200 @@
+"""What the self-check does to a model for one forward, to see what short texts do not show, and how it compares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+from .attention_taps import Tap
+from .attention_views import AttentionView
+from .introspection import WINDOWS, text_config
+
+AFAR = 1 << 20  # beyond any threshold, and a whole number in float32
+SHORT = 5  # tokens of a shortened window
+KERNELS = 1e-5  # of a float32 number: two kernels differ by less
+
+COUNTING = frozenset("arange cumsum linspace".split())
+"""Functions of torch by which a model counts tokens."""
+
+INDEXING = frozenset(
+    "__getitem__ __setitem__ index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put "
+    "index_put_ gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take "
+    "take_along_dim embedding one_hot put_".split()
+)
+"""Functions that read a number as a place in a tensor, which stays where it is."""
+
+
+class Reached(Exception):
+    """A forward has come to where it was to be stopped."""
+
+
+@contextmanager
+def stop_before(module: nn.Module) -> Iterator[None]:
+    """Forwards end with `Reached` where a module would begin."""
+
+    def stop(*_: Any) -> None:
+        raise Reached
+
+    hook = module.register_forward_pre_hook(stop)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def counting_from_afar(length: int) -> Iterator[None]:
+    """Whatever counts the tokens of a stream from its start counts from `AFAR`.
+
+    A position that a model works out for itself, from the place in the stream instead of the place in the text, then
+    changes what it gives. Numbers that only say where something lies are left alone: they are moved when they are
+    compared or become floating point, not when they are used as indices.
+
+    Args:
+        length: of the stream, in tokens.
+    """
+    with _Counting(length):
+        yield
+
+
+class _Counting(TorchFunctionMode):
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.length = length
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in COUNTING and self._counts(out):
+            return out + AFAR if out.is_floating_point() else out.as_subclass(_Place)
+        return out
+
+    def _counts(self, out: Any) -> bool:
+        """Whether it goes up by one from token to token, all along the stream."""
+        if type(out) is not Tensor or not out.ndim or out.shape[-1] != self.length or self.length < 2:
+            return False
+        return bool((out.diff(dim=-1) == 1).all())
+
+
+class _Place(Tensor):
+    """A whole number that counts tokens: moved afar as soon as it is more than a place."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        with torch._C.DisableTorchFunctionSubclass():
+            if name in INDEXING:
+                out = func(*args, **kwargs)
+                return out.as_subclass(cls) if isinstance(args[0], cls) and _whole(out) else out
+            inplace = name.endswith("_") and not name.endswith("__") and not isinstance(args[0], cls)
+            result: Any = None if inplace else func(*args, **kwargs)
+            if not inplace and not isinstance(result, Tensor):
+                return result
+            moved = tree_map_only(cls, lambda t: t.as_subclass(Tensor) + AFAR, (args, kwargs))
+            afar = func(*moved[0], **moved[1])
+            if _whole(result) and not torch.equal(result, afar):  # a distance is the same everywhere
+                return result.as_subclass(cls)
+            return afar
+
+
+def _whole(out: Any) -> bool:
+    """Whether it is a tensor of whole numbers."""
+    return isinstance(out, Tensor) and not (out.is_floating_point() or out.dtype == torch.bool)
+
+
+@contextmanager
+def short_windows(model: Any, longest: int) -> Iterator[list[str]]:
+    """Windows and chunks over a length are of a few tokens; gives the names of those that were shortened."""
+    config = text_config(model.config)
+    own = {n: v for n, v in vars(config).items() if n in WINDOWS and isinstance(v, int) and v > longest}
+    try:
+        for name in own:
+            setattr(config, name, SHORT)
+        yield list(own)
+    finally:
+        for name, value in own.items():
+            setattr(config, name, value)
+
+
+@contextmanager
+def last_bits_moved(model: Any) -> Iterator[None]:
+    """What the table of embeddings gives is off by its last bits, up and down at random.
+
+    In float32 by as much as two kernels may differ: a product that is rounded to half precision is then rounded the
+    other way here and there, once in some thousand numbers.
+    """
+    g = torch.Generator().manual_seed(0)
+
+    def move(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+        sign = torch.randint(0, 2, output.shape, generator=g).to(output.device) * 2 - 1
+        off = max(torch.finfo(output.dtype).eps, KERNELS)
+        return output * (1 + sign * off).to(output.dtype)
+
+    hook = model.get_input_embeddings().register_forward_hook(move)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+class Matrices(Tap):
+    """Whole attention matrices of one short text, for the self-check only. Reading: (G, H, n, n), layer by layer."""
+
+    def __init__(self) -> None:
+        self.found: list[Tensor] = []
+
+    def wants(self, layer: int) -> bool:
+        """All layers."""
+        return True
+
+    def read(self, view: AttentionView) -> None:
+        """Keep the matrix; layers come in order."""
+        n = view.length
+        weights = view.onto(slice(0, n), slice(0, n), slice(0, view.heads)).exp()
+        self.found.append(weights.tril() if view.causal else weights)
+
+    def of(self, group: int) -> Tensor:
+        """(G, L, H, n, n)."""
+        return torch.stack(self.found, 1)
+
+
+def proper(weights: Any, sinks: bool = False) -> bool:
+    """Whether each row sums to 1, or to less where a sink or a soft prompt takes its share."""
+    if not isinstance(weights, Tensor) or weights.ndim != 4:
+        return False
+    total = weights.float().sum(-1)
+    if sinks:
+        return bool((total <= 1 + 1e-3).all() and (total > 0).all() and (weights >= 0).all())
+    return torch.allclose(total, torch.ones_like(total), atol=1e-3)
+
+
+def heads_of(matrices: Sequence[Tensor], n: int) -> int:
+    """How many heads has each attention matrix of a text of n tokens? 0 = they are no such matrices, or differ.
+
+    A soft prompt in front of the text (CPM-Ant) takes its share of each row.
+    """
+    heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and proper(a, True) else 0 for a in matrices}
+    return max(heads) if len(heads) == 1 else 0
+
+
+def apart(got: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
+    """The largest difference, of the largest value; infinite where something is not a number."""
+    found = float(torch.stack([(a - b).abs().max() for a, b in zip(got, wanted, strict=True)]).max()) / size(wanted)
+    return found if math.isfinite(found) else math.inf
+
+
+def size(states: Sequence[Tensor]) -> float:
+    """The largest value."""
+    return max(float(s.abs().max()) for s in states)
+
+
+def said(error: Exception) -> str:
+    """What an error says, on one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{lines[0] if lines else type(error).__name__:.250}"

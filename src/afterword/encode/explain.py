@@ -1,0 +1,69 @@
+"""Looking into one text: which weight each token got, and the attention that gave it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..backbone.backbone import LAST, Backbone
+from ..errors import MethodError
+from ..methods import Method
+from ..methods.weights import Backward
+from ..text.batch import lay
+from ..text.inputs import check_ids, check_written
+from ..text.layout import Text
+from ..text.segments import Writing
+from .forward import weights
+
+Looked = tuple[list[str], NDArray[np.floating[Any]]]
+"""Tokens, and numbers for them."""
+
+
+def token_weights(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Looked:
+    """The tokens of one text as written, and the weight of each in its vector.
+
+    Returns:
+        n tokens and weights (n,); a chunked text gives those of its chunks, one after the other.
+    """
+    writing = _written(backbone, method, text, max_length)
+    batch = lay([writing], backbone.device)
+    with torch.no_grad():
+        rows = weights(backbone, [method], batch)[0].weights
+    ids: list[int] = []
+    found: list[float] = []
+    for group, row in zip(batch.groups, rows, strict=True):
+        for g in torch.argsort(group.first, stable=True).tolist():
+            if group.text[g] >= 0:
+                ids += group.tokens[g].tolist()
+                found += row[g, 0].tolist()
+    return backbone.tokenizer.tokens(ids), np.asarray(found)
+
+
+def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Looked:
+    """Algorithm 1's matrix of one text as written: A_new[i, k], the most that any head gives between i and k.
+
+    Returns:
+        n tokens and the matrix (n, n); with triangle="upper" its part k >= i.
+
+    Raises:
+        MethodError: the method has no backward attention.
+    """
+    weigh = method.weigh
+    if not isinstance(weigh, Backward):
+        raise MethodError(f"{method.name} reads no attention between tokens: use reba()")
+    writing = _written(backbone, method, text, max_length)
+    batch = lay([writing], backbone.device)
+    everything = [torch.ones(g.count, 1, g.length, device=g.tokens.device) for g in batch.groups]
+    tap = weigh.tap(batch.groups, everything, backbone.facts.layers)
+    with torch.no_grad():
+        backbone.forward(batch, frozenset({LAST}), method.sight, [tap])
+    return backbone.tokenizer.tokens(batch.groups[0].tokens[0].tolist()), tap.of(0)[0].cpu().numpy()
+
+
+def _written(backbone: Backbone, method: Method, text: Text, max_length: int | None) -> Writing:
+    vocabulary = backbone.vocabulary_size
+    check_ids([text], vocabulary)
+    return check_written(method.layout.write([text], backbone.tokenizer, max_length), backbone.tokenizer, vocabulary)[0]

@@ -1,0 +1,198 @@
+"""What can be asked of `encode` beside its texts, under sentence-transformers' names: followed, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..backbone.backbone import Backbone
+from ..errors import InputError
+from ..methods import Method
+from ..post import Normalise, Post, Truncate
+from .limits import count
+from .sentences import Array, width_of
+
+PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
+SENTENCES, TOKENS = "sentence_embedding", "token_embeddings"
+WAY = "encoder.sentence_transformer() is a SentenceTransformer with the same weights, for everything else"
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def also_called(**others: str) -> Callable[[Call], Call]:
+    """Let an argument be given under other names too, those that sentence-transformers has for it.
+
+    Args:
+        others: the name here, that of the first argument, by the other name.
+    """
+
+    def wrap(call: Call) -> Call:
+        @wraps(call)
+        def renamed(*args: Any, **options: Any) -> Any:
+            for other in others.keys() & options.keys():
+                if others[other] in options or len(args) > 1:
+                    raise InputError(f"{other} is another name of {others[other]}, and both are given: leave one away")
+                options[others[other]] = options.pop(other)
+            return call(*args, **options)
+
+        return renamed  # type: ignore[return-value]
+
+    return wrap
+
+
+def refuse_others(options: Mapping[str, Any]) -> None:
+    """Refuse arguments that `encode` has not; sentence-transformers hands such on to its modules.
+
+    Raises:
+        InputError: there is one, and it is not None.
+    """
+    if strange := [name for name, value in options.items() if value is not None]:
+        raise InputError(f"encode has no argument {strange[0]!r}; {WAY}")
+
+
+def choose_prompt(
+    prompts: Mapping[str, str] | None, default: str | None, prompt: str | None = None, name: str | None = None
+) -> str | None:
+    """The instruction that goes in front. As in sentence-transformers, `prompt` is taken before `prompt_name`.
+
+    Raises:
+        InputError: no prompt has that name.
+    """
+    name = name if name is not None else default
+    if prompt is not None or name is None:
+        return prompt
+    if name not in (prompts or {}):
+        raise InputError(f"no prompt is named {name!r}: there are {', '.join(prompts or {}) or 'none'}")
+    return (prompts or {})[name]
+
+
+def steps_of(
+    backbone: Backbone, methods: Sequence[Method], post: Sequence[Post], truncate_dim: int | None, normalise: bool
+) -> tuple[Post, ...]:
+    """An encoder's steps, and what one call adds to them.
+
+    Raises:
+        InputError: there are fewer components than truncate_dim.
+    """
+    truncate_dim = count("truncate_dim", truncate_dim)
+    steps = tuple(post)
+    if truncate_dim is not None:
+        width = min((width_of(backbone, method, steps) for method in methods), default=truncate_dim)
+        if truncate_dim > width:
+            raise InputError(f"truncate_dim={truncate_dim}: vectors have {width} components, give at most so many")
+        steps += (Truncate(truncate_dim),)
+    return (*steps, Normalise()) if normalise else steps
+
+
+def several(backbone: Backbone, device: Any, pool: Any, chunk_size: int | None) -> bool:
+    """Whether a call is for several processes; a single device must be the model's own.
+
+    Raises:
+        InputError: another device, or an argument that has no effect beside the others.
+    """
+    listed = isinstance(device, list | tuple)
+    if pool is not None and device is not None:
+        raise InputError("pool and device are given: a pool has its devices, leave device out")
+    if pool is not None or listed:
+        count("chunk_size", chunk_size)
+        return True
+    if chunk_size is not None:
+        raise InputError(f"chunk_size={chunk_size} is for several processes: give device=[...] or pool= with it")
+    if device is not None:
+        own, wanted = backbone.device, _device(device)
+        if wanted.type != own.type or wanted.index not in (None, own.index or 0):
+            raise InputError(
+                f"device={str(device)!r}: the model is on {own}; load it where it shall run, "
+                f"Encoder.load(..., device={str(device)!r})"
+            )
+    return False
+
+
+def _device(device: Any) -> torch.device:
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError) as e:
+        raise InputError(f"device={device!r} is no device: give 'cpu' or 'cuda:0', or a list of them") from e
+
+
+@dataclass(frozen=True)
+class Form:
+    """In which form vectors are handed out.
+
+    Args:
+        output_value: "sentence_embedding"; "token_embeddings"; None for both and the token ids.
+        precision: None is "float32".
+        convert_to_numpy: an array; else a list of tensors.
+        convert_to_tensor: one tensor; goes before `convert_to_numpy`.
+        device: where tensors lie.
+    """
+
+    output_value: str | None
+    precision: str | None
+    convert_to_numpy: bool
+    convert_to_tensor: bool
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        """Refuse what there is not."""
+        if self.output_value not in (SENTENCES, TOKENS, None):
+            raise InputError(f"output_value={self.output_value!r}: choose {SENTENCES!r}, {TOKENS!r} or None; {WAY}")
+        if self.precision not in (*PRECISIONS, None):
+            raise InputError(f"precision={self.precision!r}: choose {', '.join(PRECISIONS)}")
+
+    @property
+    def quantised(self) -> bool:
+        """Whether vectors are handed out in fewer bits."""
+        return self.precision not in ("float32", None)
+
+    def check(self, *, several: bool, **options: Any) -> None:
+        """Refuse arguments that have no effect in this form.
+
+        Args:
+            several: whether several processes are asked for.
+            options: normalize_embeddings, truncate_dim, out, on_empty.
+
+        Raises:
+            InputError: one is given.
+        """
+        switches = {"convert_to_numpy": self.convert_to_numpy, "convert_to_tensor": self.convert_to_tensor, **options}
+        for name in ("convert_to_numpy", "convert_to_tensor", "normalize_embeddings"):
+            if isinstance(switches.get(name), str):
+                raise InputError(f"{name}={switches[name]!r} is a string: give True or False")
+        given = [name for name, value in options.items() if value is not None and value is not False]
+        given += ["precision"] * self.quantised + ["a pool or a list of devices"] * several
+        if self.output_value is None:  # the vector beside the states is cut and normalised
+            given = [name for name in given if name not in ("normalize_embeddings", "truncate_dim")]
+        if self.output_value != SENTENCES and given:
+            raise InputError(f"output_value={self.output_value!r} gives one tensor per text: {given[0]} is not for it")
+        if self.quantised and "out" in given:
+            raise InputError(f"out takes float32 vectors: leave out or precision={self.precision!r} away")
+
+    def of(self, made: Array, single: bool) -> Any:
+        """Vectors (n, D) as they are wanted; (D,) of one string."""
+        if self.quantised:
+            made = self._quantised(made)
+        if self.convert_to_tensor:
+            tensor = torch.from_numpy(made).to(self.device)
+            return tensor[0] if single else tensor
+        if not self.convert_to_numpy:
+            return torch.from_numpy(made[0]) if single else list(torch.from_numpy(made))
+        return made[0] if single else made
+
+    def of_tokens(self, found: Sequence[Mapping[str, Tensor]], single: bool) -> Any:
+        """What `token_states` gives, as it is wanted: tensors, or dictionaries of them; one of one string."""
+        made = [dict(one) if self.output_value is None else one[TOKENS] for one in found]
+        return made[0] if single else made
+
+    def _quantised(self, made: Array) -> Any:
+        from ..st import quantise
+
+        if np.isnan(made).any():
+            raise InputError(f"a row of NaN has no {self.precision}: leave empty texts out, or precision='float32'")
+        return quantise(made, str(self.precision))

@@ -1,0 +1,161 @@
+"""One model in several processes, each on a device of its own."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from ..backbone.backbone import Backbone
+from ..errors import InputError, ModelError
+from ..methods import Method
+from ..post import Post
+from ..text.distinct import Distinct, one_each
+from ..text.inputs import check_ids
+from ..text.layout import Text
+from .limits import Cuts, Limits
+from .sentences import Array, places_for, progress, write_vectors
+
+CHUNK = 5000  # texts that are handed to a process at once, at most
+
+
+class Workers:
+    """Processes that hold copies of one model. Made by `Encoder.start_multi_process_pool`.
+
+    They are started anew, not forked: a script that makes them needs ``if __name__ == "__main__":``.
+
+    Args:
+        backbone: the model.
+        devices: one process each, "cuda:0" or "cpu"; None = every GPU, or four processes on the CPU.
+
+    Raises:
+        InputError: no device, or one that torch does not know.
+    """
+
+    def __init__(self, backbone: Backbone, devices: Sequence[Any] | None = None) -> None:
+        if devices is None:
+            devices = [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"] * 4
+        try:
+            self.devices = [str(torch.device(device)) for device in devices]
+        except (RuntimeError, TypeError) as e:
+            raise InputError(f"device={list(devices)!r}: {str(e).splitlines()[0]}") from None
+        if not self.devices:
+            raise InputError("device=[] names no device: give at least one")
+        threads = max(1, torch.get_num_threads() // max(1, sum(d == "cpu" for d in self.devices)))
+        self._weights, written = _versions(backbone), pickle.dumps(backbone)
+        context = get_context("spawn")
+        self._processes = [
+            ProcessPoolExecutor(1, context, _start, (written, device, threads)) for device in self.devices
+        ]
+
+    def vectors(
+        self,
+        backbone: Backbone,
+        method: Method,
+        texts: Sequence[Text],
+        limits: Limits,
+        post: Sequence[Post] = (),
+        conditions: Sequence[str] | None = None,
+        out: Array | None = None,
+        chunk_size: int | None = None,
+    ) -> Array:
+        """Sentence vectors (n, D).
+
+        Args:
+            backbone: that the processes were started with.
+            method, texts, limits, post, conditions, out: as for `sentence_vectors`.
+            chunk_size: texts that a process gets at once; None = a tenth of its share, 5,000 at most.
+
+        Raises:
+            InputError: the model was changed since, or is another one; a text cannot be used.
+            ModelError: a process ended.
+        """
+        if _versions(backbone) != self._weights:
+            raise InputError("pool holds another model, or this one as it was before: start_multi_process_pool() again")
+        check_ids(texts, backbone.vocabulary_size)
+        conditions = None if conditions is None else one_each(conditions, texts)
+        (made,) = places_for(backbone, [method], len(texts), post, out)
+        size = chunk_size or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)
+        order = sorted(range(len(texts)), key=lambda i: (-len(texts[i]), str(texts[i])))  # equal texts come together
+        quiet, cuts = replace(limits, show_progress_bar=False), Cuts()
+        running: dict[Future[tuple[Array, Cuts]], list[int]] = {}
+        for number, first in enumerate(range(0, len(order), size)):
+            rows = order[first : first + size]
+            some = None if conditions is None else [conditions[i] for i in rows]
+            given = Distinct.of([texts[i] for i in rows], some, rows)
+            process = self._processes[number % len(self._processes)]
+            running[process.submit(_work, method, given, quiet, post)] = rows
+        try:
+            with progress(len(texts), limits) as bar:
+                for done in as_completed(running):
+                    made[running[done]], lost = done.result()
+                    cuts = Cuts(cuts.lost + lost.lost, cuts.texts + lost.texts)
+                    bar(len(running[done]))
+        except BrokenProcessPool as e:
+            raise ModelError(
+                "a process ended before its work was done: for want of memory (use fewer devices), or because the "
+                'script that started it has no if __name__ == "__main__":'
+            ) from e
+        finally:
+            for left in running:
+                left.cancel()
+        cuts.warn(limits)
+        return made
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+@contextmanager
+def workers(backbone: Backbone, pool: object, devices: Sequence[Any] | None) -> Iterator[Workers]:
+    """The processes of a pool, which go on; or new ones on some devices, for as long as this lasts.
+
+    Raises:
+        InputError: the pool is another library's.
+    """
+    if isinstance(pool, Workers):
+        yield pool
+    elif pool is not None:
+        raise InputError(f"pool is a {type(pool).__name__}: make it with encoder.start_multi_process_pool()")
+    else:
+        with Workers(backbone, devices) as made:
+            yield made
+
+
+def _versions(backbone: Backbone) -> list[tuple[int, int]]:
+    """Every weight's place and version: both stay as they are while nobody changes it."""
+    return [(weight.data_ptr(), weight._version) for weight in backbone.model.state_dict(keep_vars=True).values()]
+
+
+_HELD: list[Backbone] = []
+"""The model of this process, where it was started by `Workers`."""
+
+
+def _start(written: bytes, device: str, threads: int) -> None:
+    """What a process does first."""
+    torch.set_num_threads(threads)
+    backbone: Backbone = pickle.loads(written)
+    backbone.model.to(device)
+    _HELD.append(backbone)
+
+
+def _work(method: Method, given: Distinct, limits: Limits, post: Sequence[Post]) -> tuple[Array, Cuts]:
+    """What a process does with some texts."""
+    results = places_for(_HELD[0], [method], given.total, post)
+    return results[0], write_vectors(_HELD[0], [method], given, limits, post, results)

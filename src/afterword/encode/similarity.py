@@ -1,0 +1,132 @@
+"""Similarity of vectors, under sentence-transformers' names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..errors import InputError
+
+Array = NDArray[np.floating[Any]]
+
+BLOCK = 1024  # rows of either side whose distances are worked out together
+
+FAR = 32  # powers of two from 1, beyond which a row is scaled before its length is taken
+
+
+def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
+    """How similar each row of ``a`` is to each of ``b``.
+
+    Args:
+        a: (n, D), or (D,) for one.
+        b: (m, D), or (D,) for one.
+        name: "cosine", "dot", "euclidean" or "manhattan"; distances are negated.
+
+    Returns:
+        (n, m); larger is more similar.
+
+    Raises:
+        InputError: unknown name, or widths that differ.
+
+    >>> similarity(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]])).tolist()
+    [[1.0]]
+    """
+    a, b = _rows(a), _rows(b)
+    if a.shape[1] != b.shape[1]:
+        raise InputError(f"vectors of {a.shape[1]} and {b.shape[1]} components cannot be compared")
+    kind = np.result_type(a, b, np.float32)  # integers and half floats would overflow
+    if name == "cosine":
+        return np.asarray(_unit(a, kind) @ _unit(b, kind).T)
+    if name == "dot":
+        return np.asarray(a.astype(kind, copy=False) @ b.astype(kind, copy=False).T)
+    if name == "euclidean":
+        return _negative_distances(a, b, _euclidean, kind)
+    if name == "manhattan":
+        return _negative_distances(a, b, _manhattan, kind)
+    raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")
+
+
+def pairwise(a: Array, b: Array, name: str = "cosine") -> Array:
+    """How similar each row of ``a`` is to the row of ``b`` at its place.
+
+    Args:
+        a: (n, D), or (D,) for one.
+        b: (n, D), or (D,) for one.
+        name: as for `similarity`.
+
+    Returns:
+        (n,); larger is more similar.
+
+    Raises:
+        InputError: unknown name, or shapes that differ.
+
+    >>> pairwise(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]])).tolist()
+    [1.0]
+    """
+    a, b = _rows(a), _rows(b)
+    if a.shape != b.shape:
+        raise InputError(f"vectors of the shapes {a.shape} and {b.shape} cannot be compared row by row")
+    kind = np.result_type(a, b, np.float32)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    if name == "cosine":
+        found = (_unit(x, x.dtype) * _unit(y, y.dtype)).sum(1)
+    elif name == "dot":
+        found = (x * y).sum(1)
+    elif name == "euclidean":
+        found = -np.linalg.norm(x - y, axis=1)
+    elif name == "manhattan":
+        found = -np.abs(x - y).sum(1)
+    else:
+        raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")
+    return np.asarray(found, kind)
+
+
+def _rows(x: Any) -> Array:
+    rows = np.atleast_2d(np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x))
+    if rows.ndim != 2:
+        raise InputError(f"vectors of the shape {rows.shape}: give (n, D), or (D,) for one")
+    return rows
+
+
+def _unit(x: Array, kind: np.dtype[Any]) -> Array:
+    """Rows of length 1; a row of 0 stays so. Rows whose squares would overflow or vanish are scaled first, exactly."""
+    x = x.astype(kind, copy=False)
+    largest = np.maximum(x.max(1, initial=0), -x.min(1, initial=0))
+    far = np.abs(np.frexp(largest)[1]) > FAR
+    if far.any():
+        x = x.copy()
+        x[far] = np.ldexp(x[far], -np.frexp(largest[far])[1][:, None])
+    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+
+
+def _negative_distances(a: Array, b: Array, between: Callable[[Array, Array], Array], kind: np.dtype[Any]) -> Array:
+    """Distances between rows in float64, negated, block by block."""
+    found = np.empty((len(a), len(b)), kind)
+    for i in range(0, len(a), BLOCK):
+        left = a[i : i + BLOCK].astype(np.float64)
+        for j in range(0, len(b), BLOCK):
+            found[i : i + BLOCK, j : j + BLOCK] = between(left, b[j : j + BLOCK].astype(np.float64))
+    return np.asarray(np.negative(found, out=found))
+
+
+def _euclidean(a: Array, b: Array) -> Array:
+    """Euclidean distances (n, m), by |a|^2 + |b|^2 - 2ab and, for rows that are near each other, by their difference.
+
+    The identity subtracts numbers that are nearly equal where the distance is small beside the lengths: below a
+    thousandth of them it would have fewer than ten digits, far out none.
+    """
+    squares = (a * a).sum(1)[:, None] + (b * b).sum(1)[None]
+    found = squares - 2 * (a @ b.T)
+    rows, columns = np.nonzero(found < 1e-6 * squares)
+    for k in range(0, len(rows), BLOCK):
+        i, j = rows[k : k + BLOCK], columns[k : k + BLOCK]
+        found[i, j] = ((a[i] - b[j]) ** 2).sum(1)
+    return np.asarray(np.sqrt(found, out=found))
+
+
+def _manhattan(a: Array, b: Array) -> Array:
+    return np.asarray(torch.cdist(torch.from_numpy(a), torch.from_numpy(b), 1.0).numpy())

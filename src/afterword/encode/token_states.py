@@ -1,0 +1,84 @@
+"""Every token's state, text by text: what sentence-transformers calls token embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..backbone.backbone import Backbone
+from ..errors import InputError
+from ..methods import Method
+from ..post import Post
+from ..text.batch import lay
+from ..text.inputs import check_ids, check_written
+from ..text.layout import Text
+from .forward import combine, weights
+from .limits import Cuts, Limits
+from .sentences import refuse_blank
+
+Features = dict[str, Tensor]
+
+
+def token_states(
+    backbone: Backbone,
+    method: Method,
+    texts: Sequence[Text],
+    limits: Limits,
+    post: Sequence[Post] = (),
+    conditions: Sequence[str] | None = None,
+) -> list[Features]:
+    """Token ids, states and vector of each text.
+
+    Args:
+        backbone: the model.
+        method: its states are taken before they are weighed.
+        texts: checked.
+        limits: how much at a time.
+        post: steps, applied to the vectors.
+        conditions: one per text, for a template with {condition}.
+
+    Returns:
+        Per text, under sentence-transformers' names: "input_ids" and "attention_mask" (n,), "token_embeddings"
+        (n, D), "sentence_embedding" (D',); the n tokens are those that the model reads, template, copies and special
+        tokens included.
+
+    Raises:
+        InputError: a text is blank, or the method writes texts in pieces.
+    """
+    if method.layout.chunk:
+        raise InputError(f"{method.name} writes a text in pieces: its tokens have no one row of states")
+    check_ids(texts, backbone.vocabulary_size)
+    refuse_blank(list(texts))
+    writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, conditions=conditions)
+    check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
+    cuts, found = Cuts(), dict[int, Features]()
+    cuts.note(writings, limits)
+
+    def run(indices: list[int]) -> list[tuple[int, Features]]:
+        (made,) = weights(backbone, [method], lay([writings[i] for i in indices], backbone.device))
+        vectors = combine(made.batch, made.weights, made.states)[:, 0]
+        for step in post:
+            vectors = step(vectors)
+        return [
+            (indices[t], _features(ids, states, vectors[t]))
+            for group in made.batch.groups
+            for t, ids, states in zip(group.text.tolist(), group.tokens, group.of(made.states), strict=True)
+        ]
+
+    with torch.no_grad():
+        for _, made in limits.budget(backbone.device).batches([w.size for w in writings], run):
+            found.update(made)
+    cuts.warn(limits)
+    return [found[i] for i in range(len(texts))]
+
+
+def _features(ids: Tensor, states: Tensor, vector: Tensor) -> Features:
+    """Copies: a view would keep the whole batch in memory."""
+    return {
+        "input_ids": ids.clone(),
+        "attention_mask": torch.ones_like(ids),
+        "token_embeddings": states.clone(),
+        "sentence_embedding": vector.clone(),
+    }

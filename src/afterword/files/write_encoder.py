@@ -1,0 +1,213 @@
+"""Encoders on disk: sentence-transformers' folders, written and read without that library."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+from ..backbone.loading import is_inside, load_backbone
+from ..backbone.model_source import Source
+from ..backbone.saving import write_model
+from ..errors import InputError, ModelError
+from ..methods import Method, classical
+from ..methods.frequency import ByToken
+from ..methods.serialize import parse_method, to_json
+from ..post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted, width_after
+from .atomic import placed, settled
+from .parts import Parts
+from .read_encoder import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, read_folder, spelled_out
+
+WEIGHTS = "model.safetensors"
+NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
+"""Steps whose folders have another name than their class."""
+
+logger = logging.getLogger(__name__)
+
+
+def read_encoder(
+    name: str | Path,
+    method: Method | str | None,
+    *,
+    max_length: int | None,
+    revision: str | None,
+    token: bool | str | None,
+    cache_folder: str | Path | None,
+    local_files_only: bool,
+    subfolder: str,
+    **options: Any,
+) -> Parts:
+    """What `Encoder.load` loads; arguments as there."""
+    if not isinstance(name, str | os.PathLike):
+        raise ModelError(f"{name!r} names no model: give a folder, or a name on the hub")
+    if isinstance(method, str):
+        method = parse_method(method)
+    source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
+    folder, commit = source.folder()
+    with settled(folder):
+        if (folder / "modules.json").exists():
+            return _read(folder, commit, method, max_length, options)
+        backbone = load_backbone(
+            name, revision=revision, token=token, cache_folder=cache_folder, local_files_only=local_files_only,
+            subfolder=subfolder, **options,
+        )  # fmt: skip
+    if method is None:
+        try_too = "reba() or echo()" if backbone.facts.causal else "ditto()"
+        logger.warning("%s names no method: classical mean is used; try %s", name, try_too)
+    return Parts(backbone, method or classical(), max_length=max_length)
+
+
+def _read(
+    folder: Path, commit: str | None, method: Method | None, max_length: int | None, options: Mapping[str, Any]
+) -> Parts:
+    """An encoder from a sentence-transformers folder; a method given by the caller goes before the folder's."""
+    saved = read_folder(folder)
+    backbone = load_backbone(saved.model, **options)
+    if saved.stock and backbone.tokenizer.hf.truncation_side == "left":
+        raise ModelError(
+            f"{folder} cuts long texts at their start (truncation_side 'left'), which is not done here: "
+            "set it to 'right' in tokenizer_config.json"
+        )
+    if saved.stock and method is None and is_inside(backbone.model):
+        raise ModelError(
+            f"{folder}: sentence-transformers pools the states of this {backbone.facts.kind}'s decoder, and here its "
+            "encoder alone is run: name a method for the encoder's states, such as method='classical'"
+        )
+    if commit := commit or saved.revision:
+        backbone.model.config._commit_hash = commit  # type: ignore[union-attr]
+    post = saved.post if method is None else tuple(p for p in saved.post if isinstance(p, Normalise))
+    return Parts(
+        backbone, method or saved.method, post, max_length or saved.max_length,
+        saved.prompts, saved.default_prompt_name, saved.similarity_fn_name,
+    )  # fmt: skip
+
+
+def is_stock(encoder: Parts) -> bool:
+    """Whether sentence-transformers' own Transformer and Pooling give the same vectors.
+
+    They do for the last state's mean, last and first token over all tokens, special ones included. The tokenizer
+    must have a token to pad with; none of ours is ever read. Of an encoder-decoder they would run the decoder too.
+    """
+    method, pool, hf = encoder.method, encoder.method.weigh.pool, encoder.backbone.tokenizer.hf
+    pads = hf.pad_token is not None or hf.eos_token is not None
+    pads = pads and not is_inside(encoder.backbone.model)
+    return pads and pool in POOLINGS.values() and method == classical(pool)  # type: ignore[arg-type]
+
+
+def write_encoder(encoder: Parts, folder: str | Path) -> None:
+    """See `Encoder.save`."""
+    if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+        raise InputError(f"{folder!r} names no folder to save into: give a path, '.' for the current one")
+    folder = Path(os.path.expanduser(folder))
+    encoder.method.weigh.require_fitted()
+    with placed(folder) as half:
+        _write(encoder, half)
+
+
+def _write(encoder: Parts, folder: Path) -> None:
+    backbone, stock = encoder.backbone, is_stock(encoder)
+    write_model(backbone.model, _padding(backbone.tokenizer.hf) if stock else backbone.tokenizer.hf, folder)
+    if stock:
+        _dump(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
+        _write_pooling(folder / "1_Pooling", encoder)
+        modules = [("", STOCK + "Transformer"), ("1_Pooling", STOCK + "Pooling")]
+    else:
+        write_config(folder, encoder.method, encoder.max_length)
+        modules = [("", OURS)]
+    steps, cut = laid_out(encoder)
+    for step in steps:
+        path = f"{len(modules)}_{NAMES.get(type(step), type(step).__name__)}"
+        modules.append((path, _write_step(step, folder / path)))
+    config: dict[str, Any] = {
+        "model_type": "SentenceTransformer",
+        "__version__": {"afterword": version("afterword")},
+        "prompts": spelled_out(encoder.prompts),
+        "default_prompt_name": encoder.default_prompt_name,
+        "similarity_fn_name": encoder.similarity_fn_name,
+    }
+    config |= {} if cut is None else {"truncate_dim": cut}
+    config |= {} if encoder.revision is None else {"revision": encoder.revision}
+    _dump(folder / "config_sentence_transformers.json", config)
+    rows = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
+    _dump(folder / "modules.json", rows)  # last: without it the folder is none
+
+
+def laid_out(encoder: Parts) -> tuple[list[Post], int | None]:
+    """An encoder's steps as sentence-transformers has them: modules, and where the vector is cut after the last.
+
+    A cut with a step behind it becomes a dense layer, the first rows of the identity.
+
+    Raises:
+        NotFitted: a step has seen no vectors yet.
+    """
+    for step in encoder.post:
+        if isinstance(step, Unfitted):
+            raise step.not_fitted()
+    steps = list(encoder.post)
+    last = steps.pop() if steps and isinstance(steps[-1], Truncate) else None
+    for i, step in enumerate(steps):
+        if isinstance(step, Truncate):
+            steps[i] = Dense.first(
+                step.dimensions, width_after(encoder.method.states.width(encoder.backbone), steps[:i])
+            )
+    return steps, last.dimensions if isinstance(last, Truncate) else None
+
+
+def _padding(tokenizer: Any) -> Any:
+    """The tokenizer as stock modules need it: they pad, behind the text; which token stands there is not read."""
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def write_config(folder: Path, method: Method, max_length: int | None) -> None:
+    """Our module's configuration, and beside it what the method has fitted."""
+    method.weigh.require_fitted()
+    _dump(folder / CONFIG, {"afterword": version("afterword"), "method": to_json(method), "max_length": max_length})
+    if isinstance(method.weigh, ByToken) and method.weigh.table is not None:
+        save_file({"table": method.weigh.table.values}, folder / FITTED)
+
+
+def _write_pooling(folder: Path, encoder: Parts) -> None:
+    folder.mkdir()
+    mode = {v: k for k, v in POOLINGS.items()}[encoder.method.weigh.pool]
+    names = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
+    config: dict[str, Any] = {"word_embedding_dimension": encoder.backbone.facts.width, "include_prompt": True}
+    _dump(folder / "config.json", config | {f"pooling_mode_{n}": m == mode for m, n in names.items()})
+
+
+def _write_step(step: Post, folder: Path) -> str:
+    folder.mkdir()
+    if isinstance(step, Normalise):
+        return STOCK + "Normalize"
+    if isinstance(step, Dense):
+        size = dict(zip(("out_features", "in_features"), step.weight.shape, strict=True))
+        activation = "torch.nn.modules." + ("linear." if step.activation == "Identity" else "activation.")
+        config = {**size, "bias": step.bias is not None, "activation_function": activation + step.activation}
+        _dump(folder / "config.json", config)
+        tensors = {"linear.weight": step.weight} | ({} if step.bias is None else {"linear.bias": step.bias})
+        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, folder / WEIGHTS)
+        return STOCK + "Dense"
+    if isinstance(step, FittedFlow):
+        write_flow(step, folder)
+        return FLOW
+    raise ModelError(f"{type(step).__name__} has no place in a sentence-transformers folder yet")
+
+
+def write_flow(step: FittedFlow, folder: Path) -> None:
+    """A flow as a module's folder, which is there."""
+    _dump(folder / "config.json", step.net.shape)
+    save_file({name: t.detach().cpu().contiguous() for name, t in step.net.state_dict().items()}, folder / WEIGHTS)
+
+
+def _dump(path: Path, value: Mapping[str, Any] | list[Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,194 @@
+"""Weights by token id, fitted to texts: TF-IDF, and what is left of a text without the tokens that bias its mean."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import InputError, MethodError
+from ..shapes import Rows
+from ..text.batch import Group
+from ..text.layout import Text
+from ..text.tokenizer import Tokenizer
+from .weights import Weighting
+
+WINDOW = 16_384  # texts that are tokenized at once
+MARKS = ("##", "Ġ", "▁")
+"""How a vocabulary spells where words begin: WordPiece marks what continues one, the others what begins one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A weight per token id; equal to another of the same numbers.
+
+    Args:
+        values: (V,) float32.
+    """
+
+    values: Tensor
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and torch.equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash(self.values.numpy().tobytes())
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often each token id stands in texts.
+
+    Attributes:
+        texts: how many there are, N.
+        documents: in how many of them each id stands (V,).
+        occurrences: how often each id stands there (V,).
+    """
+
+    texts: int
+    documents: NDArray[np.int64]
+    occurrences: NDArray[np.int64]
+
+
+def count(texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Counts:
+    """Count token ids, a window of texts at a time.
+
+    Args:
+        texts: strings, or lists of token ids.
+        tokenizer: adds no special tokens here.
+        vocabulary: how many ids there are, V.
+
+    Raises:
+        InputError: there are no texts, or an id is not in the vocabulary.
+    """
+    number, documents, occurrences = 0, np.zeros(vocabulary, np.int64), np.zeros(vocabulary, np.int64)
+    rest = iter(texts)
+    while window := list(islice(rest, WINDOW)):
+        strings = iter(tokenizer.ids([t for t in window if isinstance(t, str)]))
+        ids = [next(strings) if isinstance(t, str) else t for t in window]
+        for into, found in ((occurrences, ids), (documents, [set(i) for i in ids])):
+            seen = np.bincount(np.fromiter(chain.from_iterable(found), np.int64), minlength=vocabulary)
+            if len(seen) > vocabulary:
+                raise InputError(f"a text holds token id {len(seen) - 1}: the vocabulary ends at {vocabulary - 1}")
+            into += seen
+        number += len(window)
+    if not number:
+        raise InputError("no texts: token weights are fitted to at least one")
+    return Counts(number, documents, occurrences)
+
+
+@dataclass(frozen=True)
+class ByToken(Weighting):
+    """Each token by its id, wherever it stands. Where all tokens of a text weigh nothing, they count alike.
+
+    Args:
+        normalise: the weights of a text, or of a word, sum to what they would without the table.
+        table: what was fitted; kept in a file of its own, not among the options.
+    """
+
+    normalise: bool = False
+    table: Table | None = None
+
+    @abstractmethod
+    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
+        """The weight of each token id (V,)."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether there is a table."""
+        return self.table is not None
+
+    def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
+        """The weighting with the table of these texts; see `count`."""
+        counts = count(texts, tokenizer, vocabulary)
+        return replace(self, table=Table(self.weigh(counts, tokenizer).float()))
+
+    def check(self, layers: int, heads: int, vocabulary: int) -> None:
+        """Whether the table is of this vocabulary."""
+        if self.table is not None and len(self.table.values) != vocabulary:
+            raise MethodError(
+                f"token weights for {len(self.table.values)} ids, fitted with another model: this one knows "
+                f"{vocabulary}; fit the method again"
+            )
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """The table's weights on the targets."""
+        self.require_fitted()
+        assert self.table is not None
+        rows = targets * self.table.values.to(targets)[group.tokens][:, None]
+        kept = rows.sum(-1, keepdim=True)
+        if self.normalise:
+            rows = rows * (targets.sum(-1, keepdim=True) / kept)
+        return torch.where(kept > 0, rows, targets)
+
+
+@dataclass(frozen=True)
+class TfIdf(ByToken):
+    """Each occurrence by its token's inverse document frequency, so that a token in a text counts tf * idf.
+
+    idf = log2((N + 1) / (df + 1)) for a token that stands in df of N texts: the formula of gensim, with which the
+    Ditto paper (section 4) weights, with one more text that holds every token, so that new tokens have a weight, the
+    largest. Special tokens stand in every text: they weigh 0.
+    """
+
+    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
+        """The idf of each token id (V,)."""
+        idf = np.log2((counts.texts + 1) / (counts.documents + 1))
+        idf[_special(tokenizer, len(idf))] = 0
+        return torch.from_numpy(idf)
+
+
+@dataclass(frozen=True)
+class WithoutBiases(ByToken):
+    """1, or 0 for tokens that tell of frequency and spelling more than of meaning (Jiang et al. 2022, PromptBERT).
+
+    Args:
+        frequent: so many tokens, the most frequent in the texts, weigh nothing.
+        subwords: nor do those that continue a word, by the vocabulary's marks.
+        upper: nor those with a letter in upper case.
+        punctuation: nor those without a letter or a digit.
+    """
+
+    frequent: int = 36
+    subwords: bool = True
+    upper: bool = True
+    punctuation: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        super().__post_init__()
+        if self.frequent < 0:
+            raise MethodError(f"frequent={self.frequent}: give a number of tokens, 0 or more")
+
+    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
+        """Which token ids count (V,)."""
+        kept = torch.ones(len(counts.occurrences))
+        most = np.argsort(-counts.occurrences, kind="stable")[: self.frequent]
+        kept[most[counts.occurrences[most] > 0]] = 0
+        kept[_special(tokenizer, len(kept))] = 0
+        for i, (continues, word) in enumerate(_vocabulary(tokenizer)[: len(kept)]):
+            spells = any(c.isalnum() for c in word) or "\N{REPLACEMENT CHARACTER}" in word  # a part of a character
+            rules = ((self.subwords, continues), (self.upper, word != word.lower()), (self.punctuation, not spells))
+            kept[i] *= not any(asked and true for asked, true in rules)
+        return kept
+
+
+def _special(tokenizer: Tokenizer, vocabulary: int) -> list[int]:
+    return [i for i in {*tokenizer.prefix, *tokenizer.suffix, *tokenizer.hf.all_special_ids} if i < vocabulary]
+
+
+def _vocabulary(tokenizer: Tokenizer) -> list[tuple[bool, str]]:
+    """Per token id, whether it continues a word, and how it reads."""
+    tokens = tokenizer.tokens(range(len(tokenizer.hf)))
+    marked = Counter(mark for token in tokens for mark in MARKS if token.startswith(mark))
+    mark = max(MARKS, key=lambda m: marked[m])
+    read = [tokenizer.hf.convert_tokens_to_string([token]).strip().removeprefix("##") for token in tokens]
+    begins = [token.startswith(mark) != (mark == "##") for token in tokens]
+    return [(bool(marked) and not b, word) for b, word in zip(begins, read, strict=True)]

@@ -1,0 +1,247 @@
+"""Methods as text: JSON for files, ``reba:copies=2,pool=mean`` for people."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from ..backbone.bidirectional import Sight
+from ..errors import MethodError, UnknownMethod
+from ..text.layout import Layout
+from .catalogue import CATALOGUE, Method
+from .frequency import TfIdf, WithoutBiases
+from .states import States
+from .weights import Backward, Plain, SelfAttention, Table1, Weighting
+
+WEIGHTINGS: dict[str, type[Weighting]] = {
+    "plain": Plain,
+    "table1": Table1,
+    "self_attention": SelfAttention,
+    "backward": Backward,
+    "tf_idf": TfIdf,
+    "without_biases": WithoutBiases,
+}
+
+
+def to_json(method: Method) -> dict[str, Any]:
+    """A method as plain data; what was fitted is left out.
+
+    >>> from afterword.methods import reba
+    >>> from_json(to_json(reba(copies=3))) == reba(copies=3)
+    True
+    """
+    kind = next(name for name, cls in WEIGHTINGS.items() if type(method.weigh) is cls)
+    return {
+        "name": method.name,
+        "layout": asdict(method.layout),
+        "states": method.states.kind,
+        "weigh": {"kind": kind, **{k: v for k, v in vars(method.weigh).items() if k != "table"}},
+        "sight": {**asdict(method.sight), "layers": list(method.sight.layers)},
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> Method:
+    """A method from plain data: what `to_json` gave, or ``{"method": "reba", "copies": 2}``.
+
+    Raises:
+        MethodError: it is neither, or an option is unknown.
+    """
+    if not isinstance(data, Mapping):
+        raise MethodError(f"a method is an object, not {data!r:.60}")
+    if "method" in data:
+        return make(str(data["method"]), {k: v for k, v in data.items() if k != "method"})
+    if unknown := set(data) - {"name", "layout", "states", "weigh", "sight"}:
+        raise MethodError(f"a method has no {sorted(map(str, unknown))[0]!r}: it has layout, states, weigh and sight")
+    weigh = dict(_object(data, "weigh"))
+    kind = weigh.pop("kind", "plain")
+    if not isinstance(kind, str) or kind not in WEIGHTINGS:
+        raise MethodError(f"weigh kind {kind!r}: choose one of {', '.join(WEIGHTINGS)}")
+    sight = dict(_object(data, "sight"))
+    layers = sight.get("layers", [])
+    sight["layers"] = tuple(layers) if isinstance(layers, list) else layers
+    return Method(
+        build(Layout, _object(data, "layout")),
+        States(str(data.get("states", "last"))),
+        build(WEIGHTINGS[kind], weigh),
+        build(Sight, sight),
+        name=str(data.get("name", "custom")),
+    )
+
+
+def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, Mapping):
+        raise MethodError(f"{key} is an object, not {value!r:.60}")
+    return value
+
+
+def build(cls: type[Any], options: Mapping[str, Any], name: str | None = None) -> Any:
+    """A dataclass of its options; errors call it by its name, or the one given.
+
+    Raises:
+        MethodError: an option is unknown or makes no sense.
+
+    >>> build(Layout, {"copies": 2}).copies
+    2
+    """
+    name = name or cls.__name__
+    check_options(name, options, get_type_hints(cls), [f.name for f in fields(cls)])
+    try:
+        return cls(**options)
+    except (TypeError, AttributeError, ValueError) as e:
+        if isinstance(e, MethodError):
+            raise
+        raise MethodError(f"{name}: {e}") from None
+
+
+def check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Whether every option is there and of its type, by the annotations.
+
+    Raises:
+        MethodError: one is not.
+    """
+    names = list(known)
+    for key, value in options.items():
+        if key not in names:
+            raise MethodError(f"{owner} has no option {key!r}: it has {', '.join(names)}")
+        if not _fits(value, hints[key]):
+            raise MethodError(f"{owner}: {key}={value!r:.60} does not fit: give {_spoken(hints[key])}")
+
+
+def _fits(value: object, hint: Any) -> bool:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return any(value == p and type(value) is type(p) for p in parts)
+    if origin in (Union, UnionType):
+        return any(_fits(value, p) for p in parts)
+    if origin is tuple and parts[-1] is not ...:
+        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_fits, value, parts))
+    if origin is not None:
+        return isinstance(value, list | tuple) and all(_fits(v, parts[0]) for v in value)
+    if hint in (None, type(None)):
+        return value is None
+    if hint is float:
+        hint = (int, float)
+    return isinstance(value, hint) and not (hint is not bool and isinstance(value, bool))
+
+
+def _spoken(hint: Any) -> str:
+    """A type as a person would say it."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " or ".join(map(str, parts))
+    if origin in (Union, UnionType):
+        return " or ".join(_spoken(p) for p in parts)
+    plain = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
+    return plain.get(hint, "a list of whole numbers")
+
+
+OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*(,|$)')
+
+
+def parse_method(text: str) -> Method:
+    """A method as a person writes it.
+
+    Args:
+        text: ``name`` or ``name:option=value,option=value``; a value with a comma stands in double quotes, as in
+            JSON; ``@file.json`` reads a file.
+
+    Raises:
+        UnknownMethod: no such method; the names are listed.
+        MethodError: an option is unknown or makes no sense.
+
+    >>> parse_method("reba:copies=3,pool=mean").name
+    'reba-3 mean'
+    """
+    return from_json(_read(Path(text[1:]))) if text.startswith("@") else make(*read_spelling(text))
+
+
+def read_spelling(text: str) -> tuple[str, dict[str, Any]]:
+    """A name and its options as a person writes them.
+
+    Raises:
+        MethodError: it is not of this form.
+
+    >>> read_spelling('reba:copies=3,pool="mean"')
+    ('reba', {'copies': 3, 'pool': 'mean'})
+    """
+    name, _, rest = text.partition(":")
+    options: dict[str, Any] = {}
+    at = 0
+    while at < len(rest):
+        match = OPTION.match(rest, at)
+        if match is None:
+            raise MethodError(f"{text!r}: write options as name=value, separated by commas, not {rest[at:]!r:.40}")
+        key, value, comma = match.groups()
+        if key in options:
+            raise MethodError(f"{text!r} gives {key} twice")
+        options[key] = _value(value.strip())
+        at = match.end()
+        if comma and at == len(rest):
+            raise MethodError(f"{text!r} ends with a comma")
+    return name.strip(), options
+
+
+def _value(text: str) -> Any:
+    plain = {"true": True, "false": False, "none": None}
+    if text.lower() in plain:
+        return plain[text.lower()]
+    if text.startswith('"'):
+        try:
+            return json.loads(text, strict=False)
+        except ValueError:
+            raise MethodError(f"{text}: not a string in double quotes, as JSON writes it") from None
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise MethodError(f"{path} cannot be read: {e.strerror or e}") from None
+    except ValueError as e:
+        raise MethodError(f"{path} is not JSON: {e}") from None
+    if not isinstance(found, Mapping):
+        raise MethodError(f'{path} holds no object: write {{"method": "reba", "copies": 2}}')
+    return found
+
+
+def make(name: str, options: Mapping[str, Any]) -> Method:
+    """A method by name and options.
+
+    Raises:
+        UnknownMethod: no such method; the names are listed.
+        MethodError: an option is unknown or makes no sense.
+
+    >>> make("echo", {"copies": 3}).layout.copies
+    3
+    """
+    if name not in CATALOGUE:
+        raise UnknownMethod(f"no method {name!r}: there are {', '.join(CATALOGUE)}")
+    given = dict(options)
+    if isinstance(given.get("layers"), str | int):
+        given["layers"] = _layers(str(given["layers"]))
+    if isinstance(given.get("head"), list):
+        given["head"] = tuple(given["head"])
+    function = CATALOGUE[name]
+    check_options(name, given, get_type_hints(function), inspect.signature(function).parameters)
+    try:
+        return CATALOGUE[name](**given)
+    except (TypeError, AttributeError, ValueError) as e:
+        if isinstance(e, MethodError):
+            raise
+        raise MethodError(f"{name}: {e}") from None
+
+
+def _layers(text: str) -> list[int]:
+    """Layers as ``3+5+7``."""
+    try:
+        return [int(part) for part in text.split("+")]
+    except ValueError:
+        raise MethodError(f"layers={text}: write layer numbers from 0, joined by +, as in 3+5") from None

@@ -1,0 +1,286 @@
+"""Which weights w_k: each method's half of ``embedding = weights @ states``.
+
+A *target* row says which tokens a vector stands for: all tokens of a copy, its last one, those of a word. A
+`Weighting` turns target rows (G, R, n) into weight rows (G, R, n), with what its tap read of the attention.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ..backbone.attention_taps import Diagonal, MaxOverHeads, Tap, Triangle
+from ..errors import InputError, MethodError, NoSuchHead, NotFitted
+from ..shapes import Rows
+from ..text.batch import SPECIAL, Group
+from ..text.layout import Text
+from ..text.tokenizer import Tokenizer
+
+Pool = Literal["mean", "last", "cls", "sum", "mask", "half"]
+Copy = Literal["first", "last", "tail", "all"]
+Normalise = Literal["token", "total"]
+
+POOLS = ("mean", "last", "cls", "sum", "mask", "half")
+
+
+def unread(beside: str, **given: object) -> None:
+    """Refuse options that another one decides, by the first of their names.
+
+    Args:
+        beside: the other one.
+        given: per option, whether it was given.
+
+    Raises:
+        MethodError: one was.
+    """
+    if names := [name for name, value in given.items() if value]:
+        raise MethodError(f"{names[0]} has no effect beside {beside}, which decides it: leave one of them out")
+
+
+@dataclass(frozen=True)
+class Weighting(ABC):
+    """How tokens are weighted.
+
+    Args:
+        pool: which tokens a sentence vector stands for, among those of `copy`: their "mean", their "sum", the
+            "last" or the first ("cls") of them, the "mask" token, the first "half" of the sequence.
+        copy: the tokens of the "first" or the "last" copy of the text, of the last and all behind it ("tail"), or
+            "all", a template's own included.
+        pool_special_tokens: whether special tokens count among them.
+    """
+
+    pool: Pool = "mean"
+    copy: Copy = "all"
+    pool_special_tokens: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown pool."""
+        if self.pool not in POOLS:
+            raise MethodError(f"pool={self.pool!r}: choose one of {', '.join(POOLS[:3])}")
+        if self.copy not in get_args(Copy):
+            raise MethodError(f"copy={self.copy!r}: choose one of {', '.join(get_args(Copy))}")
+
+    reads_attention: ClassVar[bool] = False
+    """Whether there must be attention to read."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has seen the texts that it must see first, if any."""
+        return True
+
+    def require_fitted(self) -> None:
+        """Refuse to weigh before that.
+
+        Raises:
+            NotFitted: it has not.
+        """
+        if not self.fitted:
+            raise NotFitted("this method takes its weights from texts: encoder = encoder.fit(texts), and use that")
+
+    def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
+        """The weighting, fitted to texts where it must be.
+
+        Args:
+            texts: strings, or lists of token ids.
+            tokenizer: the model's.
+            vocabulary: how many token ids the model knows.
+        """
+        return self
+
+    def check(self, layers: int, heads: int, vocabulary: int) -> None:
+        """Whether a model of so many layers, heads and token ids will do; raises MethodError."""
+
+    def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap | None:
+        """What must be read of the attention of a model of so many layers; None where nothing."""
+        return None
+
+    @abstractmethod
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """Weight rows (G, R, n) of one group."""
+
+    def sentence(self, group: Group, dtype: torch.dtype = torch.float32, mask_id: int | None = None) -> Rows:
+        """The target row of a sentence (G, 1, n).
+
+        Raises:
+            InputError: no token is left to pool.
+        """
+        chosen = self._chosen(group, mask_id)
+        read = (group.text >= 0)[:, None]
+        if not bool((chosen.any(1) | ~read[:, 0]).all()):
+            raise InputError("a text has no token left to pool: raise max_length, or truncate='before' the repetition")
+        if self.pool in ("last", "mask"):
+            at = torch.where(chosen, group.at, -1).amax(1)
+            chosen = (group.at == at[:, None]) & group.final[:, None]
+        elif self.pool == "cls":
+            chosen = (group.at == chosen.int().argmax(1)[:, None]) & (group.first == 0)[:, None]
+        rows = (chosen & read).to(dtype)
+        if self.pool == "mean":
+            rows = rows * (group.part[:, None] / chosen.sum(1, keepdim=True).clamp(min=1)).to(dtype)
+        return rows[:, None]
+
+    def _chosen(self, group: Group, mask_id: int | None) -> Tensor:
+        """Which tokens have weight (G, n)."""
+        if self.pool == "mask":
+            return group.tokens.eq(-1 if mask_id is None else mask_id)
+        if self.pool == "half":
+            return (group.at < group.length // 2).expand(group.count, -1)
+        if self.copy == "all":
+            chosen = (group.copy != SPECIAL) & group.scope
+        elif self.copy == "tail":
+            chosen = (group.at >= group.spans[:, group.copies - 1, :1]) & (group.copy != SPECIAL) & group.scope
+        else:
+            chosen = group.copy == self.which(group)
+        return chosen | (group.copy == SPECIAL) if self.pool_special_tokens else chosen
+
+    def which(self, group: Group) -> int:
+        """The number of the copy whose tokens count, from 1."""
+        return group.copies if self.copy in ("last", "tail") else 1
+
+    def for_words(self) -> Weighting:
+        """The weighting of words, where it is not that of sentences."""
+        return self
+
+
+@dataclass(frozen=True)
+class Plain(Weighting):
+    """Each token its own state: classical pooling, Echo, prompts, BeLLM."""
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """The targets themselves."""
+        return targets
+
+
+@dataclass(frozen=True)
+class Table1(Weighting):
+    """Echo's mean as Table 1 of the ReBA paper prints it: the sum over j = n .. kn of v_j, divided by 2n."""
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """From the last token of the first copy to the end of the last one (G, 1, n)."""
+        start, end = group.spans[:, 0, 1] - 1, group.spans[:, group.copies - 1, 1]
+        n = (group.spans[:, 0, 1] - group.spans[:, 0, 0])[:, None]
+        inside = (group.at >= start[:, None]) & (group.at < end[:, None]) & (group.text >= 0)[:, None]
+        return (inside.to(targets.dtype) / (2 * n))[:, None]
+
+    def for_words(self) -> Weighting:
+        """The tokens of the last copy, as in the same table."""
+        return Plain("mean", "last", self.pool_special_tokens)
+
+
+@dataclass(frozen=True)
+class SelfAttention(Weighting):
+    """How much each token attends to itself in one head (Ditto, section 3).
+
+    Args:
+        layer, head: from 0.
+        normalise: divide by the sum of the weights; the paper does not (footnote 2).
+    """
+
+    layer: int = 0
+    head: int = 0
+    normalise: bool = False
+
+    reads_attention: ClassVar[bool] = True
+
+    def check(self, layers: int, heads: int, vocabulary: int) -> None:
+        """Whether the head is there."""
+        if not (0 <= self.layer < layers and 0 <= self.head < heads):
+            raise NoSuchHead(
+                f"head {self.layer + 1}-{self.head + 1} (layer {self.layer}, head {self.head} from 0) is not there: "
+                f"the model has {layers} layers of {heads} heads"
+            )
+
+    def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
+        """The diagonal of the head."""
+        return Diagonal(self.layer, self.head)
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """A_kk on the targets."""
+        assert reading is not None
+        rows = targets * reading[:, None]
+        return rows / rows.sum(-1, keepdim=True) if self.normalise else rows
+
+
+@dataclass(frozen=True)
+class Backward(Weighting):
+    """Backward attention: e_i = sum over k of A_new[i, k] v_k (ReBA, Equation 4).
+
+    Args:
+        columns: k runs over "all" tokens from i on, or leaves special tokens out ("content").
+        normalise: None as the paper; "token" divides each e_i by the sum of its weights, "total" the vector by
+            the sum of all its weights.
+        attention: A_new is the maximum over heads of all layers ("max") or of the last one ("last_layer").
+        triangle: k >= i ("upper", Equation 4) or every k ("full").
+        released: the authors' code (cqdyf099/ReBA@6448aa9): the sentence mean is divided by half the sequence's
+            length once more; words sum their rows of the upper triangle and are normalised.
+    """
+
+    columns: Literal["all", "content"] = "all"
+    normalise: Normalise | None = None
+    attention: Literal["max", "last_layer"] = "max"
+    triangle: Triangle = "upper"
+    released: bool = False
+
+    reads_attention: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse unknown options."""
+        super().__post_init__()
+        allowed = {
+            "columns": ("all", "content"),
+            "normalise": (None, "token", "total"),
+            "attention": ("max", "last_layer"),
+            "triangle": ("upper", "full"),
+        }
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise MethodError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(str, values))}")
+
+    def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
+        """Algorithm 1's matrix, only the columns that are targets."""
+        columns = [self._columns(g, t)[0] for g, t in zip(groups, targets, strict=True)]
+        return MaxOverHeads(columns, self.triangle, layer=layers - 1 if self.attention == "last_layer" else None)
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """Sum over the targets i of A_new[i, k]."""
+        assert reading is not None
+        seen = group.scope & (group.copy != SPECIAL) if self.columns == "content" else group.scope
+        a = reading.to(targets.dtype) * seen[:, None]
+        if self.normalise == "token":
+            a = a / a.sum(-1, keepdim=True)
+        columns, real = self._columns(group, targets)
+        chosen = targets.gather(-1, columns[:, None].expand(-1, targets.shape[1], -1)) * real[:, None]
+        rows = torch.stack([(chosen[:, r, :, None] * a).sum(1) for r in range(chosen.shape[1])], 1)
+        if self.normalise == "total":
+            rows = rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+        return rows / max(group.length // 2, 1) if self.released and self.pool == "half" else rows
+
+    def for_words(self) -> Weighting:
+        """The same, read so that a word's bits do not depend on which others are read; the released code's own way."""
+        if self.released:
+            return BackwardWords("mean", "first", True, "all", "total", self.attention)
+        return BackwardWords(**vars(self))
+
+    def _columns(self, group: Group, targets: Rows) -> tuple[Tensor, Tensor]:
+        """Which tokens i are read, and which of them are no padding (G, C), (G, C)."""
+        return _padded((targets != 0).any(1))
+
+
+@dataclass(frozen=True)
+class BackwardWords(Backward):
+    """`Backward` that reads every token of the first copy: matrix products of another width differ in last bits."""
+
+    def _columns(self, group: Group, targets: Rows) -> tuple[Tensor, Tensor]:
+        return _padded((group.copy == 1) | (targets != 0).any(1))
+
+
+def _padded(wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices of the wanted tokens of each segment, padded with 0 to the segment with most; which are no padding."""
+    count = wanted.sum(1, keepdim=True)
+    most = max(int(count.max()), 1)
+    real = torch.arange(most, device=wanted.device) < count
+    return torch.argsort(~wanted, dim=1, stable=True)[:, :most] * real, real

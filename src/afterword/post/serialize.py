@@ -1,0 +1,72 @@
+"""Steps as text: ``whiten:dimensions=256+normalise``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from ..errors import MethodError
+from ..methods.serialize import build, read_spelling
+from .components import Centre, RemoveTop, Whiten
+from .flow import Flow
+from .linear import Normalise, Post, Truncate
+
+POSTS: dict[str, type[Post]] = {
+    "normalise": Normalise,
+    "truncate": Truncate,
+    "centre": Centre,
+    "whiten": Whiten,
+    "remove_top": RemoveTop,
+    "flow": Flow,
+}
+"""Every step that has a name."""
+
+
+def parse_post(text: str) -> tuple[Post, ...]:
+    """Steps as a person writes them.
+
+    Args:
+        text: "none", or steps joined by +, each ``name`` or ``name:option=value,option=value``.
+
+    Raises:
+        MethodError: no such step, or an option is unknown or makes no sense.
+
+    >>> parse_post("whiten:dimensions=256+normalise")
+    (Whiten(dimensions=256), Normalise())
+    >>> parse_post("none")
+    ()
+    """
+    return () if text.strip() == "none" else tuple(_step(part) for part in text.split("+"))
+
+
+def _step(text: str) -> Post:
+    name, options = read_spelling(text)
+    if name not in POSTS:
+        raise MethodError(f"no step {name!r}: there are none, {', '.join(POSTS)}")
+    return build(POSTS[name], {key: _number(value) for key, value in options.items()}, name)  # type: ignore[no-any-return]
+
+
+def _number(value: Any) -> Any:
+    """A number with a fraction, which no option of a method has."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def spelled(steps: Sequence[Post]) -> str:
+    """Steps as `parse_post` reads them, for the rows of a table. What is fitted is named by its kind.
+
+    >>> spelled((Whiten(64), Normalise())), spelled(())
+    ('whiten:dimensions=64+normalise', 'none')
+    """
+    return "+".join(_spelled(step) for step in steps) or "none"
+
+
+def _spelled(step: Post) -> str:
+    name = next((name for name, kind in POSTS.items() if type(step) is kind), None)
+    if name is None:
+        return type(step).__name__.lower()
+    given = {f.name: getattr(step, f.name) for f in fields(step) if getattr(step, f.name) != f.default}  # type: ignore[arg-type]
+    return name + (":" + ",".join(f"{key}={value}" for key, value in given.items()) if given else "")

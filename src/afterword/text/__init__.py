@@ -1,0 +1,1 @@
+"""Texts in, `Batch` out: checked, written by a layout, tokenized, laid end to end without padding."""

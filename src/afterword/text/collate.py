@@ -1,0 +1,57 @@
+"""Writings as tensors with one row per text, for whoever slices, moves or gathers batches along their first axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .segments import Segment, Writing
+
+FIELDS = 5
+"""Numbers that `segments` holds before the spans of the copies: length, special tokens in front, behind, `first`,
+`lead`."""
+
+
+def to_features(writings: Sequence[Writing], pad_id: int) -> dict[str, Tensor]:
+    """Writings as tensors.
+
+    Returns:
+        ``input_ids`` and ``attention_mask`` (T, n): a text's segments in a row, then padding; ``segments``
+        (T, S, 5 + 2C): length, special tokens in front and behind, first, lead, the spans of C copies; 0 = none.
+    """
+    copies = max((len(s.copies) for w in writings for s in w.segments), default=1)
+    width, most = max((w.size for w in writings), default=0), max((len(w.segments) for w in writings), default=1)
+    ids = torch.full((len(writings), width), pad_id)
+    mask = torch.zeros(len(writings), width, dtype=torch.long)
+    segments = torch.zeros(len(writings), most, FIELDS + 2 * copies, dtype=torch.long)
+    for t, w in enumerate(writings):
+        ids[t, : w.size] = torch.tensor([i for s in w.segments for i in s.ids])
+        mask[t, : w.size] = 1
+        for i, s in enumerate(w.segments):
+            row = [len(s.ids), *s.special, s.first, s.lead, *(end for span in s.copies for end in span)]
+            segments[t, i, : len(row)] = torch.tensor(row)
+    return {"input_ids": ids, "attention_mask": mask, "segments": segments}
+
+
+def from_features(ids: Tensor, segments: Tensor) -> list[Writing]:
+    """The writings again: what `to_features` took, without character offsets."""
+    rows = zip(ids.tolist(), segments.tolist(), strict=True)
+    return [_writing(row, [part for part in parts if part[0]]) for row, parts in rows]
+
+
+def _writing(ids: list[int], parts: list[list[int]]) -> Writing:
+    segments, at, chunked = [], 0, len(parts) > 1
+    whole = parts[0][FIELDS + 1] - parts[0][FIELDS]  # of a text in pieces, the full pass
+    for i, (length, front, behind, first, lead, *ends) in enumerate(parts):
+        copies = tuple(zip(ends[::2], ends[1::2], strict=True))
+        piece = chunked and i > 0
+        share = (copies[0][1] - copies[0][0]) / whole if piece else 1.0
+        final = i == len(parts) - 1 if piece else True
+        if chunked and not piece:
+            copies = copies[:1]  # the full pass has one, its chunks may have more
+        body = ids[at : at + length]
+        segments.append(Segment(body, copies, (front, behind), first, piece or not chunked, share, final, lead))
+        at += length
+    return Writing(tuple(segments))

@@ -1,0 +1,176 @@
+"""What a user may hand in as texts and words, checked before anything runs."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import KeysView, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+from ..errors import InputError, MethodError
+from .layout import Layout, Text
+from .segments import Writing
+from .tokenizer import Tokenizer, check_text
+from .words import Word
+
+
+def listed(values: object, name: str) -> list[Any]:
+    """What holds one item per text, as a list: a list, an array, a Series, a column, a generator.
+
+    Args:
+        values: what the caller gave.
+        name: of the argument, for an error.
+
+    Raises:
+        InputError: it is one string, a table, a dictionary, or has no order.
+
+    >>> listed(("a", "b"), "texts")
+    ['a', 'b']
+    """
+    what = f"{name} is a {type(values).__name__}"
+    names = getattr(values, "column_names", getattr(values, "columns", None))
+    if names is not None and not isinstance(values, Sequence):
+        columns = [str(c) for c in names]
+        fix = f"give one of them, as in df[{columns[0]!r}]" if columns else "give a column"
+        raise InputError(f"{what} with the columns {', '.join(columns[:8])}: {fix}")
+    if isinstance(values, Mapping):
+        raise InputError(f"{what} with the keys {', '.join(map(str, list(values)[:8]))}: give one of its values")
+    if isinstance(values, Set) and not isinstance(values, KeysView):
+        raise InputError(f"{what}, which has no order: give a list, as in sorted({name})")
+    if isinstance(values, str | bytes | bytearray | memoryview):
+        raise InputError(f"{what}, {values!r:.60}: give a list of strings")
+    for method in ("to_pylist", "tolist"):
+        if hasattr(values, method):
+            values = getattr(values, method)()
+    if not hasattr(values, "__iter__") or isinstance(values, str | bytes):
+        raise InputError(f"{what}, {values!r:.60}: give a list of strings")
+    return list(values)
+
+
+def check_texts(texts: object) -> list[Text]:
+    """Texts as a list of strings and lists of token ids.
+
+    Raises:
+        InputError: one cannot be used; the message names it.
+
+    >>> check_texts(["a", [1, 2]])
+    ['a', [1, 2]]
+    """
+    found = listed(texts, "texts")
+    if found and all(isinstance(t, numbers.Integral) for t in found):
+        raise InputError(f"{found!r:.60} is a list of numbers: one text of token ids is written [{found!r:.60}]")
+    return [_text(t, i) for i, t in enumerate(found)]
+
+
+def _text(text: Any, i: int) -> Text:
+    if isinstance(text, str):
+        return check_text(text, f"text {i}")
+    for method in ("as_py", "tolist"):
+        if hasattr(text, method):
+            text = getattr(text, method)()
+    if isinstance(text, list | tuple) and all(_natural(t) for t in text):
+        return [int(t) for t in text]
+    return check_text(text, f"text {i}")
+
+
+def _natural(number: object) -> bool:
+    return isinstance(number, numbers.Integral) and not isinstance(number, bool) and int(number) >= 0
+
+
+def check_conditions(conditions: object) -> list[str] | None:
+    """Conditions as a list of strings, or None where there are none.
+
+    Raises:
+        InputError: one cannot be used; the message names it.
+
+    >>> check_conditions(["colour"])
+    ['colour']
+    """
+    if conditions is None:
+        return None
+    if isinstance(conditions, str):
+        raise InputError(f"conditions is one string, {conditions!r:.60}: give a list with one condition per text")
+    found = [c.as_py() if hasattr(c, "as_py") else c for c in listed(conditions, "conditions")]
+    return [check_text(c, f"condition {i}", "give a string") for i, c in enumerate(found)]
+
+
+def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
+    """Whether token ids are in the vocabulary.
+
+    Raises:
+        InputError: one is not.
+    """
+    for i, text in enumerate(texts):
+        if not isinstance(text, str) and text and max(text) >= vocabulary:
+            raise InputError(f"text {i} holds token id {max(text)}: the model's vocabulary ends at {vocabulary - 1}")
+
+
+def check_written(
+    writings: list[Writing], tokenizer: Tokenizer, vocabulary: int, rows: Sequence[Sequence[int]] | None = None
+) -> list[Writing]:
+    """The writings, none of which holds a token that the model has no embedding for.
+
+    Raises:
+        InputError: a token was added to the tokenizer, and the model's table was not made larger.
+    """
+    if tokenizer.top >= vocabulary:
+        for i, writing in enumerate(writings):
+            largest = max((max(s.ids, default=0) for s in writing.segments), default=0)
+            if largest >= vocabulary:
+                token, size = tokenizer.tokens([largest])[0], tokenizer.top + 1
+                raise InputError(
+                    f"text {rows[i][0] if rows else i} holds {token!r}, token {largest}, and the model's table ends at "
+                    f"{vocabulary - 1}: call encoder.backbone.model.resize_token_embeddings({size})"
+                )
+    return writings
+
+
+def with_prompt(layout: Layout, prompt: str | None) -> Layout:
+    """The layout with an instruction in front of all.
+
+    Prompt and text are tokenized as one string, as sentence-transformers does. Where a layout repeats the text's ids,
+    the copies repeat those that the text has behind the prompt.
+
+    >>> with_prompt(Layout(), "query: ").template
+    'query: {text}'
+
+    Raises:
+        InputError: the prompt cannot be used.
+        MethodError: the layout writes texts in pieces, which have no front.
+    """
+    if prompt is None or prompt == "":
+        return layout
+    check_text(prompt, "the prompt", "give a string")
+    if layout.chunk is not None:
+        raise MethodError(f"chunk={layout.chunk} writes a text in pieces, which take no prompt: pass prompt=''")
+    join = layout.join
+    if layout.template is None and join != "text":
+        join = "first" if layout.copies > 1 else None
+    escaped = prompt.replace("{", "{{").replace("}", "}}")
+    return replace(layout, template=escaped + (layout.template or "{text}"), join=join)
+
+
+def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[list[list[Word]], bool]:
+    """The words of each text, and whether each text has exactly one that was not given in a list.
+
+    Raises:
+        InputError: as many words as texts are needed.
+    """
+    if single and (isinstance(words, str) or _is_word(words)):
+        return [[words]], False  # type: ignore[list-item]
+    if isinstance(words, str) or _is_word(words):
+        raise InputError(f"words is {words!r:.60}: give one word, or a list of words, per text")
+    found = listed(words, "words")
+    if single:
+        return [found], False
+    if len(found) != len(texts):
+        raise InputError(f"{len(found)} words for {len(texts)} texts: give one word, or a list of words, per text")
+    found = [w if isinstance(w, str | tuple) or not hasattr(w, "__iter__") else listed(w, "words") for w in found]
+    one_each = not any(isinstance(w, list) for w in found)
+    return [[w] if not isinstance(w, list) else w for w in found], one_each
+
+
+def _is_word(word: object) -> bool:
+    """Whether it is a tuple that names one word: (string, n), or a span (start, end)."""
+    pair = isinstance(word, tuple) and len(word) == 2
+    return pair and isinstance(word[1], numbers.Integral)  # type: ignore[index]

@@ -1,0 +1,379 @@
+"""How a text is written for the model: a template, copies, special tokens. Texts in, `Writing`s out."""
+
+from __future__ import annotations
+
+import numbers
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import InputError, MethodError
+from .segments import Segment, Span, Writing
+from .tokenizer import Offset, Spelled, Tokenizer, check_text
+
+Text = str | Sequence[int]
+
+TEXT = "text"
+MASK = "[MASK]"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a text is written.
+
+    Args:
+        template: a string with ``{text}`` (once or more) and perhaps ``{condition}``; None is the text alone.
+            ``[MASK]`` becomes the tokenizer's own mask token.
+        copies: how often the text stands there.
+        join: "ids" tokenizes each part by itself and joins the ids, "text" tokenizes the whole string, "first" the
+            string with one copy, whose ids the further copies repeat (so a prompt goes in front of copies). None
+            means "text" for a template and "ids" without one.
+        separator: what stands between two copies, as text.
+        truncate: cut the text "before" the repetition (each copy loses the same tail), the copies "after" it, or
+            the "whole" sequence with the special tokens behind it (cqdyf099/ReBA@6448aa9 does so).
+        add_special_tokens: whether the tokenizer's special tokens are fed, once around the whole.
+        punctuate: clean the text up first: "stop" ends it with a full stop (kongds/Prompt-BERT,
+            evaluation.py:193-202), "all" besides writes ' for " and ends a question with a full stop
+            (kongds/scaling_sentemb, evaluation.py:191-223).
+        chunk: write the text in pieces of this many tokens, each repeated by itself (ReBA, section 6).
+
+    >>> Layout(template="In one word, {text} is").parts
+    ['In one word, ', None, ' is']
+    """
+
+    template: str | None = None
+    copies: int = 1
+    join: Literal["ids", "text", "first"] | None = None
+    separator: str = ""
+    truncate: Literal["before", "after", "whole"] = "before"
+    add_special_tokens: bool = True
+    punctuate: Literal["stop", "all"] | None = None
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be written."""
+        for name in ("copies", "chunk"):
+            value = getattr(self, name)
+            if value is None and name == "chunk":
+                continue
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+                raise MethodError(f"{name}={value!r}: give a whole number of at least 1")
+            object.__setattr__(self, name, int(value))
+        if self.join not in (None, "ids", "text", "first"):
+            raise MethodError(f"join={self.join!r}: choose 'ids', 'text' or 'first'")
+        if self.truncate not in ("before", "after", "whole"):
+            raise MethodError(f"truncate={self.truncate!r}: choose 'before', 'after' or 'whole'")
+        if self.punctuate not in (None, "stop", "all"):
+            raise MethodError(f"punctuate={self.punctuate!r}: choose 'stop' or 'all'")
+        for name in ("template", "separator"):
+            try:
+                check_text(getattr(self, name) or "", name)
+            except InputError as e:
+                raise MethodError(str(e)) from None
+        if len(self.fields - {TEXT}) and self.fields != {TEXT, "condition"}:
+            raise MethodError(
+                f"template {self.template!r} holds {sorted(self.fields)}: only {{text}} and {{condition}}"
+            )
+        if TEXT not in self.fields:
+            raise MethodError(f"template {self.template!r} has no {{text}}: write where the text goes")
+        times = [field for _, field, _, _ in string.Formatter().parse(self.template or "{text}")].count(TEXT)
+        if self.template is not None and times > 1 and self.copies not in (1, times):
+            raise MethodError(f"the template holds {{text}} {times} times: copies={self.copies} contradicts it")
+        self._check_effect(times)
+
+    def _check_effect(self, times: int) -> None:
+        """Refuse options that nothing would read.
+
+        What is read but changes nothing here stays, since the papers' sweeps over copies=1, 2, 3 spell it so:
+        join="text" and truncate="after" of one copy.
+        """
+        repeats = times == 1 and self.copies > 1
+        if self.chunk is not None:
+            given = {"template": self.template, "join": self.join == "text" or self.join == "first",
+                     "separator": self.separator, "truncate": self.truncate != "before"}  # fmt: skip
+            if names := [name for name, value in given.items() if value]:
+                raise MethodError(f"chunk={self.chunk} repeats the ids of each piece: it takes no {names[0]}")
+        if self.separator and not repeats:
+            why = f"the template holds {{text}} {times} times" if times > 1 else "copies=1"
+            raise MethodError(f"separator={self.separator!r} stands between copies, and {why}: leave it out")
+        if self.join == "first" and not repeats:
+            raise MethodError("join='first' repeats one copy's ids: give copies=2 or more, and {text} once")
+
+    @property
+    def fields(self) -> set[str]:
+        """The placeholders of the template."""
+        try:
+            return {f for _, f, _, _ in string.Formatter().parse(self.template or "{text}") if f is not None}
+        except ValueError as e:
+            raise MethodError(f"template {self.template!r}: {e}; write a literal brace twice, {{{{ or }}}}") from None
+
+    @property
+    def parts(self) -> list[str | None]:
+        """The literals in order, None where a copy of the text goes; ``{condition}`` stays in its literal."""
+        parts: list[str | None] = [""]
+        for literal, field, _, _ in string.Formatter().parse(self.template or "{text}"):
+            parts[-1] = f"{parts[-1]}{literal}"
+            if field == TEXT:
+                parts += [None, ""]
+            elif field is not None:
+                parts[-1] = f"{parts[-1]}\0"  # a NUL cannot be in a text: it marks the condition
+        if parts.count(None) == 1 and self.copies > 1:
+            at = parts.index(None)
+            parts[at : at + 1] = [None, *[p for _ in range(self.copies - 1) for p in (self.separator, None)]]
+        return [p for p in parts if p != ""]
+
+    @property
+    def total_copies(self) -> int:
+        """How often the text stands in the writing."""
+        return self.parts.count(None)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the writing is nothing but special tokens and copies of the ids."""
+        return self.template is None and self.join != "text" and not self.separator and self.chunk is None
+
+    def write(
+        self,
+        texts: Sequence[Text],
+        tokenizer: Tokenizer,
+        max_length: int | None = None,
+        *,
+        conditions: Sequence[str] | None = None,
+        offsets: bool = False,
+    ) -> list[Writing]:
+        """Write each text.
+
+        Args:
+            texts: strings, or lists of content token ids.
+            tokenizer: the model's.
+            max_length: tokens at most in one segment, special tokens and template included.
+            conditions: one per text, for a template with ``{condition}``.
+            offsets: keep character offsets, for words.
+
+        Returns:
+            One `Writing` per text, in order.
+
+        Raises:
+            InputError: a text with no room left by its template; a condition missing or not asked for.
+            NoMaskToken: ``[MASK]`` in the template, none in the tokenizer.
+        """
+        self._check_conditions(texts, conditions)
+        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
+        special = len(prefix) + len(suffix)
+        if max_length is not None and max_length <= special:
+            raise InputError(f"max_length={max_length} leaves no room for a token beside {special} special ones")
+        pen = _Pen(self, tokenizer, prefix, suffix, max_length, offsets)
+        front = self._literals(tokenizer, None)
+        parts = [front] * len(texts) if conditions is None else [self._literals(tokenizer, c) for c in conditions]
+        lead = pen.lead(front)
+        joint = self.join in ("text", "first") or (self.join is None and self.template is not None)
+        strings = [i for i, t in enumerate(texts) if isinstance(t, str)]
+        plain = [self._clean(str(texts[i])) for i in strings]
+        found = (
+            pen.joint(plain, [parts[i] for i in strings]) if joint else pen.apart(plain, [parts[i] for i in strings])
+        )
+        written = dict(zip(strings, found, strict=True))
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                places = [(j, j + 1) for j in range(len(text))] if offsets else []
+                written[i] = pen.join(Spelled(list(text), places), pen.pieces(parts[i]))
+        return [written[i].led(lead) if lead else written[i] for i in range(len(texts))]
+
+    def _check_conditions(self, texts: Sequence[Text], conditions: Sequence[str] | None) -> None:
+        wanted = "condition" in self.fields
+        if wanted and conditions is None:
+            raise InputError("the template holds {condition}: pass conditions=, one per text")
+        if not wanted and conditions is not None:
+            raise InputError("conditions were given, but the template holds no {condition}")
+        if conditions is not None and len(conditions) != len(texts):
+            raise InputError(f"{len(conditions)} conditions for {len(texts)} texts: give one per text")
+
+    def _clean(self, text: str) -> str:
+        if self.punctuate is None or not text:
+            return text
+        text = text if text[-1] in ".?\"'" else text + "."
+        if self.punctuate == "stop":
+            return text
+        text = text.replace('"', "'")
+        return text[:-1] + "." if text[-1] == "?" else text
+
+    def _literals(self, tokenizer: Tokenizer, condition: str | None) -> list[str | None]:
+        parts = self.parts
+        if any(p and MASK in p for p in parts):
+            mask = tokenizer.tokens([tokenizer.mask_id])[0]
+            parts = [p.replace(MASK, mask) if p else p for p in parts]
+        return parts if condition is None else [p.replace("\0", condition) if p else p for p in parts]
+
+
+Parts = Sequence[str | None]
+"""Literals in order, None where a copy of the text goes."""
+
+
+class _Pen:
+    """What writes by a layout: a tokenizer, special tokens and a length."""
+
+    def __init__(
+        self, layout: Layout, tokenizer: Tokenizer, prefix: list[int], suffix: list[int], length: int | None,
+        offsets: bool,
+    ) -> None:  # fmt: skip
+        self.layout, self.tokenizer, self.length, self.offsets = layout, tokenizer, length, offsets
+        self.prefix, self.suffix = prefix, suffix
+        self.special = (len(prefix), len(suffix))
+        self._pieces: dict[tuple[str | None, ...], list[list[int] | None]] = {}
+
+    def lead(self, parts: Parts) -> list[int]:
+        """The tokens that stand in front of every text, but for those that the text's first letter may change."""
+        front = (parts[0] or "").split("\0")[0]
+        if not front:
+            return []
+        bare, followed = self.tokenizer.ids([front, front + "a"])
+        same = next((i for i, token in enumerate(bare) if [token] != followed[i : i + 1]), len(bare))
+        return self.prefix + bare[:same]
+
+    def pieces(self, parts: Parts) -> list[list[int] | None]:
+        """The literals' ids, each tokenized by itself."""
+        key = tuple(parts)
+        if key not in self._pieces:
+            ids = iter(self.tokenizer.ids([p for p in parts if p is not None]) if any(parts) else [])
+            self._pieces[key] = [None if p is None else next(ids) for p in parts]
+        return self._pieces[key]
+
+    def apart(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[Writing]:
+        """Texts that are tokenized by themselves; where offsets are not wanted they are left out."""
+        spell = self.tokenizer.spell if self.offsets else lambda t: [Spelled(ids, []) for ids in self.tokenizer.ids(t)]
+        return [self.join(s, self.pieces(p)) for s, p in zip(spell(texts), parts, strict=True)]
+
+    def joint(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[Writing]:
+        """Texts that are tokenized with what stands around them, all in one batch."""
+        first = self.layout.join == "first"
+        if first:
+            parts = [_single(p) for p in parts]
+        strings = ["".join(text if q is None else q for q in p) for text, p in zip(texts, parts, strict=True)]
+        spelled = self.tokenizer.spell(strings)
+        write = self.repeated if first else self.whole
+        return [write(t, p, s) for t, p, s in zip(texts, parts, spelled, strict=True)]
+
+    def repeated(self, text: str, parts: Parts, spelled: Spelled) -> Writing:
+        """The ids that one copy has in the whole string, repeated."""
+        start, end = _ranges(text, parts)[0]
+        a, b = _tokens_of(spelled.offsets, (start, end))
+        own = Spelled(spelled.ids[a:b], [(s - start, e - start) for s, e in spelled.offsets[a:b]])
+        middle = self.pieces([None, self.layout.separator or None])[1:] if self.layout.separator else []
+        copies: list[list[int] | None] = [None, *[*middle, None] * (self.layout.copies - 1)]
+        return self.join(own, [spelled.ids[:a], *copies, spelled.ids[b:]])
+
+    def join(self, text: Spelled, pieces: Sequence[list[int] | None]) -> Writing:
+        """Join ids: a piece is a literal's, or None for a copy of the text's."""
+        layout, length, suffix = self.layout, self.length, self.suffix
+        if layout.chunk is not None:
+            return self.chunks(text)
+        fixed, copies = sum(self.special) + sum(len(p) for p in pieces if p), pieces.count(None)
+        ids, kept = text.ids, len(text.ids)
+        if length is not None and layout.truncate == "before":
+            kept = min(kept, _room(length - fixed, copies, length))
+            ids = ids[:kept]
+        body, spans = list(self.prefix), []
+        for piece in pieces:
+            if piece is None:
+                spans.append((len(body), len(body) + len(ids)))
+            body += ids if piece is None else piece
+        if length is not None and len(body) + len(suffix) > length:
+            if layout.truncate == "whole":
+                suffix = suffix[: max(length - len(body), 0)]
+            body = body[: length - len(suffix)]
+            spans = [(min(a, len(body)), min(b, len(body))) for a, b in spans]
+            kept = spans[0][1] - spans[0][0]
+        segment = Segment(body + suffix, tuple(spans), (len(self.prefix), len(suffix)))
+        seen = tuple(tuple(text.offsets[: b - a]) for a, b in spans) if self.offsets else ()
+        return Writing((segment,), seen, kept, len(text.ids))
+
+    def whole(self, text: str, parts: Parts, spelled: Spelled) -> Writing:
+        """The whole string as it was tokenized; which tokens are a copy's is read off the character offsets.
+
+        Where it is too long, the text is cut and the string tokenized anew.
+        """
+        layout, prefix, suffix = self.layout, self.prefix, self.suffix
+        room = None if self.length is None else self.length - sum(self.special)
+        cut, total = text, None
+        bare = parts[-1] is None and parts.count(None) == 1  # nothing behind the text: its last tokens are dropped
+        while True:
+            ranges = _ranges(cut, parts)
+            spans = [_tokens_of(spelled.offsets, r) for r in ranges]
+            total = total if total is not None else spans[0][1] - spans[0][0]
+            over = 0 if room is None else len(spelled.ids) - room
+            if over <= 0 or layout.truncate != "before" or (bare and room is not None and spans[0][0] < room):
+                break
+            if not cut:
+                raise InputError(
+                    f"the template alone is {len(spelled.ids)} tokens, max_length={self.length} leaves {room}"
+                )
+            keep = max(spans[0][1] - spans[0][0] - -(-over // len(spans)), 0)
+            last = spelled.offsets[spans[0][0] + keep][0] if spans[0][0] + keep < len(spelled.ids) else ranges[0][0]
+            cut = cut[: min(max(last - ranges[0][0], 0), len(cut) - 1)]
+            spelled = self.tokenizer.spell(["".join(cut if p is None else p for p in parts)])[0]
+        if room is not None and over > 0 and layout.truncate == "whole":
+            suffix = suffix[: max(room + len(suffix) - len(spelled.ids), 0)]
+            room = self.length - len(prefix) - len(suffix) if self.length is not None else None
+        ids = prefix + spelled.ids[:room] + suffix
+        end = len(ids) - len(suffix)
+        shifted = [(min(a + len(prefix), end), min(b + len(prefix), end)) for a, b in spans]
+        segment = Segment(ids, tuple(shifted), (len(prefix), len(suffix)))
+        seen = [
+            tuple((s - r[0], e - r[0]) for s, e in spelled.offsets[a - len(prefix) : b - len(prefix)])
+            for (a, b), r in zip(shifted, ranges, strict=True)
+            if self.offsets
+        ]
+        return Writing((segment,), tuple(seen), shifted[0][1] - shifted[0][0], total)
+
+    def chunks(self, text: Spelled) -> Writing:
+        """The full pass, then each chunk repeated by itself (ReBA, section 6)."""
+        copies, size = self.layout.copies, self.layout.chunk
+        assert size is not None
+        prefix, suffix, kept = self.prefix, self.suffix, len(text.ids)
+        if self.length is not None:
+            room = self.length - sum(self.special)
+            kept = min(kept, _room(room, 1, self.length))
+            size = min(size, _room(room, copies, self.length))
+        start = len(prefix)
+        full = Segment(prefix + text.ids[:kept] + suffix, ((start, start + kept),), self.special, pooled=False)
+        chunks = []
+        for first in range(0, kept, size):
+            ids = text.ids[first : min(first + size, kept)]
+            spans = [(start + c * len(ids), start + (c + 1) * len(ids)) for c in range(copies)]
+            body, part, final = prefix + ids * copies + suffix, len(ids) / kept, first + size >= kept
+            chunks.append(Segment(body, tuple(spans), self.special, first, part=part, final=final))
+        seen = (tuple(text.offsets[:kept]),) * copies if self.offsets else ()
+        return Writing((full, *chunks), seen, kept, len(text.ids))
+
+
+def _single(parts: Parts) -> Parts:
+    """The parts with one copy of the text, without what stands between copies."""
+    last = len(parts) - 1 - parts[::-1].index(None)
+    return [*parts[: parts.index(None)], None, *parts[last + 1 :]]
+
+
+def _ranges(text: str, parts: Parts) -> list[Span]:
+    """The characters that each copy takes in the whole string."""
+    ranges, at = [], 0
+    for part in parts:
+        at += len(text if part is None else part)
+        if part is None:
+            ranges.append((at - len(text), at))
+    return ranges
+
+
+def _room(tokens: int, copies: int, max_length: int) -> int:
+    """Content tokens that each copy may have."""
+    if tokens < copies:
+        raise InputError(f"max_length={max_length} leaves no room for {copies} copies of the text beside its template")
+    return tokens // copies
+
+
+def _tokens_of(offsets: Sequence[Offset], characters: Span) -> Span:
+    """The half-open span of tokens that overlap a range of characters."""
+    start, end = characters
+    first = next((i for i, (s, e) in enumerate(offsets) if s < end and e > start), None)
+    if first is None:
+        return 0, 0
+    return first, next(i for i in range(len(offsets), 0, -1) if offsets[i - 1][0] < end and offsets[i - 1][1] > start)

@@ -1,0 +1,122 @@
+"""Words in their texts: which tokens spell them, by character offsets, in any script."""
+
+from __future__ import annotations
+
+import numbers
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import torch
+
+from ..errors import InputError, WordNotFound
+from ..shapes import Rows
+from .batch import Group
+from .layout import Text
+from .segments import Writing
+
+Word: TypeAlias = str | tuple[str, int] | tuple[int, int]
+"""A word: a string (its first occurrence), (string, n) for its n-th occurrence from 0 (-1 = the last), or a span of
+characters (start, end). In a text of token ids, a span counts tokens."""
+
+
+def span_of(word: Word, text: Text, where: str = "the text") -> tuple[int, int]:
+    """The half-open span of characters that a word takes.
+
+    Raises:
+        WordNotFound: it is not there, or not so often.
+        InputError: it is no word.
+
+    >>> span_of(("bank", 1), "bank by bank")
+    (8, 12)
+    """
+    if isinstance(word, str):
+        word = (word, 0)
+    pair = isinstance(word, tuple) and len(word) == 2 and isinstance(word[1], numbers.Integral)
+    if not (pair and isinstance(word[0], str | numbers.Integral)):
+        raise InputError(f"{word!r} is no word: give a string, (string, n), or a span (start, end)")
+    first, number = word
+    if isinstance(first, str):
+        if not isinstance(text, str):
+            raise InputError(
+                f"{where} is a list of token ids: give the word {first!r} as a span of tokens (start, end)"
+            )
+        if not first:
+            raise InputError("a word is an empty string")
+        found = [m.span() for m in re.finditer(re.escape(first), text)]
+        if not -len(found) <= number < len(found):
+            times = f"only {len(found)} times" if found else "not"
+            raise WordNotFound(f"{first!r} (occurrence {number}, from 0) is {times} in {where} {_short(text)}")
+        return found[number]
+    if not 0 <= first < number <= len(text):
+        raise WordNotFound(f"the span {first}:{number} is not in {where} {_short(text)}, of length {len(text)}")
+    return first, number
+
+
+def tokens_of(span: tuple[int, int], writing: Writing, copy: int, what: str) -> list[int]:
+    """The tokens, counted in the copy, that overlap a span of characters.
+
+    Args:
+        span: half-open.
+        writing: the text as written, with offsets.
+        copy: which copy, from 1.
+        what: how to name the word in an error.
+
+    Raises:
+        WordNotFound: no token spells it, or its text was cut before its end.
+    """
+    offsets = writing.offsets[copy - 1]
+    found = [i for i, (s, e) in enumerate(offsets) if s < span[1] and e > span[0]]
+    end = max((e for _, e in offsets), default=0)
+    if (span[1] > end and writing.kept < writing.total) or (span[1] > end and not found):
+        raise WordNotFound(f"{what} was cut off with the end of its text, after character {end}: raise max_length")
+    if not found:
+        raise WordNotFound(f"{what} leaves no token: the tokenizer drops all its characters")
+    return found
+
+
+def word_targets(group: Group, words: Sequence[Sequence[Sequence[int]]], copy: int, dtype: torch.dtype) -> Rows:
+    """Target rows of words (G, R, n): each the mean of its tokens, in one copy.
+
+    Args:
+        group: segments of one length.
+        words: per text, per word, its tokens counted in the copy.
+        copy: which copy, from 1.
+        dtype: of the rows.
+
+    Returns:
+        R is the most words that any text of the batch has; what is beyond a text's own stays 0. In a chunked
+        text a word's tokens may lie in several segments: its rows add up over them.
+    """
+    most = max((len(w) for w in words), default=0)
+    rows = torch.zeros(group.count, most, group.length, dtype=dtype)
+    texts, spans, firsts = group.text.tolist(), group.spans[:, copy - 1].tolist(), group.first.tolist()
+    for g, t in enumerate(texts):
+        if t < 0:
+            continue
+        start, end = spans[g]
+        for r, tokens in enumerate(words[t]):
+            for i in tokens:
+                at = start + i - firsts[g]
+                if start <= at < end:
+                    rows[g, r, at] = 1 / len(tokens)
+    return rows.to(group.tokens.device)
+
+
+def _short(text: Text) -> str:
+    return f"{text!r:.60}"
+
+
+Found: TypeAlias = list[list[list[int]]]
+
+
+def place(words: Sequence[Sequence[Word]], texts: Sequence[Text], writings: Sequence[Writing], copy: int) -> Found:
+    """The tokens of every word of every text.
+
+    Raises:
+        WordNotFound: one is not there; the message names text and word.
+    """
+    return [
+        [tokens_of(span_of(w, text, f"text {t}"), writing, copy, f"the word {w!r} of text {t}") for w in words[t]]
+        for t, (text, writing) in enumerate(zip(texts, writings, strict=True))
+    ]

@@ -1,0 +1,302 @@
+import copy
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.eager import Eager
+from tests.families import batch_of, by_text, texts
+from tests.tiny import tiny
+from torch import Tensor
+from transformers import AutoConfig, AutoModel
+
+from afterword.backbone.attention_masks import Run
+from afterword.backbone.attention_taps import Diagonals
+from afterword.backbone.backbone import LAST, TABLE, Backbone
+from afterword.backbone.bidirectional import Sight
+from afterword.backbone.loading import load_backbone
+from afterword.errors import AttentionNotSeen, UnsupportedModel
+from afterword.text.batch import Batch, lay
+from afterword.text.layout import Layout
+
+NO_DROPOUT = {"bert": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}}
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "roberta", "albert", "t5", "bloom"])
+def test_states_are_the_models_own_layer_by_layer(kind: str, tmp_path: Path):
+    backbone, eager = load_backbone(tiny(kind, tmp_path)), Eager(tmp_path)
+    batch = batch_of(texts())
+    layers: frozenset[Any] = frozenset({LAST, TABLE, 0, 1, 2, 3, -2})
+    with torch.no_grad():
+        trace = backbone.forward(batch, layers)
+    for i, ids in enumerate(texts()):
+        with torch.no_grad():
+            out = eager.model(input_ids=torch.tensor([ids]), output_hidden_states=True)
+        table = eager.model.get_input_embeddings().weight[ids]
+        wanted = {
+            **dict(enumerate(out.hidden_states)),
+            -2: out.hidden_states[-2],
+            LAST: out.last_hidden_state,
+            TABLE: table,
+        }
+        for layer in layers:
+            got = by_text(batch, trace.states[layer])[i]
+            want = wanted[layer].reshape(got.shape)
+            assert (got - want).abs().max() < 1e-5 * want.abs().max(), (kind, layer)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "opt", "gpt_neox", "qwen3", "bert"])
+def test_normed_states_are_those_of_the_truncated_model(kind: str, tmp_path: Path):
+    backbone, batch = load_backbone(tiny(kind, tmp_path)), batch_of(texts())
+    kept = frozenset(f"normed:{t}" for t in range(4))
+    with torch.no_grad():
+        trace = backbone.forward(batch, kept)
+    for t in range(4):
+        config = AutoConfig.from_pretrained(tmp_path)
+        config.num_hidden_layers = t
+        if hasattr(config, "layer_types") and config.layer_types:
+            config.layer_types = config.layer_types[:t]
+        model = AutoModel.from_pretrained(tmp_path, config=config, attn_implementation="eager").eval()
+        for i, ids in enumerate(texts()):
+            with torch.no_grad():
+                want = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+            got = by_text(batch, trace.states[f"normed:{t}"])[i]
+            assert (got - want).abs().max() < 1e-5 * want.abs().max(), t
+    assert (trace.states["normed:2"] - trace.states["normed:3"]).abs().max() > 0.1
+
+
+WRITTEN = ["a dog", "dog", "two", "", "one day a man went out to look", "tall tales", "is it", [40, 41, 42], "the end"]
+LAYOUT = Layout("In a word, {text}:")
+
+
+def written(backbone: Backbone) -> Batch:
+    """Texts in a template, one cut short; in front of two its blank and their "t" are one token."""
+    return lay(LAYOUT.write(WRITTEN, backbone.tokenizer, max_length=35))
+
+
+def runs_of(backbone: Backbone, batch: Batch, **options: Any) -> list[Run]:
+    """How a batch is run."""
+    backbone.observed = []
+    backbone.forward(batch, **options)
+    plans, backbone.observed = backbone.observed, None
+    return [run for plan in plans for run in plan.runs]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "llama",
+        "gpt2",
+        "qwen3",
+        "mistral",
+        "gemma2",
+        "gpt_neox",
+        "opt",
+        "phi3",
+        "gpt_oss",
+        "llama dynamic",
+    ],
+)
+def test_what_texts_begin_with_is_run_once_and_changes_no_state(kind: str, tmp_path: Path):
+    backbone, eager = load_backbone(tiny(kind, tmp_path)), Eager(tmp_path)
+    batch = written(backbone)
+    layers: frozenset[Any] = frozenset({LAST, TABLE, 1, "normed:2"})
+    with torch.no_grad():
+        assert batch.lead > 10 and sum(g.leading for g in batch.groups) == 7
+        assert sum(bool(run.before) for run in runs_of(backbone, batch)) >= 5
+        trace = backbone.forward(batch, layers)
+        backbone.facts = replace(backbone.facts, shares=False)
+        whole = backbone.forward(batch, layers)
+    for layer in layers:
+        a, b = trace.states[layer], whole.states[layer]
+        assert a.shape == b.shape and (a - b).abs().max() <= 1e-5 * b.abs().max(), layer
+    for group in batch.groups:
+        for ids, got in zip(group.tokens, group.of(trace.states[LAST]), strict=True):
+            with torch.no_grad():
+                want = copy.deepcopy(eager.model)(input_ids=ids[None]).last_hidden_state[0]
+            assert (got - want).abs().max() < 1e-5 * want.abs().max()
+
+
+def test_half_the_tokens_of_short_texts_need_not_be_run(tmp_path: Path):
+    backbone = load_backbone(tiny("llama", tmp_path))
+    batch = lay(Layout("The representative word for{text}").write([" a dog", " cats"] * 20, backbone.tokenizer))
+    with torch.no_grad():
+        runs = runs_of(backbone, batch)
+    assert sum(run.segments * run.length for run in runs) < len(batch.tokens) / 3
+    assert [run.length for run in runs[:3]] == [28, 6, 5] and runs[1].before == range(28)
+
+
+def test_who_reads_attention_sees_both_ways_or_learns_runs_every_text_whole(tmp_path: Path):
+    backbone = load_backbone(tiny("llama", tmp_path))
+    batch = written(backbone)
+    whole = [(g.count, g.length) for g in batch.groups]
+    with torch.no_grad():
+        runs = runs_of(backbone, batch)
+        assert [(r.segments, r.length) for r in runs][: len(whole)] != whole
+        for options in ({"sight": Sight(last=1)}, {"taps": [Diagonals()]}):
+            runs = runs_of(backbone, batch, **options)
+            assert [(r.segments, r.length) for r in runs][: len(whole)] == whole, options
+    assert [(r.segments, r.length) for r in runs_of(backbone, batch)][: len(whole)] == whole
+    encoder = load_backbone(tiny("bert", tmp_path / "bert"))
+    with torch.no_grad():
+        assert not encoder.facts.shares and not any(run.before for run in runs_of(encoder, written(encoder)))
+
+
+def test_layers_that_cannot_be_told_apart(tmp_path: Path):
+    encoder = load_backbone(tiny("albert", tmp_path))
+    with pytest.raises(UnsupportedModel, match="states='normed:k'"):
+        encoder.forward(batch_of(texts()), frozenset({"normed:1"}))
+
+
+def test_every_heads_diagonal_in_one_pass(tmp_path: Path):
+    backbone, eager = load_backbone(tiny("bert", tmp_path)), Eager(tmp_path)
+    batch, tap = batch_of(texts()), Diagonals()
+    with torch.no_grad():
+        backbone.forward(batch, taps=[tap])
+    for i, group in enumerate(batch.groups):
+        for g, t in enumerate(group.text.tolist()):
+            with torch.no_grad():
+                found = eager.model(input_ids=torch.tensor([texts()[t]]), output_attentions=True).attentions
+            wanted = torch.stack([a[0].diagonal(dim1=1, dim2=2) for a in found])
+            torch.testing.assert_close(tap.of(i)[g], wanted, rtol=2e-5, atol=1e-7)
+
+
+def test_the_eager_way_cannot_see_both_ways(tmp_path: Path):
+    backbone = load_backbone(tiny("bloom", tmp_path))
+    with pytest.raises(AttentionNotSeen, match="bloom runs with its own attention"):
+        backbone.forward(batch_of(texts()), sight=Sight(last=1))
+
+
+def gradients(model: Any, loss: Tensor) -> dict[str, Tensor]:
+    model.zero_grad()
+    loss.backward()
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def loss_of(states: list[Tensor]) -> Tensor:
+    """Something that every token's state moves, each by another amount."""
+    return sum((s.float() * torch.linspace(-1, 1, s.numel()).view(s.shape)).sin().sum() for s in states)  # type: ignore[return-value]
+
+
+def flat_gradients(backbone: Backbone, sight: Sight | None = None, autocast: bool = False) -> dict[str, Tensor]:
+    batch = batch_of(texts())
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        states = backbone.forward(batch, sight=sight).states[LAST]
+    return gradients(backbone.model, loss_of(by_text(batch, states)))
+
+
+def eager_gradients(eager: Eager, last: int = 0, autocast: bool = False) -> dict[str, Tensor]:
+    """One text at a time, backward within the hooks: a checkpointed layer runs again there."""
+    total: dict[str, Tensor] = {}
+    for ids in texts():
+        with eager.both_ways(eager.model, last):
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                state = eager.model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+            for name, g in gradients(eager.model, loss_of([state])).items():
+                total[name] = total.get(name, 0) + g
+    return total
+
+
+def apart(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
+    """The largest difference, of the largest gradient of its tensor.
+
+    A key's bias adds the same to all of a query's scores: its gradient is 0, and what is computed is rounding.
+    """
+    assert set(ours) == set(theirs)
+    theirs = {n: g for n, g in theirs.items() if not n.endswith("key.bias")}
+    top = max(float(g.abs().max()) for g in theirs.values())
+    sizes = {n: max(float(g.abs().max()), 1e-3 * top) for n, g in theirs.items()}
+    return max(float((ours[n] - theirs[n]).abs().max()) / sizes[n] for n in theirs)
+
+
+def with_adapter(model: Any, kind: str) -> None:
+    from peft import LoraConfig, inject_adapter_in_model
+
+    torch.manual_seed(1)
+    targets = ["q_proj", "v_proj", "down_proj"] if kind != "bert" else ["query", "value", "dense"]
+    inject_adapter_in_model(LoraConfig(r=4, target_modules=targets, init_lora_weights=False), model)
+
+
+@pytest.mark.parametrize("how", ["plain", "checkpointing", "lora"])
+@pytest.mark.parametrize(("kind", "last"), [("llama", 0), ("llama", 2), ("mistral", 2), ("bert", 0)])
+def test_gradients_are_eagers(kind: str, last: int, how: str, tmp_path: Path):
+    tiny(kind, tmp_path, **NO_DROPOUT.get(kind, {}))
+    backbone, eager = load_backbone(tmp_path), Eager(tmp_path)
+    for model in (backbone.model, eager.model):
+        if how == "checkpointing":
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        elif how == "lora":
+            with_adapter(model, kind)
+        model.train()
+    sight = Sight(last=last) if last else None
+    ours = flat_gradients(backbone, sight)
+    assert len(ours) > 3 and (how != "lora" or all("lora_" in n for n in ours))
+    assert apart(ours, eager_gradients(eager, last)) < 1e-5
+    if last:
+        assert apart(ours, flat_gradients(backbone)) > 1e-3
+
+
+@pytest.mark.parametrize(("kind", "last"), [("llama", 0), ("llama", 2), ("bert", 0)])
+def test_under_autocast_gradients_are_as_close_to_float32_as_eagers(kind: str, last: int, tmp_path: Path):
+    tiny(kind, tmp_path, **NO_DROPOUT.get(kind, {}))
+    backbone, eager = load_backbone(tmp_path), Eager(tmp_path)
+    exact = eager_gradients(eager, last)
+    theirs = apart(eager_gradients(eager, last, autocast=True), exact)
+    ours = apart(flat_gradients(backbone, Sight(last=last) if last else None, autocast=True), exact)
+    assert 0 < ours < 2 * theirs < 1
+
+
+PROBE = """
+import sys, torch
+from tests.tiny import tiny
+from afterword import Encoder, reba
+from afterword.loading import load_backbone
+from tests.eager import Eager
+torch.set_num_threads(1)
+bound = int(sys.argv[2])
+def peak():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) // 1024
+ids = [[9 + i % 200 for i in range(512)]]
+def least(run, rounds=3):
+    run(64)
+    grown = []
+    for _ in range(rounds):  # what other pages come and go only adds
+        open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
+        before = peak()
+        run(1024)
+        grown.append(peak() - before)
+        if grown[-1] < bound:
+            break
+    return min(grown)
+with torch.no_grad():
+    backbone = load_backbone(sys.argv[1])
+    for pool in ("last", "mean"):
+        encoder = Encoder(backbone, reba(pool=pool))
+        print(least(lambda n: encoder.encode([ids[0][:n // 2]])))
+    model = Eager(sys.argv[1]).model
+    print(least(lambda n: model(input_ids=torch.tensor([(ids[0] * 2)[:n]]), output_attentions=True), 1))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gpt2", "gemma2"])
+def test_rebas_memory_grows_with_the_text_squared_not_with_layers_and_heads(kind: str, root: Path, tmp_path: Path):
+    sizes = (
+        {"n_layer": 8, "n_head": 16, "n_positions": 1024}
+        if kind == "gpt2"
+        else {"num_hidden_layers": 8, "num_attention_heads": 16, "head_dim": 4, "max_position_embeddings": 1024,
+              "sliding_window": 512, "layer_types": ["full_attention", "sliding_attention"] * 4}
+    )  # fmt: skip
+    tiny(kind, tmp_path, **sizes)
+    matrices = 8 * 16 * 1024 * 1024 * 4 // 2**20  # 512 MiB
+    bound = 3 * matrices // 10
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, str(tmp_path), str(bound)], cwd=root, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    last, mean, eager = map(int, done.stdout.split()[-3:])
+    assert eager > 0.9 * matrices, "the probe sees what the authors' way takes"
+    assert last < bound and mean < bound

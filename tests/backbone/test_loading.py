@@ -1,0 +1,314 @@
+import json
+import logging
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tests.eager import READING, STATES, Eager
+from tests.families import difference, encode, texts
+from tests.tiny import FAMILIES, GROUPED, tiny, tiny_config, tiny_model, tiny_tokenizer
+from torch import nn
+from transformers import AutoConfig, AutoModel
+from transformers.utils import logging as hf_logging
+
+from afterword import Encoder, classical
+from afterword.backbone.loading import load_backbone
+from afterword.backbone.model_source import find
+from afterword.backbone.saving import write_model
+from afterword.errors import ModelError, UnsupportedModel
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    return tiny("llama", tmp_path / "llama")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["llama", "bert", "gemma2", "gpt2"])
+def test_half_precision_is_checked_in_float32_and_put_back_bit_for_bit(kind: str, dtype: torch.dtype, tmp_path: Path):
+    tiny(kind, tmp_path)
+    raw = Eager(tmp_path, dtype).model.state_dict()
+    backbone = load_backbone(tmp_path, dtype=dtype)
+    assert backbone.dtype == dtype
+    assert all(float(said.split()[0]) < 1e-5 for said in backbone.facts.checks.values())
+    for name, tensor in backbone.model.state_dict().items():
+        assert tensor.dtype == raw[name].dtype and torch.equal(tensor.view(torch.uint8), raw[name].view(torch.uint8)), (
+            name
+        )
+    full = Eager(tmp_path)
+    for method, reference in (STATES["classical mean"], READING["reba mean"]):
+        got = encode(backbone, method, texts())
+        wanted = np.stack([reference(full, t).numpy() for t in texts()])
+        assert got.dtype == np.float32
+        assert difference(got, wanted) < (0.15 if dtype == torch.bfloat16 else 0.02)
+
+
+def test_the_dtype_is_float32_on_a_cpu_and_what_is_asked_for(tmp_path: Path):
+    tiny_model("llama").to(torch.bfloat16).save_pretrained(tmp_path)
+    tiny_tokenizer("llama").save_pretrained(tmp_path)
+    assert load_backbone(tmp_path, device="cpu").dtype == torch.float32
+    assert load_backbone(tmp_path, device="cpu", dtype="auto").dtype == torch.bfloat16
+    assert load_backbone(tmp_path, device="cpu", dtype="float16").dtype == torch.float16
+
+
+def broken(folder: Path, how: str) -> None:
+    weights = folder / "model.safetensors"
+    if how == "no config":
+        (folder / "config.json").unlink()
+    elif how == "no weights":
+        weights.unlink()
+    elif how == "only a pickle":
+        torch.save(load_file(weights), folder / "pytorch_model.bin")
+        weights.unlink()
+    elif how == "truncated":
+        weights.write_bytes(weights.read_bytes()[:-1000])
+    elif how == "truncated header":
+        weights.write_bytes(weights.read_bytes()[:50])
+    elif how == "a layer lacking":
+        kept = {k: v for k, v in load_file(weights).items() if "layers.1.mlp" not in k}
+        save_file(kept, weights, {"format": "pt"})
+    elif how == "other shapes":
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 32, "head_dim": 8}))
+    elif how == "config cut":
+        (folder / "config.json").write_text((folder / "config.json").read_text()[:40])
+    elif how == "no tokenizer":
+        for file in folder.glob("tokenizer*"):
+            file.unlink()
+    elif how == "unknown family":
+        (folder / "config.json").write_text('{"model_type": "no-such-family"}')
+    elif how == "a shard lacking":
+        header = {"metadata": {}, "weight_map": dict.fromkeys(load_file(weights), "model-00001-of-00002.safetensors")}
+        header["weight_map"]["norm.weight"] = "model-00002-of-00002.safetensors"
+        (folder / "model.safetensors.index.json").write_text(json.dumps(header))
+        weights.rename(folder / "model-00001-of-00002.safetensors")
+
+
+BROKEN = {
+    "no config": "holds no config.json",
+    "no weights": "holds no \\*.safetensors",
+    "only a pickle": "weights are read from safetensors only",
+    "truncated": "cannot be loaded",
+    "truncated header": "cannot be loaded",
+    "a layer lacking": "lacks 3 weights, layers.1.mlp",
+    "other shapes": "cannot be loaded",
+    "config cut": "config\\.json is not JSON",
+    "no tokenizer": "cannot be loaded",
+    "unknown family": "cannot be loaded",
+    "a shard lacking": "cannot be loaded|lacks",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_an_incomplete_folder_is_told_of_in_one_line(how: str, llama: Path):
+    broken(llama, how)
+    with pytest.raises(ModelError, match=BROKEN[how]) as caught:
+        load_backbone(llama)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 450
+    assert llama.name in str(caught.value)
+
+
+def test_an_encoder_and_decoder_gives_its_encoder(tmp_path: Path):
+    torch.manual_seed(0)
+    AutoModel.from_config(tiny_config("t5")).save_pretrained(tmp_path / "t5")
+    tiny_tokenizer("t5").save_pretrained(tmp_path / "t5")
+    assert type(load_backbone(tmp_path / "t5").model).__name__ == "T5EncoderModel"
+
+
+@pytest.mark.parametrize("kind", ["bart", "m2m_100"])
+def test_the_encoder_of_an_encoder_decoder_is_run_and_saved_by_itself(kind: str, tmp_path: Path):
+    torch.manual_seed(0)
+    AutoModel.from_config(AutoConfig.for_model(kind, **FAMILIES["bart"])).save_pretrained(tmp_path / "whole")
+    tiny_tokenizer("bart").save_pretrained(tmp_path / "whole")
+    encoder, eager = Encoder.load(tmp_path / "whole", classical()), Eager(tmp_path / "whole")
+    assert not any("decoder" in name for name, _ in encoder.backbone.model.named_parameters())
+    for name in ("classical mean", "reba mean", "ditto"):
+        method, reference = {**STATES, **READING}[name]
+        wanted = np.stack([reference(eager, t).numpy() for t in texts()])
+        assert difference(encode(encoder.backbone, method, texts()), wanted) < 1e-5, name
+    encoder.save(tmp_path / "saved")
+    assert not (tmp_path / "saved" / "1_Pooling").exists()  # stock modules would run the decoder
+    again = Encoder.load(tmp_path / "saved")
+    assert np.array_equal(again.encode(texts()), encoder.encode(texts()))
+    again.save(tmp_path / "twice")
+    assert np.array_equal(Eager(tmp_path / "twice").see(texts()[0]).last, eager.see(texts()[0]).last)
+
+
+def test_what_would_lose_or_mix_up_an_encoder_of_both_is_refused(tmp_path: Path):
+    peft = pytest.importorskip("peft", reason="the extra train is not installed")
+    folder = tiny("bart", tmp_path / "bart")
+    kept = {k: v for k, v in load_file(folder / "model.safetensors").items() if "encoder.layers.1.fc1" not in k}
+    backbone = load_backbone(folder)
+    adapted = peft.get_peft_model(backbone.model, peft.LoraConfig(target_modules=["q_proj"]))
+    with pytest.raises(ModelError, match=r"'default' on the encoder of a bart .*merge_and_unload"):
+        write_model(adapted, backbone.tokenizer.hf, tmp_path / "adapted")
+    (folder / "modules.json").write_text(json.dumps([
+        {"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]))  # fmt: skip
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    with pytest.raises(ModelError, match="sentence-transformers pools the states of this bart's decoder"):
+        Encoder.load(folder)
+    assert Encoder.load(folder, "classical").encode(texts()).shape == (len(texts()), 64)
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"lacks 2 weights, encoder\.layers\.1\.fc1"):
+        load_backbone(folder)
+
+
+def test_an_encoder_that_transformers_cannot_run_alone_is_refused_by_name(tmp_path: Path):
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+             "decoder_attention_heads": 2, "src_vocab_size": 300, "tgt_vocab_size": 300}  # fmt: skip
+    AutoModel.from_config(AutoConfig.for_model("fsmt", **sizes)).save_pretrained(tmp_path)
+    tiny_tokenizer("bart").save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedModel, match=r"fsmt is .* \(FSMTEncoder\) is a plain module of torch"):
+        load_backbone(tmp_path)
+
+
+def test_a_state_may_be_narrower_than_the_layers(tmp_path: Path):
+    backbone = load_backbone(tiny("opt", tmp_path, word_embed_proj_dim=32))
+    assert backbone.facts.width == 32
+    assert encode(backbone, classical(), texts()).shape == (len(texts()), 32)
+
+
+def test_loading_is_quiet_and_restores_what_it_changed(llama: Path, capfd: pytest.CaptureFixture[str], caplog: Any):
+    hf_logging.set_verbosity_info()
+    hf_logging.enable_progress_bar()
+    try:
+        with warnings.catch_warnings(record=True) as said, caplog.at_level(logging.INFO):
+            warnings.simplefilter("always")
+            capfd.readouterr()
+            load_backbone(llama)
+            assert capfd.readouterr() == ("", "")
+            assert not said
+        assert hf_logging.get_verbosity() == logging.INFO and hf_logging.is_progress_bar_enabled()
+        shutil.rmtree(llama)
+        with pytest.raises(ModelError):
+            load_backbone(llama)
+        assert hf_logging.get_verbosity() == logging.INFO and hf_logging.is_progress_bar_enabled()
+    finally:
+        hf_logging.set_verbosity_error()
+        hf_logging.disable_progress_bar()
+
+
+CODE = """
+import torch
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+
+class OwnConfig(PretrainedConfig):
+    model_type = "own"
+
+
+class OwnModel(PreTrainedModel):
+    config_class = OwnConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.words = nn.Embedding(300, 16)
+        self.mix = nn.GRU(16, 16, batch_first=True)
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.words
+
+    def forward(self, input_ids, output_hidden_states=False, **_):
+        first = self.words(input_ids)
+        last = self.mix(first)[0]
+        return BaseModelOutput(last_hidden_state=last, hidden_states=(first, last) if output_hidden_states else None)
+"""
+
+
+def test_a_models_own_code_runs_only_when_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from transformers import dynamic_module_utils
+
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = tmp_path / "own"
+    tiny_tokenizer("llama").save_pretrained(folder)
+    (folder / "own.py").write_text(CODE)
+    auto = {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}
+    (folder / "config.json").write_text(json.dumps({"model_type": "own", "auto_map": auto, "num_hidden_layers": 1}))
+    torch.manual_seed(0)
+    words, gru = nn.Embedding(300, 16), nn.GRU(16, 16, batch_first=True)
+    named = {"words.weight": words.weight, **{f"mix.{k}": v for k, v in gru.named_parameters()}}
+    save_file({k: v.detach() for k, v in named.items()}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match="own runs code of its own: pass trust_remote_code=True"):
+        load_backbone(folder)
+    backbone = load_backbone(folder, trust_remote_code=True)
+    assert backbone.facts.causal and not backbone.facts.attention and backbone.facts.way == "eager"
+    with torch.no_grad():
+        wanted = np.stack([gru(words(torch.tensor([[1, *t]])))[0][0].mean(0).numpy() for t in texts()])
+    assert difference(encode(backbone, classical(), texts()), wanted) < 1e-5
+
+
+def test_a_name_that_is_not_there_is_told_of_in_one_line():
+    with pytest.raises(ModelError, match="no/such-model cannot be loaded") as caught:
+        load_backbone("no/such-model")
+    assert "\n" not in str(caught.value)
+    assert find("no/such-model") == "no/such-model"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        (
+            "tokenizer.json",
+            b'{"version": "1.0", "trunc',
+            r"its tokenizer cannot be loaded \(Unterminated.*save_pretrained",
+        ),
+        ("tokenizer.json", b"\xff\xfe", r"its tokenizer cannot be loaded \('utf-8'.*again"),
+        ("tokenizer.json", b"{}", r"its tokenizer cannot be loaded \('added_tokens'"),
+        ("tokenizer.json", b"[" * 200_000, r"its tokenizer cannot be loaded \(maximum recursion"),
+        ("tokenizer_config.json", b"[]", "holds a list: the folder is broken"),
+        ("tokenizer.json", None, r"its tokenizer cannot be loaded \("),
+        ("both", None, "knows no letter of any script: its files are missing"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_read_is_said_in_one_line(tmp_path: Path, file: str, content, words: str) -> None:
+    folder = tiny("bert", tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json") if file == "both" else (file,):
+        (folder / name).unlink()
+        if content is not None:
+            (folder / name).write_bytes(content)
+    with pytest.raises(ModelError, match=words) as error:
+        load_backbone(folder)
+    assert "\n" not in str(error.value) and folder.name in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["qwen2_vl", "gemma3", "llava"])
+def test_of_a_model_that_sees_the_tower_of_texts_is_kept(kind: str, tmp_path: Path):
+    eyes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "image_size": 28, "patch_size": 14, "depth": 1, "embed_dim": 32, "num_heads": 2}  # fmt: skip
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+    words = {**GROUPED, **({"rope_parameters": rope} if kind == "qwen2_vl" else {})}
+    blank = AutoConfig.for_model(kind)
+    parts = {f"{n}_config": {**s, "model_type": getattr(blank, f"{n}_config").model_type}
+             for n, s in (("text", words), ("vision", eyes))}  # fmt: skip
+    torch.manual_seed(0)
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **parts), attn_implementation="eager").eval()
+    model.save_pretrained(tmp_path / "whole")
+    tiny_tokenizer("gpt2").save_pretrained(tmp_path / "whole")
+    with torch.no_grad():
+        alone = [model(input_ids=torch.tensor([t])).last_hidden_state[0].mean(0).numpy() for t in texts()]
+    encoder = Encoder(load_backbone(tmp_path / "whole"), classical())
+    facts = encoder.backbone.facts
+    assert (facts.way, facts.layers, facts.heads, facts.max_length) == ("flat", 3, 4, 512)
+    assert not any("vis" in name for name, _ in encoder.backbone.model.named_parameters())
+    got = encoder.encode(texts())
+    assert difference(got, np.stack(alone)) < 1e-5
+    encoder.save(tmp_path / "saved")
+    assert np.array_equal(Encoder.load(tmp_path / "saved").encode(texts()), got)
+
+
+def test_a_kernel_that_a_config_names_is_never_asked_for(llama: Path):
+    wanted = encode(load_backbone(llama), classical(), texts())
+    config = json.loads((llama / "config.json").read_text())
+    (llama / "config.json").write_text(json.dumps({**config, "_attn_implementation": "org/kernel"}))
+    assert np.array_equal(encode(load_backbone(llama), classical(), texts()), wanted)

@@ -1,0 +1,206 @@
+"""Where models come from: folders, a hub's cache laid out by hand, and a small hub of our own on this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import huggingface_hub.constants as hub
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny
+
+from afterword import Encoder, classical, reba
+from afterword.backbone.model_source import ELSEWHERE, Source, check_model_kwargs
+from afterword.errors import InputError, ModelError
+from afterword.post import Normalise
+
+COMMIT, TOKEN = "0123456789abcdef0123456789abcdef01234567", "hf_secret"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a plain model at its root and a saved encoder in a subfolder."""
+    folder = tiny("gpt2", tmp_path_factory.mktemp("repository"))
+    Encoder(Encoder.load(folder).backbone, reba(), (Normalise(),)).save(folder / "inside" / "encoder")
+    return folder
+
+
+@pytest.fixture
+def cache(models: Path, tmp_path: Path) -> Path:
+    """The hub's cache as huggingface_hub lays it out: a commit's files, and branches that name commits."""
+    home = tmp_path / "cache" / "models--someone--model"
+    shutil.copytree(models, home / "snapshots" / COMMIT)
+    for branch in ("main", "other"):
+        (home / "refs").mkdir(exist_ok=True)
+        (home / "refs" / branch).write_text(COMMIT)
+    return tmp_path / "cache"
+
+
+def test_a_cache_folder(models: Path, cache: Path) -> None:
+    where = {"cache_folder": cache, "local_files_only": True}
+    plain = Encoder.load("someone/model", classical(), **where)
+    assert (plain.encode("dog") == Encoder.load(models, classical()).encode("dog")).all()
+    assert plain.revision == COMMIT
+    for revision in ("other", COMMIT):
+        assert Encoder.load("someone/model", classical(), revision=revision, **where).revision == COMMIT
+    with pytest.raises(ModelError, match="someone/model"):
+        Encoder.load("someone/model", classical(), revision="no-such-branch", **where)
+    with pytest.raises(ModelError, match="someone/model"):
+        Encoder.load("someone/model", classical(), cache_folder=cache / "empty", local_files_only=True)
+
+
+def test_a_subfolder_of_a_repository_and_of_a_folder(models: Path, cache: Path) -> None:
+    wanted = Encoder.load(models / "inside" / "encoder")
+    inside = Encoder.load("someone/model", cache_folder=cache, local_files_only=True, subfolder="inside/encoder")
+    beside = Encoder.load(models, subfolder="inside/encoder")
+    for found in (inside, beside):
+        assert found.method == wanted.method == reba() and found.post == (Normalise(),)
+        assert (found.encode("dog") == wanted.encode("dog")).all()
+    assert inside.revision == COMMIT
+    with pytest.raises(ModelError, match="no folder 'nowhere'"):
+        Encoder.load(models, subfolder="nowhere")
+
+
+def test_a_folder_has_no_revision(models: Path) -> None:
+    with pytest.raises(ModelError, match="is a folder and has no revision='main'"):
+        Encoder.load(models, revision="main")
+    with pytest.raises(ModelError, match="is a folder and has no revision"):
+        Encoder.load("afterword-mini", revision="main")
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the hub as huggingface_hub asks for; it serves only who sends the token, and writes down who asked."""
+
+    models: Path
+    asked: list[tuple[str, str | None]]
+
+    def do_HEAD(self) -> None:
+        self.answer(body=False)
+
+    def do_GET(self) -> None:
+        self.answer(body=True)
+
+    def answer(self, body: bool) -> None:
+        path, sent = self.path.split("?")[0], self.headers.get("Authorization")
+        self.asked.append((path, sent))
+        if sent != f"Bearer {TOKEN}":
+            return self.send(401, b"", body)
+        files = [p.relative_to(self.models).as_posix() for p in self.models.rglob("*") if p.is_file()]
+        if path.startswith("/api/models/someone/model"):
+            if "/tree/" in path:
+                listing = [{"type": "file", "path": f, "size": 1, "oid": "0" * 40} for f in files]
+                return self.send(200, json.dumps(listing).encode(), body)
+            about = {"id": "someone/model", "sha": COMMIT, "siblings": [{"rfilename": f} for f in files]}
+            return self.send(200, json.dumps(about).encode(), body)
+        file = self.models / path.split("/resolve/")[-1].partition("/")[2]
+        if not file.is_file():
+            return self.send(404, b"", body, {"X-Error-Code": "EntryNotFound"})
+        return self.send(200, file.read_bytes(), body)
+
+    def send(self, code: int, content: bytes, body: bool, more: dict[str, str] | None = None) -> None:
+        self.send_response(code)
+        about = {"X-Repo-Commit": COMMIT, "ETag": f'"{hash(content) & 0xFFFFFFFF:08x}"', **(more or {})}
+        for name, value in {**about, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def asked(models: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str | None]]]:
+    """A hub on this machine, which huggingface_hub takes for the real one."""
+    handler = type("Served", (Hub,), {"models": models, "asked": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    home = f"http://127.0.0.1:{server.server_address[1]}"
+    monkeypatch.setattr(hub, "ENDPOINT", home)
+    monkeypatch.setattr(hub, "HUGGINGFACE_CO_URL_TEMPLATE", home + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    yield handler.asked
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("subfolder", ["", "inside/encoder"])
+def test_a_token_goes_with_every_request(asked, models: Path, tmp_path: Path, subfolder: str) -> None:
+    """Config, tokenizer, weights and the listing of a saved encoder's files alike."""
+    encoder = Encoder.load("someone/model", token=TOKEN, cache_folder=tmp_path, subfolder=subfolder)
+    assert (encoder.encode("dog") == Encoder.load(models / subfolder).encode("dog")).all()
+    assert encoder.revision == COMMIT
+    assert {sent for _, sent in asked} == {f"Bearer {TOKEN}"}
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        assert any(path.endswith(f"{subfolder}/{name}".lstrip("/")) for path, _ in asked), name
+    assert (tmp_path / "models--someone--model" / "refs" / "main").read_text() == COMMIT
+
+
+def test_no_token_is_one_line(asked, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="someone/model") as told:
+        Encoder.load("someone/model", token=False, cache_folder=tmp_path)
+    assert "\n" not in str(told.value) and {sent for _, sent in asked} == {None}
+
+
+def test_arguments_of_the_model_reach_it(models: Path) -> None:
+    assert Encoder.load(models, model_kwargs={"torch_dtype": "float64"}).encode("dog").dtype == np.float64
+    assert Encoder.load(models, dtype="float64", model_kwargs={"dtype": "float64"}).encode("dog").dtype == np.float64
+    louder = Encoder.load(models, model_kwargs={"scale_attn_by_inverse_layer_idx": True})
+    assert np.abs(louder.encode("a dog") - Encoder.load(models).encode("a dog")).max() > 1e-3
+    with pytest.raises(ModelError, match="dtype is given twice"):
+        Encoder.load(models, dtype="float64", model_kwargs={"dtype": "float32"})
+    with pytest.raises(ModelError, match="no_such_argument"):
+        Encoder.load(models, model_kwargs={"no_such_argument": 1})
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_arguments_that_would_break_it_are_refused_by_name(models: Path, name: str) -> None:
+    with pytest.raises(ModelError, match=f"model_kwargs holds '{name}'"):
+        Encoder.load(models, model_kwargs={name: None})
+
+
+def test_a_quantisation_config_reaches_the_model(tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    from transformers import BitsAndBytesConfig
+
+    config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)
+    folder = tiny("llama", tmp_path)
+    encoder = Encoder.load(folder, classical(), quantization_config=config)
+    kinds = {type(m).__name__ for m in encoder.backbone.model.modules()}
+    assert "Linear4bit" in kinds and np.isfinite(encoder.encode("dog")).all()
+    assert check_model_kwargs({"quantization_config": config}, None, None)["quantization_config"] is config
+
+
+def test_names(models: Path) -> None:
+    assert Source(str(models)).name == str(models) and Source("someone/model").name == "someone/model"
+    assert Path(Source("afterword-mini").name).is_dir()
+
+
+@pytest.mark.parametrize("name", [None, 3, "", "a\0b", b"gpt2"])
+def test_what_names_no_model(name) -> None:
+    with pytest.raises(ModelError, match="names no model: give a folder, or a name on the hub"):
+        Encoder.load(name)
+
+
+def test_a_file_is_no_folder(tmp_path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="is a file: give the folder"):
+        Encoder.load(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("folder", [None, 3, "", b"folder"])
+def test_what_names_no_folder_to_save_into(folder, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoder = Encoder.load("afterword-mini", reba())
+    with pytest.raises(InputError, match="names no folder to save into"):
+        encoder.save(folder)
+    assert not list(tmp_path.iterdir())

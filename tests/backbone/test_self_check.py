@@ -1,0 +1,302 @@
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import MethodType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.eager import STATES, Eager
+from tests.families import difference, encode, texts
+from tests.tiny import tiny, tiny_model, tiny_tokenizer
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel
+
+from afterword import Encoder, bellm, classical, prompt, reba
+from afterword.backbone.loading import load_backbone
+from afterword.backbone.self_check import check
+from afterword.errors import AttentionNotSeen, UnsupportedModel
+from afterword.methods.states import States
+from afterword.text.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    return tiny("llama", tmp_path / "llama")
+
+
+def with_layer_replaced(folder: Path, forward: Callable[..., Any]) -> tuple[nn.Module, Any]:
+    """The model with another forward in its middle layer's attention, and its backbone, loaded from it."""
+    model = load_backbone(folder).model
+    model.layers[1].self_attn.forward = MethodType(forward, model.layers[1].self_attn)
+    return model, check(model, Tokenizer(tiny_tokenizer("llama")))
+
+
+def alone(model: Any, ids: list[int]) -> np.ndarray:
+    """The mean state of <s> and one text, by the model's own eager attention."""
+    was = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        state = model(input_ids=torch.tensor([[1, *ids]])).last_hidden_state[0].mean(0)
+    model.set_attn_implementation(was)
+    return state.numpy()
+
+
+def projected(module: Any, hidden: Tensor, embeddings: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb, repeat_kv
+
+    shape = (*hidden.shape[:2], -1, module.head_dim)
+    q, k, v = (p(hidden).view(shape).transpose(1, 2) for p in (module.q_proj, module.k_proj, module.v_proj))
+    q, k = apply_rotary_pos_emb(q, k, *embeddings)
+    return q, repeat_kv(k, 2), repeat_kv(v, 2)
+
+
+def own_attention(module: Any, hidden_states: Tensor, position_embeddings: Any, **_: Any) -> tuple[Tensor, None]:
+    """Causal attention of the layer's own, that asks no interface."""
+    q, k, v = projected(module, hidden_states, position_embeddings)
+    out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=hidden_states.shape[1] > 1)
+    return module.o_proj(out.transpose(1, 2).flatten(2)), None
+
+
+def no_attention_at_all(module: Any, hidden_states: Tensor, **_: Any) -> tuple[Tensor, None]:
+    """Each token by itself: flat texts cannot leak, only the count of calls tells."""
+    return module.o_proj(module.q_proj(hidden_states)), None
+
+
+def ignoring_the_mask(module: Any, hidden_states: Tensor, position_embeddings: Any, **_: Any) -> tuple[Tensor, Any]:
+    """Through the interface, without the mask."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+    from transformers.models.llama.modeling_llama import eager_attention_forward
+
+    q, k, v = projected(module, hidden_states, position_embeddings)
+    module.num_key_value_groups = 1
+    call = ALL_ATTENTION_FUNCTIONS.get_interface(module.config._attn_implementation, eager_attention_forward)
+    out, weights = call(module, q, k, v, None, scaling=module.scaling)
+    return module.o_proj(out.flatten(2)), weights
+
+
+@pytest.mark.parametrize("forward", [own_attention, no_attention_at_all, ignoring_the_mask])
+def test_a_layer_that_ignores_the_registration_is_noticed(llama: Path, forward: Callable[..., Any]):
+    model, backbone = with_layer_replaced(llama, forward)
+    assert backbone.facts.way == "eager"
+    got = encode(backbone, classical(), texts())
+    assert difference(got, np.stack([alone(model, t) for t in texts()])) < 1e-5
+    plain = encode(load_backbone(llama), classical(), texts())
+    assert difference(got, plain) > 1e-4 or forward is own_attention
+    with pytest.raises(AttentionNotSeen):
+        encode(backbone, bellm(2), texts())
+
+
+def test_what_a_replaced_layer_does_not_show_is_not_read(llama: Path):
+    _, backbone = with_layer_replaced(llama, own_attention)
+    with pytest.raises(AttentionNotSeen, match="llama shows no attention weights in each of its 3 layers"):
+        Encoder(backbone, reba())
+
+
+def test_a_model_that_no_way_reproduces_is_refused(llama: Path):
+    model, calls = load_backbone(llama).model, []
+
+    def drifting(module: Any, args: Any, output: Any) -> None:
+        calls.append(1)
+        output.last_hidden_state += 0.01 * len(calls)
+
+    model.register_forward_hook(drifting)
+    with pytest.raises(UnsupportedModel, match=r"llama cannot be run exactly \(flat: .* from eager; stacked: .*eager"):
+        check(model, Tokenizer(tiny_tokenizer("llama")))
+
+
+def test_a_model_that_counts_texts_by_their_first_position_runs_each_whole(llama: Path):
+    model, ids = load_backbone(llama).model, texts()
+
+    def strict(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        at = kwargs.get("position_ids", torch.zeros(1, 1))[0]
+        starts = torch.cat([at[:1], at[1:][at.diff() != 1]])
+        output.last_hidden_state += 0.1 * (starts != 0).any()
+
+    hook = model.register_forward_hook(strict, with_kwargs=True)
+    backbone = check(model, Tokenizer(tiny_tokenizer("llama")))
+    assert backbone.facts.way == "flat" and not backbone.facts.shares
+    assert float(backbone.facts.checks["shared"].split()[0]) > 1e-3
+    got = encode(backbone, prompt(), ids)
+    hook.remove()
+    again = check(model, Tokenizer(tiny_tokenizer("llama")))
+    assert again.facts.shares and float(again.facts.checks["shared"].split()[0]) < 1e-5
+    assert difference(got, encode(again, prompt(), ids)) < 1e-5
+
+
+def model_of(kind: str, **settings: Any) -> Any:
+    """A tiny model of a family that is in no table, with large weights, through the seam where it follows it."""
+    sizes = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+             "num_attention_heads": 4, "max_position_embeddings": 512, "pad_token_id": 0, "bos_token_id": 1,
+             "eos_token_id": 2, **settings}  # fmt: skip
+    torch.manual_seed(0)
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes), attn_implementation="eager").eval()
+    for name, p in model.named_parameters():
+        if p.ndim >= 2:
+            p.data.normal_(std=1.0 if "embed" in name else 1.2 * p.shape[-1] ** -0.5)
+    model.set_attn_implementation("afterword")
+    return model
+
+
+def means(model: Any, ids: list[list[int]]) -> np.ndarray:
+    """The mean state of each text, run alone by a fresh copy of the model with its own attention."""
+    found = []
+    for text in ids:
+        fresh = copy.deepcopy(model)
+        fresh.set_attn_implementation("eager")
+        with torch.no_grad():
+            found.append(fresh(input_ids=torch.tensor([text])).last_hidden_state[0].mean(0).numpy())
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("scale", [8192, 4])
+def test_positions_counted_through_all_texts_are_noticed_however_far_off(scale: int, tmp_path: Path):
+    """Llama 4 scales queries by the token's place in the forward, further than the check's texts reach."""
+    backbone = load_backbone(tiny("llama4_text", tmp_path, floor_scale=scale))
+    assert backbone.facts.way == "stacked"
+    assert scale < 100 or "far down the stream" in backbone.facts.checks["flat"]
+    wanted = np.stack([STATES["classical mean"][1](Eager(tmp_path), t).numpy() for t in texts()])
+    assert difference(encode(backbone, classical(), texts()), wanted) < 1e-5
+
+
+def test_a_model_that_counts_its_tokens_gets_no_stream_longer_than_a_text():
+    model = model_of("clip_text_model", max_position_embeddings=70)
+    backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert backbone.facts.way == "stacked" and backbone.facts.max_length == 70
+    assert "not over 70 tokens in all" in backbone.facts.checks["flat"]
+    assert difference(encode(backbone, classical(), texts()), means(model, texts())) < 1e-5
+
+
+def test_full_attention_to_a_short_text_is_forgotten():
+    """BigBird's first short text switches its sparse attention off, for the long texts behind it as well."""
+    model = model_of("big_bird", attention_type="block_sparse", block_size=4, num_random_blocks=1)
+    wanted = means(model, ids := [texts()[1] * 3, texts()[0], texts()[1] * 2])
+    backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert model.attention_type == "block_sparse" or backbone.facts.remembers
+    for order in ([0, 1, 2], [1, 0, 2], [1, 2, 0]):
+        assert difference(encode(backbone, classical(), [ids[i] for i in order]), wanted[order]) < 1e-5
+    full = model_of("big_bird", attention_type="original_full")
+    full.load_state_dict(model.state_dict())
+    assert difference(wanted, means(full, ids)) > 1e-3  # the long ones are sparse indeed
+
+
+def test_layers_with_attention_are_numbered_by_themselves(tmp_path: Path):
+    backbone = load_backbone(tiny("lfm2", tmp_path))
+    assert (backbone.facts.way, backbone.facts.layers, backbone.facts.states) == ("stacked", 2, 3)
+    with pytest.raises(UnsupportedModel, match="lfm2 has attention in 2 of its 3 layers: a second stream"):
+        encode(backbone, bellm(1, couple="add"), texts())
+    last = encode(backbone, classical(), texts())
+    assert np.array_equal(encode(backbone, replace(classical(), states=States("normed:3")), texts()), last)
+
+
+def test_a_model_that_no_batch_leaves_alone_runs_one_text_at_a_time(llama: Path):
+    model = load_backbone(llama).model
+    model.layers[1].self_attn.forward = MethodType(own_attention, model.layers[1].self_attn)
+
+    def crowded(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        output.last_hidden_state += 0.1 * (len(kwargs["input_ids"]) > 1)
+
+    model.register_forward_hook(crowded, with_kwargs=True)
+    backbone = check(model, Tokenizer(tiny_tokenizer("llama")))
+    assert backbone.facts.way == "eager" and backbone.facts.alone
+    ids = [*texts(), *texts()[:1]]
+    assert difference(encode(backbone, classical(), ids), np.stack([alone(model, t) for t in ids])) < 1e-5
+
+
+def test_whatever_a_model_trips_over_is_said_in_one_line():
+    model = model_of("canine", intermediate_size=64, num_hash_buckets=64)
+    with pytest.raises(
+        UnsupportedModel, match="canine does not run by itself on texts of fewer than 4 tokens"
+    ) as caught:
+        check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert "\n" not in str(caught.value)
+    broken = tiny_model("llama")
+    broken.get_input_embeddings = None  # type: ignore[assignment]
+    with pytest.raises(UnsupportedModel, match="llama cannot be checked: 'NoneType' object is not callable"):
+        check(broken, Tokenizer(tiny_tokenizer("llama")))
+
+
+@pytest.mark.parametrize(("kind", "heads"), [("convbert", 2), ("cpmant", 4)])
+def test_heads_are_those_of_the_matrices_that_a_model_hands_out(kind: str, heads: int):
+    """ConvBERT gives half of its heads to convolutions; CPM-Ant's rows leave out the share of its soft prompt."""
+    own = {"convbert": {"head_ratio": 2}, "cpmant": {"dim_head": 16, "dim_ff": 96}}[kind]
+    model = model_of(kind, embedding_size=64, **own)
+    backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert (backbone.facts.way, backbone.facts.heads) == ("eager", heads)
+    ids = texts()[1]
+    with torch.no_grad():
+        out = model(input_ids=torch.tensor([ids * 2]), output_attentions=True)
+    new = torch.cat([(a[0] + a[0].mT) / 2 for a in out.attentions]).amax(0)
+    wanted = new[len(ids) - 1, len(ids) - 1 :] @ out.last_hidden_state[0, len(ids) - 1 :]
+    assert difference(encode(backbone, reba(2, "last"), [ids, texts()[0]])[:1], wanted[None].numpy()) < 1e-5
+
+
+def test_a_model_without_a_plain_table_of_embeddings_runs_by_itself():
+    model = model_of("ibert")
+    backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
+    assert backbone.facts.way == "eager"
+    assert difference(encode(backbone, classical(), texts()), means(model, texts())) < 1e-5
+
+
+def test_weights_that_are_not_the_models_own_are_not_read(llama: Path, monkeypatch: pytest.MonkeyPatch):
+    """A model whose own attention hands out other weights than follow from its queries and keys."""
+    from transformers.models.llama import modeling_llama
+
+    plain = modeling_llama.eager_attention_forward
+
+    def sharper(*args: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        out, weights = plain(*args, **options)
+        return out, (weights**2) / (weights**2).sum(-1, keepdim=True)
+
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", sharper)
+    backbone = load_backbone(llama)
+    assert backbone.facts.way == "eager" and backbone.facts.attention
+    assert "but its attention weights are" in backbone.facts.checks["flat"]
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_one_layer_at_a_time_is_in_float32(raises: bool):
+    model: Any = tiny_model("llama", num_hidden_layers=24).to(torch.bfloat16)
+    model.set_attn_implementation("afterword")
+    before = {n: t.clone() for n, t in model.state_dict().items()}
+    size, most = sum(t.nbytes for t in before.values()), 0
+
+    def count(module: Any, args: Any) -> None:
+        nonlocal most
+        raised = sum(p.nbytes for p in model.parameters() if p.dtype == torch.float32)
+        most = max(most, raised)
+        if raises and module is model.layers[20].mlp:
+            raise ZeroDivisionError
+
+    for layer in model.layers:
+        layer.mlp.register_forward_pre_hook(count)
+    if raises:
+        with pytest.raises(UnsupportedModel, match="ZeroDivisionError"):
+            check(model, Tokenizer(tiny_tokenizer("llama")))
+    else:
+        backbone = check(model, Tokenizer(tiny_tokenizer("llama")))
+        assert backbone.facts.way == "flat" and float(backbone.facts.checks["flat"].split()[0]) < 1e-5
+        assert 0 < most < 0.2 * size
+    after = model.state_dict()
+    assert all(t.dtype == before[n].dtype and torch.equal(t, before[n]) for n, t in after.items())
+
+
+def test_quantised_weights_are_judged_by_what_rounding_does(llama: Path):
+    bnb = pytest.importorskip("bitsandbytes", reason="the extra qlora is not installed")
+    from afterword.train.lora import quantise
+
+    model: Any = load_backbone(llama).model
+    quantise(model)
+    backbone = check(model, Tokenizer(tiny_tokenizer("llama")))
+    assert backbone.facts.checks["rounding"].endswith("of bitsandbytes 4-bit weights")
+    assert difference(encode(backbone, classical(), texts()), np.stack([alone(model, t) for t in texts()])) < 5e-2
+    model.layers[0].self_attn.q_proj = bnb.nn.Linear8bitLt(64, 64)
+    with pytest.raises(UnsupportedModel, match=r"llama in LLM\.int8 .* would depend on its company"):
+        check(model, Tokenizer(tiny_tokenizer("llama")))
+
+
+def test_a_text_may_end_in_one_of_several_tokens(tmp_path: Path):
+    """Llama 3.1's own configuration lists three."""
+    assert load_backbone(tiny("llama", tmp_path, eos_token_id=[2, 5])).facts.way == "flat"

@@ -1,0 +1,196 @@
+"""Which methods share a forward, and texts by windows."""
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny
+
+from afterword import Encoder, bellm, classical, echo, prompt, reba
+from afterword.backbone.loading import load_backbone
+from afterword.encode import sentences as room
+from afterword.encode.sentences import shares
+from afterword.errors import InputError, MethodError, TooLong
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory):
+    return load_backbone(tiny("gpt2", tmp_path_factory.mktemp("run")))
+
+
+def grouped(methods, own) -> list[list[int]]:
+    return sorted(sorted(s.methods) for s in shares(methods, own))
+
+
+def test_copies_share_on_a_causal_model(own) -> None:
+    methods = [classical(), echo(2), reba(3), prompt("eol"), bellm(), reba(2, chunk=4)]
+    assert own.tokenizer.suffix == []
+    assert grouped(methods, own) == [[0, 1, 2], [3], [4], [5]]
+    assert next(s for s in shares(methods, own) if 0 in s.methods).layout.copies == 3
+
+
+def test_special_tokens_keep_apart(own) -> None:
+    assert grouped([classical(), classical(add_special_tokens=False)], own) == [[0], [1]]
+
+
+def test_equal_layouts_share_on_any_model(tmp_path) -> None:
+    bert = load_backbone(tiny("bert", tmp_path))
+    assert grouped([classical(), classical("cls"), reba(2), reba(2, "mean"), prompt("eol")], bert) == [
+        [0, 1],
+        [2, 3],
+        [4],
+    ]
+
+
+def test_windows_change_nothing(own, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, texts = Encoder(own, reba()), [f"text {i} {'x' * (i % 7)}" for i in range(20)]
+    whole = encoder.encode(texts)
+    monkeypatch.setattr(room, "WINDOW", 6)
+    assert (encoder.encode(texts) == whole).all()
+    assert np.isnan(encoder.encode([*texts, ""], on_empty="nan")[-1]).all()
+
+
+TEXTS = [
+    "dog",
+    "a b",
+    "dog",
+    "The quick brown fox jumps over it.",
+    "a b",
+    "dog",
+    "\u4e16\u754c",
+    [300 - 9, 20],
+    (291, 20),
+]
+
+
+class Forwards:
+    """How many tokens and texts each forward of a model is given, written down as it runs."""
+
+    def __init__(self, own, at_most: int | None = None) -> None:
+        self.tokens: list[int] = []
+        self.texts: list[int] = []
+        self.own, self.forward, self.at_most = own, own.forward, at_most
+
+    def __call__(self, batch, *rest, **options):
+        self.tokens.append(len(batch.tokens))
+        self.texts.append(batch.texts)
+        if self.at_most is not None and len(batch.tokens) > self.at_most:
+            raise torch.OutOfMemoryError("out of memory")
+        return self.forward(batch, *rest, **options)
+
+
+@pytest.mark.parametrize("method", [classical(), reba(2, "mean"), reba(2, chunk=4)], ids=lambda m: m.name)
+def test_equal_texts_are_embedded_once(own, monkeypatch: pytest.MonkeyPatch, method) -> None:
+    encoder = Encoder(own, method)
+    alone = np.stack([encoder.encode([text])[0] for text in TEXTS])
+    counted, done = Forwards(own), []
+    monkeypatch.setattr(own, "forward", counted)
+    found = encoder.encode(TEXTS, show_progress_bar=done.append)
+    assert (found == alone).all()
+    assert sum(counted.texts) == 5 and sum(done) == len(TEXTS)
+
+
+def test_equal_texts_under_other_conditions_are_others(own, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder(own, prompt("csts"))
+    texts, conditions = ["dog", "dog", "dog", "cat"], ["size", "colour", "size", "size"]
+    alone = [encoder.encode([t], conditions=[c])[0] for t, c in zip(texts, conditions, strict=True)]
+    counted = Forwards(own)
+    monkeypatch.setattr(own, "forward", counted)
+    assert (encoder.encode(texts, conditions=conditions) == np.stack(alone)).all() and sum(counted.texts) == 3
+    with pytest.raises(InputError, match="1 conditions for 3 texts"):
+        encoder.encode(["dog"] * 3, conditions=["size"])
+
+
+def test_duplicates_are_counted_where_texts_are_cut_empty_or_refused(own) -> None:
+    encoder, done = Encoder(own, classical(), max_length=6), []
+    texts = ["", "b" * 9, "c", "", "b" * 9, "d" * 8]
+    with pytest.warns(UserWarning, match="3 of 6 texts were cut to max_length=6: they lost 3 tokens in the middle"):
+        found = encoder.encode(texts, on_empty="nan", show_progress_bar=done.append)
+    assert np.isnan(found[[0, 3]]).all() and np.isfinite(found[[1, 2, 4, 5]]).all() and sum(done) == 6
+    assert (found[1] == found[4]).all()
+    with pytest.raises(TooLong, match="text 3 has 8 tokens"):
+        encoder.encode(["c", "c", "c", "d" * 8, "d" * 8], on_long="error")
+    with pytest.raises(InputError, match="text 2 is blank"):
+        encoder.encode(["c", "c", " ", " "])
+
+
+def test_many_methods_and_out_take_duplicates(own, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, methods = Encoder(own, classical(), max_length=40), {"one": classical(), "two": echo(2)}
+    texts = [*TEXTS, "x" * 30, "x" * 30]  # too long for two copies: run apart
+    with pytest.warns(UserWarning, match="3 of 11 texts were cut"):
+        many = encoder.encode_many(texts, methods)
+    for name, method in methods.items():
+        alone = Encoder(own, method, max_length=40).encode(texts, on_long="ignore")
+        np.testing.assert_allclose(many[name], alone, rtol=0, atol=2e-6 * np.abs(alone).max())
+    monkeypatch.setattr(room, "WINDOW", 2)
+    out = np.empty((len(TEXTS), 64), np.float32)
+    encoder.encode(TEXTS, out=out)
+    assert (out == np.stack([encoder.encode([t])[0] for t in TEXTS])).all()
+
+
+def test_after_memory_ran_out_no_forward_is_as_large_again(own, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder(own, classical())
+    texts = [f"{'x' * (4 + i % 7)} {i}" for i in range(60)]
+    words = [str(i) for i in range(60)]
+    expected = encoder.encode(texts), encoder.encode_words(texts, words)
+    monkeypatch.setattr(room, "WINDOW", 20)
+    for call, wanted in zip((encoder.encode, lambda t: encoder.encode_words(t, words)), expected, strict=True):
+        small = Forwards(own, at_most=60)
+        monkeypatch.setattr(own, "forward", small)
+        assert (call(texts) == wanted).all()
+        failed = [n for n in small.tokens if n > 60]
+        assert 0 < len(failed) < 5 and small.tokens[: len(failed)] == sorted(failed, reverse=True)
+
+
+@pytest.mark.parametrize("kind", ["phi3", "llama dynamic"])
+def test_copies_share_no_forward_where_rotary_frequencies_know_the_length(kind, tmp_path) -> None:
+    """Both kinds turn to other frequencies beyond 24 tokens: two copies of a text of 15 do, one does not."""
+    encoder = Encoder.load(tiny(kind, tmp_path), classical())
+    methods, text = {"one": classical(), "two": echo(2), "also two": reba(2)}, "a text of 15 to"
+    assert grouped(list(methods.values()), encoder.backbone) == [[0], [1, 2]]
+    many = encoder.encode_many([text], methods)
+    for name, method in methods.items():
+        alone = Encoder(encoder.backbone, method).encode([text])
+        np.testing.assert_allclose(many[name], alone, rtol=0, atol=2e-6 * np.abs(alone).max())
+
+
+def test_the_bar_counts_texts(own, capsys: pytest.CaptureFixture[str]) -> None:
+    Encoder(own, reba()).encode(["a", "b", "c"], show_progress_bar=True)
+    seen = capsys.readouterr()
+    assert "3/3" in seen.err and not seen.out
+
+
+def test_out_must_be_able_to_hold_vectors(tmp_path):
+    encoder = Encoder.load(tiny("llama", tmp_path), classical())
+    read_only = np.zeros((1, encoder.dimension), np.float32)
+    read_only.setflags(write=False)
+    for out in (np.zeros((1, encoder.dimension), np.int8), np.zeros((1, encoder.dimension), np.float16), read_only, []):
+        with pytest.raises(InputError, match="float32 or float64 that can be written to"):
+            encoder.encode(["a text"], out=out)
+    for out, words in ((np.zeros((1, 8), np.float16), "an array of float16:"), (read_only, "cannot be written to:")):
+        with pytest.raises(InputError, match=words):
+            encoder.encode(["a text"], out=out)
+    over = np.lib.stride_tricks.as_strided(np.zeros(2 * encoder.dimension), (2, encoder.dimension), (8, 8))
+    with pytest.raises(InputError, match="rows that lie over one another"):
+        encoder.encode(["a text", "another"], out=over)
+    for order in "CF":
+        out = np.zeros((2, encoder.dimension), np.float32, order=order)
+        assert np.array_equal(encoder.encode(["a text", "another"], out=out), encoder.encode(["a text", "another"]))
+    wide = np.zeros((1, encoder.dimension))
+    assert np.array_equal(encoder.encode(["a text"], out=wide), encoder.encode(["a text"]).astype(np.float64))
+
+
+def test_two_methods_of_one_name_are_refused(tmp_path):
+    encoder = Encoder.load(tiny("llama", tmp_path), classical())
+    twins = [classical(), classical(pool_special_tokens=False)]
+    with pytest.raises(MethodError, match="two methods are named 'classical mean last'"):
+        encoder.encode_many(["a text"], twins)
+    assert len(encoder.encode_many(["a text"], {"with": twins[0], "without": twins[1]})) == 2
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_a_text_over_the_models_positions_is_named(kind, tmp_path):
+    encoder = Encoder.load(tiny(kind, tmp_path), classical())
+    limit = encoder.max_length
+    encoder.max_length = 4 * limit
+    with pytest.raises(InputError, match=rf"is longer than this {kind} can read: set max_length to {limit}"):
+        encoder.encode("a king in the park " * limit)

@@ -1,0 +1,97 @@
+"""Similarities and distances, near and far, in bounded memory."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from afterword.encode.similarity import pairwise, similarity
+from afterword.errors import InputError
+
+A, B = (np.random.default_rng(i).standard_normal((n, 7)).astype(np.float32) for i, n in enumerate((4, 3)))
+NAMES = ["cosine", "dot", "euclidean", "manhattan"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_what_sentence_transformers_computes(name: str):
+    library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
+    theirs = library.SimilarityFunction.to_similarity_fn(name)(torch.from_numpy(A), torch.from_numpy(B))
+    assert np.allclose(similarity(A, B, name), theirs.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_vector_is_nothing_more_similar_to_than_to_itself(name: str):
+    unit = A / np.linalg.norm(A, axis=1, keepdims=True)
+    found = similarity(unit, unit, name)
+    assert found.shape == (4, 4) and (found.argmax(1) == range(4)).all()
+    assert similarity(unit[0], unit, name).shape == (1, 4)
+
+
+def test_a_zero_vector_is_similar_to_nothing():
+    assert similarity(np.zeros((1, 7), np.float32), A).tolist() == [[0.0] * 4]
+
+
+@pytest.mark.parametrize("size", [1e38, 1e30, 1e-30, 1e-44])
+def test_cosines_of_very_large_and_very_small_vectors_are_right(size: float):
+    a = (A * size).clip(-3e38, 3e38)
+    wide, one = a.astype(np.float64), A.astype(np.float64)
+    expected = wide @ one.T / np.linalg.norm(wide, axis=1)[:, None] / np.linalg.norm(one, axis=1)
+    assert np.allclose(similarity(wide, one), expected, rtol=0, atol=1e-12)
+    assert np.allclose(similarity(a, A), expected, rtol=0, atol=1e-6)
+    assert np.allclose(pairwise(a, A), np.diag(expected), rtol=0, atol=1e-6)
+    assert np.allclose(similarity(one * 1e300, one), similarity(one, one), rtol=0, atol=1e-12)
+
+
+def test_scaling_leaves_ordinary_rows_as_they_are():
+    far, plain = np.concatenate([A * 1e30, A, np.zeros_like(A)]), similarity(A, A)
+    found = similarity(far, A)
+    assert np.array_equal(found[4:8], plain) and np.allclose(found[:4], plain, atol=1e-6) and not found[8:].any()
+    assert np.isnan(similarity(np.full((1, 7), np.nan, np.float32), A)).all()
+
+
+@pytest.mark.parametrize("name", ["euclidean", "manhattan"])
+def test_near_vectors_far_from_the_origin_keep_their_distance(name: str):
+    rng = np.random.default_rng(0)
+    near = (rng.standard_normal(384) * 10 + rng.standard_normal((5, 384)) * 0.00075).astype(np.float32)
+    far = near[:, None].astype(np.float64) - near[None]
+    true = np.sqrt((far**2).sum(-1)) if name == "euclidean" else np.abs(far).sum(-1)
+    if name == "euclidean":
+        assert true[0, 1:].min() > 0.018 and true[0, 1:].max() < 0.023
+    found = -similarity(near, near, name)
+    assert np.allclose(found, true, rtol=1e-5, atol=0) and (np.diag(found) == 0).all()
+
+
+def test_blocks_join_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((11, 5)).astype(np.float32), rng.standard_normal((7, 5)).astype(np.float32)
+    whole = {name: similarity(a, b, name) for name in ("euclidean", "manhattan")}
+    monkeypatch.setattr("afterword.encode.similarity.BLOCK", 3)
+    for name, expected in whole.items():
+        assert np.array_equal(similarity(a, b, name), expected)
+    tracemalloc.start()
+    similarity(rng.standard_normal((400, 64)), rng.standard_normal((3000, 64)), "manhattan")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.4 * 8 * (400 * 3000 + 3400 * 64)  # the answer and the vectors; one row at a time took twice that
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_integers_and_half_floats_do_not_overflow(name: str):
+    a = np.array([[120, 120, -90], [0, 100, 7]])
+    expected = similarity(a.astype(np.float64), a.astype(np.float64), name)
+    for kind in (np.int8, np.float16):
+        assert np.allclose(similarity(a.astype(kind), a.astype(kind), name), expected, rtol=1e-6)
+
+
+def test_tensors_and_what_is_no_list_of_vectors():
+    assert np.array_equal(similarity(torch.from_numpy(A), torch.from_numpy(B)), similarity(A, B))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"shape \(4, 3, 7\)"):
+        similarity(np.zeros((4, 3, 7)), A)
+
+
+def test_what_cannot_be_compared_is_refused():
+    with pytest.raises(InputError, match="7 and 6 components"):
+        similarity(A, B[:, :6])
+    with pytest.raises(InputError, match="'jaccard': choose cosine"):
+        similarity(A, B, "jaccard")

@@ -1,0 +1,254 @@
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.agreement import DENSE, LONG, PROMPTS, TEXTS, agree, close, theirs
+from tests.disk import disk_of
+from tests.tiny import tiny
+
+from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
+from afterword.errors import AfterwordError, ModelError, NotFitted
+from afterword.files.write_encoder import is_stock
+from afterword.methods import remove_biases, tfidf
+from afterword.post import Dense, Normalise, Post, Truncate, parse_post
+
+library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
+
+FAMILIES: dict[str, tuple[str, Method]] = {
+    "classical": ("llama", classical(states="first_last")),
+    "echo": ("gpt2", echo()),
+    "reba": ("llama", reba(copies=3, pool="mean")),
+    "reba chunked": ("gpt2", reba(chunk=5)),
+    "ditto": ("bert", ditto("2-3")),
+    "prompt": ("llama", prompt("eol")),
+    "masked prompt": ("bert", prompt("promptbert")),
+    "bellm": ("llama", bellm(last=2)),
+    "bellm sum": ("llama", bellm(last=2, couple="add")),
+}
+STEPS: dict[str, tuple[Post, ...]] = {
+    "none": (),
+    "normalise": (Normalise(),),
+    "dense": (DENSE, Normalise()),
+    "truncate": (Truncate(10),),
+    "truncate, normalise": (Truncate(10), Normalise()),
+    "all": (Normalise(), Truncate(40), Dense(DENSE.weight[:, :40]), Normalise(), Truncate(5)),
+}
+
+
+FITTED: dict[str, tuple[str, Method, str]] = {
+    "centre": ("llama", reba(), "centre"),
+    "whiten": ("bert", ditto("2-3"), "whiten:dimensions=8+normalise"),
+    "whiten stock": ("bert", classical(), "whiten:dimensions=8"),
+    "remove_top": ("gpt2", classical(), "remove_top:k=2"),
+    "flow": ("llama", reba(), "normalise+flow:coupling=affine,epochs=2+truncate:dimensions=9+normalise"),
+    "flow stock": ("bert", classical(), "flow"),
+    "tfidf": ("bert", tfidf(), "none"),
+    "remove_biases": ("gpt2", remove_biases(frequent=2, subwords=False), "centre"),
+}
+MANY = [
+    f"{a} {b} {c}" for a in ("the bank", "A man", "é") for b in ("of the", "has", "12") for c in ("river.", "x y", "z")
+]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    for kind in ("bert", "gpt2", "llama", "roberta", "t5"):
+        tiny(kind, root / kind)
+    return root
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_saved_encoder_is_a_sentence_transformer(name: str, models: Path, tmp_path: Path):
+    kind, method = FAMILIES[name]
+    encoder = replace(Encoder.load(models / kind, method, max_length=60), prompts=PROMPTS)
+    encoder.save(tmp_path / "a")
+    loaded = Encoder.load(tmp_path / "a")
+    other = theirs(tmp_path / "a", trust_remote_code=True)
+    assert loaded.method == method and loaded.max_length == 60 == other.max_seq_length
+    assert np.array_equal(loaded.encode(LONG, on_long="ignore"), encoder.encode(LONG, on_long="ignore"))
+    assert agree(loaded, other, LONG)
+    other.save(str(tmp_path / "b"))
+    again = Encoder.load(tmp_path / "b")
+    assert again.fingerprint == encoder.fingerprint
+    assert agree(again, theirs(tmp_path / "b", trust_remote_code=True), TEXTS)
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("method", [classical(), reba()], ids=["stock", "ours"])
+def test_steps_are_modules(steps: str, method: Method, models: Path, tmp_path: Path):
+    encoder = replace(Encoder.load(models / "bert", method), post=STEPS[steps])
+    encoder.save(tmp_path / "a")
+    other = theirs(tmp_path / "a", trust_remote_code=method != classical())
+    loaded = Encoder.load(tmp_path / "a")
+    assert loaded.fingerprint == encoder.fingerprint
+    assert other.get_embedding_dimension() == loaded.dimension == encoder.dimension
+    assert agree(loaded, other, TEXTS, 5e-6)
+    other.save(str(tmp_path / "b"))
+    assert close(Encoder.load(tmp_path / "b").encode(TEXTS), encoder.encode(TEXTS))
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_what_was_fitted_is_saved(name: str, models: Path, tmp_path: Path):
+    kind, method, post = FITTED[name]
+    unfitted = Encoder(Encoder.load(models / kind, classical()).backbone, method, parse_post(post), prompts=PROMPTS)
+    encoder = unfitted.fit(MANY)
+    encoder.save(tmp_path / "a")
+    loaded = Encoder.load(tmp_path / "a")
+    assert loaded.method == encoder.method and loaded.fitted
+    assert loaded.fingerprint == encoder.fingerprint != unfitted.fingerprint
+    assert np.array_equal(loaded.encode(MANY), encoder.encode(MANY))
+    other = theirs(tmp_path / "a", trust_remote_code=True)
+    assert agree(loaded, other, TEXTS, 2e-5)  # whitening makes small differences larger
+    other.save(str(tmp_path / "b"))
+    again = Encoder.load(tmp_path / "b")
+    assert again.fingerprint == encoder.fingerprint
+    assert np.array_equal(again.encode(MANY), encoder.encode(MANY))
+    assert np.array_equal(theirs(tmp_path / "b", trust_remote_code=True).encode(TEXTS), other.encode(TEXTS))
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_what_was_not_fitted_is_not_saved(name: str, models: Path, tmp_path: Path):
+    kind, method, post = FITTED[name]
+    encoder = Encoder(Encoder.load(models / kind, classical()).backbone, method, parse_post(post))
+    with pytest.raises(NotFitted, match=r"encoder\.fit\(texts\)") as caught:
+        encoder.save(tmp_path / "a")
+    assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())
+
+
+def test_a_step_of_ones_own_has_no_place_in_a_folder(models: Path, tmp_path: Path):
+    class Own(Post):
+        def __call__(self, vectors: torch.Tensor) -> torch.Tensor:
+            return vectors
+
+    with pytest.raises(ModelError, match="Own has no place"):
+        replace(Encoder.load(models / "bert", classical()), post=(Own(),)).save(tmp_path / "a")
+
+
+FRESH = """
+import os, sys
+import numpy as np
+from sentence_transformers import SentenceTransformer
+names = sys.argv[1].split(",")
+for name in names:
+    child = os.fork()
+    if not child:
+        assert "afterword" not in sys.modules
+        model = SentenceTransformer(name, trust_remote_code=True, device="cpu")
+        np.save(name, model.encode_query(sys.argv[2:]))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.slow
+def test_a_fresh_process_gives_the_same(models: Path, tmp_path: Path):
+    """One process for each folder; what they have in common, sentence-transformers, is imported once before them."""
+    encoders = {}
+    for name in ("reba", "masked prompt", "bellm"):
+        kind, method = FAMILIES[name]
+        encoders[name] = replace(Encoder.load(models / kind, method), post=(Normalise(),), prompts=PROMPTS)
+        encoders[name].save(tmp_path / name)
+    command = [sys.executable, "-c", FRESH, ",".join(encoders), *TEXTS]
+    subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    for name, encoder in encoders.items():
+        assert close(np.load(tmp_path / f"{name}.npy"), encoder.encode_query(TEXTS))
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "llama", "roberta", "t5"])
+@pytest.mark.parametrize("pool", ["mean", "last", "cls"])
+@pytest.mark.parametrize("max_length", [None, 16])
+def test_stock_modules_without_any_flag(kind: str, pool: str, max_length: int | None, models: Path, tmp_path: Path):
+    encoder = replace(Encoder.load(models / kind, classical(pool), max_length=max_length), prompts=PROMPTS)
+    assert is_stock(encoder)
+    hf = encoder.backbone.tokenizer.hf
+    hf.padding_side, hf.pad_token = "left", None  # stock modules must not be led astray by either
+    encoder.save(tmp_path / "a")
+    assert "afterword" not in (tmp_path / "a" / "modules.json").read_text()
+    loaded = Encoder.load(tmp_path / "a")
+    assert loaded.fingerprint == encoder.fingerprint
+    assert agree(loaded, theirs(tmp_path / "a"), LONG, 5e-6)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [classical(states="first_last"), classical(add_special_tokens=False), classical(pool_special_tokens=False), echo()],
+)
+def test_what_stock_modules_cannot_say_is_ours(method: Method, models: Path, tmp_path: Path):
+    encoder = Encoder.load(models / "bert", method)
+    assert not is_stock(encoder)
+    encoder.save(tmp_path / "a")
+    assert "afterword.st.Afterword" in (tmp_path / "a" / "modules.json").read_text()
+    if int(library.__version__.split(".")[0]) >= 6:  # before, local folders were trusted
+        with pytest.raises(ValueError, match="trust_remote_code"):
+            theirs(tmp_path / "a")
+
+
+@pytest.mark.parametrize("limit", [100, 3_000, 100_000])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_full_disk_leaves_what_was_there(
+    limit: int, before: bool, models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    place, encoder = tmp_path / "saved", Encoder.load(models / "llama", reba(copies=3))
+    if before:
+        Encoder.load(models / "llama", reba(copies=2)).save(place)
+    capfd.readouterr()
+    with pytest.raises(AfterwordError) as found, disk_of(limit):
+        encoder.save(place)
+    assert re.fullmatch(rf"{place} cannot be written: .*; what was there before is kept", str(found.value))
+    assert capfd.readouterr() == ("", "")
+    assert sorted(p.name for p in tmp_path.iterdir()) == (["saved"] if before else [])
+    assert not before or Encoder.load(place).method == reba(copies=2)
+
+
+def test_saving_over_another_leaves_nothing_of_it_but_what_was_not_saved_with_it(models: Path, tmp_path: Path):
+    place = tmp_path / "saved"
+    replace(Encoder.load(models / "bert", classical()), post=(DENSE,)).save(place)
+    (place / "README.md").write_text("mine")
+    Encoder.load(models / "llama", reba()).save(place)
+    names = {p.name for p in place.iterdir()}
+    assert "README.md" in names and not names & {"1_Pooling", "2_Dense", "vocab.txt"}
+    assert Encoder.load(place).method == reba()
+    assert [p.name for p in tmp_path.iterdir()] == ["saved"]
+    (place / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"holds adapter_config\.json, which is not listed"):
+        Encoder.load(models / "bert", classical()).save(place)
+    (place / "adapter_config.json").unlink()
+    assert Encoder.load(place).method == reba()
+
+
+def test_saving_is_quiet(models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    encoder = Encoder.load(models / "gpt2", reba())
+    capfd.readouterr()
+    encoder.save(tmp_path / "a" / "b" / "c")
+    assert capfd.readouterr() == ("", "")
+    assert (tmp_path / "a" / "b" / "c" / "modules.json").exists()
+
+
+def test_a_file_in_the_way_is_said_and_kept(models: Path, tmp_path: Path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ModelError, match="is a file"):
+        Encoder.load(models / "gpt2", reba()).save(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_a_model_of_the_hub_keeps_its_modules_and_its_commit(models: Path, tmp_path: Path):
+    stock = tmp_path / "stock"
+    replace(Encoder.load(models / "bert", classical()), post=(DENSE, Normalise())).save(stock)
+    commit = "12" * 20
+    home = tmp_path / "hub" / "models--some--model"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text(commit)
+    (home / "snapshots").mkdir()
+    stock.rename(home / "snapshots" / commit)
+    code = "from afterword import Encoder; e = Encoder.load('some/model'); print(e.revision, len(e.post), e.dimension)"
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [commit, "2", "24"]

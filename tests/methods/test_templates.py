@@ -1,0 +1,13 @@
+"""Named templates."""
+
+import pytest
+
+from afterword.methods.templates import TEMPLATES
+from afterword.text.layout import Layout
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_each_has_a_place_for_the_text(name: str) -> None:
+    layout = Layout(TEMPLATES[name])
+    assert layout.total_copies == (2 if name == "rewrite" else 1)
+    assert ("condition" in layout.fields) == (name == "csts")

@@ -1,0 +1,92 @@
+"""Weight rows, worked out by hand on a made-up reading."""
+
+import pytest
+import torch
+
+from afterword.errors import InputError, MethodError, NoSuchHead
+from afterword.methods.weights import Backward, Plain, SelfAttention, Table1
+from afterword.text.batch import lay
+from afterword.text.segments import Segment, Writing
+
+#  special, a, b, a, b, special: two copies of a text of two tokens
+GROUP = lay([Writing((Segment([1, 10, 11, 10, 11, 2], ((1, 3), (3, 5)), (1, 1)),), kept=2, total=2)]).groups[0]
+A = torch.arange(1.0, 37.0).view(1, 6, 6)  # A[i, k] = 6 i + k + 1
+
+
+def rows(weigh, reading=None, group=GROUP) -> list[float]:
+    return weigh(group, weigh.sentence(group), reading)[0, 0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("weigh", "expected"),
+    [
+        (Plain("mean", "all", True), [1 / 6] * 6),
+        (Plain("mean", "all", False), [0, 0.25, 0.25, 0.25, 0.25, 0]),
+        (Plain("mean", "first", False), [0, 0.5, 0.5, 0, 0, 0]),
+        (Plain("mean", "last", False), [0, 0, 0, 0.5, 0.5, 0]),
+        (Plain("sum", "last", True), [1, 0, 0, 1, 1, 1]),
+        (Plain("last", "all", True), [0, 0, 0, 0, 0, 1]),
+        (Plain("last", "all", False), [0, 0, 0, 0, 1, 0]),
+        (Plain("last", "first", False), [0, 0, 1, 0, 0, 0]),
+        (Plain("cls", "all", True), [1, 0, 0, 0, 0, 0]),
+        (Plain("mean", "tail", True), [1 / 4, 0, 0, 1 / 4, 1 / 4, 1 / 4]),
+        (Table1("mean", "last", False), [0, 0, 1 / 4, 1 / 4, 1 / 4, 0]),
+    ],
+    ids=str,
+)
+def test_which_tokens_count(weigh, expected) -> None:
+    assert rows(weigh) == pytest.approx(expected)
+
+
+def test_a_method_of_one_copy_sees_one() -> None:
+    assert rows(Plain("mean", "all", False), group=GROUP.limited(1)) == pytest.approx([0, 0.5, 0.5, 0, 0, 0])
+    assert rows(Plain("last", "last", False), group=GROUP.limited(1)) == [0, 0, 1, 0, 0, 0]
+
+
+def test_ditto() -> None:
+    diagonal = torch.tensor([[1.0, 2, 3, 4, 5, 5]])
+    assert rows(SelfAttention("sum", "all", True), diagonal) == [1, 2, 3, 4, 5, 5]
+    assert rows(SelfAttention("sum", "all", False), diagonal) == [0, 2, 3, 4, 5, 0]
+    assert rows(SelfAttention("sum", "all", True, normalise=True), diagonal) == pytest.approx(
+        [x / 20 for x in (1, 2, 3, 4, 5, 5)]
+    )
+    with pytest.raises(NoSuchHead, match="head 3-1"):
+        SelfAttention(layer=2, head=0).check(2, 4, 100)
+
+
+def read(weigh, group=GROUP) -> torch.Tensor:
+    """The rows of A that the weighting asks for."""
+    columns, _ = weigh._columns(group, weigh.sentence(group))
+    return A[0][columns[0]][None]
+
+
+def test_reba_sums_the_rows_of_its_targets() -> None:
+    last = Backward("last", "first", False)
+    assert rows(last, read(last)) == A[0, 2].tolist()
+    mean = Backward("mean", "first", False)
+    assert rows(mean, read(mean)) == ((A[0, 1] + A[0, 2]) / 2).tolist()
+
+
+def test_reba_options() -> None:
+    content = Backward("last", "first", False, columns="content")
+    assert rows(content, read(content)) == [0, *A[0, 2, 1:5].tolist(), 0]
+    token = Backward("mean", "first", False, normalise="token")
+    assert rows(token, read(token)) == pytest.approx(((A[0, 1] / A[0, 1].sum() + A[0, 2] / A[0, 2].sum()) / 2).tolist())
+    total = Backward("mean", "first", False, normalise="total")
+    assert sum(rows(total, read(total))) == pytest.approx(1)
+    assert rows(Backward("last", "first", False), read(Backward("last", "first", False)), GROUP.limited(1))[3:5] == [
+        0,
+        0,
+    ]
+
+
+def test_a_copy_that_was_cut_off_altogether() -> None:
+    group = lay([Writing((Segment([1, 10, 11], ((1, 3), (3, 3)), (1, 0)),), kept=2, total=2)]).groups[0]
+    with pytest.raises(InputError, match="no token left"):
+        Plain("mean", "last", False).sentence(group)
+
+
+@pytest.mark.parametrize("options", [{"pool": "max"}, {"copy": "second"}])
+def test_what_is_no_weighting(options) -> None:
+    with pytest.raises(MethodError):
+        Plain(**options)

@@ -1,0 +1,104 @@
+"""Flat batches, worked out by hand."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from afterword.text.batch import lay
+from afterword.text.layout import Layout
+from afterword.text.segments import Segment, Writing
+
+
+def writing(n: int, copies: int = 1) -> Writing:
+    ids = [9, *list(range(20, 20 + n)) * copies]
+    spans = tuple((1 + c * n, 1 + (c + 1) * n) for c in range(copies))
+    return Writing((Segment(ids, spans, (1, 0)),), kept=n, total=n)
+
+
+def test_tokens_lie_end_to_end_longest_first() -> None:
+    batch = lay([writing(1), writing(3), writing(1)])
+    assert batch.tokens.tolist() == [9, 20, 21, 22, 9, 20, 9, 20]
+    assert batch.position.tolist() == [0, 1, 2, 3, 0, 1, 0, 1]
+    assert [(g.start, g.count, g.length) for g in batch.groups] == [(0, 1, 4), (4, 2, 2)]
+    assert [g.text.tolist() for g in batch.groups] == [[1], [0, 2]]
+
+
+def led(ids: list[int], *lead: int) -> Writing:
+    return Writing((Segment(ids, ((0, len(ids)),)),)).led(lead)
+
+
+def test_those_that_begin_alike_come_first_among_their_length() -> None:
+    batch = lay([led([5, 6, 1], 7, 8), led([7, 8, 2], 7, 8), led([7, 8], 7, 8), led([7, 8, 3], 7, 8)])
+    assert batch.lead == batch.limited(1).lead == 2
+    assert [(g.leading, g.text.tolist(), g.tokens.tolist()) for g in batch.groups] == [
+        (2, [1, 3, 0], [[7, 8, 2], [7, 8, 3], [5, 6, 1]]),
+        (0, [2], [[7, 8]]),
+    ]
+
+
+def test_texts_that_begin_in_several_ways_have_no_lead() -> None:
+    assert lay([led([5, 6, 1], 5, 6), led([7, 8, 2], 7, 8)]).lead == 0
+    assert lay([led([5, 6, 1]), led([5, 6, 2])]).lead == 0
+
+
+def test_every_token_knows_its_copy() -> None:
+    group = lay([writing(2, copies=2)]).groups[0]
+    assert group.copy.tolist() == [[-1, 1, 1, 2, 2]]
+    assert group.limited(1).scope.tolist() == [[True, True, True, False, False]]
+
+
+def test_a_template_belongs_to_no_copy() -> None:
+    segment = Segment([1, 2, 3, 4], ((1, 2),), (0, 1))
+    assert lay([Writing((segment,))]).groups[0].copy.tolist() == [[0, 1, 0, -1]]
+
+
+def test_a_chunk_borrows_the_states_of_the_full_pass() -> None:
+    full = Segment([9, 1, 2, 3], ((1, 4),), (1, 0), pooled=False)
+    chunks = [Segment([9, 1, 2, 1, 2], ((1, 3), (3, 5)), (1, 0), 0), Segment([9, 3, 3], ((1, 2), (2, 3)), (1, 0), 2)]
+    batch = lay([Writing((full, *chunks))])
+    assert batch.tokens.tolist() == [9, 1, 2, 1, 2, 9, 1, 2, 3, 9, 3, 3]
+    assert batch.source is not None
+    assert batch.source.tolist() == [0, 6, 7, 3, 4, 5, 6, 7, 8, 9, 8, 11]
+    assert [g.text.tolist() for g in batch.groups] == [[0], [-1], [0]]
+
+
+def test_a_group_is_a_view_of_the_flat_axis() -> None:
+    batch = lay([writing(1), writing(3), writing(1)])
+    flat = torch.arange(8.0)[:, None]
+    assert batch.groups[1].of(flat)[..., 0].tolist() == [[4, 5], [6, 7]]
+
+
+def test_layouts_of_one_batch_have_one_shape() -> None:
+    class Letters:
+        prefix, suffix = [1], [2]
+
+        def ids(self, texts: list[str]) -> list[list[int]]:
+            return [[ord(c) for c in t] for t in texts]
+
+    batch = lay(Layout(copies=2).write(["ab", "c"], Letters()))  # type: ignore[arg-type]
+    assert [g.spans.tolist() for g in batch.groups] == [[[[1, 3], [3, 5]]], [[[1, 2], [2, 3]]]]
+
+
+def test_what_lies_on_a_device_without_float64_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[torch.dtype] = []
+    for name in ("tensor", "zeros", "ones", "arange"):
+        real = getattr(torch, name)
+
+        def noted(*args: Any, real: Any = real, **options: Any) -> Any:
+            found = real(*args, **options)
+            if found.device.type == "meta":  # as "mps" or "xpu" would
+                made.append(found.dtype)
+            return found
+
+        monkeypatch.setattr(torch, name, noted)
+    lay([writing(5), writing(3)], "meta")
+    assert made and torch.float64 not in made
+    assert lay([writing(5)]).groups[0].part.dtype == torch.float64
+
+
+def test_segments_of_one_length_whose_copies_lie_elsewhere_are_groups_of_their_own():
+    """What reads attention reads one run of tokens in a group: its products are then as wide alone as in company."""
+    writings = [Writing((Segment([1, 2, 3, 4], (span,)),)) for span in ((1, 3), (0, 2), (1, 3))]
+    batch = lay(writings)
+    assert [g.text.tolist() for g in batch.groups] == [[1], [0, 2]]

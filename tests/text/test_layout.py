@@ -1,0 +1,235 @@
+"""How texts are written, worked out by hand on a byte tokenizer."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tiny import tiny_tokenizer
+
+from afterword.errors import InputError, MethodError
+from afterword.text.inputs import with_prompt
+from afterword.text.layout import Layout
+from afterword.text.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def own() -> Tokenizer:
+    return Tokenizer(tiny_tokenizer("bert"))
+
+
+def spelled(own: Tokenizer, layout: Layout, text, max_length=None, **options) -> str:
+    """The writing as a string; special tokens as < and >, copies in brackets."""
+    (writing,) = layout.write([text], own, max_length, **options)
+    out = []
+    for segment in writing.segments:
+        front, behind = segment.special
+        body = own.hf.convert_ids_to_tokens(segment.ids)
+        marks = {i: "[" for i, _ in segment.copies}
+        line = ["<"] * front + body[front : len(body) - behind] + [">"] * behind
+        for start, end in reversed(segment.copies):
+            line[start:end] = ["[", *line[start:end], "]"]
+        assert marks
+        out.append("".join(line).replace("Ġ", " "))
+    return " | ".join(out)
+
+
+def test_copies_share_one_pair_of_special_tokens(own) -> None:
+    assert spelled(own, Layout(copies=3), "ab") == "<[ab][ab][ab]>"
+    assert spelled(own, Layout(copies=2, add_special_tokens=False), "ab") == "[ab][ab]"
+    assert spelled(own, Layout(copies=2, separator=";"), "ab") == "<[ab];[ab]>"
+
+
+@pytest.mark.parametrize("text", ["ht", "h", "hat", "th", " t", "a"])
+@pytest.mark.parametrize("prompt", ["q: ", "t", "xt", "{a}"])
+def test_behind_a_prompt_the_copies_repeat_the_ids_of_one_copy(own, prompt: str, text: str) -> None:
+    (one,) = with_prompt(Layout(), prompt).write([text], own)
+    start, end = one.segments[0].copies[0]
+    ids = one.segments[0].ids
+    assert own.prefix + own.ids([prompt + text])[0] + own.suffix == ids  # as sentence-transformers writes it
+    for layout in (Layout(copies=3), Layout(copies=3, join="ids"), Layout(copies=3, separator="tt")):
+        (many,) = with_prompt(layout, prompt).write([text], own, offsets=True)
+        between = own.ids([layout.separator])[0]
+        copies = [*ids[start:end], *[*between, *ids[start:end]] * 2]
+        assert many.segments[0].ids == [*ids[:start], *copies, *ids[end:]]
+        assert [many.segments[0].ids[a:b] for a, b in many.segments[0].copies] == [ids[start:end]] * 3
+        assert len(set(many.offsets)) == 1 and many.offsets[0][-1][1] == len(text)
+
+
+def test_behind_a_prompt_the_text_is_cut_never_the_prompt(own) -> None:
+    layout = with_prompt(Layout(copies=2), "q:")
+    assert spelled(own, layout, "abcdef", 11) == "<q:[abc][abc]>"
+    assert spelled(own, with_prompt(Layout(copies=2, truncate="after"), "q:"), "abcd", 9) == "<q:[abcd][a]>"
+    assert spelled(own, layout, own.ids(["ab"])[0]) == "<q:[ab][ab]>"
+    with pytest.raises(InputError, match="no room for 2 copies"):
+        spelled(own, layout, "ab", 5)
+    with pytest.raises(MethodError, match=r"chunk=2 .* take no prompt"):
+        with_prompt(Layout(copies=2, chunk=2), "q:")
+
+
+def test_a_string_that_is_repeated_or_a_template_is_tokenized_as_one_behind_a_prompt_too(own) -> None:
+    for layout in (Layout(copies=2, join="text"), Layout("{text}{text}")):
+        (writing,) = with_prompt(layout, "p").write(["ht"], own)
+        assert writing.segments[0].ids == own.prefix + own.ids(["phtht"])[0] + own.suffix
+
+
+PLAN = st.sampled_from([None, "q: {text}", "{text}y", "t{text}", "In {text} and {text}z", "{condition}: {text}!"])
+
+
+@given(
+    texts=st.lists(st.text("th in\u4e16[MASK]", max_size=9), min_size=1, max_size=6),
+    template=PLAN,
+    options=st.sampled_from([{}, {"copies": 2}, {"truncate": "after"}, {"join": "ids"}, {"truncate": "whole"}]),
+    length=st.sampled_from([None, 12, 16]),
+)
+def test_texts_are_written_together_as_each_alone(own, texts, template, options: dict, length) -> None:
+    """Tokenizing all strings in one batch changes nothing, those that are too long and are cut included."""
+    layout = Layout(template, **options)
+    conditions = [f"c{i % 2}" for i in range(len(texts))] if "condition" in layout.fields else [None] * len(texts)
+
+    def written(some: list, theirs: list) -> list:
+        return layout.write(some, own, length, conditions=None if None in theirs else theirs, offsets=True)
+
+    alone = []
+    for text, condition in zip(texts, conditions, strict=True):
+        try:
+            alone += written([text], [condition])
+        except InputError:
+            with pytest.raises(InputError):
+                written(texts, conditions)
+            return
+    assert written(texts, conditions) == alone
+
+
+def test_a_prompt_costs_one_batch(own, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, spell = [], own.spell
+    monkeypatch.setattr(own, "spell", lambda texts: calls.append(len(texts)) or spell(texts))
+    Layout("q: {text}y").write(["ab"] * 50 + ["abcdefgh"], own, 10)
+    assert calls[0] == 51 and len(calls) < 5  # the long one again until it fits
+
+
+def test_a_template_is_written_around(own) -> None:
+    assert spelled(own, Layout("x{text}y{{}}"), "ab") == "<x[ab]y{}>"
+    assert spelled(own, Layout("x{text}y{text}", join="ids"), "ab") == "<x[ab]y[ab]>"
+    assert spelled(own, Layout("x{text}", copies=2, separator="-"), "ab") == "<x[ab]-[ab]>"
+    assert spelled(own, Layout("{condition}:{text}"), "ab", conditions=["c{d}"]) == "<c{d}:[ab]>"
+
+
+def test_the_text_is_cut_never_the_template(own) -> None:
+    assert spelled(own, Layout("xx{text}yy"), "abcdef", 9) == "<xx[abc]yy>"
+    assert spelled(own, Layout("xx{text}yy", join="ids"), "abcdef", 9) == "<xx[abc]yy>"
+    assert spelled(own, Layout("x{text}y{text}"), "abcdef", 9) == "<x[ab]y[ab]>"
+    with pytest.raises(InputError, match="max_length=5"):
+        spelled(own, Layout("xxxx{text}yy"), "abc", 5)
+
+
+def test_truncation_before_after_and_of_the_whole(own) -> None:
+    assert spelled(own, Layout(copies=2), "abcd", 8) == "<[abc][abc]>"
+    assert spelled(own, Layout(copies=2, truncate="after"), "abcd", 8) == "<[abcd][ab]>"
+    assert spelled(own, Layout(copies=2, truncate="whole"), "abcd", 8) == "<[abcd][abc]"
+    assert spelled(own, Layout(copies=2, join="text", truncate="after"), "abcd", 8) == "<[abcd][ab]>"
+    assert spelled(own, Layout(copies=2, join="text", truncate="whole"), "abcd", 8) == "<[abcd][abc]"
+
+
+def test_what_was_cut_is_counted(own) -> None:
+    (writing,) = Layout(copies=2).write(["abcdef"], own, 8)
+    assert (writing.kept, writing.total) == (3, 6)
+
+
+def test_ids_are_content_only(own) -> None:
+    ids = own.ids(["ab"])[0]
+    assert spelled(own, Layout("x{text}y", copies=1), ids) == spelled(own, Layout("x{text}y"), "ab")
+    assert spelled(own, Layout(copies=2), ids) == "<[ab][ab]>"
+
+
+def test_chunks_follow_the_full_pass(own) -> None:
+    assert spelled(own, Layout(copies=2, chunk=2), "abcde") == "<[abcde]> | <[ab][ab]> | <[cd][cd]> | <[e][e]>"
+    (writing,) = Layout(copies=2, chunk=2).write(["abcde"], own)
+    assert [s.first for s in writing.segments[1:]] == [0, 2, 4]
+    assert [s.final for s in writing.segments[1:]] == [False, False, True]
+    assert sum(s.part for s in writing.segments[1:]) == pytest.approx(1)
+
+
+def test_punctuation_of_the_authors(own) -> None:
+    assert spelled(own, Layout(punctuate="stop"), 'a "b"') == '<[a "b"]>'
+    assert spelled(own, Layout(punctuate="stop"), "ab") == "<[ab.]>"
+    assert spelled(own, Layout(punctuate="all"), 'a "b"?') == "<[a 'b'.]>"
+
+
+def test_offsets_of_every_copy(own) -> None:
+    (writing,) = Layout("x{text} {text}").write(["ab"], own, offsets=True)
+    assert writing.offsets == (((0, 1), (1, 2)), ((0, 1), (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"copies": 0}, "copies=0"),
+        ({"template": "no place"}, r"no \{text\}"),
+        ({"template": "{text} {name}"}, "name"),
+        ({"template": "{text"}, "literal brace"),
+        ({"template": "{text}{text}", "copies": 3}, "2 times"),
+        ({"chunk": 0}, "chunk=0"),
+        ({"chunk": 2, "template": "x{text}"}, "chunk=2"),
+        ({"truncate": "middle"}, "truncate='middle'"),
+        ({"join": "string"}, "join='string'"),
+        ({"copies": True}, "copies=True"),
+        ({"copies": 2.0}, "copies=2.0"),
+        ({"template": "{text}\0"}, "template holds a NUL"),
+        ({"copies": 2, "separator": "\udcff"}, "separator holds a lone surrogate"),
+        # options without effect
+        ({"separator": ";"}, "separator=';' stands between copies, and copies=1"),
+        ({"template": "x{text}", "separator": ";"}, "separator=';'"),
+        ({"template": "{text}x{text}", "copies": 2, "separator": ";"}, "separator=';'.* 2 times"),
+        ({"join": "first"}, "join='first'"),
+        ({"template": "{text}x{text}", "join": "first"}, "join='first'"),
+        ({"chunk": 2, "truncate": "after"}, "chunk=2.* no truncate"),
+        ({"chunk": 2, "copies": 2, "separator": ";"}, "chunk=2.* no separator"),
+        ({"chunk": 2, "join": "text"}, "chunk=2.* no join"),
+    ],
+)
+def test_a_layout_that_cannot_be(options: dict, words: str) -> None:
+    with pytest.raises(MethodError, match=words):
+        _ = Layout(**options)
+
+
+def test_conditions_are_asked_for(own) -> None:
+    with pytest.raises(InputError, match="conditions="):
+        Layout("{condition}{text}").write(["a"], own)
+    with pytest.raises(InputError, match=r"no \{condition\}"):
+        Layout("{text}").write(["a"], own, conditions=["b"])
+    with pytest.raises(InputError, match="2 conditions for 1"):
+        Layout("{condition}{text}").write(["a"], own, conditions=["b", "c"])
+
+
+def leads(template: str, texts: list, max_length: int | None = None, kind: str = "llama", **options) -> list[str]:
+    """What each text shares with others, as tokens."""
+    tokenizer = Tokenizer(tiny_tokenizer(kind))
+    given = {name: options.pop(name) for name in ("conditions",) if name in options}
+    writings = Layout(template, **options).write(texts, tokenizer, max_length, **given)
+    segments = [w.segments[0] for w in writings]
+    return [" ".join(tokenizer.tokens(s.ids[: s.lead])).replace("Ġ", "_") for s in segments]
+
+
+def test_a_lead_ends_before_what_the_text_may_change() -> None:
+    assert leads("xt{text}y", ["ab", "hab", ""]) == ["<s> x t", "", "<s> x t"]  # "th" is one token
+    assert leads("x {text}", ["ab", "tab"]) == ["<s> x _", ""]  # "_t" too
+    assert leads("x{text}", ["ab", [20, 21]]) == ["<s> x", "<s> x"]
+    assert leads("x{text}", ["ab"], kind="gpt2") == ["x"]
+    assert leads("x{text}", ["ab"], add_special_tokens=False) == ["x"]
+    assert leads("x{text}y{text}", ["ab"], join="ids") == ["<s> x"]
+
+
+def test_a_lead_is_the_same_for_every_condition() -> None:
+    assert leads("x{condition}:{text}", ["ab", "c"], conditions=["p", "q"]) == ["<s> x"] * 2
+    assert leads("{condition}:{text}", ["ab", "c"], conditions=["p", "q"]) == [""] * 2
+
+
+def test_without_a_template_and_without_a_text_there_is_no_lead() -> None:
+    assert leads("{text}y", ["ab"]) == [""]
+    assert leads("xxxx{text}", ["ab", "c"], 5, truncate="after") == ["", ""]
+    assert leads("xxxx{text}", ["ab", "c"], 6, truncate="after") == ["<s> x x x x"] * 2
+
+
+def test_whole_numbers_of_numpy_are_plain_ones() -> None:
+    layout = Layout(copies=np.int64(2), chunk=np.int32(3))
+    assert layout == Layout(copies=2, chunk=3) and type(layout.copies) is type(layout.chunk) is int

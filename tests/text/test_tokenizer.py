@@ -1,0 +1,206 @@
+"""Ids and offsets as the tokenizer's own, and no state shared with another library."""
+
+import copy
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny, tiny_tokenizer
+from tokenizers import AddedToken, models, normalizers, processors
+from tokenizers import Tokenizer as Backend
+from transformers import PreTrainedTokenizerFast
+
+from afterword import Encoder, classical
+from afterword.backbone.loading import load_backbone
+from afterword.errors import InputError, ModelError, NoMaskToken
+from afterword.text.tokenizer import FLAGS, Tokenizer, check_text
+
+
+@pytest.fixture(params=["llama", "bert"])
+def hf(request: pytest.FixtureRequest):
+    return tiny_tokenizer(request.param)
+
+
+def test_prefix_and_suffix_are_what_it_puts_around(hf) -> None:
+    own = Tokenizer(hf)
+    assert own.prefix + own.ids(["a b"])[0] + own.suffix == hf("a b")["input_ids"]
+    assert own.prefix + own.suffix
+
+
+def test_spelling_equals_ids(hf) -> None:
+    own, texts = Tokenizer(hf), ["a b", "日本", "", " x"]
+    assert [s.ids for s in own.spell(texts)] == own.ids(texts)
+    assert own.spell(["ab"])[0].offsets == [(0, 1), (1, 2)]
+
+
+def test_another_librarys_padding_does_not_reach_us(hf) -> None:
+    own = Tokenizer(hf)
+    before = own.ids(["a", "a longer text"])
+    hf(["a", "a longer text"], padding=True, truncation=True, max_length=4)
+    hf.backend_tokenizer.enable_padding(length=50)
+    assert own.ids(["a", "a longer text"]) == before
+
+
+def test_no_mask_token_is_said(hf) -> None:
+    hf.mask_token = None
+    with pytest.raises(NoMaskToken, match="no mask token"):
+        _ = Tokenizer(hf).mask_id
+
+
+@pytest.mark.parametrize(("text", "words"), [(3, "int"), ("a\0b", "NUL"), ("\ud800", "surrogate"), (None, "NoneType")])
+def test_a_text_that_cannot_be_tokenized(text, words) -> None:
+    with pytest.raises(InputError, match=words):
+        check_text(text, "text 7")
+
+
+def test_a_slow_tokenizer_has_no_offsets() -> None:
+    class Slow:
+        model_max_length, mask_token_id = 10, None
+
+        def __call__(self, text: str, add_special_tokens: bool) -> dict:
+            return {"input_ids": [*([1] if add_special_tokens else []), *map(ord, text)]}
+
+    own = Tokenizer(Slow())
+    assert own.ids(["ab"]) == [[97, 98]]
+    assert own.prefix == [1]
+    with pytest.raises(ModelError, match="character offsets"):
+        own.spell(["ab"])
+
+
+def after_the_fact(hf, change: str) -> None:
+    """One way in which a tokenizer is changed after the model was loaded."""
+    if change == "a token":
+        hf.add_tokens(["hello"])
+    elif change == "a special token":
+        hf.add_tokens(["<hello>"], special_tokens=True)
+    elif change == "a piece of the vocabulary":
+        hf.add_tokens([AddedToken("h")])
+    elif change == "a flag":
+        hf.add_tokens([AddedToken("[MASK]", lstrip=True, rstrip=True)])
+    elif change == "the normaliser":
+        hf.backend_tokenizer.normalizer = normalizers.Lowercase()
+    elif change == "what stands around":
+        hf.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] [CLS] $A", special_tokens=[("[CLS]", 4)]
+        )
+    elif change == "special tokens split":
+        hf.split_special_tokens = True
+
+
+CHANGES = ("a token", "a special token", "a piece of the vocabulary", "a flag", "the normaliser",
+           "what stands around", "special tokens split")  # fmt: skip
+LINE = "The th hello <hello> a [MASK] b </s><pad>"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_after_load_is_followed(hf, change: str) -> None:
+    own = Tokenizer(hf)
+    before, described = hf(LINE)["input_ids"], own.description
+    assert own.prefix + own.ids([LINE])[0] + own.suffix == before
+    after_the_fact(hf, change)
+    now = hf(LINE)["input_ids"]
+    assert now != before
+    assert own.prefix + own.ids([LINE])[0] + own.suffix == now
+    assert own.spell([LINE])[0].ids == own.ids([LINE])[0]
+    assert own.description != described
+    for copied in (copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
+        assert copied.ids([LINE]) == own.ids([LINE]) and copied.description == own.description
+
+
+def test_among_many_added_tokens_the_number_is_noticed_and_a_flag_needs_the_call() -> None:
+    hf = tiny_tokenizer("bert")
+    hf.add_tokens([f"<extra {i}>" for i in range(FLAGS)])
+    own = Tokenizer(hf)
+    hf.add_tokens(["hello"])
+    assert own.ids([LINE])[0] == hf(LINE, add_special_tokens=False)["input_ids"]
+    after_the_fact(hf, "a flag")
+    own.renew()
+    assert own.ids([LINE])[0] == hf(LINE, add_special_tokens=False)["input_ids"]
+
+
+def test_nothing_is_made_anew_without_a_change(hf, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Tokenizer(hf)
+    hf(["a", "longer"], padding=True)
+    monkeypatch.setattr(own, "renew", lambda: pytest.fail("made anew"))
+    own.ids(["a"]), own.spell(["a"]), own.prefix, own.suffix, own.description
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory):
+    return tiny("bert", tmp_path_factory.mktemp("tokens"))
+
+
+def alone(encoder: Encoder, text: str):
+    """The mean over the model run alone on what its own tokenizer gives."""
+    model, given = encoder.backbone.model, encoder.backbone.tokenizer.hf(text, return_tensors="pt")
+    implementation = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    try:
+        with torch.no_grad():
+            return model(**given).last_hidden_state[0].mean(0).numpy()
+    finally:
+        model.set_attn_implementation(implementation)
+
+
+def test_special_tokens_are_split_where_the_folder_says_so(folder, tmp_path) -> None:
+    shutil.copytree(folder, tmp_path / "split")
+    config = json.loads((tmp_path / "split" / "tokenizer_config.json").read_text())
+    config["split_special_tokens"] = True
+    (tmp_path / "split" / "tokenizer_config.json").write_text(json.dumps(config))
+    encoder, plain = (Encoder(load_backbone(f), classical()) for f in (tmp_path / "split", folder))
+    for text in ("[MASK] of", "<pad> b", "a </s>"):
+        assert np.abs(encoder.encode(text) - alone(encoder, text)).max() < 2e-5
+        assert np.abs(encoder.encode(text) - plain.encode(text)).max() > 0.01
+    assert encoder.fingerprint != plain.fingerprint
+
+
+def test_tokens_added_after_load_reach_the_vectors(folder, tmp_path) -> None:
+    encoder = Encoder(load_backbone(folder), classical())
+    before, name = encoder.encode("say hello"), encoder.fingerprint
+    encoder.backbone.tokenizer.hf.add_tokens([*(f"<{i}>" for i in range(265, 300)), "hello"])  # the table has 300 rows
+    for method in (encoder.encode, encoder.weights, lambda text: encoder.encode_words(text, ["hello"])):
+        with pytest.raises(InputError, match=r"text 0 holds 'hello', token 300.*resize_token_embeddings\(301\)"):
+            method("say hello")
+    assert encoder.encode("say").any()
+    encoder.backbone.model.resize_token_embeddings(301, mean_resizing=False)
+    after = encoder.encode("say hello")
+    assert np.abs(after - alone(encoder, "say hello")).max() < 2e-5 and np.abs(after - before).max() > 0.01
+    assert encoder.fingerprint != name
+    encoder.save(tmp_path / "saved")
+    assert np.array_equal(Encoder.load(tmp_path / "saved").encode("say hello"), after)
+
+
+class InPython(PreTrainedTokenizerFast):
+    """A tokenizer that treats texts before its backend sees them."""
+
+    def _encode_plus(self, text, *given, **options):
+        text = text.replace("3", "three") if isinstance(text, str) else [t.replace("3", "three") for t in text]
+        return super()._encode_plus(text, *given, **options)
+
+
+def test_a_tokenizer_that_rewrites_texts_gives_its_own_ids() -> None:
+    plain = tiny_tokenizer("bert")
+    hf = InPython(tokenizer_object=plain.backend_tokenizer, mask_token="[MASK]")
+    own = Tokenizer(hf)
+    assert own.ids(["a 3", "b"]) == [hf(t, add_special_tokens=False)["input_ids"] for t in ("a 3", "b")]
+    assert own.ids(["a 3"]) == Tokenizer(plain).ids(["a three"])
+    with pytest.raises(ModelError, match=r"rewrites texts in Python.*no character offsets"):
+        own.spell(["a 3"])
+
+
+def test_merges_left_out_at_random_are_refused(hf) -> None:
+    hf.backend_tokenizer.model.dropout = 0.5
+    with pytest.raises(ModelError, match=r"at random \(dropout=0.5\)"):
+        Tokenizer(hf)
+
+
+def test_a_tokenizer_that_drops_letters_still_shows_what_stands_around() -> None:
+    backend = Backend(models.BPE({"[CLS]": 0, "[SEP]": 1, ".": 2}, []))
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 1)]
+    )
+    own = Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend))
+    assert (own.prefix, own.suffix) == ([0], [1])
