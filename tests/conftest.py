@@ -39,7 +39,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # Every shape in the rooms that hold tensors is checked at each call; what users hand in is checked by the code itself.
 # AFTERWORD_CHECK_SHAPES=0 leaves the checks out.
 if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":
-    rooms = ("text.batch", "backbone", "methods", "encode", "post")
+    rooms = (
+        "text.batch text.words backbone methods.states methods.weights methods.frequency methods.targets post "
+        "encode.forward encode.sentences encode.words encode.explain encode.token_states tune.recipes tune.cosines"
+    ).split()
     for ready in ("beartype", "transformers.modeling_utils"):  # what a room imports first is compiled anew each time
         import_module(ready)
     install_import_hook([f"afterword.{room}" for room in rooms], "beartype.beartype")
