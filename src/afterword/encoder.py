@@ -13,24 +13,20 @@ import torch
 from .encode.explain import attention_matrix, token_weights
 from .encode.limits import Limits, OnEmpty, OnLong
 from .encode.options import SENTENCES, Form, also_called, choose_prompt, refuse_others, several, steps_of
+from .encode.outputs import Array
 from .encode.processes import Workers, workers
 from .encode.sentence_transformers_interface import Interface
-from .encode.sentences import (
-    WINDOW,
-    Array,
-    by_name,
-    check_method,
-    refuse_blank,
-    sentence_vectors,
-    word_vectors,
-)
+from .encode.sentences import WINDOW, sentence_vectors
 from .encode.token_states import token_states
+from .encode.words import word_vectors
 from .files.fingerprint import fingerprint
 from .files.parts import Parts
-from .files.write_encoder import read_encoder, write_encoder
+from .files.read_encoder import read_encoder
+from .files.write_encoder import write_encoder
 from .methods import Method
+from .methods.method import by_name, check_method
 from .post import Post, Unfitted
-from .text.inputs import check_conditions, check_texts, with_prompt, words_by_text
+from .text.inputs import check_conditions, check_texts, refuse_blank, with_prompt, words_by_text
 from .text.layout import Text
 
 
@@ -116,6 +112,23 @@ class Encoder(Interface, Parts):
             folder: made if it is not there; a leading ``~`` is the home folder.
         """
         write_encoder(self, folder)
+
+    def sentence_transformer(self, **options: Any) -> Any:
+        """This encoder as a SentenceTransformer that shares its weights: for tools that ask for that very class.
+
+        BERTopic and KeyBERT do; training does; so does everything that `encode` refuses by name. Its vectors are
+        those of `encode`, up to float32 rounding.
+
+        Args:
+            options: for SentenceTransformer; ``device`` defaults to the encoder's own.
+
+        Raises:
+            MissingExtra: sentence-transformers is not installed.
+            ModelError: a step has no module there.
+        """
+        from .st import sentence_transformer
+
+        return sentence_transformer(self, **options)
 
     @property
     def fitted(self) -> bool:

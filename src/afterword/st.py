@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from .backbone.backbone import Backbone
-from .backbone.loading import base_of, load_backbone
+from .backbone.loading import load_backbone
 from .backbone.pickling import bare
 from .backbone.saving import write_model
+from .backbone.text_part import base_of
 from .encode.forward import combine, weights
 from .errors import InputError, MethodError, MissingExtra, ModelError
 from .files.atomic import settled
-from .files.read_encoder import CONFIG, read_flow, read_ours
+from .files.folder_modules import CONFIG, read_flow, read_ours
 from .files.write_encoder import laid_out, write_config, write_flow
 from .methods import Method
 from .methods.serialize import to_json
@@ -33,7 +33,7 @@ from .text.inputs import check_conditions, check_ids, check_texts, check_written
 from .text.tokenizer import Tokenizer
 
 try:
-    from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData, quantize_embeddings
+    from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import InputModule, Module
     from sentence_transformers.sentence_transformer import modules as theirs
 except ImportError as e:
@@ -343,36 +343,6 @@ def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransforme
                "default_prompt_name": encoder.default_prompt_name,
                "similarity_fn_name": encoder.similarity_fn_name} | options  # fmt: skip
     return SentenceTransformer(modules=modules, **options)
-
-
-def quantise(vectors: Any, precision: str) -> Any:
-    """Vectors (n, D) in fewer bits, by sentence-transformers' own function.
-
-    Args:
-        vectors: float32.
-        precision: "int8" and "uint8" (n, D), "binary" and "ubinary" (n, D / 8).
-
-    Raises:
-        InputError: one vector alone has no range.
-    """
-    bits = precision.endswith("binary")
-    if not len(vectors):  # older versions look for the ranges of none
-        width = -(-vectors.shape[1] // 8) if bits else vectors.shape[1]
-        return np.zeros((0, width), np.uint8 if precision.startswith("u") else np.int8)
-    if len(vectors) == 1 and not bits:
-        raise InputError(
-            f"precision={precision!r} of one text: the ranges are those of the call's own vectors; give at least two "
-            "texts, or take precision='float32' and sentence-transformers' quantize_embeddings with ranges of your own"
-        )
-    try:
-        return quantize_embeddings(vectors, precision=precision)
-    except ValueError as e:
-        raise InputError(f"precision={precision!r}: {str(e).splitlines()[0]}") from None
-
-
-def model_card() -> SentenceTransformerModelCardData:
-    """Where evaluators of sentence-transformers write their scores."""
-    return SentenceTransformerModelCardData()
 
 
 def _dense(step: Dense) -> nn.Module:

@@ -5,40 +5,15 @@ import pytest
 import torch
 from tests.tiny import tiny
 
-from afterword import Encoder, bellm, classical, echo, prompt, reba
+from afterword import Encoder, classical, echo, prompt, reba
 from afterword.backbone.loading import load_backbone
 from afterword.encode import sentences as room
-from afterword.encode.sentences import shares
-from afterword.errors import InputError, MethodError, TooLong
+from afterword.errors import InputError, TooLong
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory):
     return load_backbone(tiny("gpt2", tmp_path_factory.mktemp("run")))
-
-
-def grouped(methods, own) -> list[list[int]]:
-    return sorted(sorted(s.methods) for s in shares(methods, own))
-
-
-def test_copies_share_on_a_causal_model(own) -> None:
-    methods = [classical(), echo(2), reba(3), prompt("eol"), bellm(), reba(2, chunk=4)]
-    assert own.tokenizer.suffix == []
-    assert grouped(methods, own) == [[0, 1, 2], [3], [4], [5]]
-    assert next(s for s in shares(methods, own) if 0 in s.methods).layout.copies == 3
-
-
-def test_special_tokens_keep_apart(own) -> None:
-    assert grouped([classical(), classical(add_special_tokens=False)], own) == [[0], [1]]
-
-
-def test_equal_layouts_share_on_any_model(tmp_path) -> None:
-    bert = load_backbone(tiny("bert", tmp_path))
-    assert grouped([classical(), classical("cls"), reba(2), reba(2, "mean"), prompt("eol")], bert) == [
-        [0, 1],
-        [2, 3],
-        [4],
-    ]
 
 
 def test_windows_change_nothing(own, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,52 +114,6 @@ def test_after_memory_ran_out_no_forward_is_as_large_again(own, monkeypatch: pyt
         assert (call(texts) == wanted).all()
         failed = [n for n in small.tokens if n > 60]
         assert 0 < len(failed) < 5 and small.tokens[: len(failed)] == sorted(failed, reverse=True)
-
-
-@pytest.mark.parametrize("kind", ["phi3", "llama dynamic"])
-def test_copies_share_no_forward_where_rotary_frequencies_know_the_length(kind, tmp_path) -> None:
-    """Both kinds turn to other frequencies beyond 24 tokens: two copies of a text of 15 do, one does not."""
-    encoder = Encoder.load(tiny(kind, tmp_path), classical())
-    methods, text = {"one": classical(), "two": echo(2), "also two": reba(2)}, "a text of 15 to"
-    assert grouped(list(methods.values()), encoder.backbone) == [[0], [1, 2]]
-    many = encoder.encode_many([text], methods)
-    for name, method in methods.items():
-        alone = Encoder(encoder.backbone, method).encode([text])
-        np.testing.assert_allclose(many[name], alone, rtol=0, atol=2e-6 * np.abs(alone).max())
-
-
-def test_the_bar_counts_texts(own, capsys: pytest.CaptureFixture[str]) -> None:
-    Encoder(own, reba()).encode(["a", "b", "c"], show_progress_bar=True)
-    seen = capsys.readouterr()
-    assert "3/3" in seen.err and not seen.out
-
-
-def test_out_must_be_able_to_hold_vectors(tmp_path):
-    encoder = Encoder.load(tiny("llama", tmp_path), classical())
-    read_only = np.zeros((1, encoder.dimension), np.float32)
-    read_only.setflags(write=False)
-    for out in (np.zeros((1, encoder.dimension), np.int8), np.zeros((1, encoder.dimension), np.float16), read_only, []):
-        with pytest.raises(InputError, match="float32 or float64 that can be written to"):
-            encoder.encode(["a text"], out=out)
-    for out, words in ((np.zeros((1, 8), np.float16), "an array of float16:"), (read_only, "cannot be written to:")):
-        with pytest.raises(InputError, match=words):
-            encoder.encode(["a text"], out=out)
-    over = np.lib.stride_tricks.as_strided(np.zeros(2 * encoder.dimension), (2, encoder.dimension), (8, 8))
-    with pytest.raises(InputError, match="rows that lie over one another"):
-        encoder.encode(["a text", "another"], out=over)
-    for order in "CF":
-        out = np.zeros((2, encoder.dimension), np.float32, order=order)
-        assert np.array_equal(encoder.encode(["a text", "another"], out=out), encoder.encode(["a text", "another"]))
-    wide = np.zeros((1, encoder.dimension))
-    assert np.array_equal(encoder.encode(["a text"], out=wide), encoder.encode(["a text"]).astype(np.float64))
-
-
-def test_two_methods_of_one_name_are_refused(tmp_path):
-    encoder = Encoder.load(tiny("llama", tmp_path), classical())
-    twins = [classical(), classical(pool_special_tokens=False)]
-    with pytest.raises(MethodError, match="two methods are named 'classical mean last'"):
-        encoder.encode_many(["a text"], twins)
-    assert len(encoder.encode_many(["a text"], {"with": twins[0], "without": twins[1]})) == 2
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])

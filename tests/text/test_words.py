@@ -63,18 +63,6 @@ def test_which_copy_is_read(backbone) -> None:
     assert abs(last - twice).max() < 1e-5
 
 
-def test_shapes(backbone) -> None:
-    encoder = Encoder(backbone, reba())
-    one_each = encoder.encode_words(["a bank", "the bench"], ["bank", "bench"])
-    assert one_each.shape == (2, encoder.dimension)
-    lists = encoder.encode_words(["a bank", "the bench", "x"], [["a", "bank"], ["bench"], []])
-    assert [r.shape[0] for r in lists] == [2, 1, 0]
-    assert (lists[0][1] == one_each[0]).all()
-    assert encoder.encode_words("a bank", ["a", "bank"]).shape == (2, encoder.dimension)
-    with pytest.raises(InputError, match="1 words for 2 texts"):
-        encoder.encode_words(["a", "b"], ["a"])
-
-
 def test_the_message_names_text_and_word(backbone) -> None:
     with pytest.raises(WordNotFound, match=r"'bench'.*text 1"):
         Encoder(backbone, reba()).encode_words(["a bench", "a bank"], ["bench", "bench"])

@@ -21,7 +21,7 @@ from .attention_masks import Masks, OtherLayers, Plan, Run, running
 from .attention_taps import Tap
 from .attention_views import MatrixView, wide
 from .batch_independence import Company, refuse_scales_of_a_batch
-from .bidirectional import Sight, Stack, coupled
+from .bidirectional import Sight
 from .facts import Facts
 from .introspection import find_stack, forget, side_by_side, vocabulary
 from .linear_packed import PackedLinears, Served
@@ -33,6 +33,7 @@ from .packing import Stream, stream
 from .pickling import bare
 from .positions import explain, require_same_start
 from .skip_unread import Cut, cutting, find, listened_to
+from .two_streams import Stack, coupled
 
 LAST, TABLE, NORMED = "last", "table", "normed:"
 Layer = int | str

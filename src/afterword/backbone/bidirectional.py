@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from torch import Tensor, nn
-
-from ..errors import MethodError, NoSuchHead, UnsupportedModel
-from .attention_masks import Plan, current
+from ..errors import MethodError, NoSuchHead
 
 Couple = Literal["replace", "add", "add_postnorm", "add_embedding", "angle031"]
 AUTO: Literal["auto"] = "auto"
@@ -88,118 +82,3 @@ class Sight:
         if chosen != frozenset(range(layers - len(chosen), layers)):
             raise MethodError(f"couple={self.couple!r} sums two streams at the end: layers must be the last ones")
         return layers - len(chosen)
-
-
-@dataclass(frozen=True)
-class Stack:
-    """A decoder's layers in order and the norm behind them (None where there is none)."""
-
-    layers: tuple[nn.Module, ...]
-    norm: nn.Module | None
-
-
-@contextmanager
-def coupled(stack: Stack, sight: Sight, plan: Plan) -> Iterator[None]:
-    """Run the last layers twice, causal and seeing both ways, and sum the two streams (Equation 5)."""
-    first = sight.first(len(stack.layers))
-    streams = _Streams(plan, sight.couple, first, len(stack.layers))
-    hooks = [
-        layer.register_forward_hook(streams.layer_hook(i), with_kwargs=True) for i, layer in enumerate(stack.layers)
-    ]
-    hooks.append(stack.layers[0].register_forward_pre_hook(streams.embed, with_kwargs=True))
-    if stack.norm is not None:
-        hooks.append(stack.norm.register_forward_hook(streams.after_norm))
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-class _Streams:
-    """The second stream while a forward runs."""
-
-    def __init__(self, plan: Plan, couple: str, first: int, layers: int) -> None:
-        self.plan, self.couple, self.first, self.layers = plan, couple, first, layers
-        self.second: Tensor | None = None
-        self.busy = False
-        self.shelves: dict[int, Any] = {}
-
-    def _rests(self) -> bool:
-        """While the second stream runs, and in another thread's forward of the same model."""
-        return self.busy or current() is not self.plan
-
-    def embed(self, _: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-        """Note the embeddings, which Equation 5 calls x.
-
-        Another thread may call a hook just as it is taken away, without the keywords it asked for: it rests anyway.
-        """
-        if not self._rests() and self.couple in ("add_embedding", "angle031"):
-            self.second = _hidden(args, rest[0])
-
-    def layer_hook(self, i: int) -> Any:
-        """Run a layer of the second stream right behind the same layer of the first."""
-
-        def hook(layer: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
-            if self._rests() or (i < self.first and i + 1 < self.layers):
-                return None
-            kwargs, output = rest
-            if i >= self.first:
-                if i == self.first and self.couple in ("add", "add_postnorm"):
-                    self.second = _hidden(args, kwargs)
-                self.second = self._both_ways(layer, args, kwargs)
-                if self.couple == "angle031":  # the causal stream stops before these layers
-                    output = _with_hidden(output, _hidden(args, kwargs))
-            if i + 1 == self.layers and self.couple != "add_postnorm":
-                assert self.second is not None
-                output = _with_hidden(output, _first(output) + self.second)
-            return output
-
-        return hook
-
-    def _both_ways(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        assert self.second is not None
-        self.busy = self.plan.seeing = True
-        args, kwargs = tuple(map(self._own, args)), {name: self._own(value) for name, value in kwargs.items()}
-        try:
-            if args:
-                return _first(layer(self.second, *args[1:], **kwargs))
-            return _first(layer(**{**kwargs, "hidden_states": self.second}))
-        finally:
-            self.busy = self.plan.seeing = False
-
-    def _own(self, value: Any) -> Any:
-        """Where layers leave something for later ones (Gemma 3n: keys and values), each stream has its own shelf.
-
-        The second stream's begins with what the layers below both of them have left there.
-        """
-        if not isinstance(value, MutableMapping):
-            return value
-        return self.shelves.setdefault(id(value), copy.copy(value))
-
-    def after_norm(self, norm: nn.Module, _: tuple[Any, ...], output: Tensor) -> Tensor | None:
-        """Add the second stream's own norm, where each is normed before the sum."""
-        if self._rests() or self.couple != "add_postnorm" or self.second is None:
-            return None
-        if self.second.shape != output.shape:
-            raise UnsupportedModel(
-                f"couple='add_postnorm' norms what comes out of the last layer, and this model norms something else "
-                f"(shapes {tuple(self.second.shape)} and {tuple(output.shape)}): use couple='add'"
-            )
-        self.busy = True
-        try:
-            return output + norm(self.second)  # type: ignore[no-any-return]
-        finally:
-            self.busy = False
-
-
-def _hidden(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    return args[0] if args else kwargs["hidden_states"]  # type: ignore[no-any-return]
-
-
-def _first(output: Any) -> Tensor:
-    return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
-
-
-def _with_hidden(output: Any, hidden: Tensor) -> Any:
-    return (hidden, *output[1:]) if isinstance(output, tuple) else hidden

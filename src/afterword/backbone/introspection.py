@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
-from .bidirectional import Stack
+from .two_streams import Stack
 
 NO_ATTENTION = frozenset(
     "linear_attention conv moe mlp dense sparse mamba mamba2 recurrent ssm lightning_attention".split()

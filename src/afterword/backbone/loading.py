@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import tempfile
 import warnings
@@ -25,20 +24,17 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as hf_logging
 
-from ..errors import ModelError, UnsupportedModel
+from ..errors import ModelError
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
 from .backbone import Backbone
 from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
-from .introspection import text_config
 from .linear_products import check_products
 from .model_source import Source, check_model_kwargs
 from .self_check import check
+from .text_part import INSIDE, base_of, encoder_of, name_in, text_tower
 
 logger = logging.getLogger(__name__)
-
-INSIDE = "inside_of"
-"""Attribute of an encoder that was taken out of an encoder-decoder: its name there, and the configuration of both."""
 
 
 def load_backbone(
@@ -130,11 +126,6 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
     if head.in_features != facts.width:
         raise ModelError(f"the head of {path} reads {head.in_features} components, the model gives {facts.width}")
     return head.to(backbone.device).eval()  # type: ignore[no-any-return]
-
-
-def base_of(model: Any) -> Any:
-    """The model itself, where PEFT stands around it: its own forward takes positions, PEFT's does not."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _check_files(path: str, options: dict[str, Any]) -> None:
@@ -238,15 +229,15 @@ def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
         model, loaded = _through_the_seam(kind, bare, config, options)
     model.name_or_path = model.config._name_or_path = path
     if (Path(path) / ADAPTER).exists():
-        if _encoder_of(model) is not model:
+        if encoder_of(model) is not model:
             raise ModelError(f"{path} holds an adapter of an encoder and a decoder: add it to the weights first")
         report = model.load_adapter(path)
         if missing := sorted(report.missing_keys):
             raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, {missing[0]} among them")
-    model, whole = text_tower(encoder := _encoder_of(model)), model
+    model, whole = text_tower(encoder := encoder_of(model)), model
     if encoder is not whole:
         whole.config.architectures = [type(whole).__name__]
-        setattr(model, INSIDE, (_name_in(whole, model), deepcopy(whole.config)))
+        setattr(model, INSIDE, (name_in(whole, model), deepcopy(whole.config)))
     named, kept = dict(_tensors(whole)), {id(t) for _, t in _tensors(model)}
     lacking = [k for k in loaded["missing_keys"] if "pooler" not in k and (k not in named or id(named[k]) in kept)]
     if lacking:
@@ -265,71 +256,7 @@ def _without_kernels(config: Any) -> Any:
     return config
 
 
-def _encoder_of(model: Any) -> Any:
-    """The encoder of texts of a model that also has a decoder; any other model itself.
-
-    It goes by itself, so that no decoder is kept in memory.
-
-    Raises:
-        UnsupportedModel: it has no encoder that runs by itself on token ids.
-    """
-    config = model.config
-    if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING or not getattr(config, "is_encoder_decoder", False):
-        return model
-    encoder = model.get_encoder() if hasattr(model, "get_encoder") else model
-    if encoder is model or not hasattr(encoder, "save_pretrained"):
-        raise UnsupportedModel(
-            f"{config.model_type} is an encoder and a decoder, and its encoder ({type(encoder).__name__}) is a plain "
-            "module of torch that transformers neither configures nor saves by itself: use an encoder, a decoder, or T5"
-        )
-    if "input_ids" not in inspect.signature(encoder.forward).parameters:
-        raise UnsupportedModel(f"{config.model_type} is an encoder and a decoder, and its encoder takes no token ids")
-    encoder.name_or_path = model.name_or_path
-    return _through_seam(encoder)
-
-
 def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Parameters and buffers, by each of their names."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
-
-
-def _name_in(whole: nn.Module, part: nn.Module) -> str:
-    found: str = next(name for name, module in whole.named_modules() if module is part)
-    return found
-
-
-def is_inside(model: Any) -> bool:
-    """Whether it is the encoder of an encoder-decoder, which AutoModel would load with its decoder."""
-    return getattr(base_of(model), INSIDE, None) is not None
-
-
-def text_tower(model: Any) -> Any:
-    """The model of texts inside one that also sees or hears; any other model itself.
-
-    It goes by itself, so that what is never run is not kept in memory and not saved. Quantised weights stay where
-    their configuration is.
-    """
-    config = text_config(model.config)
-    if config is model.config or getattr(model.config, "quantization_config", None) is not None:
-        return model
-    inside = (m for m in model.modules() if m is not model and getattr(m, "config", None) is config)
-    tower: Any = next((m for m in inside if hasattr(m, "get_input_embeddings")), model)
-    if tower is not model:
-        tower.name_or_path = config._name_or_path = model.name_or_path
-        config._commit_hash = getattr(model.config, "_commit_hash", None)
-        config.architectures = [type(tower).__name__]
-    return _through_seam(tower) if tower is not model else model
-
-
-def _through_seam(model: Any) -> Any:
-    """The model with attention through the seam, where it can also let go of it again."""
-    was = model.config._attn_implementation
-    try:
-        model.set_attn_implementation("eager")
-        if model.config._attn_implementation == "eager":
-            model.set_attn_implementation(NAME)
-    except (KeyError, ValueError, AttributeError, TypeError, ImportError) as e:
-        logger.debug("%s is not run through the seam: %s", type(model).__name__, e)
-        model.config._attn_implementation = was
-    return model

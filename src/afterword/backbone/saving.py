@@ -14,7 +14,8 @@ from transformers.initialization import no_init_weights
 
 from ..errors import ModelError
 from .introspection import window
-from .loading import INSIDE, base_of, quiet
+from .loading import quiet
+from .text_part import INSIDE, base_of
 
 MARKS = (".base_layer.", ".original_module.")
 """Where PEFT keeps a layer's own weights, inside the layer that it puts in its place."""

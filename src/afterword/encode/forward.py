@@ -12,8 +12,9 @@ from ..backbone.attention_taps import Tap
 from ..backbone.backbone import Backbone
 from ..backbone.skip_unread import MOST, WORTH
 from ..methods import Method
+from ..methods.targets import word_targets
 from ..text.batch import Batch
-from ..text.words import Found, word_targets
+from ..text.words import Found
 
 
 @dataclass(frozen=True)

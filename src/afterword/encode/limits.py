@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal
 
 import torch
 
-from ..errors import InputError, ModelError, TextsCut, TooLong
+from ..errors import InputError, TextsCut, TooLong
 from ..text.segments import Writing
+from .batches import TOKENS, Budget
 
 OnEmpty = Literal["error", "nan"]
 OnLong = Literal["warn", "error", "ignore"]
-
-Made = TypeVar("Made")
-
-TOKENS = {"cpu": 2048, "cuda": 32_768}  # of a batch, by default
 
 
 def count(name: str, value: object) -> int | None:
@@ -75,81 +72,6 @@ class Limits:
     def budget(self, device: torch.device) -> Budget:
         """What the forwards of one run may take."""
         return Budget(self.tokens(device), self.batch_size)
-
-
-@dataclass
-class Budget:
-    """How much a forward may take. Where memory runs out it is less for the rest of the run.
-
-    Args:
-        tokens: about; one text may have more.
-        texts: at most; None = any number.
-    """
-
-    tokens: int
-    texts: int | None = None
-
-    def batches(
-        self, sizes: Sequence[int], run: Callable[[list[int]], Made], order: Sequence[int] | None = None
-    ) -> Iterator[tuple[list[int], Made]]:
-        """Run texts batch by batch. A batch that does not fit into memory is run again in smaller ones.
-
-        Args:
-            sizes: tokens of each text.
-            run: one forward, of the texts of these indices.
-            order: which texts, and which first; None = all, the longest first.
-
-        Yields:
-            The indices of a batch, and what `run` made of them.
-
-        Raises:
-            ModelError: one text alone does not fit.
-
-        >>> [batch for batch, _ in Budget(6).batches([3, 9, 1, 2], len)]
-        [[1], [0, 3, 2]]
-        """
-        order, at = longest_first(sizes) if order is None else order, 0
-        while at < len(order):
-            batch, total = self._next(order, sizes, at)
-            try:
-                made = run(batch)
-            except (RuntimeError, MemoryError) as e:
-                if not out_of_memory(e):
-                    raise
-                if len(batch) == 1:
-                    raise ModelError(
-                        "one text alone does not fit into memory: lower max_length, or dtype='bfloat16'"
-                    ) from e
-            else:
-                at += len(batch)
-                yield batch, made
-                continue
-            self.tokens = total // 2
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-
-    def _next(self, order: Sequence[int], sizes: Sequence[int], at: int) -> tuple[list[int], int]:
-        """The texts from place ``at`` on that fit into one forward, and their tokens."""
-        end, total = at + 1, sizes[order[at]]
-        while end < len(order) and total + sizes[order[end]] <= self.tokens and end - at != self.texts:
-            total += sizes[order[end]]
-            end += 1
-        return list(order[at:end]), total
-
-
-def longest_first(sizes: Sequence[int], wanted: Sequence[int] | None = None) -> list[int]:
-    """Indices of the wanted texts, or of all, the longest first."""
-    return sorted(range(len(sizes)) if wanted is None else wanted, key=lambda i: -sizes[i])
-
-
-EXHAUSTED = ("out of memory", "can't allocate memory", "not enough memory", "cublas_status_alloc_failed")
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on any device."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
-        words in str(error).lower() for words in EXHAUSTED
-    )
 
 
 @dataclass

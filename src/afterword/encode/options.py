@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,8 @@ from ..errors import InputError
 from ..methods import Method
 from ..post import Normalise, Post, Truncate
 from .limits import count
-from .sentences import Array, width_of
+from .outputs import Array, width_of
+from .quantise import quantise
 
 PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 SENTENCES, TOKENS = "sentence_embedding", "token_embeddings"
@@ -177,7 +177,7 @@ class Form:
     def of(self, made: Array, single: bool) -> Any:
         """Vectors (n, D) as they are wanted; (D,) of one string."""
         if self.quantised:
-            made = self._quantised(made)
+            made = quantise(made, str(self.precision))
         if self.convert_to_tensor:
             tensor = torch.from_numpy(made).to(self.device)
             return tensor[0] if single else tensor
@@ -189,10 +189,3 @@ class Form:
         """What `token_states` gives, as it is wanted: tensors, or dictionaries of them; one of one string."""
         made = [dict(one) if self.output_value is None else one[TOKENS] for one in found]
         return made[0] if single else made
-
-    def _quantised(self, made: Array) -> Any:
-        from ..st import quantise
-
-        if np.isnan(made).any():
-            raise InputError(f"a row of NaN has no {self.precision}: leave empty texts out, or precision='float32'")
-        return quantise(made, str(self.precision))

@@ -22,7 +22,9 @@ from ..text.distinct import Distinct, one_each
 from ..text.inputs import check_ids
 from ..text.layout import Text
 from .limits import Cuts, Limits
-from .sentences import Array, places_for, progress, write_vectors
+from .outputs import Array, places_for
+from .progress import progress
+from .sentences import write_vectors
 
 CHUNK = 5000  # texts that are handed to a process at once, at most
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ..backbone.backbone import Backbone
+from ..errors import MissingExtra
 from ..methods import Method
 from ..post import Post
 from .options import WAY
+from .outputs import Array
 from .processes import Workers
-from .sentences import Array
 from .similarity import pairwise, similarity
 
 
@@ -35,23 +36,6 @@ class Interface:
         @property
         def fingerprint(self) -> str:
             """Names everything that a vector depends on."""
-
-    def sentence_transformer(self, **options: Any) -> Any:
-        """This encoder as a SentenceTransformer that shares its weights: for tools that ask for that very class.
-
-        BERTopic and KeyBERT do; training does; so does everything that `encode` refuses by name. Its vectors are
-        those of `encode`, up to float32 rounding.
-
-        Args:
-            options: for SentenceTransformer; ``device`` defaults to the encoder's own.
-
-        Raises:
-            MissingExtra: sentence-transformers is not installed.
-            ModelError: a step has no module there.
-        """
-        from ..st import sentence_transformer
-
-        return sentence_transformer(self, **options)  # type: ignore[arg-type]
 
     def similarity(self, a: Any, b: Any) -> Any:
         """How similar each row of ``a`` (n, D) is to each of ``b`` (m, D), by `similarity_fn_name`.
@@ -123,9 +107,11 @@ class Interface:
             MissingExtra: sentence-transformers is not installed.
         """
         if "_model_card_data" not in self.__dict__:
-            from ..st import model_card
-
-            self.__dict__["_model_card_data"] = model_card()
+            try:
+                from sentence_transformers import SentenceTransformerModelCardData
+            except ImportError as e:
+                raise MissingExtra("sentence-transformers>=5.4", "st") from e
+            self.__dict__["_model_card_data"] = SentenceTransformerModelCardData()
         self.__dict__["_model_card_data"].base_model = self.fingerprint
         return self.__dict__["_model_card_data"]
 

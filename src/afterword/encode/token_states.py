@@ -12,11 +12,10 @@ from ..errors import InputError
 from ..methods import Method
 from ..post import Post
 from ..text.batch import lay
-from ..text.inputs import check_ids, check_written
+from ..text.inputs import check_ids, check_written, refuse_blank
 from ..text.layout import Text
 from .forward import combine, weights
 from .limits import Cuts, Limits
-from .sentences import refuse_blank
 
 Features = dict[str, Tensor]
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from ..methods import Method
 from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
+from .folder_modules import spelled_out
 from .parts import Parts
-from .read_encoder import spelled_out
 
 LIBRARIES = ("afterword", "torch", "transformers", "tokenizers")
 

@@ -1,4 +1,4 @@
-"""Encoders on disk: sentence-transformers' folders, written and read without that library."""
+"""An encoder is written, as a folder that sentence-transformers reads too."""
 
 from __future__ import annotations
 
@@ -13,80 +13,22 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from ..backbone.loading import is_inside, load_backbone
-from ..backbone.model_source import Source
 from ..backbone.saving import write_model
+from ..backbone.text_part import is_inside
 from ..errors import InputError, ModelError
 from ..methods import Method, classical
 from ..methods.frequency import ByToken
-from ..methods.serialize import parse_method, to_json
+from ..methods.serialize import to_json
 from ..post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted, width_after
-from .atomic import placed, settled
+from .atomic import placed
+from .folder_modules import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, spelled_out
 from .parts import Parts
-from .read_encoder import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, read_folder, spelled_out
 
 WEIGHTS = "model.safetensors"
 NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
 """Steps whose folders have another name than their class."""
 
 logger = logging.getLogger(__name__)
-
-
-def read_encoder(
-    name: str | Path,
-    method: Method | str | None,
-    *,
-    max_length: int | None,
-    revision: str | None,
-    token: bool | str | None,
-    cache_folder: str | Path | None,
-    local_files_only: bool,
-    subfolder: str,
-    **options: Any,
-) -> Parts:
-    """What `Encoder.load` loads; arguments as there."""
-    if not isinstance(name, str | os.PathLike):
-        raise ModelError(f"{name!r} names no model: give a folder, or a name on the hub")
-    if isinstance(method, str):
-        method = parse_method(method)
-    source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
-    folder, commit = source.folder()
-    with settled(folder):
-        if (folder / "modules.json").exists():
-            return _read(folder, commit, method, max_length, options)
-        backbone = load_backbone(
-            name, revision=revision, token=token, cache_folder=cache_folder, local_files_only=local_files_only,
-            subfolder=subfolder, **options,
-        )  # fmt: skip
-    if method is None:
-        try_too = "reba() or echo()" if backbone.facts.causal else "ditto()"
-        logger.warning("%s names no method: classical mean is used; try %s", name, try_too)
-    return Parts(backbone, method or classical(), max_length=max_length)
-
-
-def _read(
-    folder: Path, commit: str | None, method: Method | None, max_length: int | None, options: Mapping[str, Any]
-) -> Parts:
-    """An encoder from a sentence-transformers folder; a method given by the caller goes before the folder's."""
-    saved = read_folder(folder)
-    backbone = load_backbone(saved.model, **options)
-    if saved.stock and backbone.tokenizer.hf.truncation_side == "left":
-        raise ModelError(
-            f"{folder} cuts long texts at their start (truncation_side 'left'), which is not done here: "
-            "set it to 'right' in tokenizer_config.json"
-        )
-    if saved.stock and method is None and is_inside(backbone.model):
-        raise ModelError(
-            f"{folder}: sentence-transformers pools the states of this {backbone.facts.kind}'s decoder, and here its "
-            "encoder alone is run: name a method for the encoder's states, such as method='classical'"
-        )
-    if commit := commit or saved.revision:
-        backbone.model.config._commit_hash = commit  # type: ignore[union-attr]
-    post = saved.post if method is None else tuple(p for p in saved.post if isinstance(p, Normalise))
-    return Parts(
-        backbone, method or saved.method, post, max_length or saved.max_length,
-        saved.prompts, saved.default_prompt_name, saved.similarity_fn_name,
-    )  # fmt: skip
 
 
 def is_stock(encoder: Parts) -> bool:

@@ -2,7 +2,6 @@
 
 from .catalogue import (
     CATALOGUE,
-    Method,
     bellm,
     classical,
     ditto,
@@ -14,6 +13,7 @@ from .catalogue import (
     tfidf,
     warn_if_idle,
 )
+from .method import Method
 
 __all__ = [
     "CATALOGUE",

@@ -4,39 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..backbone.bidirectional import Couple, Sight
 from ..errors import MethodError
 from ..text.layout import MASK, Layout
 from .frequency import TfIdf, WithoutBiases
+from .method import Method
 from .states import States
 from .templates import TEMPLATES
 from .weights import Backward, Plain, SelfAttention, Table1, Weighting, unread
-
-
-@dataclass(frozen=True)
-class Method:
-    """How a text becomes a vector: four answers, nothing else.
-
-    Args:
-        layout: how is the text written?
-        states: which v_k?
-        weigh: which w_k?
-        sight: which layers see both ways?
-        name: what it is called in tables.
-    """
-
-    layout: Layout = Layout()
-    states: States = States()
-    weigh: Weighting = Plain()
-    sight: Sight = Sight()
-    name: str = field(default="custom", compare=False)
-
-    def __str__(self) -> str:
-        """Its name."""
-        return self.name
 
 
 def classical(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from ..backbone.bidirectional import Sight
 from ..errors import MethodError, UnknownMethod
+from ..spelling import build, check_options, read_spelling
 from ..text.layout import Layout
-from .catalogue import CATALOGUE, Method
+from .catalogue import CATALOGUE
 from .frequency import TfIdf, WithoutBiases
+from .method import Method
 from .states import States
 from .weights import Backward, Plain, SelfAttention, Table1, Weighting
 
@@ -81,70 +81,6 @@ def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
-def build(cls: type[Any], options: Mapping[str, Any], name: str | None = None) -> Any:
-    """A dataclass of its options; errors call it by its name, or the one given.
-
-    Raises:
-        MethodError: an option is unknown or makes no sense.
-
-    >>> build(Layout, {"copies": 2}).copies
-    2
-    """
-    name = name or cls.__name__
-    check_options(name, options, get_type_hints(cls), [f.name for f in fields(cls)])
-    try:
-        return cls(**options)
-    except (TypeError, AttributeError, ValueError) as e:
-        if isinstance(e, MethodError):
-            raise
-        raise MethodError(f"{name}: {e}") from None
-
-
-def check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Whether every option is there and of its type, by the annotations.
-
-    Raises:
-        MethodError: one is not.
-    """
-    names = list(known)
-    for key, value in options.items():
-        if key not in names:
-            raise MethodError(f"{owner} has no option {key!r}: it has {', '.join(names)}")
-        if not _fits(value, hints[key]):
-            raise MethodError(f"{owner}: {key}={value!r:.60} does not fit: give {_spoken(hints[key])}")
-
-
-def _fits(value: object, hint: Any) -> bool:
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return any(value == p and type(value) is type(p) for p in parts)
-    if origin in (Union, UnionType):
-        return any(_fits(value, p) for p in parts)
-    if origin is tuple and parts[-1] is not ...:
-        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_fits, value, parts))
-    if origin is not None:
-        return isinstance(value, list | tuple) and all(_fits(v, parts[0]) for v in value)
-    if hint in (None, type(None)):
-        return value is None
-    if hint is float:
-        hint = (int, float)
-    return isinstance(value, hint) and not (hint is not bool and isinstance(value, bool))
-
-
-def _spoken(hint: Any) -> str:
-    """A type as a person would say it."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return " or ".join(map(str, parts))
-    if origin in (Union, UnionType):
-        return " or ".join(_spoken(p) for p in parts)
-    plain = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
-    return plain.get(hint, "a list of whole numbers")
-
-
-OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*(,|$)')
-
-
 def parse_method(text: str) -> Method:
     """A method as a person writes it.
 
@@ -160,44 +96,6 @@ def parse_method(text: str) -> Method:
     'reba-3 mean'
     """
     return from_json(_read(Path(text[1:]))) if text.startswith("@") else make(*read_spelling(text))
-
-
-def read_spelling(text: str) -> tuple[str, dict[str, Any]]:
-    """A name and its options as a person writes them.
-
-    Raises:
-        MethodError: it is not of this form.
-
-    >>> read_spelling('reba:copies=3,pool="mean"')
-    ('reba', {'copies': 3, 'pool': 'mean'})
-    """
-    name, _, rest = text.partition(":")
-    options: dict[str, Any] = {}
-    at = 0
-    while at < len(rest):
-        match = OPTION.match(rest, at)
-        if match is None:
-            raise MethodError(f"{text!r}: write options as name=value, separated by commas, not {rest[at:]!r:.40}")
-        key, value, comma = match.groups()
-        if key in options:
-            raise MethodError(f"{text!r} gives {key} twice")
-        options[key] = _value(value.strip())
-        at = match.end()
-        if comma and at == len(rest):
-            raise MethodError(f"{text!r} ends with a comma")
-    return name.strip(), options
-
-
-def _value(text: str) -> Any:
-    plain = {"true": True, "false": False, "none": None}
-    if text.lower() in plain:
-        return plain[text.lower()]
-    if text.startswith('"'):
-        try:
-            return json.loads(text, strict=False)
-        except ValueError:
-            raise MethodError(f"{text}: not a string in double quotes, as JSON writes it") from None
-    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
 
 
 def _read(path: Path) -> Mapping[str, Any]:

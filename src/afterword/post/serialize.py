@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..errors import MethodError
-from ..methods.serialize import build, read_spelling
+from ..spelling import build, read_spelling
 from .components import Centre, RemoveTop, Whiten
 from .flow import Flow
 from .linear import Normalise, Post, Truncate

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..encode.sentences import shares
+from ..encode.sharing import shares
 from ..encoder import Encoder
 from ..errors import InputError
 from ..files.fingerprint import fingerprint, weights_digest

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..methods.serialize import build, read_spelling
+from ..spelling import build, read_spelling
 from .pairs import Pairs
 from .rows import ENDINGS, Folder, Source
 from .runner import Job

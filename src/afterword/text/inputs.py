@@ -174,3 +174,20 @@ def _is_word(word: object) -> bool:
     """Whether it is a tuple that names one word: (string, n), or a span (start, end)."""
     pair = isinstance(word, tuple) and len(word) == 2
     return pair and isinstance(word[1], numbers.Integral)  # type: ignore[index]
+
+
+def refuse_blank(texts: list[Text]) -> list[Text]:
+    """The texts, none of which is empty or blank.
+
+    Raises:
+        InputError: one is.
+    """
+    blank = next((i for i, text in enumerate(texts) if is_blank(text)), None)
+    if blank is not None:
+        raise InputError(f"text {blank} is blank, {texts[blank]!r:.40}: leave it out of the fit")
+    return texts
+
+
+def is_blank(text: Text) -> bool:
+    """Whether a text has no token id, or nothing but white space."""
+    return not text.strip() if isinstance(text, str) else not text

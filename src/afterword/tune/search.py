@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..backbone.backbone import Backbone
-from ..encode.limits import Budget, Limits
+from ..encode.batches import Budget
+from ..encode.limits import Limits
 from ..errors import InputError
 from ..methods import Method
 from ..methods.states import States

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..encode.limits import Limits
 from ..encode.options import choose_prompt
-from ..encode.sentences import shares
+from ..encode.sharing import shares
 from ..encoder import Encoder
 from ..errors import InputError
 from ..post import Normalise

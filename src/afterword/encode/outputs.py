@@ -1,0 +1,52 @@
+"""Where vectors are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..backbone.backbone import Backbone
+from ..errors import InputError
+from ..methods import Method
+from ..post import Post, width_after
+
+Array = NDArray[np.floating[Any]]
+
+
+def width_of(backbone: Backbone, method: Method, steps: Sequence[Post] = ()) -> int:
+    """D, the width of a vector by a method after some steps.
+
+    Raises:
+        NotFitted: a step has seen no vectors yet.
+        MethodError: a step takes vectors of another width.
+    """
+    return width_after(method.states.width(backbone), steps)
+
+
+def places_for(
+    backbone: Backbone, methods: Sequence[Method], texts: int, post: Sequence[Post], out: Array | None = None
+) -> list[Array]:
+    """Where vectors are written, per method (n, D).
+
+    Raises:
+        InputError: ``out`` is no array that vectors can be written to, or has another shape.
+    """
+    shapes = [(texts, width_of(backbone, method, post)) for method in methods]
+    if out is None:
+        dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
+        return [np.empty(shape, dtype) for shape in shapes]
+    if not isinstance(out, np.ndarray) or out.dtype not in (np.float32, np.float64) or not out.flags.writeable:
+        what = f"a {type(out).__name__}"
+        if isinstance(out, np.ndarray):
+            what = f"an array of {out.dtype}" + ("" if out.flags.writeable else " that cannot be written to")
+        raise InputError(f"out is {what}: give a numpy array of float32 or float64 that can be written to")
+    if out.shape != shapes[0]:
+        raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
+    rows, columns = map(abs, out.strides)
+    if rows < columns * out.shape[1] and columns < rows * out.shape[0]:
+        raise InputError(f"out has rows that lie over one another (strides {out.strides}): give an array of its own")
+    return [out]

@@ -1,0 +1,77 @@
+"""What a method is: four answers, nothing else; and whether a model can follow it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..backbone.backbone import Backbone
+from ..backbone.bidirectional import Sight
+from ..errors import MethodError
+from ..text.layout import Layout
+from .states import States
+from .weights import Plain, SelfAttention, Weighting
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a text becomes a vector: four answers, nothing else.
+
+    Args:
+        layout: how is the text written?
+        states: which v_k?
+        weigh: which w_k?
+        sight: which layers see both ways?
+        name: what it is called in tables.
+    """
+
+    layout: Layout = Layout()
+    states: States = States()
+    weigh: Weighting = Plain()
+    sight: Sight = Sight()
+    name: str = field(default="custom", compare=False)
+
+    def __str__(self) -> str:
+        """Its name."""
+        return self.name
+
+
+def check_method(backbone: Backbone, method: Method) -> None:
+    """Check a method against a model; warn of what has no effect.
+
+    Raises:
+        MethodError: they do not fit.
+    """
+    facts = backbone.facts
+    method.states.check(facts.states)
+    if method.states.truncates:
+        _ = backbone.stack  # found once, before several threads come
+    backbone.require(method.weigh.reads_attention, method.sight)
+    method.weigh.check(facts.layers, facts.heads, backbone.vocabulary_size)
+    if method.sight:
+        method.sight.of(facts.layers)
+        if not facts.causal:
+            warnings.warn(f"{facts.kind} sees both ways already: bellm changes nothing but the prompt", stacklevel=4)
+    if isinstance(method.weigh, SelfAttention) and facts.causal:
+        warnings.warn(
+            f"ditto on {facts.kind}, which is causal: the first token attends to nothing but itself, so that "
+            "A_11 = 1 always; the paper's method is for encoders",
+            stacklevel=4,
+        )
+
+
+def by_name(methods: Mapping[str, Method] | Sequence[Method]) -> dict[str, Method]:
+    """Methods by name; those of a list by their own.
+
+    Raises:
+        MethodError: two of a list have one name.
+    """
+    if isinstance(methods, Mapping):
+        return dict(methods)
+    named: dict[str, Method] = {}
+    for method in methods:
+        if method.name in named:
+            raise MethodError(f"two methods are named {method.name!r}: give a dict, with a name of your own for each")
+        named[method.name] = method
+    return named
