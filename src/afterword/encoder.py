@@ -13,10 +13,10 @@ import torch
 from .encode.explain import attention_matrix, token_weights
 from .encode.limits import Limits, OnEmpty, OnLong
 from .encode.options import SENTENCES, Form, also_called, choose_prompt, refuse_others, several, steps_of
-from .encode.outputs import Array
+from .encode.outputs import WINDOW, Array
 from .encode.processes import Workers, workers
 from .encode.sentence_transformers_interface import Interface
-from .encode.sentences import WINDOW, sentence_vectors
+from .encode.sentences import sentence_vectors
 from .encode.token_states import token_states
 from .encode.words import word_vectors
 from .files.fingerprint import fingerprint
@@ -327,8 +327,11 @@ class Encoder(Interface, Parts):
         texts: str | Sequence[Text],
         words: Sequence[Any],
         *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        show_progress_bar: bool | Callable[[int], object] = False,
         normalize_embeddings: bool = False,
         on_long: OnLong = "warn",
     ) -> Any:
@@ -339,21 +342,23 @@ class Encoder(Interface, Parts):
             words: for one string, its words; for a list, one word, or a list of words, per text. A word is a
                 string, (string, n) for its n-th occurrence from 0, or a span of characters (start, end) (of tokens,
                 in a text of ids).
-            batch_size, batch_tokens, normalize_embeddings, on_long: as for `encode`.
+            prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, on_long: as for
+                `encode`.
 
         Returns:
             For a list with one word per text, (n, D); with lists of words, a list of (words, D) arrays; for one
             string, (words, D).
 
         Raises:
-            WordNotFound: a word is not in its text, or was cut off with its end.
+            WordNotFound: a word is not in its text, which is seen before any text is run; or it was cut off.
         """
         single = isinstance(texts, str)
         listed = check_texts([texts] if isinstance(texts, str) else texts)
         per_text, one_each = words_by_text(words, listed, single)
-        limits = Limits(self.max_length, batch_size, batch_tokens, on_long)
-        steps = steps_of(self.backbone, [self.method], self.post, None, normalize_embeddings)
-        rows = word_vectors(self.backbone, self.method, listed, per_text, limits, steps)
+        method = self._prompted(self.method, prompt, prompt_name)
+        limits = Limits(self.max_length, batch_size, batch_tokens, on_long, show_progress_bar=show_progress_bar)
+        steps = steps_of(self.backbone, [method], self.post, None, normalize_embeddings)
+        rows = word_vectors(self.backbone, method, listed, per_text, limits, steps)
         if one_each:
             return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
         return rows[0] if single else rows

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from ..encode.batches import each
 from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, NoMaskToken
-from ..text.batch import lay
+from ..text.batch import Batch
 from ..text.inputs import check_texts
 from ..text.layout import Layout, Text
 from ..text.segments import Segment, Writing
@@ -92,17 +92,15 @@ def _masked(encoder: Encoder, segment: Segment, limits: Limits) -> dict[Masked, 
     written = [Writing((_with_mask(segment, key, backbone.tokenizer.mask_id),)) for key in keys]
     found = {}
 
-    def run(indices: list[int]) -> list[tuple[int, NDArray[np.float64]]]:
-        batch = lay([written[i] for i in indices], backbone.device)
+    def run(batch: Batch, _: list[int]) -> list[tuple[int, NDArray[np.float64]]]:
         states = method.states.of(backbone.forward(batch, frozenset(method.states.layers)))
         (group,) = batch.groups  # all copies are equally long
         return list(zip(group.text.tolist(), group.of(states).double().cpu().numpy(), strict=True))
 
-    with torch.no_grad():
-        for indices, made in limits.budget(backbone.device).batches([w.size for w in written], run):
-            for t, one in made:
-                key = keys[indices[t]]
-                found[key] = {i: one[i] for i in (key if len(key) == 2 else key | special)}
+    for indices, made in each(written, run, limits.budget(backbone.device), backbone.device):
+        for t, one in made:
+            key = keys[indices[t]]
+            found[key] = {i: one[i] for i in (key if len(key) == 2 else key | special)}
     return found
 
 

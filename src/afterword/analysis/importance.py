@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..backbone.attention_taps import Diagonals
 from ..backbone.backbone import LAST
+from ..encode.batches import each
 from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError
 from ..methods.frequency import TfIdf, count
 from ..tasks.scores import pearson, spearman
-from ..text.batch import lay
+from ..text.batch import Batch
 from ..text.layout import Layout
 from .impact import impact
 from .result import Result
@@ -47,8 +47,8 @@ class Follows(Result):
 
 def tfidf_weights(encoder: Encoder, texts: Sequence[str], corpus: Sequence[str]) -> list[Measure]:
     """TF-IDF of each content token: how often it stands in its text times its idf in the corpus (`TfIdf`)."""
-    tokenizer, table = encoder.backbone.tokenizer, encoder.backbone.model.get_input_embeddings()  # type: ignore[operator]
-    idf = TfIdf().weigh(count(corpus, tokenizer, table.num_embeddings), tokenizer).double().numpy()
+    tokenizer = encoder.backbone.tokenizer
+    idf = TfIdf().weigh(count(corpus, tokenizer, encoder.backbone.vocabulary_size), tokenizer).double().numpy()
     return [idf[ids] * (np.equal.outer(ids, ids).sum(1)) for ids in map(np.array, tokenizer.ids(texts))]
 
 
@@ -85,8 +85,8 @@ def heads_follow(
         raise InputError(f"text {cut[0]} is over max_length={encoder.max_length}: leave it out")
     found: dict[int, Measure] = {}
 
-    def run(indices: list[int]) -> dict[int, Measure]:
-        batch, tap, made = lay([writings[i] for i in indices], backbone.device), Diagonals(), {}
+    def run(batch: Batch, indices: list[int]) -> dict[int, Measure]:
+        tap, made = Diagonals(), {}
         backbone.forward(batch, frozenset({LAST}), taps=[tap])
         for g, group in enumerate(batch.groups):
             spans = group.spans[:, 0].tolist()
@@ -94,9 +94,8 @@ def heads_follow(
                 made[indices[t]] = one[..., start:end].double().cpu().numpy()
         return made
 
-    with torch.no_grad():
-        for _, measured in (limits or Limits()).budget(backbone.device).batches([w.size for w in writings], run):
-            found.update(measured)
+    for _, measured in each(writings, run, (limits or Limits()).budget(backbone.device), backbone.device):
+        found.update(measured)
     layers, heads = backbone.facts.layers, backbone.facts.heads
     made = [
         _follows(f"{layer + 1}-{head + 1}", [found[i][layer, head] for i in range(len(texts))], weights)

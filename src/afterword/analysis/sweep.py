@@ -8,11 +8,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from ..encode.batches import each
 from ..encode.limits import Cuts, Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
-from ..text.batch import lay
-from ..text.inputs import check_texts
+from ..text.batch import Batch
+from ..text.inputs import check_texts, is_blank
 from ..text.layout import Text
 
 Read = TypeVar("Read")
@@ -43,7 +44,7 @@ def sweep(
     if method.layout.chunk is not None:
         raise MethodError(f"{method.name} cuts texts into chunks: there is no one last token to look at")
     checked = check_texts(texts)
-    if blank := [i for i, t in enumerate(checked) if not (t.strip() if isinstance(t, str) else t)]:
+    if blank := [i for i, text in enumerate(checked) if is_blank(text)]:
         raise InputError(f"text {blank[0]} is blank: leave it out")
     if not checked:
         raise InputError("there is no text: give at least one")
@@ -52,8 +53,7 @@ def sweep(
     cuts, found = Cuts(), dict[int, Read]()
     cuts.note(writings, limits)
 
-    def run(indices: list[int]) -> dict[int, Read]:
-        batch = lay([writings[i] for i in indices], backbone.device)
+    def run(batch: Batch, indices: list[int]) -> dict[int, Read]:
         states = method.states.of(backbone.forward(batch, frozenset(method.states.layers), method.sight))
         made: dict[int, Read] = {}
         for group in batch.groups:
@@ -61,8 +61,7 @@ def sweep(
             made.update(zip(group.text.tolist(), read(of_group), strict=True))
         return {indices[t]: one for t, one in made.items()}
 
-    with torch.no_grad():
-        for _, made in limits.budget(backbone.device).batches([w.size for w in writings], run):
-            found.update(made)
+    for _, made in each(writings, run, limits.budget(backbone.device), backbone.device):
+        found.update(made)
     cuts.warn(limits)
     return [found[i] for i in range(len(checked))]

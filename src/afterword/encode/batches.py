@@ -9,9 +9,10 @@ from typing import TypeVar
 import torch
 
 from ..errors import ModelError
+from ..text.batch import Batch, lay
+from ..text.segments import Writing
 
 Made = TypeVar("Made")
-
 
 TOKENS = {"cpu": 2048, "cuda": 32_768}  # of a batch, by default
 
@@ -74,6 +75,37 @@ class Budget:
             total += sizes[order[end]]
             end += 1
         return list(order[at:end]), total
+
+
+def each(
+    writings: Sequence[Writing],
+    run: Callable[[Batch, list[int]], Made],
+    budget: Budget,
+    device: torch.device,
+    wanted: Sequence[int] | None = None,
+) -> Iterator[tuple[list[int], Made]]:
+    """Run written texts batch by batch, without gradients, the longest first.
+
+    Args:
+        writings: texts as the model reads them.
+        run: one forward, of a batch and the indices of its texts.
+        budget: how much a forward may take.
+        device: where batches are laid out.
+        wanted: indices of the texts that are run; None = all.
+
+    Yields:
+        The indices of a batch, and what `run` made of it.
+
+    Raises:
+        ModelError: one text alone does not fit into memory.
+    """
+
+    def forward(indices: list[int]) -> Made:
+        with torch.no_grad():
+            return run(lay([writings[i] for i in indices], device), indices)
+
+    sizes = [writing.size for writing in writings]
+    yield from budget.batches(sizes, forward, longest_first(sizes, wanted))
 
 
 def longest_first(sizes: Sequence[int], wanted: Sequence[int] | None = None) -> list[int]:

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from ..backbone.attention_taps import Tap
-from ..backbone.backbone import Backbone
+from ..backbone.backbone import Backbone, Layer, Trace
+from ..backbone.bidirectional import Sight
 from ..backbone.skip_unread import MOST, WORTH
 from ..methods import Method
 from ..methods.targets import word_targets
+from ..methods.weights import Weighting
 from ..text.batch import Batch
 from ..text.words import Found
 
@@ -32,6 +34,60 @@ class Weighed:
     states: Tensor
 
 
+@dataclass(frozen=True)
+class Weighing:
+    """One weighting of a forward.
+
+    Attributes:
+        weigh: how tokens are weighted.
+        batch: as the weighting sees it, perhaps without the last copies.
+        targets: which tokens a vector stands for, per group (G, R, n).
+    """
+
+    weigh: Weighting
+    batch: Batch
+    targets: list[Tensor]
+
+    def rows(self, tap: Tap | None) -> list[Tensor]:
+        """Weights, per group (G, R, n)."""
+        return [
+            self.weigh(group, target, tap.of(i) if tap is not None else None)
+            for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True))
+        ]
+
+
+def weigh(
+    backbone: Backbone,
+    batch: Batch,
+    weighings: Sequence[Weighing],
+    layers: frozenset[Layer],
+    sight: Sight | None,
+    *,
+    keep_mode: bool = False,
+    weighed_only: bool = False,
+) -> tuple[Trace, list[list[Tensor]]]:
+    """Run a batch once, and weigh its tokens in several ways.
+
+    Args:
+        backbone: the model.
+        batch: texts laid end to end.
+        weighings: any number.
+        layers: the states that are wanted.
+        sight: layers with bidirectional attention.
+        keep_mode: run the model in its own mode, dropout included, also without gradients.
+        weighed_only: states of tokens that nothing weighs may be anything finite.
+
+    Returns:
+        The states, and per weighing its weights by group (G, R, n).
+    """
+    taps = [one.weigh.tap(one.batch.groups, one.targets, backbone.facts.layers) for one in weighings]
+    read = [tap for tap in taps if tap is not None]
+    ahead = None if read else [one.rows(None) for one in weighings]
+    wanted = _wanted(batch, ahead) if weighed_only and ahead else None
+    trace = backbone.forward(batch, layers, sight, read, keep_mode=keep_mode, read=wanted)
+    return trace, ahead or [one.rows(tap) for one, tap in zip(weighings, taps, strict=True)]
+
+
 def weights(
     backbone: Backbone,
     methods: Sequence[Method],
@@ -41,36 +97,33 @@ def weights(
     keep_mode: bool = False,
     weighed_only: bool = False,
 ) -> list[Weighed]:
-    """Run a batch once and weigh it by several methods that share its layout; arguments as for `vectors`.
+    """Run a batch once and weigh it by several methods that share its layout; arguments as for `vectors` and `weigh`.
 
-    With ``keep_mode`` the model runs in its own mode, dropout included, also without gradients. With ``weighed_only``
-    states of tokens that no method weighs may be anything finite.
+    Returns:
+        Per method its weights and states.
     """
-    facts = backbone.facts
     if words is not None:
         methods = [replace(m, weigh=m.weigh.for_words()) for m in methods]
-    dtype = torch.float64 if backbone.dtype == torch.float64 else torch.float32
+    dtype = precision_of(backbone)
     seen = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
-    targets = [_targets(backbone, m, b, words, dtype) for m, b in zip(methods, seen, strict=True)]
-    taps = [m.weigh.tap(b.groups, t, facts.layers) for m, b, t in zip(methods, seen, targets, strict=True)]
+    weighings = [
+        Weighing(m.weigh, view, _targets(backbone, m.weigh, view, words, dtype))
+        for m, view in zip(methods, seen, strict=True)
+    ]
     layers = frozenset(layer for m in methods for layer in m.states.layers)
-    read = [t for t in taps if t is not None]
-    ahead = [_weigh(m, b, t) for m, b, t in zip(methods, seen, targets, strict=True)] if not read else []
-    wanted = _wanted(batch, ahead) if weighed_only and ahead else None
-    trace = backbone.forward(batch, layers, methods[0].sight, read, keep_mode=keep_mode, read=wanted)
+    trace, rows = weigh(
+        backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode, weighed_only=weighed_only
+    )
     made = []
-    for i, (method, view, rows, tap) in enumerate(zip(methods, seen, targets, taps, strict=True)):
+    for method, view, weighed in zip(methods, seen, rows, strict=True):
         states = method.states.of(trace).to(dtype)
-        weighed = ahead[i] if ahead else _weigh(method, view, rows, tap)
         made.append(Weighed(view, weighed, states if batch.source is None else states[batch.source]))
     return made
 
 
-def _weigh(method: Method, batch: Batch, targets: list[Tensor], tap: Tap | None = None) -> list[Tensor]:
-    return [
-        method.weigh(g, r, tap.of(i) if tap is not None else None)
-        for i, (g, r) in enumerate(zip(batch.groups, targets, strict=True))
-    ]
+def precision_of(backbone: Backbone) -> torch.dtype:
+    """The type in which states are weighted: float32, or float64 for a model in it."""
+    return torch.float64 if backbone.dtype == torch.float64 else torch.float32
 
 
 def _wanted(batch: Batch, weights: list[list[Tensor]]) -> Tensor | None:
@@ -104,11 +157,18 @@ def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: 
     return [combine(w.batch, w.weights, w.states) for w in weighed]
 
 
-def _targets(backbone: Backbone, method: Method, batch: Batch, words: Found | None, dtype: torch.dtype) -> list[Tensor]:
+def _targets(
+    backbone: Backbone, weigh: Weighting, batch: Batch, words: Found | None, dtype: torch.dtype
+) -> list[Tensor]:
     if words is not None:
-        return [word_targets(g, words, method.weigh.which(g), dtype) for g in batch.groups]
-    mask_id = backbone.tokenizer.mask_id if method.weigh.pool == "mask" else None
-    return [method.weigh.sentence(g, dtype, mask_id) for g in batch.groups]
+        return [word_targets(group, words, weigh.which(group), dtype) for group in batch.groups]
+    return sentence_targets(backbone, weigh, batch, dtype)
+
+
+def sentence_targets(backbone: Backbone, weigh: Weighting, batch: Batch, dtype: torch.dtype) -> list[Tensor]:
+    """Which tokens a sentence vector stands for, per group (G, 1, n)."""
+    mask_id = backbone.tokenizer.mask_id if weigh.pool == "mask" else None
+    return [weigh.sentence(group, dtype, mask_id) for group in batch.groups]
 
 
 def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:

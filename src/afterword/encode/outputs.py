@@ -14,6 +14,8 @@ from ..errors import InputError
 from ..methods import Method
 from ..post import Post, width_after
 
+WINDOW = 16_384  # texts that are sorted by length together
+
 Array = NDArray[np.floating[Any]]
 
 

@@ -13,20 +13,18 @@ from torch import Tensor
 from ..backbone.backbone import Backbone
 from ..errors import InputError
 from ..methods import Method
-from ..post import Post
-from ..text.batch import lay
+from ..post import Post, after
+from ..text.batch import Batch
 from ..text.distinct import Distinct
 from ..text.inputs import check_ids, check_written, is_blank
 from ..text.layout import Layout, Text
 from ..text.segments import Writing
-from .batches import Budget, longest_first
+from .batches import Budget, each
 from .forward import vectors
 from .limits import Cuts, Limits
-from .outputs import Array, places_for
+from .outputs import WINDOW, Array, places_for
 from .progress import progress
 from .sharing import Share, shares
-
-WINDOW = 16_384  # texts that are sorted by length together
 
 
 def sentence_vectors(
@@ -127,20 +125,15 @@ class _Window:
         self, methods: tuple[int, ...], writings: list[Writing], wanted: list[int], results: Sequence[Array], bar: Any
     ) -> None:
         wanted = self._without_empty(writings, wanted, methods, results, bar)
-        sizes = [w.size for w in writings]
 
-        def run(indices: list[int]) -> list[Tensor]:
-            batch = lay([writings[i] for i in indices], self.backbone.device)
+        def run(batch: Batch, _: list[int]) -> list[Tensor]:
             return vectors(self.backbone, [self.methods[m] for m in methods], batch)
 
-        for indices, made in self.budget.batches(sizes, run, longest_first(sizes, wanted)):
+        for indices, made in each(writings, run, self.budget, self.backbone.device, wanted):
             rows = self.given.where(indices)
             times = [len(self.given.rows[i]) for i in indices]
             for m, vector in zip(methods, made, strict=True):
-                found = vector[:, 0]
-                for step in self.post:
-                    found = step(found)
-                once = found.cpu().numpy()
+                once = after(vector[:, 0], self.post).cpu().numpy()
                 results[m][rows] = once if len(rows) == len(indices) else np.repeat(once, times, axis=0)
             bar(len(rows) * len(methods))
 

@@ -10,10 +10,11 @@ from torch import Tensor
 from ..backbone.backbone import Backbone
 from ..errors import InputError
 from ..methods import Method
-from ..post import Post
-from ..text.batch import lay
+from ..post import Post, after
+from ..text.batch import Batch
 from ..text.inputs import check_ids, check_written, refuse_blank
 from ..text.layout import Text
+from .batches import each
 from .forward import combine, weights
 from .limits import Cuts, Limits
 
@@ -55,20 +56,17 @@ def token_states(
     cuts, found = Cuts(), dict[int, Features]()
     cuts.note(writings, limits)
 
-    def run(indices: list[int]) -> list[tuple[int, Features]]:
-        (made,) = weights(backbone, [method], lay([writings[i] for i in indices], backbone.device))
-        vectors = combine(made.batch, made.weights, made.states)[:, 0]
-        for step in post:
-            vectors = step(vectors)
+    def run(batch: Batch, indices: list[int]) -> list[tuple[int, Features]]:
+        (made,) = weights(backbone, [method], batch)
+        vectors = after(combine(made.batch, made.weights, made.states)[:, 0], post)
         return [
             (indices[t], _features(ids, states, vectors[t]))
             for group in made.batch.groups
             for t, ids, states in zip(group.text.tolist(), group.tokens, group.of(made.states), strict=True)
         ]
 
-    with torch.no_grad():
-        for _, made in limits.budget(backbone.device).batches([w.size for w in writings], run):
-            found.update(made)
+    for _, made in each(writings, run, limits.budget(backbone.device), backbone.device):
+        found.update(made)
     cuts.warn(limits)
     return [found[i] for i in range(len(texts))]
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..backbone.backbone import Backbone
 from ..methods import Method
-from ..post import Post
-from ..text.batch import lay
+from ..post import Post, after
+from ..text.batch import Batch
 from ..text.inputs import check_ids, check_written
 from ..text.layout import Text
-from ..text.words import Word, place
-from .batches import longest_first
+from ..text.words import Found, Word, check_words, place
+from .batches import each
 from .forward import vectors
 from .limits import Cuts, Limits
-from .outputs import Array
+from .outputs import WINDOW, Array, width_of
+from .progress import progress
 
 
 def word_vectors(
@@ -29,35 +28,48 @@ def word_vectors(
     limits: Limits,
     post: Sequence[Post] = (),
 ) -> list[Array]:
-    """Vectors of the words of each text.
+    """Vectors of the words of each text, window by window of texts.
+
+    Args:
+        backbone: the model.
+        method: any.
+        texts: checked.
+        words: of each text.
+        limits: how much at a time.
+        post: steps applied to every vector.
 
     Returns:
-        Per text (words, D).
+        Per text (words, D').
 
     Raises:
-        WordNotFound: one is not in its text, or was cut off.
+        WordNotFound: one is not in its text, which is seen before any text is run; or it was cut off.
     """
     check_ids(texts, backbone.vocabulary_size)
-    writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, offsets=True)
-    check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
-    copy = method.layout.total_copies if method.weigh.for_words().copy in ("last", "tail") else 1
-    tokens = place(words, texts, writings, copy)
-    cuts = Cuts()
-    cuts.note(writings, limits)
-    rows: list[Array] = [np.zeros((0, backbone.facts.width), np.float32)] * len(texts)
+    check_words(words, texts)
+    weigh, tokenizer = method.weigh.for_words(), backbone.tokenizer
+    copy = method.layout.total_copies if weigh.copy in ("last", "tail") else 1
+    empty = np.zeros((0, width_of(backbone, method, post)), np.float32)
+    rows: list[Array] = [empty] * len(texts)
+    cuts, budget = Cuts(), limits.budget(backbone.device)
+    with progress(len(texts), limits) as bar:
+        for first in range(0, len(texts), WINDOW):
+            window, here = texts[first : first + WINDOW], words[first : first + WINDOW]
+            named = [[first + i] for i in range(len(window))]
+            writings = method.layout.write(window, tokenizer, limits.max_length, offsets=True)
+            check_written(writings, tokenizer, backbone.vocabulary_size, named)
+            tokens = place(here, window, writings, copy, first)
+            cuts.note(writings, limits, named)
 
-    def run(indices: list[int]) -> Tensor:
-        batch = lay([writings[i] for i in indices], backbone.device)
-        return vectors(backbone, [method], batch, [tokens[i] for i in indices])[0]
+            def run(batch: Batch, indices: list[int], tokens: Found = tokens) -> list[Array]:
+                made = vectors(backbone, [method], batch, [tokens[i] for i in indices])[0]
+                found = [after(vector[: len(tokens[i])], post) for i, vector in zip(indices, made, strict=True)]
+                return [vector.cpu().numpy() for vector in found]
 
-    sizes = [w.size for w in writings]
-    wanted = longest_first(sizes, [i for i, w in enumerate(words) if w])
-    with torch.no_grad():
-        for indices, made in limits.budget(backbone.device).batches(sizes, run, wanted):
-            for i, vector in zip(indices, made, strict=True):
-                found = vector[: len(tokens[i])]
-                for step in post:
-                    found = step(found)
-                rows[i] = found.cpu().numpy()
+            wanted = [i for i, some in enumerate(here) if some]
+            bar(len(window) - len(wanted))
+            for indices, made in each(writings, run, budget, backbone.device, wanted):
+                for i, vector in zip(indices, made, strict=True):
+                    rows[first + i] = vector
+                bar(len(indices))
     cuts.warn(limits)
     return rows

@@ -3,7 +3,7 @@
 from .components import Affine, Centre, RemoveTop, Whiten
 from .flow import FittedFlow, Flow
 from .glow import Glow
-from .linear import ACTIVATIONS, Dense, Normalise, Post, Truncate, width_after
+from .linear import ACTIVATIONS, Dense, Normalise, Post, Truncate, after, width_after
 from .moments import Moments
 from .serialize import POSTS, parse_post, spelled
 from .unfitted import Unfitted
@@ -24,6 +24,7 @@ __all__ = [
     "Truncate",
     "Unfitted",
     "Whiten",
+    "after",
     "parse_post",
     "spelled",
     "width_after",

@@ -31,6 +31,13 @@ class Post(ABC):
         return width
 
 
+def after(vectors: Tensor, steps: Sequence[Post]) -> Tensor:
+    """Vectors (n, D) behind some steps (n, D')."""
+    for step in steps:
+        vectors = step(vectors)
+    return vectors
+
+
 def width_after(width: int, steps: Sequence[Post]) -> int:
     """D', what some steps make of vectors of D = ``width`` components.
 

@@ -78,13 +78,33 @@ def _short(text: Text) -> str:
 Found: TypeAlias = list[list[list[int]]]
 
 
-def place(words: Sequence[Sequence[Word]], texts: Sequence[Text], writings: Sequence[Writing], copy: int) -> Found:
-    """The tokens of every word of every text.
+def check_words(words: Sequence[Sequence[Word]], texts: Sequence[Text]) -> None:
+    """Whether every word is in its text.
 
     Raises:
         WordNotFound: one is not there; the message names text and word.
     """
+    for t, text in enumerate(texts):
+        for word in words[t]:
+            span_of(word, text, f"text {t}")
+
+
+def place(
+    words: Sequence[Sequence[Word]], texts: Sequence[Text], writings: Sequence[Writing], copy: int, first: int = 0
+) -> Found:
+    """The tokens of every word of every text.
+
+    Args:
+        words: of each text.
+        texts: as they were given.
+        writings: as they are read, with offsets.
+        copy: which copy of the text is looked into, from 1.
+        first: the number of the first text, for errors.
+
+    Raises:
+        WordNotFound: one is not there, or was cut off; the message names text and word.
+    """
     return [
-        [tokens_of(span_of(w, text, f"text {t}"), writing, copy, f"the word {w!r} of text {t}") for w in words[t]]
-        for t, (text, writing) in enumerate(zip(texts, writings, strict=True))
+        [tokens_of(span_of(w, text, f"text {t}"), writing, copy, f"the word {w!r} of text {t}") for w in mine]
+        for t, (text, writing, mine) in enumerate(zip(texts, writings, words, strict=True), first)
     ]

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from ..backbone.backbone import Backbone
+from ..encode.batches import each
 from ..encode.limits import Cuts, Limits
 from ..errors import InputError
 from ..methods import ditto, tfidf
 from ..methods.frequency import ByToken
 from ..methods.weights import Weighting
-from ..text.batch import Group, lay
+from ..text.batch import Batch, Group
 from ..text.layout import Layout
 from ..text.segments import Writing
 from .reading import Reading, read
@@ -103,10 +104,10 @@ def correlate_heads(
         inverse_frequencies(fitted(backbone, backbone.tokenizer.ids(texts))), facts.layers * facts.heads
     )
 
-    def run(indices: list[int]) -> Reading:
-        return read(backbone, [family], lay([writings[i] for i in indices], backbone.device))[0]
+    def run(batch: Batch, _: list[int]) -> Reading:
+        return read(backbone, [family], batch)[0]
 
-    for indices, reading in limits.budget(backbone.device).batches([w.size for w in writings], run):
+    for indices, reading in each(writings, run, limits.budget(backbone.device), backbone.device):
         found.add(reading)
         told(len(indices))
     return found.result().view(facts.layers, facts.heads)

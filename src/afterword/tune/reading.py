@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..backbone.backbone import Backbone
+from ..encode.forward import Weighing, precision_of, sentence_targets, weigh
 from ..text.batch import Batch
 from .recipes import Family
 
@@ -69,28 +70,22 @@ def read(backbone: Backbone, families: Sequence[Family], batch: Batch) -> list[R
         families: of fewer copies than the batch has, some of them: such a family sees only those.
         batch: texts laid end to end, none of them in chunks.
     """
-    dtype = torch.float64 if backbone.dtype == torch.float64 else torch.float32
+    dtype = precision_of(backbone)
     seen = [batch.limited(family.lead.layout.total_copies) for family in families]
-    weighed = [(f, view, weigh) for f, view in enumerate(seen) for weigh in families[f].weigh]
-    masks = [backbone.tokenizer.mask_id if weigh.pool == "mask" else None for _, _, weigh in weighed]
-    targets = [
-        [weigh.sentence(g, dtype, mask) for g in view.groups]
-        for (_, view, weigh), mask in zip(weighed, masks, strict=True)
-    ]
-    taps = [
-        weigh.tap(view.groups, rows, backbone.facts.layers)
-        for (_, view, weigh), rows in zip(weighed, targets, strict=True)
+    weighings = [
+        [Weighing(weigh, view, sentence_targets(backbone, weigh, view, dtype)) for weigh in family.weigh]
+        for family, view in zip(families, seen, strict=True)
     ]
     layers = [family.layers for family in families]
-    trace = backbone.forward(
-        batch, frozenset(x for part in layers for x in part), families[0].lead.sight, [t for t in taps if t is not None]
+    everything = frozenset(layer for part in layers for layer in part)
+    trace, rows = weigh(
+        backbone, batch, [one for part in weighings for one in part], everything, families[0].lead.sight
     )
     stacks = {part: torch.stack([trace.states[x].to(dtype) for x in part], 1) for part in dict.fromkeys(layers)}
-    found: list[list[list[Tensor]]] = [[[] for _ in batch.groups] for _ in families]
-    for (f, view, weigh), rows, tap in zip(weighed, targets, taps, strict=True):
-        for i, (group, target) in enumerate(zip(view.groups, rows, strict=True)):
-            found[f][i].append(weigh(group, target, tap.of(i) if tap is not None else None))
-    return [
-        Reading(view, [torch.cat(parts, 1) if len(parts) > 1 else parts[0] for parts in rows], stacks[part])
-        for view, rows, part in zip(seen, found, layers, strict=True)
-    ]
+    rest = iter(rows)
+    found = []
+    for view, part, mine in zip(seen, layers, weighings, strict=True):
+        by_group = zip(*(next(rest) for _ in mine), strict=True)
+        joined = [torch.cat(parts, 1) if len(parts) > 1 else parts[0] for parts in by_group]
+        found.append(Reading(view, joined, stacks[part]))
+    return found

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from torch import Tensor
+
 from ..backbone.attention_taps import Diagonals, Tap
 from ..backbone.backbone import Backbone, Layer
 from ..backbone.bidirectional import Sight
@@ -129,8 +131,8 @@ class EveryHead(Weighting):
         """All diagonals."""
         return Diagonals()
 
-    def __call__(self, group: Group, targets: Rows, reading: Rows | None) -> Rows:
-        """A_kk on the targets (G, L H, n)."""
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Tensor:
+        """A_kk, read as (G, L, H, n), on the targets (G, L H, n)."""
         assert reading is not None
         return targets * reading.flatten(1, 2)
 

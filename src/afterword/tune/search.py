@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..backbone.backbone import Backbone
 from ..encode.batches import Budget
+from ..encode.forward import precision_of
 from ..encode.limits import Limits
 from ..errors import InputError
 from ..methods import Method
@@ -105,7 +106,7 @@ class Search:
     def __post_init__(self) -> None:
         """Make room."""
         self.pairs = len(self.gold)
-        dtype = torch.float64 if self.backbone.dtype == torch.float64 else torch.float32
+        dtype = precision_of(self.backbone)
         device = self.backbone.device
         self.mixes = [mixture(f).to(device, dtype) for f in self.families]
         self.found = [torch.empty(self.pairs, len(f.rows), len(f.kinds), 2, dtype=dtype) for f in self.families]
