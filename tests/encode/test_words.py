@@ -35,7 +35,7 @@ def test_progress_counts_every_text_once(backbone: Backbone, monkeypatch) -> Non
 def test_a_word_that_is_nowhere_is_seen_before_any_text_is_run(backbone: Backbone, monkeypatch) -> None:
     monkeypatch.setattr("afterword.encode.words.WINDOW", 1)
     done: list[int] = []
-    with pytest.raises(WordNotFound, match="'shore' .* in text 4"):
+    with pytest.raises(WordNotFound, match=r"'shore' .* in text 4"):
         Encoder(backbone, classical()).encode_words(TEXTS, [*WORDS[:4], ["shore"]], show_progress_bar=done.append)
     assert not done
 
