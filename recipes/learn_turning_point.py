@@ -37,9 +37,9 @@ from afterword.st import sentence_transformer
 from afterword.train.callbacks import Bar
 from afterword.train.lora import attach
 from afterword.train.losses import make
+from afterword.train.rows import Rows
 from afterword.train.settings import Settings
 from afterword.train.trainer import Trainer, evaluator
-from afterword.train.triplets import Rows
 
 
 class Gates(nn.Module):

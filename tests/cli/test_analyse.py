@@ -11,7 +11,7 @@ from tests.tiny import tiny
 from afterword import Encoder, bellm, classical
 from afterword.analysis.dependency import dependency
 from afterword.analysis.turning import degradation, read_pairs
-from afterword.cli.load import read_methods
+from afterword.cli.model import read_methods
 
 
 @pytest.fixture(scope="module")

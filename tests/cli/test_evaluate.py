@@ -13,7 +13,8 @@ from tests.cli.conftest import Run, command
 from tests.tiny import tiny
 
 from afterword import Encoder
-from afterword.cli.evaluate import read_seeds, spelling, title_of
+from afterword.cli.evaluate import read_seeds, spelling
+from afterword.cli.model import title_of
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder
 

@@ -8,7 +8,8 @@ import pytest
 from tests.cli.conftest import Run
 
 from afterword import Encoder, classical
-from afterword.cli.similar import ranked, shown
+from afterword.cli.console import shown
+from afterword.cli.similar import ranked
 
 TEXTS = ["The bank raised its rates.", "银行提高了利率。", "We sat on the bank of the river."]
 

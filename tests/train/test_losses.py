@@ -8,8 +8,8 @@ from afterword import Encoder, classical
 from afterword.errors import DataError, InputError
 from afterword.st import sentence_transformer
 from afterword.train.losses import check_rows, make
+from afterword.train.rows import Rows
 from afterword.train.settings import Settings
-from afterword.train.triplets import Rows
 
 PAIRS = Rows.of(ROWS)
 TRIPLETS = Rows.of([{**row, "negative": "n"} for row in ROWS])

@@ -163,7 +163,7 @@ def test_weights_in_four_bits(models: Path, tmp_path: Path, monkeypatch: pytest.
     pytest.importorskip("bitsandbytes", reason="the extra qlora is not installed")
     with pytest.raises(InputError, match="4 bits need a CUDA GPU, and the model is on cpu"):
         train(models / "llama", ROWS, tmp_path / "a", four_bit=True, **SMALL)
-    monkeypatch.setattr("afterword.train.start.check_four_bit", lambda *_: None)
+    monkeypatch.setattr("afterword.train.prepare.check_four_bit", lambda *_: None)
     start = Encoder.load(models / "llama", BOTH, dtype=torch.float16)
     before = start.encode(TEXTS)
     trained = train(start, ROWS, tmp_path / "a", four_bit=True, keep_adapter=True, **SMALL)

@@ -2,14 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 from tests.tune.made_up import load, made_up
 
 from afterword import Encoder, classical
 from afterword.tasks.pairs import ScoredPairs
 from afterword.tasks.scores import cosines
-from afterword.tune import score, tune
-from afterword.tune.report import save
+from afterword.tune import HeadMap, score, tune
+from afterword.tune.report import chosen, grid, page, save
 
 
 def test_a_real_gain_is_found_and_saved(tmp_path):
@@ -38,3 +39,44 @@ def test_a_winner_with_a_fitted_step_is_saved_with_it(tmp_path):
         tuned.made(at).save(tmp_path / post)
         vectors = Encoder.load(tmp_path / post, dtype="float64").encode([*pairs.left, *pairs.right])
         assert cosines(vectors[:100], vectors[100:]) == pytest.approx(tuned.cosines[at], abs=2e-5)
+
+
+def row(method: str, rank: float | None, post: str = "none", **more: object) -> dict[str, object]:
+    return {"method": method, "post": post, "level": 1, "rank": rank, "confirm": rank, "confirm_95": [0.4, 0.6], **more}
+
+
+def found(simplest: str, improved: bool) -> dict[str, object]:
+    rows = [row("echo", 0.55, "centre"), row("classical", 0.5)]
+    best = next(r for r in rows if r["method"] == simplest)
+    return {
+        "tried": 7, "pairs": 41, "seed": 5, "undefined": 2, "improved": improved, "best": rows, "leader": rows[0],
+        "default": rows[1], "simplest": {**best, "gain_95": [-0.01, 0.1]}, "notes": ["echo: whiten: too few"],
+        "tests": [{"name": "t", "pairs": 9, "chosen": 0.51, "default": float("nan")}], "recipes": rows,
+        "split": {"rank": list(range(20))},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("simplest", "improved", "verdict"),
+    [
+        ("echo", True, "chosen: echo + centre, better than the default by -1.00 to 10.00 on the half that confirms"),
+        ("echo", False, "chosen: classical, the default: echo + centre ranked first, but its gain of -1.00 to 10.00"),
+        ("classical", False, "chosen: classical, the default: no recipe is better by more than noise"),
+    ],
+)
+def test_the_verdict(simplest: str, improved: bool, verdict: str):
+    text = chosen(found(simplest, improved))
+    assert verdict in text and "7 recipes, 41 pairs: 20 rank, 21 confirm (seed 5)" in text
+    assert " 55.00   55.00 ( 40.00  60.00)      1  echo + centre  <- " in text
+    assert "2 recipes have no score" in text and "note: echo: whiten: too few" in text
+    assert "    nan   51.00  t, 9 pairs" in text
+
+
+def test_a_map_with_and_without_labels(tmp_path):
+    correlation, scores = np.array([[0.1, 0.3], [0.2, np.nan]]), np.array([[0.6, 0.5], [0.4, 0.3]])
+    text = grid(HeadMap(correlation, scores))
+    assert text.splitlines()[2].split() == ["1", "60.00", "50.00"]
+    assert "best head: 1-1, 60.00; chosen without labels: 1-2, whose diagonal" in text and "place 2 of 4" in text
+    text = page({}, HeadMap(correlation), tmp_path)
+    assert text.splitlines()[3].split() == ["2", "20.00", "nan"] and "chosen: head 1-2, whose" in text
+    assert text.endswith(f"saved in {tmp_path}")

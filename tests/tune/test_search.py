@@ -13,7 +13,7 @@ from afterword.methods import tfidf
 from afterword.post import Whiten, parse_post
 from afterword.tasks.scores import cosines, spearman
 from afterword.tune import Grid, tune
-from afterword.tune.noise import settled
+from afterword.tune.bootstrap import settled
 
 pytestmark = pytest.mark.filterwarnings("ignore:ditto on")
 

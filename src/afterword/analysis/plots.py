@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,3 +181,70 @@ def draw_impact(found: Impact, path: Path, title: str = "") -> None:
         axes.set_yticks(range(len(names)), names)
         axes.set(xlabel="masked as well", ylabel="masked and predicted", title=title)
         axes.figure.colorbar(image, ax=axes, label="Euclidean distance", shrink=0.8)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One encoder's scores.
+
+    Attributes:
+        name: in the legend.
+        scores: by column; None where there is none.
+        published: by a paper.
+    """
+
+    name: str
+    scores: Sequence[float | None]
+    published: bool = False
+
+
+def draw_scores(columns: Sequence[str], series: Sequence[Series], path: Path, title: str = "", label: str = "") -> None:
+    """One mark per score, a column per task; published rows are grey, each with a mark of its own.
+
+    Args:
+        columns: tasks.
+        series: encoders.
+        path: see `plots.figure`.
+        title: above it.
+        label: of the scores.
+    """
+    theirs, ours = cycle("ovsD^<>pPX*hd1234+x"), cycle(zip("oDs^vPX", COLOURS, strict=True))
+    with figure(path, width=max(5.0, 2.5 + 0.7 * len(columns)), height=max(3.6, 1.2 + 0.17 * len(series))) as axes:
+        for i, one in enumerate(series):
+            shift = 0.5 * (i / max(len(series) - 1, 1) - 0.5)
+            at = [x for x, score in enumerate(one.scores) if score is not None]
+            mark, colour = (next(theirs), "#999999") if one.published else next(ours)
+            name = f"{one.name} (published)" if one.published else one.name
+            axes.plot([x + shift for x in at], [s for s in one.scores if s is not None], mark, color=colour, label=name)
+        axes.set_xticks(range(len(columns)), list(columns), rotation=30, ha="right")
+        axes.set(title=title, ylabel=label)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def draw_losses(curve: Path, path: Path, score: str, title: str = "") -> None:
+    """Loss over steps, and Spearman on dev where it was measured.
+
+    Args:
+        curve: ``loss.jsonl`` of a run.
+        path: a .png, .svg or .pdf file.
+        score: the key of the score on dev in that file.
+        title: above it.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    rows = [json.loads(line) for line in curve.read_text("utf-8").splitlines()]
+    with figure(path) as axes:
+        axes.plot(*_column(rows, "loss"), color=COLOURS[0])
+        axes.set(xlabel="step", ylabel="loss", title=title)
+        steps, scores = _column(rows, score)
+        if steps:
+            beside = axes.twinx()
+            beside.plot(steps, [100 * s for s in scores], marker="o", color=COLOURS[1])
+            beside.set_ylabel("dev: Spearman's correlation × 100", color=COLOURS[1])
+            beside.grid(False)
+
+
+def _column(rows: list[dict[str, float]], name: str) -> tuple[list[float], list[float]]:
+    found = [(row["step"], row[name]) for row in rows if name in row]
+    return [step for step, _ in found], [value for _, value in found]

@@ -9,9 +9,9 @@ import typer
 
 from .analyse import analyse
 from .compare import compare
+from .console import State, guarded
 from .embed import embed
 from .evaluate import evaluate
-from .guard import State, guarded
 from .inspect import inspect
 from .methods import methods
 from .similar import similar

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from . import options as o
-from .embed import items_of
-from .load import Choice, open_reader, read_methods
+from .inputs import items_of, open_reader
+from .model import Choice, read_methods
 
 if TYPE_CHECKING:
     from ..analysis.dependency import Dependency
@@ -363,7 +363,7 @@ def _dependencies(found: Sequence[Dependency]) -> Iterator[str]:
 
 
 def _words(found: Sequence[RepresentativeWords], texts: Sequence[str]) -> Iterator[str]:
-    from .similar import shown
+    from .console import shown
 
     for f in found:
         yield (

@@ -186,7 +186,7 @@ def write(path: Path, text: str) -> None:
 
 def draw(path: Path, rows: Sequence[Row], theirs: Sequence[Published]) -> None:
     """The first published table with our rows in it; without one, the first group of tasks."""
-    from ..analysis.scores_plot import Series, draw_scores
+    from ..analysis.plots import Series, draw_scores
     from ..tasks.report import tables
 
     if theirs:

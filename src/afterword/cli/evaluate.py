@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .guard import REJECTED
-from .heard import say
-from .load import Choice, check_device, open_reader
+from .console import REJECTED, say
+from .inputs import open_reader
+from .model import Choice, check_device, title_of
 
 if TYPE_CHECKING:
     from ..post import Post
@@ -108,7 +108,7 @@ def evaluate(
     from ..post import parse_post
     from ..tasks.candidates import file_name
     from ..tasks.runner import Evaluation
-    from .told import Shown
+    from .evaluation_progress import Shown
 
     jobs, posts = read_jobs(tasks, data), {spec: parse_post(spec) for spec in post or ["none"]}
     title, fitting = name or title_of(chosen), read_fit(fit)
@@ -122,16 +122,6 @@ def evaluate(
         evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, read_seeds(seeds), fitting)
         evaluation.run(jobs)
     return reported(evaluation, out)
-
-
-def title_of(model: str) -> str:
-    """What results call a model.
-
-    >>> title_of("models/gpt2/"), title_of("openai-community/gpt2")
-    ('gpt2', 'openai-community/gpt2')
-    """
-    path = Path(model)
-    return path.resolve().name if path.exists() else model
 
 
 def listed() -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from . import options as o
-from .load import VECTOR, Choice, read_methods
+from .model import VECTOR, Choice, read_methods
 
 if TYPE_CHECKING:
     from ..encoder import Encoder

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from . import options as o
-from .embed import items_of
-from .guard import REJECTED
-from .load import Choice, Embedder, open_reader, read_methods
+from .console import REJECTED, say, shown
+from .inputs import items_of, open_reader
+from .model import Choice, Embedder, read_methods
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import Reader
     from ..files.write import Array
-    from .stream import Item
+    from ..jobs.items import Item
 
 MATRIX = 12  # columns that fit on a page
 MOST = 10_000  # texts of a side: their matrix is held whole
@@ -105,14 +105,14 @@ def _read(reader: Reader) -> list[Item]:
 
 def _side(items: list[Item], embedder: Embedder) -> Side:
     """Embed the texts that can be; tell of the others."""
-    from .stream import embed_window
-    from .target import Rejects
+    from ..jobs.rejects import Rejects
+    from ..jobs.windows import embed_window
 
     def encode(part: Sequence[Item]) -> dict[str, Array]:
         return embedder([item.text or "" for item in part])
 
     vectors = embed_window(items, encode, embedder.why_nan, encode([]))
-    with Rejects(None) as rejects:
+    with Rejects(None, say) as rejects:
         for row, item in enumerate(items):
             if item.problem is not None:
                 rejects.add(row, item.line, item.problem)
@@ -200,14 +200,3 @@ def _pairs(left: list[str], right: list[str], table: Array, pairs: list[tuple[in
     for i, j in pairs:
         grid.add_row(f"{table[i, j]:.3f}", shown(left[i]), shown(right[j]))
     return grid
-
-
-def shown(text: str) -> Any:
-    r"""A text on one line, without anything that a terminal would obey.
-
-    >>> shown("a\nb").plain
-    'a b'
-    """
-    from rich.text import Text
-
-    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split())))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from . import options as o
-from .load import check_device
+from .model import check_device
 
 
 def train(

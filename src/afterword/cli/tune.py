@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from . import options as o
-from .embed import items_of
-from .evaluate import title_of
-from .load import VECTOR, Choice, open_reader, read_methods
+from .inputs import items_of, open_reader
+from .model import VECTOR, Choice, read_methods, title_of
 from .progress import Bar
-from .tuned import page
 
 if TYPE_CHECKING:
     from ..encode.limits import Limits
@@ -138,6 +136,8 @@ def tune(
         from ..analysis.plots import draw_heads
 
         draw_heads(found_heads.correlation if found_heads.scores is None else found_heads.scores, plot, title_of(model))
+    from ..tune.report import page
+
     typer.echo(json.dumps(found, ensure_ascii=False) if as_json else page(found, found_heads, out))
     return 0
 

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .load import VECTOR, Choice, read_methods, stdin_bytes
+from .inputs import stdin_bytes
+from .model import VECTOR, Choice, read_methods
+from .outputs import opened, output_to, write_rows
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import Reader, Record
+    from ..jobs.items import Item
+    from ..jobs.windows import Progress
     from ..text.words import Word
-    from .stream import Item, Told
 
 COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "number", "end": "number"}
 
@@ -46,6 +49,8 @@ def words(
     ] = None,
     output: o.Output = None,
     method: o.Method = None,
+    prompt: o.Prompt = None,
+    prompt_name: o.PromptName = None,
     normalize: o.Normalize = False,
     max_length: o.MaxLength = None,
     on_long: o.OnLong = "warn",
@@ -63,24 +68,23 @@ def words(
 
     A word that is not in its text, or was cut off with its end, gives a null row and is listed.
     """
-    from .stream import pour
-    from .target import Target
-
     methods = read_methods([method] if method is not None else None)
-    target = Target(output if str(output) != "-" else None, rejects, COLUMNS, {"afterword.model": model})
-    target.check(input, 1)
+    target = output_to(output, rejects, COLUMNS, model, input, 1)
     reader = _reader(text, [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])], input)
-    with target.opened() as file:
+    with opened(target) as file:
         encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
             methods.get(VECTOR)
         )
         empty = encoder.encode([])
 
-        def encode(items: Sequence[Item], _: Told) -> dict[str, Any]:
-            settings = {"normalize_embeddings": normalize, "on_long": on_long, "batch_tokens": batch_tokens}
-            return {VECTOR: _vectors(encoder, items, settings) if items else empty}
+        def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
+            settings = {
+                "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
+                "on_long": on_long, "batch_tokens": batch_tokens,
+            }  # fmt: skip
+            return {VECTOR: _vectors(encoder, items, settings, done) if items else empty}
 
-        return pour(
+        return write_rows(
             reader, items_of(reader), encode, lambda _: "has a vector that is not finite: try --dtype float32",
             columns, target, file, window=window, progress=progress,
         )  # fmt: skip
@@ -121,7 +125,7 @@ def _span(spelled: str) -> tuple[int, int]:
 
 def items_of(records: Iterable[Record]) -> Iterator[Item]:
     """The words of a file, each with its text and its span (start, end), or its problem."""
-    from .stream import Item, fault
+    from ..jobs.items import Item, fault
 
     for record in records:
         problem = record.problem
@@ -141,8 +145,8 @@ def items_of(records: Iterable[Record]) -> Iterator[Item]:
 
 def _item(line: int, text: str, word: object) -> Item:
     from ..errors import InputError
+    from ..jobs.items import Item
     from ..text.words import span_of
-    from .stream import Item
 
     try:
         return Item(line, text, None, span_of(_word(word), text, "the text"))
@@ -158,14 +162,16 @@ def _word(word: object) -> Word:
     return pair  # type: ignore[return-value]  # span_of refuses what is no word
 
 
-def _vectors(encoder: Encoder, items: Sequence[Item], settings: dict[str, Any]) -> Any:
+def _vectors(encoder: Encoder, items: Sequence[Item], settings: dict[str, Any], done: Progress) -> Any:
     """Vectors of words (n, D); words of one text come from one forward."""
     import numpy as np
 
     texts = [list(group) for _, group in groupby(items, key=lambda item: item.line)]
+    rows_of_a_text = len(items) / len(texts)
     made = encoder.encode_words(
-        [group[0].text or "" for group in texts], [[item.beside for item in group] for group in texts], **settings
-    )
+        [group[0].text or "" for group in texts], [[item.beside for item in group] for group in texts], **settings,
+        show_progress_bar=lambda more: done(more * rows_of_a_text),
+    )  # fmt: skip
     return np.concatenate(made)
 
 

@@ -23,8 +23,8 @@ from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 
 from ..errors import DataError, InputError
+from .rows import Rows
 from .settings import Settings
-from .triplets import Rows
 
 
 class Released(nn.Module):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import set_seed
 
+from ..analysis.plots import draw_losses
 from ..backbone.self_check import check as checked
 from ..encoder import Encoder
 from ..errors import InputError, MissingExtra
@@ -21,9 +22,8 @@ from ..methods import Method
 from ..methods.serialize import parse_method
 from .callbacks import SCORE
 from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
-from .loss_plot import draw_losses
+from .rows import Rows
 from .settings import Settings
-from .triplets import Rows
 
 try:
     import accelerate  # noqa: F401  (the trainer imports it when it is made)
@@ -31,7 +31,7 @@ try:
 
     from ..st import sentence_transformer
     from .lora import attach, merge, moved
-    from .start import check, load, told
+    from .prepare import check, load, told
     from .trainer import make_trainer
 except ImportError as e:
     raise MissingExtra(getattr(e, "package", None) or e.name or "sentence-transformers", "train") from e

@@ -19,8 +19,8 @@ from ..errors import DataError, ModelError
 from .callbacks import SCORE, Bar, Curve
 from .checkpoints import STATE, WEIGHTS, Place, is_first, processes, rotate, seal
 from .losses import make
+from .rows import Rows
 from .settings import Settings
-from .triplets import Rows
 
 NUMBERS = ("loss", "grad_norm")
 

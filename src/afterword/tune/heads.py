@@ -14,8 +14,8 @@ from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..tasks.scores import spearman
 from ..text.layout import Layout
-from .informative import correlate_heads
-from .noise import spearmans
+from .bootstrap import spearmans
+from .head_correlation import correlate_heads
 from .tuning import Tuned, prompted
 
 Array = NDArray[np.floating[Any]]

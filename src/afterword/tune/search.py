@@ -28,9 +28,9 @@ from ..post import Affine, Centre, Dense, Moments, spelled
 from ..tasks.scores import cosines as exact
 from ..text.batch import lay
 from ..text.segments import Writing
+from .bootstrap import spearmans
 from .cosines import mixture, raw_and_centred
-from .informative import HeadCorrelation
-from .noise import spearmans
+from .head_correlation import HeadCorrelation
 from .reading import Reading, read
 from .recipes import EveryHead, Family, Recipe
 

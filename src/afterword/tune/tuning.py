@@ -21,9 +21,9 @@ from ..tasks.task import as_read, embed
 from ..text.inputs import with_prompt
 from ..text.layout import Layout
 from ..text.segments import Writing
+from .bootstrap import settled
 from .choice import Choice, choose, halves
-from .informative import fitted, inverse_frequencies, written
-from .noise import settled
+from .head_correlation import fitted, inverse_frequencies, written
 from .recipes import Family, Grid, Recipe, families
 from .search import Search, Tried
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from afterword.cli.told import Shown
+from afterword.cli.evaluation_progress import Shown
 from afterword.errors import DataError
 from afterword.tasks.results import Result
 from afterword.tasks.runner import Failure

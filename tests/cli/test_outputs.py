@@ -1,13 +1,9 @@
-"""Where results go: whole or not at all."""
-
 import json
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
 from tests.disk import disk_of
-
-from afterword.cli.target import SHOWN, Rejects
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "npy"])
@@ -47,11 +43,3 @@ def test_rejected_rows_where_the_user_wants_them(run: Run, gpt2: Path, tmp_path:
     ended = run("embed", "-m", gpt2, "--method", "classical", "dog", "", "--rejects", tmp_path / "bad.jsonl")
     assert ended.code == 1 and len(ended.rows) == 2
     assert json.loads((tmp_path / "bad.jsonl").read_text()) == {"row": 1, "line": 2, "reason": "is empty"}
-
-
-def test_only_the_first_rejected_rows_are_shown(capsys: pytest.CaptureFixture[str]):
-    with Rejects(None) as rejects:
-        for line in range(100):
-            rejects.add(line, line, "is blank")
-    assert rejects.count == 100
-    assert len(capsys.readouterr().err.splitlines()) == SHOWN

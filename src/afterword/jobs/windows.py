@@ -3,66 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import TooLong, WordNotFound
-from ..files.write import Array, Block
-from ..text.tokenizer import check_text
-from .guard import REJECTED
-from .heard import say
-from .progress import Bar
-from .target import Rejects, Target
-
-if TYPE_CHECKING:
-    from ..files.lines import Reader
+from ..files.lines import Reader
+from ..files.write import Array, Block, Sink
+from .items import Item
+from .rejects import Rejects
 
 WINDOW = 2048  # rows
 CHARACTERS = 2**24  # of a window, about
 
 
-@dataclass(slots=True)
-class Item:
-    """A row to embed.
-
-    Attributes:
-        line: where it comes from.
-        text: None where there is none.
-        problem: why it has no vector.
-        beside: what belongs to the text: its condition, its word.
-    """
-
-    line: int
-    text: str | None
-    problem: str | None = None
-    beside: Any = None
-
-
 Encode = Callable[[Sequence[Item]], dict[str, Array]]
-Told = Callable[[float], None]
-
-
-def fault(value: object) -> str | None:
-    """Why a value is no text.
-
-    >>> fault("fine"), fault(" "), fault(5)
-    (None, 'is blank', 'is not a string but a number')
-    """
-    from ..errors import InputError
-    from ..files.lines import kind_of
-
-    if not isinstance(value, str):
-        kind = kind_of(value)
-        return "is null" if kind == "null" else f"is not a string but {'an' if kind[0] in 'ao' else 'a'} {kind}"
-    if not value.strip():
-        return "is blank" if value else "is empty"
-    try:
-        check_text(value, "it")
-    except InputError as e:
-        return str(e).removeprefix("it ")
-    return None
+Progress = Callable[[float], None]
 
 
 def windows(items: Iterable[Item], rows: int = WINDOW, characters: int = CHARACTERS) -> Iterator[list[Item]]:
@@ -109,50 +65,59 @@ def bisected(
     return {name: np.concatenate([a[name], b[name]]) for name in empty}, why + too
 
 
-def pour(
+class Listener(Protocol):
+    """Hears how far a run is."""
+
+    def begin(self, at: int, rows: int) -> None:
+        """A window begins: with it the input is read up to `at`, and there are `rows` in all."""
+
+    def more(self, rows: float) -> None:
+        """So many more rows of the window are embedded."""
+
+    def end(self) -> None:
+        """The window is written."""
+
+
+def embed_rows(
     reader: Reader,
     items: Iterable[Item],
-    encode: Callable[[Sequence[Item], Told], dict[str, Array]],
+    encode: Callable[[Sequence[Item], Progress], dict[str, Array]],
     why_nan: Callable[[str], str],
     columns: Callable[[Sequence[Item]], dict[str, list[Any]]],
-    target: Target,
-    file: BinaryIO,
-    *,
+    sink: Callable[[dict[str, Array]], Sink],
+    rejects: Rejects,
+    listener: Listener,
     window: int = WINDOW,
-    progress: bool | None = None,
 ) -> int:
-    """Embed every item and write it.
+    """Embed every row and write it, a window at a time.
 
     Args:
         reader: how far the input has been read.
-        items: made from it.
-        encode: items to vectors by name; it tells how many more are done.
+        items: the rows made from it.
+        encode: rows to vectors (n, D) by name; it says how many more rows are done.
         why_nan: what is wrong with a text whose vector is not finite.
         columns: what is written beside the vectors.
-        target: where to.
-        file: the same, open.
+        sink: opens what is written to, by arrays (0, D) by name.
+        rejects: where rows without a vector are listed.
+        listener: hears how far the run is.
         window: rows at a time.
-        progress: show a bar; None = on a terminal.
 
     Returns:
-        The exit code: 1 if a row was rejected.
+        How many rows there were.
     """
     empty = encode([], lambda _: None)
-    sink, rows = target.sink(file, empty), 0
-    with Rejects(target.listing) as rejects, Bar(reader.total, progress) as bar:
-        for part in windows(items, window):
-            bar.begin(reader.at, rows + len(part))
-            vectors = embed_window(part, lambda items: encode(items, bar.more), why_nan, empty)
-            for row, item in enumerate(part, rows):
-                if item.problem is not None:
-                    rejects.add(row, item.line, item.problem)
-            sink.write(Block(columns(part), vectors))
-            rows += len(part)
-            bar.end()
-        sink.close()
-    if target.path is not None or rejects.count:
-        say(summary(rows, rejects, bar.seconds))
-    return REJECTED if rejects.count else 0
+    out, rows = sink(empty), 0
+    for part in windows(items, window):
+        listener.begin(reader.at, rows + len(part))
+        vectors = embed_window(part, lambda items: encode(items, listener.more), why_nan, empty)
+        for row, item in enumerate(part, rows):
+            if item.problem is not None:
+                rejects.add(row, item.line, item.problem)
+        out.write(Block(columns(part), vectors))
+        rows += len(part)
+        listener.end()
+    out.close()
+    return rows
 
 
 def embed_window(
@@ -168,16 +133,3 @@ def embed_window(
     for name, rows in made.items():
         vectors[name][np.asarray(good, int)[finite]] = rows[finite]
     return vectors
-
-
-def summary(rows: int, rejects: Rejects, seconds: float) -> str:
-    """The last line of a run.
-
-    >>> summary(3, Rejects(None), 1.0)
-    '3 rows in 1.0 s (3/s)'
-    """
-    line = f"{rows} rows in {seconds:.1f} s ({rows / max(seconds, 1e-9):.0f}/s)"
-    if not rejects.count:
-        return line
-    where = f", listed in {rejects.path}" if rejects.path is not None else ""
-    return f"{line}; {rejects.count} rejected{where}"

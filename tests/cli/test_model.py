@@ -1,6 +1,5 @@
 """From options to an encoder."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, bellm, reba
-from afterword.cli.load import Choice, Embedder, open_reader, read_methods
+from afterword.cli.model import Choice, Embedder, read_methods
 
 
 def test_methods_by_the_names_of_their_vectors():
@@ -49,17 +48,6 @@ def test_why_there_is_no_vector(minilm: Path):
     embedder = Embedder.open(Choice(str(minilm)), {}, {})
     assert embedder.why_nan("\x01") == "holds no token that the model knows"
     assert "not finite" in embedder.why_nan("dog")
-
-
-def test_a_text_may_look_like_a_file_that_is_not_there():
-    texts = ["none.txt", "a" * 5000 + ".txt", "\0.txt"]
-    assert [record.fields["text"] for record in open_reader(texts, None, None, None)] == texts
-
-
-def test_arguments_that_are_not_unicode(run: Run, gpt2: Path):
-    ended = run("embed", "-m", gpt2, "--method", "classical", os.fsdecode(b"caf\xe9"), "café")
-    assert ended.code == 1 and [row["text"] for row in ended.rows] == [None, "café"]
-    assert "rejected: line 1: holds a lone surrogate" in ended.err
 
 
 def test_help_is_light():

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from afterword.tasks.scores import bootstrap, spearman
-from afterword.tune.noise import Bootstrap, spearmans
+from afterword.tune.bootstrap import Bootstrap, spearmans
 
 RANDOM = np.random.default_rng(0)
 GOLD = RANDOM.integers(0, 6, 90).astype(float)  # with ties

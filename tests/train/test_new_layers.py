@@ -7,7 +7,7 @@ from transformers import AutoModel
 
 from afterword import Encoder, bellm, classical
 from afterword.errors import UnsupportedModel
-from afterword.train.addition import append
+from afterword.train.new_layers import append
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "opt"])

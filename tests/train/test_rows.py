@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from afterword.errors import AfterwordError, BadRow, DataError, MissingDataset
-from afterword.train.triplets import Rows
+from afterword.train.rows import Rows
 
 TRIPLETS = [{"anchor": "a", "positive": "b", "negative": "c"}, {"anchor": "d,e", "positive": 'f"g', "negative": "ü"}]
 SCORED = [{"sentence1": "an anchor", "sentence2": "b", "score": 0.5}, {"sentence1": "c", "sentence2": "d", "score": 5}]

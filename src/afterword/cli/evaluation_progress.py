@@ -8,8 +8,7 @@ from typing import Any
 
 from ..tasks.results import Result
 from ..tasks.runner import Failure, Told
-from .guard import ending
-from .heard import say
+from .console import ending, say
 
 
 class Shown(Told):

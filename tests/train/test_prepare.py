@@ -6,9 +6,9 @@ from tests.train.conftest import BOTH, DEV, ROWS
 
 from afterword import Encoder, bellm, classical, prompt
 from afterword.errors import DataError, InputError, MethodError
+from afterword.train.prepare import check, load, precision
+from afterword.train.rows import Rows
 from afterword.train.settings import Settings
-from afterword.train.start import check, load, precision
-from afterword.train.triplets import Rows
 
 WORDS = "red old far big sad hot dry new low wet raw mad shy icy".split() * 3
 

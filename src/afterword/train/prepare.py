@@ -17,12 +17,12 @@ from ..encoder import Encoder
 from ..errors import DataError, InputError, MethodError
 from ..methods import classical
 from ..tasks.pairs import ScoredPairs
-from .addition import append
 from .checkpoints import processes
 from .lora import check_four_bit
 from .losses import check_rows
+from .new_layers import append
+from .rows import Rows
 from .settings import Precision, Settings
-from .triplets import Rows
 
 EMBEDDINGS = ("static", "static_h0", "layer:0", "normed:0")
 """States that lie before the first layer."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..files.lines import Reader
     from ..files.write import Array
     from ..methods import Method
 
@@ -122,38 +123,11 @@ class Embedder:
         )
 
 
-def open_reader(
-    texts: Sequence[str] | None, path: Path | None, kind: str | None, column: str | None, beside: Sequence[str] = ()
-) -> Reader:
-    """Texts given one by one, else those of a file, else those of the standard input.
+def title_of(model: str) -> str:
+    """What results call a model.
 
-    Raises:
-        typer.BadParameter: both are given, or a file is given as if it were a text.
-        DataError: the file cannot be read.
+    >>> title_of("models/gpt2/"), title_of("openai-community/gpt2")
+    ('gpt2', 'openai-community/gpt2')
     """
-    from ..files.lines import Listed
-    from ..files.read import FORMATS, open_texts
-
-    if texts and path is not None:
-        raise typer.BadParameter("give texts, or a file with --input, not both")
-    if texts and path is None:
-        for text in texts:
-            if text.lower().endswith(tuple(f".{f}" for f in FORMATS)) and _is_file(text):
-                raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
-        return Listed(list(texts))
-    path = None if path is None or str(path) == "-" else path
-    if path is None and sys.stdin.isatty():
-        typer.echo("texts from the keyboard, one a line; Ctrl-D ends them", err=True)
-    return open_texts(path, stdin_bytes(), kind=kind, field=column, beside=beside)
-
-
-def stdin_bytes() -> BinaryIO:
-    """The standard input, as bytes."""
-    return sys.stdin.buffer
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):
-        return False
+    path = Path(model)
+    return path.resolve().name if path.exists() else model

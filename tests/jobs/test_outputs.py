@@ -1,0 +1,20 @@
+"""What cannot be written is refused early."""
+
+from pathlib import Path
+
+import pytest
+
+from afterword.errors import InputError
+from afterword.jobs.outputs import Output
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path):
+    source = tmp_path / "a.jsonl"
+    source.write_text("{}\n")
+    with pytest.raises(InputError, match="is the input: choose another file"):
+        Output(source, None, {}, {}).check(source, 1)
+    with pytest.raises(InputError, match="is the input"):
+        Output(tmp_path / "b.jsonl", source, {}, {}).check(source, 1)
+    with pytest.raises(InputError, match="one vector a row, and 2 methods are given"):
+        Output(tmp_path / "b.npy", None, {}, {}).check(source, 2)
+    assert Output(tmp_path / "b.npy", None, {}, {}).listing == tmp_path / "b.npy.rejects.jsonl"
