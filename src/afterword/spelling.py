@@ -23,13 +23,19 @@ def build(cls: type[Any], options: Mapping[str, Any], name: str | None = None) -
     2
     """
     name = name or cls.__name__
-    check_options(name, options, get_type_hints(cls), [f.name for f in fields(cls)])
+    hints = get_type_hints(cls)
+    check_options(name, options, hints, [f.name for f in fields(cls)])
     try:
-        return cls(**options)
+        return cls(**{key: _as_tuple(value, hints[key]) for key, value in options.items()})
     except (TypeError, AttributeError, ValueError) as e:
         if isinstance(e, MethodError):
             raise
         raise MethodError(f"{name}: {e}") from None
+
+
+def _as_tuple(value: Any, hint: Any) -> Any:
+    """JSON knows lists only."""
+    return tuple(value) if isinstance(value, list) and get_origin(hint) is tuple else value
 
 
 def check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:

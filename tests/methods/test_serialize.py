@@ -1,13 +1,17 @@
 """Methods as text."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+import torch
 
-from afterword import bellm, classical, ditto, echo, prompt, reba
+from afterword import Method, bellm, classical, ditto, echo, prompt, reba
 from afterword.errors import MethodError, UnknownMethod
 from afterword.methods.serialize import from_json, make, parse_method, to_json
+from afterword.methods.weights import WEIGHTINGS, Plain
 
 METHODS = [
     classical("cls", "first_last"),
@@ -107,3 +111,58 @@ def test_a_file_of_another_kind(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(MethodError, match=r"m\.json"):
         parse_method(f"@{path}")
+
+
+@dataclass(frozen=True)
+class Last(Plain):
+    """Named by files as any other is."""
+
+    kind: ClassVar[str] = "test_last"
+    many: tuple[int, ...] = ()
+    table: str = "kept"  # a table that was fitted is left out, a field of this name is not
+
+
+def test_a_weighting_of_ones_own_is_written_and_read() -> None:
+    method = Method(weigh=Last("last", many=(1, 2), table="mine"), name="mine")
+    written = json.loads(json.dumps(to_json(method)))
+    assert written["weigh"]["kind"] == "test_last" and written["weigh"]["class"] == f"{__name__}.Last"
+    assert from_json(written) == method and from_json(written).name == "mine"
+
+
+def test_a_weighting_without_a_kind_cannot_be_written() -> None:
+    class Nameless(Plain):
+        pass
+
+    with pytest.raises(MethodError, match=r"Nameless has no kind.*write kind = 'a_name' in the class"):
+        to_json(Method(weigh=Nameless()))
+
+
+def test_a_kind_is_a_name_of_one_class() -> None:
+    for kind in ("plain", "test_last"):
+        with pytest.raises(MethodError, match=f"kind='{kind}' of Other is already that of .*: choose another"):
+            type("Other", (Plain,), {"kind": kind})
+    for kind in ("", "two words", 3):
+        with pytest.raises(MethodError, match="give a name of letters, digits and _"):
+            type("Other", (Plain,), {"kind": kind})
+    again = type("Last", (Plain,), {"kind": "test_last", "__module__": __name__})  # as a cell that is run again does
+    assert WEIGHTINGS["test_last"] is again
+    WEIGHTINGS["test_last"] = Last
+
+
+def test_what_no_file_can_hold_is_refused() -> None:
+    method = Method(weigh=Last(many=(torch.ones(1),)))  # type: ignore[arg-type]
+    with pytest.raises(MethodError, match="Last: many is a tuple, which no file can hold: give a number"):
+        to_json(method)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        (None, "choose one of plain, table1"),
+        ("my.rooms.Own", r"the class Own of my.rooms, .*\(import my.rooms\).*--method @my/rooms.py:NAME"),
+        ("__main__.Own", "the class Own of a script or a notebook: define that class, or import it, and load again"),
+    ],
+)
+def test_an_unknown_kind_says_what_to_import(where: str | None, words: str) -> None:
+    with pytest.raises(MethodError, match=f"weigh kind 'own': .*{words}"):
+        from_json({"weigh": {"kind": "own"} | ({} if where is None else {"class": where})})

@@ -172,6 +172,8 @@ def of_ours(
     from ..tasks.candidates import candidates
 
     methods = {spelling(spec): parse_method(spec) for spec in specs}
+    if len(methods) < len(specs):
+        raise typer.BadParameter("two methods would have the same results folder", param_hint="--method")
     encoder = choice.load(next(iter(methods.values()), None))
     own = "classical" if encoder.method == classical() else encoder.method.name.replace(" ", "-")
     methods = methods or {own: encoder.method}
@@ -190,10 +192,13 @@ def of_theirs(folder: Path, device: str | None, posts: Mapping[str, tuple[Post, 
 def spelling(spec: str) -> str:
     """What results call a method.
 
-    >>> spelling("echo:copies=3"), spelling("@mine/best.json")
-    ('echo:copies=3', 'best')
+    >>> spelling("echo:copies=3"), spelling("@mine/best.json"), spelling("@mine/methods.py:late")
+    ('echo:copies=3', 'best', 'methods:late')
     """
-    return Path(spec[1:]).stem if spec.startswith("@") else spec
+    if not spec.startswith("@"):
+        return spec
+    file, _, name = spec[1:].rpartition(".py:")
+    return f"{Path(file).name}:{name}" if file else Path(spec[1:]).stem
 
 
 def read_fit(fit: str | None) -> Fitting | None:

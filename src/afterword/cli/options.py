@@ -18,15 +18,15 @@ Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method", metavar="METHOD",
-        help="NAME, NAME:option=value,... or @file.json; see `afterword methods`. May be given several times. "
-        "Without it: the folder's own, or classical.",
+        help="NAME, NAME:option=value,..., @file.json or @file.py:name; see `afterword methods`. "
+        "May be given several times. Without it: the folder's own, or classical.",
     ),
 ]  # fmt: skip
 Method = Annotated[
     str | None,
     typer.Option(
         "--method", metavar="METHOD",
-        help="NAME, NAME:option=value,... or @file.json; see `afterword methods`. "
+        help="NAME, NAME:option=value,..., @file.json or @file.py:name; see `afterword methods`. "
         "Without it: the folder's own, or classical.",
     ),
 ]  # fmt: skip

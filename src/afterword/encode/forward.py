@@ -12,7 +12,9 @@ from ..backbone.attention_taps import Tap
 from ..backbone.backbone import Backbone, Layer, Trace
 from ..backbone.bidirectional import Sight
 from ..backbone.skip_unread import MOST, WORTH
+from ..errors import MethodError
 from ..methods import Method
+from ..methods.code_hash import is_own
 from ..methods.targets import word_targets
 from ..methods.weights import Weighting
 from ..text.batch import Batch
@@ -49,11 +51,21 @@ class Weighing:
     targets: list[Tensor]
 
     def rows(self, tap: Tap | None) -> list[Tensor]:
-        """Weights, per group (G, R, n)."""
-        return [
-            self.weigh(group, target, tap.of(i) if tap is not None else None)
-            for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True))
-        ]
+        """Weights, per group (G, R, n).
+
+        Raises:
+            MethodError: a weighting of the user's own gives another shape.
+        """
+        made = []
+        for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True)):
+            rows = self.weigh(group, target, tap.of(i) if tap is not None else None)
+            if is_own(type(self.weigh)) and rows.shape != target.shape:
+                raise MethodError(
+                    f"{type(self.weigh).__name__} gives weights of the shape {tuple(rows.shape)}: give the shape of "
+                    f"targets, {tuple(target.shape)}"
+                )
+            made.append(rows)
+        return made
 
 
 def weigh(

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.machinery import PathFinder
 from multiprocessing import get_context
 from types import TracebackType
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 import torch
 
 from ..backbone.backbone import Backbone
-from ..errors import InputError, ModelError
+from ..errors import InputError, MethodError, ModelError
 from ..methods import Method
+from ..methods.code_hash import is_own
 from ..post import Post
 from ..text.distinct import Distinct, one_each
 from ..text.inputs import check_ids
@@ -78,11 +80,13 @@ class Workers:
 
         Raises:
             InputError: the model was changed since, or is another one; a text cannot be used.
+            MethodError: its weighting is the user's own, of a file that another process cannot import.
             ModelError: a process ended.
         """
         if _versions(backbone) != self._weights:
             raise InputError("pool holds another model, or this one as it was before: start_multi_process_pool() again")
         check_ids(texts, backbone.vocabulary_size)
+        _check_importable(type(method.weigh))
         conditions = None if conditions is None else one_each(conditions, texts)
         (made,) = places_for(backbone, [method], len(texts), post, out)
         size = chunk_size or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)
@@ -161,3 +165,13 @@ def _work(method: Method, given: Distinct, limits: Limits, post: Sequence[Post])
     """What a process does with some texts."""
     results = places_for(_HELD[0], [method], given.total, post)
     return results[0], write_vectors(_HELD[0], [method], given, limits, post, results)
+
+
+def _check_importable(cls: type) -> None:
+    """Whether another process finds a class; Python says so only by ending the process."""
+    module = cls.__module__
+    if is_own(cls) and module != "__main__" and PathFinder.find_spec(module.partition(".")[0]) is None:
+        raise MethodError(
+            f"{cls.__name__} of {module} cannot be imported by other processes: put the folder of {module}.py into "
+            "PYTHONPATH, or use one device"
+        )

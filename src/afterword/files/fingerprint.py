@@ -46,7 +46,7 @@ def described(encoder: Parts) -> dict[str, Any]:
     """All that a fingerprint hashes beside the weights."""
     config: Any = encoder.backbone.model.config
     return {
-        "method": {k: v for k, v in to_json(encoder.method).items() if k != "name"} | fitted(encoder.method),
+        "method": _method(encoder.method),
         "post": [described_step(step) for step in encoder.post],
         "max_length": encoder.max_length,
         "prompts": spelled_out(encoder.prompts),
@@ -58,6 +58,13 @@ def described(encoder: Parts) -> dict[str, Any]:
         "products": encoder.backbone.products,
         "versions": {name: version(name) for name in LIBRARIES},
     }
+
+
+def _method(method: Method) -> dict[str, Any]:
+    """All of a method but its name; of a weighting of the user's own its code, not where that is imported from."""
+    found = {k: v for k, v in to_json(method).items() if k != "name"} | fitted(method)
+    weigh = {k: v for k, v in found["weigh"].items() if k != "class"}
+    return {**found, "weigh": weigh if method.weigh.code is None else {**weigh, "code": method.weigh.code}}
 
 
 def fitted(method: Method) -> dict[str, str]:

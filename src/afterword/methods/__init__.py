@@ -1,5 +1,7 @@
 """Method: which states, which weights. A method is a value that says how a text is written, read and weighted."""
 
+from ..backbone.bidirectional import Sight
+from ..text.layout import Layout
 from .catalogue import (
     CATALOGUE,
     bellm,
@@ -14,10 +16,16 @@ from .catalogue import (
     warn_if_idle,
 )
 from .method import Method
+from .states import States
+from .weights import Weighting
 
 __all__ = [
     "CATALOGUE",
+    "Layout",
     "Method",
+    "Sight",
+    "States",
+    "Weighting",
     "bellm",
     "classical",
     "ditto",

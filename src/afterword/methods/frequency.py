@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -138,6 +139,8 @@ class TfIdf(ByToken):
     largest. Special tokens stand in every text: they weigh 0.
     """
 
+    kind: ClassVar[str] = "tf_idf"
+
     def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
         """The idf of each token id (V,)."""
         idf = np.log2((counts.texts + 1) / (counts.documents + 1))
@@ -156,6 +159,7 @@ class WithoutBiases(ByToken):
         punctuation: nor those without a letter or a digit.
     """
 
+    kind: ClassVar[str] = "without_biases"
     frequent: int = 36
     subwords: bool = True
     upper: bool = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -14,19 +14,12 @@ from ..errors import MethodError, UnknownMethod
 from ..spelling import build, check_options, read_spelling
 from ..text.layout import Layout
 from .catalogue import CATALOGUE
-from .frequency import TfIdf, WithoutBiases
+from .code_hash import is_own
+from .frequency import ByToken
 from .method import Method
+from .method_file import method_in_file
 from .states import States
-from .weights import Backward, Plain, SelfAttention, Table1, Weighting
-
-WEIGHTINGS: dict[str, type[Weighting]] = {
-    "plain": Plain,
-    "table1": Table1,
-    "self_attention": SelfAttention,
-    "backward": Backward,
-    "tf_idf": TfIdf,
-    "without_biases": WithoutBiases,
-}
+from .weights import WEIGHTINGS, Weighting
 
 
 def to_json(method: Method) -> dict[str, Any]:
@@ -36,14 +29,36 @@ def to_json(method: Method) -> dict[str, Any]:
     >>> from_json(to_json(reba(copies=3))) == reba(copies=3)
     True
     """
-    kind = next(name for name, cls in WEIGHTINGS.items() if type(method.weigh) is cls)
     return {
         "name": method.name,
         "layout": asdict(method.layout),
         "states": method.states.kind,
-        "weigh": {"kind": kind, **{k: v for k, v in vars(method.weigh).items() if k != "table"}},
+        "weigh": _weighting(method.weigh),
         "sight": {**asdict(method.sight), "layers": list(method.sight.layers)},
     }
+
+
+def _weighting(weigh: Weighting) -> dict[str, Any]:
+    """A weighting as plain data: its kind and its fields; of a user's own class, where that is defined."""
+    cls = type(weigh)
+    if "kind" not in vars(cls):
+        raise MethodError(f"{cls.__name__} has no kind, by which files name it: write kind = 'a_name' in the class")
+    where = {"class": f"{cls.__module__}.{cls.__qualname__}"} if is_own(cls) else {}
+    fitted = {"table"} if isinstance(weigh, ByToken) else set()
+    values = {f.name: getattr(weigh, f.name) for f in fields(weigh) if f.name not in fitted}
+    for name, value in values.items():
+        if not _is_plain(value):
+            raise MethodError(
+                f"{cls.__name__}: {name} is a {type(value).__name__}, which no file can hold: give a number, a "
+                "string, true or false, none, or a tuple of these"
+            )
+    return {"kind": cls.kind, **where, **values}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float | None) or (
+        isinstance(value, tuple | list) and all(map(_is_plain, value))
+    )
 
 
 def from_json(data: Mapping[str, Any]) -> Method:
@@ -60,8 +75,9 @@ def from_json(data: Mapping[str, Any]) -> Method:
         raise MethodError(f"a method has no {sorted(map(str, unknown))[0]!r}: it has layout, states, weigh and sight")
     weigh = dict(_object(data, "weigh"))
     kind = weigh.pop("kind", "plain")
+    where = weigh.pop("class", None)
     if not isinstance(kind, str) or kind not in WEIGHTINGS:
-        raise MethodError(f"weigh kind {kind!r}: choose one of {', '.join(WEIGHTINGS)}")
+        raise MethodError(f"weigh kind {kind!r}: " + _to_import(where))
     sight = dict(_object(data, "sight"))
     layers = sight.get("layers", [])
     sight["layers"] = tuple(layers) if isinstance(layers, list) else layers
@@ -71,6 +87,20 @@ def from_json(data: Mapping[str, Any]) -> Method:
         build(WEIGHTINGS[kind], weigh),
         build(Sight, sight),
         name=str(data.get("name", "custom")),
+    )
+
+
+def _to_import(where: object) -> str:
+    """What to do about a kind that is not known: a class of the user's is never imported from here."""
+    if not isinstance(where, str):
+        return f"choose one of {', '.join(WEIGHTINGS)}"
+    module, _, name = where.partition(".") if where.startswith("__main__.") else where.rpartition(".")
+    if module == "__main__":
+        return f"it is the class {name} of a script or a notebook: define that class, or import it, and load again"
+    file = module.replace(".", "/") + ".py"
+    return (
+        f"it is the class {name} of {module}, which is no part of Afterword: import it first (import {module}), or "
+        f"name a method of its file (--method @{file}:NAME)"
     )
 
 
@@ -86,7 +116,7 @@ def parse_method(text: str) -> Method:
 
     Args:
         text: ``name`` or ``name:option=value,option=value``; a value with a comma stands in double quotes, as in
-            JSON; ``@file.json`` reads a file.
+            JSON; ``@file.json`` reads a file, and ``@file.py:name`` runs one.
 
     Raises:
         UnknownMethod: no such method; the names are listed.
@@ -95,7 +125,10 @@ def parse_method(text: str) -> Method:
     >>> parse_method("reba:copies=3,pool=mean").name
     'reba-3 mean'
     """
-    return from_json(_read(Path(text[1:]))) if text.startswith("@") else make(*read_spelling(text))
+    text = text.strip()
+    if not text.startswith("@"):
+        return make(*read_spelling(text))
+    return method_in_file(text) or from_json(_read(Path(text[1:])))
 
 
 def _read(path: Path) -> Mapping[str, Any]:

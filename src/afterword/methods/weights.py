@@ -20,6 +20,7 @@ from ..shapes import Rows
 from ..text.batch import SPECIAL, Group
 from ..text.layout import Text
 from ..text.tokenizer import Tokenizer
+from .code_hash import code_hash
 
 Pool = Literal["mean", "last", "cls", "sum", "mask", "half"]
 Copy = Literal["first", "last", "tail", "all"]
@@ -42,9 +43,13 @@ def unread(beside: str, **given: object) -> None:
         raise MethodError(f"{names[0]} has no effect beside {beside}, which decides it: leave one of them out")
 
 
+WEIGHTINGS: dict[str, type[Weighting]] = {}
+"""Every kind of weighting that files can name, by its `kind`."""
+
+
 @dataclass(frozen=True)
 class Weighting(ABC):
-    """How tokens are weighted.
+    """How tokens are weighted. A class of one's own says by its `kind` what saved folders call it.
 
     Args:
         pool: which tokens a sentence vector stands for, among those of `copy`: their "mean", their "sum", the
@@ -65,8 +70,30 @@ class Weighting(ABC):
         if self.copy not in get_args(Copy):
             raise MethodError(f"copy={self.copy!r}: choose one of {', '.join(get_args(Copy))}")
 
+    kind: ClassVar[str]
+    """What files call it; a class without one of its own cannot be saved."""
     reads_attention: ClassVar[bool] = False
     """Whether there must be attention to read."""
+    code: ClassVar[str | None] = None
+    """A hash of the file of a class of one's own, as it was when the class was made."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Enter the class under its kind.
+
+        Raises:
+            MethodError: the kind is no name, or is that of another class.
+        """
+        super().__init_subclass__(**options)
+        cls.code = code_hash(cls)
+        kind = vars(cls).get("kind")
+        if kind is None:
+            return
+        if not isinstance(kind, str) or not kind.isidentifier():
+            raise MethodError(f"kind={kind!r} of {cls.__name__}: give a name of letters, digits and _")
+        before = WEIGHTINGS.get(kind, cls)
+        if _path(before) != _path(cls):
+            raise MethodError(f"kind={kind!r} of {cls.__name__} is already that of {_path(before)}: choose another")
+        WEIGHTINGS[kind] = cls
 
     @property
     def fitted(self) -> bool:
@@ -146,9 +173,15 @@ class Weighting(ABC):
         return self
 
 
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 @dataclass(frozen=True)
 class Plain(Weighting):
     """Each token its own state: classical pooling, Echo, prompts, BeLLM."""
+
+    kind: ClassVar[str] = "plain"
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
         """The targets themselves."""
@@ -158,6 +191,8 @@ class Plain(Weighting):
 @dataclass(frozen=True)
 class Table1(Weighting):
     """Echo's mean as Table 1 of the ReBA paper prints it: the sum over j = n .. kn of v_j, divided by 2n."""
+
+    kind: ClassVar[str] = "table1"
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
         """From the last token of the first copy to the end of the last one (G, 1, n)."""
@@ -184,6 +219,7 @@ class SelfAttention(Weighting):
     head: int = 0
     normalise: bool = False
 
+    kind: ClassVar[str] = "self_attention"
     reads_attention: ClassVar[bool] = True
 
     def check(self, layers: int, heads: int, vocabulary: int) -> None:
@@ -225,6 +261,7 @@ class Backward(Weighting):
     triangle: Triangle = "upper"
     released: bool = False
 
+    kind: ClassVar[str] = "backward"
     reads_attention: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

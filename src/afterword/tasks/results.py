@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import DataError, MissingExtra
 from ..files.write import whole
+from ..methods.code_hash import code_hash
 from .task import Scores, Task
 
 Items = Mapping[str, NDArray[Any]]
@@ -109,7 +110,7 @@ def _mean_of(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = None) -> str:
-    """A hash of everything that a task's scores depend on, but the seed.
+    """A hash of everything that a task's scores depend on, but the seed; of a user's own task, its code too.
 
     Args:
         task: with its options.
@@ -124,6 +125,8 @@ def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = 
         "task": f"{type(task).__module__}.{type(task).__qualname__}", "options": asdict(task), "files": dict(digests),
         "encoder": encoder, "fit": fit, "versions": versions(task),
     }  # fmt: skip
+    if code := code_hash(type(task)):
+        described["code"] = code
     return blake2b(json.dumps(described, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 

@@ -1,0 +1,46 @@
+"""A hash of the code of a class that a user wrote: what it computes is written nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import linecache
+import sys
+from types import FunctionType
+
+PACKAGE = __name__.partition(".")[0]
+
+
+def is_own(cls: type) -> bool:
+    """Whether a class was written by a user, and is no part of this package or of Python.
+
+    >>> is_own(int)
+    False
+    """
+    return cls.__module__.partition(".")[0] not in {PACKAGE, *sys.stdlib_module_names}
+
+
+def code_hash(cls: type) -> str | None:
+    """A hash of the files that a class and its own bases stand in; of a notebook, the cells.
+
+    Helpers in the same file are part of it, what is imported from other files is not.
+
+    Args:
+        cls: any class.
+
+    Returns:
+        32 hexadecimal digits; None for a class of this package, and where the code cannot be found, as in a session
+        of bare Python.
+    """
+    files = dict.fromkeys(file for base in cls.__mro__ if is_own(base) and (file := _file(base)))
+    for file in files:
+        linecache.checkcache(file)
+    lines = [line for file in files for line in linecache.getlines(file)]
+    return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest() if lines else None
+
+
+def _file(cls: type) -> str | None:
+    """The file of a class's module; in a notebook, the name under which Python keeps the cell of its first function."""
+    file: str | None = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    functions = (inspect.unwrap(value) for value in vars(cls).values() if isinstance(value, FunctionType))
+    return file or next((function.__code__.co_filename for function in functions), None)

@@ -1,0 +1,77 @@
+"""A method from a Python file of the user's: ``@file.py:name``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from itertools import chain, count
+from pathlib import Path
+from types import ModuleType
+
+from ..errors import MethodError
+from .method import Method
+
+SPELLING = re.compile(r"@(?P<path>.+\.py)(?P<rest>:.*)?", re.DOTALL)
+
+
+def method_in_file(text: str) -> Method | None:
+    """The method that ``@file.py:name`` names. The file is run, as ``python file.py`` would run it.
+
+    Returns:
+        None where the text names no Python file.
+
+    Raises:
+        MethodError: there is no such file, it ends in an error, or it holds no such method.
+    """
+    match = SPELLING.fullmatch(text.strip())
+    if match is None:
+        return None
+    path, name = Path(match["path"]), (match["rest"] or "").removeprefix(":").strip()
+    if not name:
+        raise MethodError(f"{text!r} names a file and no method: write @{path}:NAME, with the name of one in that file")
+    values = vars(_run(path))
+    found = values.get(name)
+    if isinstance(found, Method):
+        return found
+    methods = ", ".join(key for key, value in values.items() if isinstance(value, Method)) or "none"
+    if name not in values:
+        raise MethodError(f"{path} has no {name!r}: its methods are {methods}")
+    raise MethodError(f"{name!r} of {path} is a {type(found).__name__}, not a Method: the file's methods are {methods}")
+
+
+def _run(path: Path) -> ModuleType:
+    """The file as a module; one that was run or imported before is not run again, so that its classes stay the same."""
+    where = path.expanduser().resolve()
+    known = (module for module in list(sys.modules.values()) if _file(module) == where)
+    if (module := next(known, None)) is not None:
+        return module
+    if not where.is_file():
+        raise MethodError(f"{path} is not there: give a Python file, as in @my_methods.py:name")
+    spec = spec_from_file_location(_free_name(where), where)
+    assert isinstance(spec, ModuleSpec) and spec.loader is not None  # the ending is .py
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and annotations look there
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as e:
+        del sys.modules[spec.name]
+        reason = next(iter(str(e).splitlines()), "")
+        raise MethodError(f"{path} cannot be run: {type(e).__name__}: {reason:.200}; correct the file") from e
+    return module
+
+
+def _file(module: ModuleType) -> Path | None:
+    """Where a module lies; asked of its own values, since some modules import others when they are asked."""
+    file = getattr(module, "__dict__", {}).get("__file__")
+    return Path(file) if isinstance(file, str) else None
+
+
+def _free_name(path: Path) -> str:
+    """A module name that is nobody else's: the file's, perhaps with a number."""
+    stem = re.sub(r"\W", "_", path.stem)
+    for name in chain([stem], (f"{stem}_{number}" for number in count(2))):
+        if name not in sys.modules and ((spec := find_spec(name)) is None or spec.origin == str(path)):
+            return name
+    raise AssertionError("numbers do not end")

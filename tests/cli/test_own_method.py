@@ -1,0 +1,135 @@
+"""``--method @file.py:name`` at every verb that takes a method."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+from tests.cli.conftest import Run, array
+from tests.tiny import tiny
+
+from afterword import Encoder
+from afterword.methods.weights import WEIGHTINGS
+
+MINE = """
+    from afterword.methods import Method, Weighting
+
+
+    class Early(Weighting):
+        kind = "early"
+
+        def __call__(self, group, targets, reading):
+            return targets / (group.at + 1)
+
+
+    early = Method(weigh=Early(), name="early")
+"""
+TEXTS = ("a cat sat down", "the dog ran off at once")
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    forget()
+
+
+def forget() -> None:
+    """As in another process."""
+    sys.modules.pop("mine", None)
+    WEIGHTINGS.pop("early", None)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    (tmp_path / "mine.py").write_text(dedent(MINE))
+    return f"@{tmp_path / 'mine.py'}:early"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny("llama", tmp_path_factory.mktemp("models") / "llama")
+
+
+def wanted(model: Path, mine: str) -> np.ndarray:
+    return Encoder.load(model, mine).encode(list(TEXTS))  # type: ignore[no-any-return]
+
+
+def test_embed_words_similar_and_inspect(run: Run, model: Path, mine: str):
+    made = run("embed", "-m", model, "--method", mine, *TEXTS)
+    assert made.code == 0 and np.allclose(array(made.rows), wanted(model, mine), rtol=1e-5)
+    both = run("embed", "-m", model, "--method", mine, "--method", "echo", *TEXTS)
+    assert np.array_equal(array(both.rows, mine), array(made.rows))
+    word = run("words", "-m", model, "--method", mine, stdin=json.dumps({"text": TEXTS[0], "word": "cat"}).encode())
+    assert word.code == 0 and len(word.rows) == 1
+    assert run("similar", "-m", model, "--method", mine, *TEXTS).code == 0
+    assert "early -> 64 components" in run("inspect", "-m", model, "--method", mine).out
+
+
+def pairs(folder: Path) -> Path:
+    rows = [{"sentence1": f"a {i} cats", "sentence2": f"{i} dogs or {i % 7}", "score": i % 5} for i in range(44)]
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_tune_has_it_to_beat(run: Run, model: Path, mine: str, tmp_path: Path):
+    out, dev = tmp_path / "out", pairs(tmp_path)
+    options = ("--heads", "none", "--post", "none", "--copies", "1", "--no-progress")
+    ended = run("tune", "-m", model, "--method", mine, "--dev", dev, "--out", out, *options)
+    assert ended.code == 0, ended.err
+    told = json.loads((out / "tune.json").read_text())
+    assert told["default"]["method"] == "its own" or told["default"]["post"] == "its own"
+    assert Encoder.load(out).method.name
+
+
+def test_an_edited_method_is_evaluated_again(run: Run, model: Path, mine: str, tmp_path: Path):
+    tasks = ("--data", tmp_path, "--tasks", pairs(tmp_path))
+    spec = ("evaluate", "-m", model, *tasks, "--out", tmp_path / "out", "--method", mine)
+    first = run(*spec)
+    assert first.code == 0 and "1/1 pairs: mine:early: " in first.err
+    forget()
+    assert run(*spec).err == ""  # it is there already
+    forget()
+    file = tmp_path / "mine.py"
+    file.write_text(file.read_text().replace("targets / (", "targets / (9 + "))
+    assert "1/1 pairs: mine:early: " in run(*spec).err
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.py").write_text("from afterword import reba\n\nearly = reba()\n")
+    twice = run(*spec, "--method", f"@{other / 'mine.py'}:early")
+    assert twice.code == 2 and "two methods would have the same results folder" in twice.last
+
+
+def test_analyse_and_train(run: Run, model: Path, mine: str, tmp_path: Path):
+    for module in ("sentence_transformers", "peft", "datasets"):
+        pytest.importorskip(module, reason="the extra train is not installed")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    ended = run("analyse", "dependency", "-m", model, "--method", mine, "-i", tmp_path / "texts.txt")
+    assert ended.code == 0, ended.err
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "trained"
+    rows.write_text("".join(json.dumps({"anchor": f"the {w}", "positive": f"a {w}"}) + "\n" for w in "cat dog".split()))
+    train = ("train", "-m", model, "--data", rows, "--out", out, "--rank", 2, "--steps", 1, "--batch-size", 2)
+    ended = run(*train, "--method", mine, "--no-progress")
+    assert ended.code == 0, ended.err
+    vectors = Encoder.load(out).encode(list(TEXTS))
+    forget()
+    assert run("embed", "-m", out, *TEXTS).last.endswith("--method @mine.py:NAME)")
+    again = run("embed", "-m", out, "--method", mine, *TEXTS)
+    assert np.allclose(array(again.rows), vectors, rtol=1e-5)
+
+
+@pytest.mark.parametrize("verb", ["embed", "words", "similar", "inspect", "tune", "evaluate", "train"])
+def test_a_mistake_is_one_line_at_each_verb(run: Run, model: Path, mine: str, tmp_path: Path, verb: str):
+    dev = pairs(tmp_path)
+    words = {
+        "embed": TEXTS,
+        "similar": TEXTS,
+        "tune": ("--dev", dev, "--out", tmp_path / "out"),
+        "evaluate": ("--data", tmp_path, "--tasks", dev, "--out", tmp_path / "out"),
+        "train": ("--data", dev, "--out", tmp_path / "out"),
+    }
+    ended = run(verb, "-m", model, "--method", mine.replace("early", "late"), *words.get(verb, ()))
+    assert ended.code == 2 and ended.last == f"error: {tmp_path / 'mine.py'} has no 'late': its methods are early"

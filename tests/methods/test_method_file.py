@@ -1,0 +1,170 @@
+"""``@file.py:name``: a method of one's own on the command line."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+from tests.tiny import tiny
+
+from afterword import Encoder, classical, parse_method
+from afterword.errors import MethodError, ModelError
+from afterword.methods.method_file import method_in_file
+from afterword.methods.weights import WEIGHTINGS
+
+MINE = """
+    from dataclasses import dataclass
+
+    from afterword.methods import Method, prompt
+    from afterword.methods.weights import Weighting
+
+
+    @dataclass(frozen=True)
+    class Late(Weighting):
+        kind = "late"
+        power: int = 1
+        marks: tuple[str, ...] = ()
+
+        def __call__(self, group, targets, reading):
+            return targets * (group.at + 1) ** self.power
+
+
+    late = Method(weigh=Late(power=2, marks=("a", "b")), name="late")
+    topic = prompt("The topic of {text} is")
+    number = 3
+
+
+    def function():
+        return late
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Path]:
+    """A file of methods, and no trace of it afterwards."""
+    before, kinds = set(sys.modules), dict(WEIGHTINGS)
+    path = tmp_path / "my_methods.py"
+    path.write_text(dedent(MINE))
+    yield path
+    forget(before, kinds)
+
+
+def forget(before: set[str], kinds: dict[str, type]) -> None:
+    """What another process would not know."""
+    for name in set(sys.modules) - before:
+        if name.partition("_")[0] in ("my", "stopped"):
+            del sys.modules[name]
+    WEIGHTINGS.clear()
+    WEIGHTINGS.update(kinds)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny("llama", tmp_path_factory.mktemp("model") / "llama")
+
+
+def test_a_method_is_found_and_its_file_is_run_once(file: Path):
+    late, topic = parse_method(f"@{file}:late"), parse_method(f" @{file}:topic")
+    assert late.name == "late" and vars(late.weigh)["power"] == 2
+    assert topic.layout.template == "The topic of {text} is"
+    assert type(parse_method(f"@{file}:late").weigh) is type(late.weigh) is WEIGHTINGS["late"]
+    assert method_in_file("@mine.json") is None and method_in_file("reba") is None
+
+
+def test_a_file_that_was_imported_is_not_run_again(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(file.parent))
+    import my_methods  # type: ignore[import-not-found]
+
+    assert parse_method(f"@{file}:late") is my_methods.late
+
+
+def test_no_other_module_is_hidden(file: Path):
+    taken = file.with_name("json.py")
+    taken.write_text("from afterword import classical\nmine = classical()\n")
+    assert parse_method(f"@{taken}:mine") == classical()
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize(
+    ("spelling", "words"),
+    [
+        ("@{folder}/nowhere.py:late", "nowhere.py is not there: give a Python file"),
+        ("@{file}", "names a file and no method: write @.*my_methods.py:NAME"),
+        ("@{file}:", "names a file and no method"),
+        ("@{file}:no", "has no 'no': its methods are late, topic"),
+        ("@{file}:number", "'number' of .* is a int, not a Method: the file's methods are late, topic"),
+        ("@{file}:function", "'function' of .* is a function, not a Method"),
+        ("@{folder}/broken.py:late", "cannot be run: SyntaxError: .*; correct the file"),
+        ("@{folder}/missing.py:late", "cannot be run: ModuleNotFoundError: No module named 'no_such_library'"),
+        ("@{folder}/stopped.py:late", "cannot be run: SystemExit: 3"),
+    ],
+)
+def test_a_mistake_is_named(file: Path, spelling: str, words: str):
+    file.with_name("broken.py").write_text("def f(:\n")
+    file.with_name("missing.py").write_text("import no_such_library\n")
+    file.with_name("stopped.py").write_text("import sys\nsys.exit(3)\n")
+    with pytest.raises(MethodError, match=words) as caught:
+        parse_method(spelling.format(file=file, folder=file.parent))
+    assert "\n" not in str(caught.value)
+    assert not {"broken", "missing", "stopped"} & set(sys.modules)
+
+
+def test_it_is_saved_and_opened_and_named_by_its_fingerprint(file: Path, model: Path, tmp_path: Path):
+    texts = ["a text", "another one, somewhat longer"]
+    before, kinds = set(sys.modules), dict(WEIGHTINGS)
+    encoder = Encoder.load(model, f"@{file}:late")
+    vectors = encoder.encode(texts)
+    assert not np.allclose(vectors, Encoder(encoder.backbone, classical()).encode(texts))
+    encoder.save(tmp_path / "saved")
+    weigh = json.loads((tmp_path / "saved" / "afterword.json").read_text())["method"]["weigh"]
+    assert weigh["kind"] == "late" and weigh["class"] == "my_methods.Late" and weigh["power"] == 2
+    assert str(tmp_path) not in (tmp_path / "saved" / "afterword.json").read_text()
+    again = Encoder.load(tmp_path / "saved")
+    assert again.method == encoder.method and again.fingerprint == encoder.fingerprint
+    assert np.array_equal(again.encode(texts), vectors)
+    assert np.array_equal(Encoder.load(tmp_path / "saved", f"@{file}:late").encode(texts), vectors)
+
+    forget(before, kinds)
+    with pytest.raises(ModelError, match=r"'late': it is the class Late of my_methods.*import it first \(import my_me"):
+        Encoder.load(tmp_path / "saved")
+    assert "my_methods" not in sys.modules
+    assert np.array_equal(Encoder.load(tmp_path / "saved", f"@{file}:late").encode(texts), vectors)
+    assert Encoder.load(tmp_path / "saved").fingerprint == encoder.fingerprint  # it is known by now
+
+
+def test_an_edit_changes_the_fingerprint(file: Path, model: Path):
+    before, kinds = set(sys.modules), dict(WEIGHTINGS)
+    first = Encoder.load(model, f"@{file}:late").fingerprint
+    names = {first}
+    for old, new in (("+ 1", "+ 2"), ("power=2", "power=3")):
+        forget(before, kinds)
+        file.write_text(file.read_text().replace(old, new))
+        names.add(Encoder.load(model, f"@{file}:late").fingerprint)
+    forget(before, kinds)
+    file.write_text(dedent(MINE))
+    assert len(names) == 3 and Encoder.load(model, f"@{file}:late").fingerprint == first
+
+
+def test_alone_and_among_other_methods_it_gives_the_same(file: Path, model: Path):
+    """A weighting that looks at all tokens shares no forward with more copies than its own."""
+    encoder, late = Encoder.load(model, classical()), parse_method(f"@{file}:late")
+    texts = ["a text", "another one"]
+    many = encoder.encode_many(texts, {"echo": parse_method("echo"), "late": late})
+    assert np.array_equal(many["late"], Encoder(encoder.backbone, late).encode(texts))
+
+
+def test_other_processes_must_be_able_to_import_it(file: Path, model: Path):
+    encoder = Encoder.load(model, f"@{file}:late")
+    with pytest.raises(MethodError, match="Late of my_methods cannot be imported by other processes: put the folder"):
+        encoder.encode(["a text", "another one"], device=["cpu", "cpu"])
+
+
+def test_weights_of_another_shape_are_refused(file: Path, model: Path):
+    file.write_text(file.read_text().replace("return targets *", "return targets[:, 0] *"))
+    with pytest.raises(
+        MethodError, match=r"Late gives weights of the shape \(1, .*: give the shape of targets, \(1, 1"
+    ):
+        Encoder.load(model, f"@{file}:late").encode(["a text"])
