@@ -4,6 +4,8 @@ import ast
 import gzip
 import json
 import re
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm
+from afterword.cli import main
+from afterword.methods.weights import WEIGHTINGS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("dev/*.md"), *ROOT.glob("src/**/*.md")])
@@ -60,6 +64,11 @@ def triplets(file: Path) -> None:
     rows(file, *({"anchor": f"{i} cats", "positive": f"{i} animals", "negative": f"{i} dogs"} for i in range(40)))
 
 
+def questions(file: Path) -> None:
+    """Texts, one of which does not belong to the others."""
+    rows(file, *({"texts": ["a cat", f"{i} cats", "the cats", "the bank"], "odd": 3} for i in range(5)))
+
+
 def trained(folder: Path) -> None:
     """What the command line above the example has written."""
     Encoder.load("afterword-mini", bellm()).save(folder)
@@ -70,6 +79,11 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "README.md": {},
     "docs/analysis.md": {f"{SHARED}/en/sts/stsb.dev.jsonl.gz": pairs},
     "docs/evaluate.md": {f"{SHARED}/en/sts/stsb.test.jsonl.gz": pairs, "gpt2": lambda folder: tiny("gpt2", folder)},
+    "docs/own-method.md": {
+        "data/pairs.jsonl": pairs,
+        "texts.txt": lambda file: file.write_text("Time flies.\nA cat.\n"),
+    },
+    "docs/own-task.md": {"data/odd.jsonl": questions},
     "docs/methods.md": {"corpus.txt": lambda file: file.write_text("\n".join(f"text {i}" for i in range(200)))},
     "docs/sentence-transformers.md": {},
     "docs/train.md": {"mini-bellm": trained, f"{SHARED}/nli/triplets_10k.jsonl.gz": triplets},
@@ -92,7 +106,20 @@ def test_the_pages_with_examples_are_known():
     assert {title(page) for page in PAGES if any(examples(page))} == NEEDED.keys()
 
 
+@pytest.fixture
+def _forgotten() -> Iterator[None]:
+    """What a reader's own files define stays in the test that wrote them."""
+    kinds, modules = dict(WEIGHTINGS), set(sys.modules)
+    yield
+    WEIGHTINGS.clear()
+    WEIGHTINGS.update(kinds)
+    for name in set(sys.modules) - modules:
+        if name.startswith("my_"):
+            del sys.modules[name]
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("_forgotten")
 @pytest.mark.parametrize("page", NEEDED)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # bellm() on its own says what it does not do, and so do others
 def test_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -101,6 +128,24 @@ def test_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(here)
     for name, write in NEEDED[page].items():
         write(Path(name))
+    monkeypatch.syspath_prepend(here)
     known: dict[str, Any] = {"__name__": page}
     for code in examples(ROOT / page):
+        if file := re.match(r"# (\w+\.py)\n", code):  # a file of the reader's own
+            Path(file[1]).write_text(code)
+            continue
         exec(compile(code.replace("steps=20", "steps=2"), page, "exec"), known)  # training goes on in the same way
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_forgotten")
+def test_commands_of_ones_own_method_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "own-method.md"
+    for name, write in NEEDED["docs/own-method.md"].items():
+        write(Path(name))
+    Path("my_methods.py").write_text(next(examples(page)))
+    commands = re.findall(r"^afterword (.*)$", page.read_text("utf-8"), re.M)
+    assert len(commands) == 4
+    for command in commands:
+        assert main(shlex.split(command)) == 0, command
