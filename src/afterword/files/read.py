@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import DataError, MissingDataset
-from .lines import TEXT, JsonLines, Lines, Reader
-from .tables import Csv, Parquet, pick
+from .lines import TEXT, JsonLinesReader, LinesReader, Reader
+from .tables import CsvReader, ParquetReader, pick
 
 FORMATS = ("txt", "jsonl", "csv", "parquet")
 
@@ -47,7 +47,7 @@ def open_texts(
     if kind == "parquet":
         if path is None:
             raise DataError("a parquet file cannot be read from the standard input: give its path")
-        return Parquet(path, field, beside)
+        return ParquetReader(path, field, beside)
     stream = stdin if path is None else path.open("rb")
     return _of_lines(kind, stream, path, field, beside)
 
@@ -57,12 +57,12 @@ def _of_lines(kind: str, stream: BinaryIO, path: Path | None, field: str | None,
     total = path.stat().st_size if path is not None and path.is_file() else None
     name = "the standard input" if path is None else str(path)
     if kind == "jsonl":
-        return JsonLines(stream, total, field or TEXT, name)
+        return JsonLinesReader(stream, total, field or TEXT, name)
     if kind == "csv":
-        table = Csv(stream, total, field, name)
+        table = CsvReader(stream, total, field, name)
         for column in beside:
             pick(name, column, table.header)
         return table
     if field is not None or beside:
         raise DataError(f"{name} is plain text: it has no column {field or beside[0]!r}")
-    return Lines(stream, total)
+    return LinesReader(stream, total)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingExtra
-from .lines import LONGEST, TEXT, Lines, Reader, Record, no_field
+from .lines import LONGEST, TEXT, LinesReader, Reader, Record, no_field
 
 BATCH = 1024  # rows of a parquet file that are held at once
 
 
-class Csv(Lines):
+class CsvReader(LinesReader):
     """A table with a header, separated by commas, as RFC 4180 has it.
 
     Args:
@@ -59,7 +59,7 @@ class Csv(Lines):
         return Record(line, dict(zip(self.header, row, strict=True)))
 
 
-class Parquet(Reader):
+class ParquetReader(Reader):
     """A column of strings in a .parquet file.
 
     Args:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadRow, DataError, MissingDataset
-from ..files.lines import JsonLines, Reader
-from ..files.tables import Csv
+from ..files.lines import JsonLinesReader, Reader
+from ..files.tables import CsvReader
 
 Row = dict[str, Any]
 Check = Callable[[Any], Any]
@@ -139,9 +139,9 @@ def _open(path: Path, field: str) -> Reader:
         raise DataError(f"{path} cannot be read: {e}") from None
     kind = path.name.removesuffix(".gz").rpartition(".")[2]
     if kind == "csv":
-        return Csv(BytesIO(content), len(content), field, str(path))
+        return CsvReader(BytesIO(content), len(content), field, str(path))
     if kind == "jsonl":
-        return JsonLines(BytesIO(content), len(content), field, str(path))
+        return JsonLinesReader(BytesIO(content), len(content), field, str(path))
     raise DataError(f"{path} is of no known format: give a {', '.join(ENDINGS)} file")
 
 

@@ -1,4 +1,4 @@
-"""Rows to train on: pairs, triplets, scored pairs, scored pairs with a condition. Every problem names its line."""
+"""Training rows: pairs, triplets, scored pairs, scored pairs with a condition. Every problem names its line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import BadRow, DataError, InputError, MissingDataset
-from ..files.lines import LONGEST, JsonLines, Record
-from ..files.tables import BATCH, Csv, first_line
+from ..files.lines import LONGEST, JsonLinesReader, Record
+from ..files.tables import BATCH, CsvReader, first_line
 from ..text.tokenizer import check_text
 
 PAIRS, TRIPLETS = ("anchor", "positive"), ("anchor", "positive", "negative")
@@ -25,7 +25,7 @@ NUMBERS, HIDDEN = ("score", "label"), -1  # C-STS gives -1 where it keeps a labe
 
 
 @dataclass(frozen=True)
-class Rows:
+class TrainingRows:
     """What is trained on, or evaluated.
 
     Args:
@@ -33,7 +33,7 @@ class Rows:
         columns: by name, in order, n values each; ``score`` holds numbers; a text with a condition is a pair.
         source: where they came from, for errors.
 
-    >>> Rows.of([{"anchor": "a", "positive": "b"}]).form
+    >>> TrainingRows.of([{"anchor": "a", "positive": "b"}]).form
     'pairs'
     """
 
@@ -61,7 +61,7 @@ class Rows:
         return hashlib.blake2b(json.dumps(self.columns).encode(), digest_size=16).hexdigest()
 
     @classmethod
-    def of(cls, data: Rows | str | Path | Iterable[Mapping[str, Any]]) -> Rows:
+    def of(cls, data: TrainingRows | str | Path | Iterable[Mapping[str, Any]]) -> TrainingRows:
         """Read a file, or take rows that are there already.
 
         Args:
@@ -74,7 +74,7 @@ class Rows:
             BadRow: a field is missing, empty, or of another type.
             DataError: no rows, or none of these columns.
         """
-        if isinstance(data, Rows):
+        if isinstance(data, TrainingRows):
             return data
         if isinstance(data, str | Path):
             return _rows(str(data), _records(Path(data)))
@@ -95,7 +95,11 @@ def _records(path: Path) -> Iterator[Record]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             found: BinaryIO = stream  # type: ignore[assignment]  # a GzipFile reads as any binary file does
             field = _field(found, kind)
-            yield from Csv(found, None, field, str(path)) if kind == "csv" else JsonLines(found, None, field, str(path))
+            yield from (
+                CsvReader(found, None, field, str(path))
+                if kind == "csv"
+                else JsonLinesReader(found, None, field, str(path))
+            )
     except (gzip.BadGzipFile, EOFError, zlib.error) as e:
         raise DataError(f"{path} is not a whole .gz file: {first_line(e)}") from None
 
@@ -124,7 +128,7 @@ def _field(stream: BinaryIO, kind: str) -> str:
     return next((n for n in names if n in known), known[0]) if isinstance(names, list | dict) else known[0]
 
 
-def _rows(source: str, records: Iterable[Record]) -> Rows:
+def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
     """Check every record; the first one says what form they have."""
     form, columns = "", dict[str, list[Any]]()
     for record in records:
@@ -140,7 +144,7 @@ def _rows(source: str, records: Iterable[Record]) -> Rows:
             values.append(_value(fields, name, source, record.line))
     if not form:
         raise DataError(f"{source} holds no rows")
-    return Rows(form, _conditioned(columns) if form == "conditioned pairs" else columns, source)
+    return TrainingRows(form, _conditioned(columns) if form == "conditioned pairs" else columns, source)
 
 
 def _form(source: str, fields: Mapping[str, Any]) -> str:
