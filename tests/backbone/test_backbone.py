@@ -253,7 +253,7 @@ PROBE = """
 import sys, torch
 from tests.tiny import tiny
 from afterword import Encoder, reba
-from afterword.loading import load_backbone
+from afterword.backbone.loading import load_backbone
 from tests.eager import Eager
 torch.set_num_threads(1)
 bound = int(sys.argv[2])
