@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afterword.analysis.result import Measurement
+from afterword.analysis.result import Result
 
 
 @dataclass(frozen=True)
-class Inner(Measurement):
+class Inner(Result):
     score: float
 
 
 @dataclass(frozen=True)
-class Outer(Measurement):
+class Outer(Result):
     values: np.ndarray
     inner: Inner
     by_name: dict[str, tuple[float, ...]]

@@ -13,7 +13,7 @@ from tests.tiny import tiny
 from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
-from afterword.backbone.attention_masks import PackedGroup
+from afterword.backbone.attention_masks import Run
 from afterword.backbone.attention_taps import Diagonals
 from afterword.backbone.backbone import LAST, TABLE, Backbone
 from afterword.backbone.bidirectional import Sight
@@ -77,7 +77,7 @@ def written(backbone: Backbone) -> Batch:
     return lay(LAYOUT.write(WRITTEN, backbone.tokenizer, max_length=35))
 
 
-def runs_of(backbone: Backbone, batch: Batch, **options: Any) -> list[PackedGroup]:
+def runs_of(backbone: Backbone, batch: Batch, **options: Any) -> list[Run]:
     """How a batch is run."""
     backbone.observed = []
     backbone.forward(batch, **options)
@@ -253,7 +253,7 @@ PROBE = """
 import sys, torch
 from tests.tiny import tiny
 from afterword import Encoder, reba
-from afterword.backbone.loading import load_backbone
+from afterword.loading import load_backbone
 from tests.eager import Eager
 torch.set_num_threads(1)
 bound = int(sys.argv[2])

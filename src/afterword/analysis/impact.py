@@ -19,11 +19,11 @@ from ..text.batch import Batch
 from ..text.inputs import check_texts
 from ..text.layout import Layout, Text
 from ..text.segments import Segment, Writing
-from .result import Measurement
+from .result import Result
 
 
 @dataclass(frozen=True)
-class Impact(Measurement):
+class Impact(Result):
     """What tokens of one text do to each other.
 
     Attributes:

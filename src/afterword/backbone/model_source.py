@@ -36,7 +36,7 @@ def find(name: str | Path) -> str:
 
 
 @dataclass(frozen=True)
-class ModelSource:
+class Source:
     """Where a model lies.
 
     Args:

@@ -23,16 +23,16 @@ def open_reader(
         typer.BadParameter: both are given, or a file is given as if it were a text.
         DataError: the file cannot be read.
     """
-    from ..files.lines import ListedReader
-    from ..files.read import FORMATS, open_texts
+    from ..files.lines import Listed
+    from ..files.read import FORMATS, format_of, open_texts
 
     if texts and path is not None:
         raise typer.BadParameter("give texts, or a file with --input, not both")
     if texts and path is None:
         for text in texts:
-            if text.lower().endswith(tuple(f".{f}" for f in FORMATS)) and _is_file(text):
+            if format_of(Path(text)) in FORMATS and _is_file(text):
                 raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
-        return ListedReader(list(texts))
+        return Listed(list(texts))
     path = None if path is None or str(path) == "-" else path
     if path is None and sys.stdin.isatty():
         typer.echo("texts from the keyboard, one a line; Ctrl-D ends them", err=True)

@@ -32,7 +32,12 @@ Method = Annotated[
 ]  # fmt: skip
 Input = Annotated[
     Path | None,
-    typer.Option("-i", "--input", metavar="FILE", help="A .txt, .jsonl, .csv or .parquet file of texts; - is stdin."),
+    typer.Option(
+        "-i",
+        "--input",
+        metavar="FILE",
+        help="A .txt, .jsonl, .csv or .parquet file of texts, perhaps gzipped (.gz); - is stdin.",
+    ),
 ]
 Format = Annotated[
     Literal["txt", "jsonl", "csv", "parquet"] | None,

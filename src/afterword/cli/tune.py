@@ -11,8 +11,8 @@ import typer
 
 from . import options as o
 from .inputs import items_of, open_reader
-from .model import VECTOR, ModelChoice, read_methods, title_of
-from .progress import RowsBar
+from .model import VECTOR, Choice, read_methods, title_of
+from .progress import Bar
 
 if TYPE_CHECKING:
     from ..encode.limits import Limits
@@ -26,7 +26,7 @@ Dev = Annotated[
     Path | None,
     typer.Option(
         "--dev", metavar="FILE",
-        help="Pairs with people's scores: .jsonl or .csv, perhaps gzipped, of sentence1, sentence2 and score.",
+        help="Pairs with people's scores, .jsonl, .csv (perhaps .gz) or .parquet: sentence1, sentence2, score.",
     ),
 ]  # fmt: skip
 Tests = Annotated[
@@ -121,13 +121,13 @@ def tune(
     sets = [(path.name, read_pairs(path)) for path in ([dev] if dev else []) + (test or [])]
     lines = read_texts(texts) if texts is not None else []
     grid = read_grid(template, copies, both_ways, heads, post)
-    encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
+    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
         read_methods([method] if method is not None else None).get(VECTOR)
     )
     limits = Limits(encoder.max_length, batch_tokens=batch_tokens)
     found: dict[str, Any]
     found_heads: HeadMap | None
-    with RowsBar(None, progress) as bar:
+    with Bar(None, progress) as bar:
         if dev is None:
             found, found_heads = without_labels(encoder, lines, limits, out, bar)
         else:
@@ -219,7 +219,7 @@ def with_labels(
     limits: Limits,
     seed: int,
     out: Path,
-    bar: RowsBar,
+    bar: Bar,
 ) -> tuple[dict[str, Any], HeadMap | None]:
     """Tune on the first set, score the chosen on the others, save."""
     from ..tune import head_map, score, tune
@@ -237,7 +237,7 @@ def with_labels(
 
 
 def without_labels(
-    encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, bar: RowsBar
+    encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, bar: Bar
 ) -> tuple[dict[str, Any], HeadMap]:
     """Choose a head by TF-IDF, save."""
     from ..tune import label_free

@@ -11,7 +11,7 @@ import typer
 
 from . import options as o
 from .inputs import stdin_bytes
-from .model import VECTOR, ModelChoice, read_methods
+from .model import VECTOR, Choice, read_methods
 from .outputs import opened, output_to, write_rows
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def words(
             "-i",
             "--input",
             metavar="FILE",
-            help="A .jsonl file of objects with text, and word or words: each a string, [string, n], or [start, end].",
+            help="A .jsonl, .csv (perhaps .gz) or .parquet file of rows with text, and word or words: each a string, "
+            "[string, n], or [start, end].",
         ),
     ] = None,
     output: o.Output = None,
@@ -72,7 +73,7 @@ def words(
     target = output_to(output, rejects, COLUMNS, model, input, 1)
     reader = _reader(text, [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])], input)
     with opened(target) as file:
-        encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
+        encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
             methods.get(VECTOR)
         )
         empty = encoder.encode([])
@@ -91,18 +92,19 @@ def words(
 
 
 def _reader(text: str | None, given: list[Any], path: Path | None) -> Reader:
-    from ..files.lines import ListedReader
-    from ..files.read import open_texts
+    from ..files.lines import TEXT, Listed
+    from ..files.read import TABLES, format_of, open_rows, open_texts
 
     if text is not None and path is None and given:
-        return ListedReader([text], {"words": given})
+        return Listed([text], {"words": given})
     if text is not None or given:
         raise typer.BadParameter(
             "give a text and words of it, or a file with --input" + ("" if path is None else ", not both"),
             param_hint="WORDS",
         )
-    path = None if path is None or str(path) == "-" else path
-    return open_texts(path, stdin_bytes(), kind="jsonl")
+    if path is None or str(path) == "-":
+        return open_texts(None, stdin_bytes(), kind="jsonl")
+    return open_rows(path, TEXT, kind=None if format_of(path) in TABLES else "jsonl")
 
 
 def _occurrence(spelled: str) -> tuple[str, int]:

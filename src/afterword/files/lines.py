@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from ..errors import DataError
 
@@ -47,15 +47,28 @@ class Reader(ABC):
     def __iter__(self) -> Iterator[Record]:
         """The records in order."""
 
+    def close(self) -> None:
+        """Close the file, where there is one."""
 
-class ListedReader(Reader):
+
+class Stream(Protocol):
+    """Bytes that are read a line at a time."""
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """The next line, or so many bytes of it; nothing at the end."""
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+
+
+class Listed(Reader):
     """Texts given one by one.
 
     Args:
         texts: any values.
         beside: more fields of every record.
 
-    >>> [record.fields for record in ListedReader(["a"])]
+    >>> [record.fields for record in Listed(["a"])]
     [{'text': 'a'}]
     """
 
@@ -68,7 +81,7 @@ class ListedReader(Reader):
             yield Record(self.at, {TEXT: text, **self.beside})
 
 
-class LinesReader(Reader):
+class Lines(Reader):
     """A text per line, in UTF-8.
 
     Args:
@@ -76,15 +89,22 @@ class LinesReader(Reader):
         total: its length in bytes, where it is known.
     """
 
-    def __init__(self, stream: BinaryIO, total: int | None = None) -> None:
+    place: Callable[[], int] | None = None
+    """How much has been read, where that is not the number of bytes of the lines."""
+
+    def __init__(self, stream: Stream, total: int | None = None) -> None:
         self.stream, self.total = stream, total
+
+    def close(self) -> None:
+        """Close the stream."""
+        self.stream.close()
 
     def lines(self) -> Iterator[tuple[int, str, str | None]]:
         """Line number, line without its end, problem. Bytes that are not UTF-8 become lone surrogates."""
         number = 0
         while raw := self.stream.readline(LONGEST):
             number += 1
-            self.at += len(raw)
+            self.at = self.at + len(raw) if self.place is None else self.place()
             if len(raw) == LONGEST and not raw.endswith(b"\n"):
                 self._skip()
                 yield number, "", f"is {LONGEST} bytes long or more"
@@ -96,7 +116,7 @@ class LinesReader(Reader):
     def _skip(self) -> None:
         """Read on to the line's end."""
         while raw := self.stream.readline(LONGEST):
-            self.at += len(raw)
+            self.at = self.at + len(raw) if self.place is None else self.place()
             if raw.endswith(b"\n"):
                 return
 
@@ -105,23 +125,25 @@ class LinesReader(Reader):
             yield Record(number, None, problem) if problem else Record(number, {TEXT: text})
 
 
-class JsonLinesReader(LinesReader):
+class JsonLines(Lines):
     """A JSON object, or a JSON string, per line.
 
     Args:
         stream: open for reading bytes.
         total: its length in bytes, where it is known.
-        field: which field holds the texts.
+        field: which field holds the texts; None where the objects may have any fields.
         name: of the file, for errors.
     """
 
-    def __init__(self, stream: BinaryIO, total: int | None = None, field: str = TEXT, name: str = "the input") -> None:
+    def __init__(
+        self, stream: Stream, total: int | None = None, field: str | None = TEXT, name: str = "the input"
+    ) -> None:
         super().__init__(stream, total)
-        self.field, self.name = field, name
+        self.field, self.name, self.any = field or TEXT, name, field is None
 
     def __iter__(self) -> Iterator[Record]:
         seen: set[str] = set()
-        objects = 0  # None of which has the field, so far
+        objects = -1 if self.any else 0  # none of which has the field, so far
         for number, text, problem in self.lines():
             record = Record(number, None, problem) if problem else self._read(number, text)
             if record.fields is not None and objects >= 0:

@@ -100,7 +100,7 @@ class Sink(ABC):
         """Write what stands at the end."""
 
 
-class JsonLinesSink(Sink):
+class JsonLines(Sink):
     """An object per row; a vector's numbers have the nine digits that tell every float32 from every other.
 
     Args:
@@ -140,7 +140,7 @@ def _field(name: str, value: object) -> str:
     return f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}"
 
 
-class NpySink(Sink):
+class Npy(Sink):
     """One array (n, D). Its header, which tells n, is written anew at the end.
 
     Args:
@@ -173,7 +173,7 @@ class NpySink(Sink):
         self.file.seek(0, os.SEEK_END)
 
 
-class ParquetSink(Sink):
+class Parquet(Sink):
     """A row group per block; vectors are lists of floats, null where there is none.
 
     Args:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..files.read import ENDINGS
 from ..spelling import build, read_spelling
 from .pairs import Pairs
-from .rows import ENDINGS, Folder, Source
+from .rows import Folder, Source
 from .runner import Job
 from .task import Task
 

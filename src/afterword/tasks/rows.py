@@ -1,26 +1,22 @@
-"""Rows of a data set: JSON lines, gzipped or not, or a table, each field checked as it is read."""
+"""Rows of a data set: JSON lines or a table, each field checked as it is read."""
 
 from __future__ import annotations
 
-import gzip
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from hashlib import sha256
-from io import BytesIO
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
 from ..errors import BadRow, DataError, MissingDataset
-from ..files.lines import JsonLinesReader, Reader
-from ..files.tables import CsvReader
+from ..files.read import ENDINGS, open_rows
 
 Row = dict[str, Any]
 Check = Callable[[Any], Any]
 """From a field's raw value to the value that is used; raises ValueError with what is wrong with it."""
-
-ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
 
 
 class Source(ABC):
@@ -79,14 +75,15 @@ class Folder(Source):
 
     def digest(self, name: str) -> str:
         """The SHA-256 of the file as it lies there."""
-        return sha256(self.find(name).read_bytes()).hexdigest()
+        with self.find(name).open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
 
 
 def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Iterator[Row]:
     """The rows of a file, checked.
 
     Args:
-        path: a .jsonl or .csv file, perhaps gzipped.
+        path: a .jsonl or .csv file, perhaps gzipped, or a .parquet file.
         fields: what every row must have, and what each value must be.
         optional: what it may have; None where it has not.
 
@@ -98,13 +95,13 @@ def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Ch
         BadRow: a line that cannot be read, or a field that is missing or wrong.
         DataError: a file of another kind, corrupt, or without rows.
     """
-    reader = _open(path, next(iter(fields)))
     empty = True
-    for record in reader:
-        empty = False
-        if record.fields is None:
-            raise BadRow(path, record.line, record.problem or "cannot be read")
-        yield checked(path, record.line, record.fields, fields, optional or {})
+    with closing(open_rows(path, next(iter(fields)))) as reader:
+        for record in reader:
+            empty = False
+            if record.fields is None:
+                raise BadRow(path, record.line, record.problem or "cannot be read")
+            yield checked(path, record.line, record.fields, fields, optional or {})
     if empty:
         raise DataError(f"{path} has no rows")
 
@@ -127,22 +124,6 @@ def checked(
         except ValueError as e:
             raise BadRow(path, line, f"{name!r} {e}") from None
     return row
-
-
-def _open(path: Path, field: str) -> Reader:
-    try:
-        raw = path.read_bytes()
-        content = gzip.decompress(raw) if path.suffix == ".gz" else raw
-    except FileNotFoundError:
-        raise MissingDataset(f"{path} is not there") from None
-    except (OSError, EOFError, gzip.zlib.error) as e:  # type: ignore[attr-defined]
-        raise DataError(f"{path} cannot be read: {e}") from None
-    kind = path.name.removesuffix(".gz").rpartition(".")[2]
-    if kind == "csv":
-        return CsvReader(BytesIO(content), len(content), field, str(path))
-    if kind == "jsonl":
-        return JsonLinesReader(BytesIO(content), len(content), field, str(path))
-    raise DataError(f"{path} is of no known format: give a {', '.join(ENDINGS)} file")
 
 
 def text(value: Any) -> str:

@@ -1,21 +1,19 @@
-"""Training rows: pairs, triplets, scored pairs, scored pairs with a condition. Every problem names its line."""
+"""Rows to train on: pairs, triplets, scored pairs, scored pairs with a condition. Every problem names its line."""
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
 import json
 import math
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from ..errors import BadRow, DataError, InputError, MissingDataset
-from ..files.lines import LONGEST, JsonLinesReader, Record
-from ..files.tables import BATCH, CsvReader, first_line
+from ..errors import BadRow, DataError, InputError
+from ..files.lines import Record
+from ..files.read import open_rows
 from ..text.tokenizer import check_text
 
 PAIRS, TRIPLETS = ("anchor", "positive"), ("anchor", "positive", "negative")
@@ -25,7 +23,7 @@ NUMBERS, HIDDEN = ("score", "label"), -1  # C-STS gives -1 where it keeps a labe
 
 
 @dataclass(frozen=True)
-class TrainingRows:
+class Rows:
     """What is trained on, or evaluated.
 
     Args:
@@ -33,7 +31,7 @@ class TrainingRows:
         columns: by name, in order, n values each; ``score`` holds numbers; a text with a condition is a pair.
         source: where they came from, for errors.
 
-    >>> TrainingRows.of([{"anchor": "a", "positive": "b"}]).form
+    >>> Rows.of([{"anchor": "a", "positive": "b"}]).form
     'pairs'
     """
 
@@ -61,7 +59,7 @@ class TrainingRows:
         return hashlib.blake2b(json.dumps(self.columns).encode(), digest_size=16).hexdigest()
 
     @classmethod
-    def of(cls, data: TrainingRows | str | Path | Iterable[Mapping[str, Any]]) -> TrainingRows:
+    def of(cls, data: Rows | str | Path | Iterable[Mapping[str, Any]]) -> Rows:
         """Read a file, or take rows that are there already.
 
         Args:
@@ -74,7 +72,7 @@ class TrainingRows:
             BadRow: a field is missing, empty, or of another type.
             DataError: no rows, or none of these columns.
         """
-        if isinstance(data, TrainingRows):
+        if isinstance(data, Rows):
             return data
         if isinstance(data, str | Path):
             return _rows(str(data), _records(Path(data)))
@@ -83,52 +81,11 @@ class TrainingRows:
 
 def _records(path: Path) -> Iterator[Record]:
     """The records of a file, by its ending."""
-    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if not path.exists():
-        raise MissingDataset(f"{path} is not there")
-    if kind not in ("jsonl", "csv", "parquet") or not path.is_file():
-        raise DataError(f"{path} is of no known format: give a .jsonl, .jsonl.gz, .csv or .parquet file")
-    if kind == "parquet":
-        yield from _parquet(path)
-        return
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            found: BinaryIO = stream  # type: ignore[assignment]  # a GzipFile reads as any binary file does
-            field = _field(found, kind)
-            yield from (
-                CsvReader(found, None, field, str(path))
-                if kind == "csv"
-                else JsonLinesReader(found, None, field, str(path))
-            )
-    except (gzip.BadGzipFile, EOFError, zlib.error) as e:
-        raise DataError(f"{path} is not a whole .gz file: {first_line(e)}") from None
+    with closing(open_rows(path)) as reader:
+        yield from reader
 
 
-def _parquet(path: Path) -> Iterator[Record]:
-    """Parquet's columns may be numbers here."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        rows = (row for batch in pq.ParquetFile(path).iter_batches(BATCH) for row in batch.to_pylist())
-        yield from (Record(i, row) for i, row in enumerate(rows, 1))
-    except (pa.ArrowInvalid, OSError) as e:
-        raise DataError(f"{path} is not a parquet file: {first_line(e)}") from None
-
-
-def _field(stream: BinaryIO, kind: str) -> str:
-    """The first column that counts, by the first line: of an object its names, of a table the header."""
-    line = stream.readline(LONGEST).decode("utf-8-sig", "replace")
-    stream.seek(0)
-    try:
-        names = next(csv.reader([line]), []) if kind == "csv" else json.loads(line)
-    except (csv.Error, ValueError):  # told, with its line, by who reads it
-        names = []
-    known = [form[0] for form in FORMS.values()]
-    return next((n for n in names if n in known), known[0]) if isinstance(names, list | dict) else known[0]
-
-
-def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
+def _rows(source: str, records: Iterable[Record]) -> Rows:
     """Check every record; the first one says what form they have."""
     form, columns = "", dict[str, list[Any]]()
     for record in records:
@@ -144,7 +101,7 @@ def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
             values.append(_value(fields, name, source, record.line))
     if not form:
         raise DataError(f"{source} holds no rows")
-    return TrainingRows(form, _conditioned(columns) if form == "conditioned pairs" else columns, source)
+    return Rows(form, _conditioned(columns) if form == "conditioned pairs" else columns, source)
 
 
 def _form(source: str, fields: Mapping[str, Any]) -> str:
