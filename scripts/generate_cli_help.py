@@ -3,11 +3,14 @@
 python scripts/generate_cli_help.py [--check]
 """
 
+import io
 import os
 import re
-import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+
+from afterword.cli import main
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 BLOCK = re.compile(r"(```console\n\$ (afterword(?: [a-z-]+)* --help)\n).*?(```)", flags=re.S)
@@ -15,10 +18,16 @@ BLOCK = re.compile(r"(```console\n\$ (afterword(?: [a-z-]+)* --help)\n).*?(```)"
 
 def help_of(command: str) -> str:
     """What the command prints, 80 columns wide."""
-    words = [sys.executable, "-m", *command.split()]
-    env = {**os.environ, "COLUMNS": "80", "PYTHONUTF8": "1"}
-    done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=True)
-    return "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "80"
+    try:
+        with redirect_stdout(io.StringIO()) as printed:
+            code = main(command.split()[1:])
+    finally:
+        os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
+    if code:
+        raise SystemExit(f"{command} ended with {code}")
+    return "".join(line.rstrip() + "\n" for line in printed.getvalue().splitlines())
 
 
 def renewed(page: str) -> str:

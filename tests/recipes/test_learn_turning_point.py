@@ -1,7 +1,6 @@
 """The gates: at 0 the causal model, at 1 BeLLM's, between them with the right slope; and a whole small run."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.scripts import script
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm
@@ -82,11 +82,10 @@ def test_the_recipe_runs_and_prints_where_they_end(tmp_path: Path):
     dev = tmp_path / "dev.csv"
     dev.write_text("sentence1,sentence2,score\nthe cat,a cat,1\nthe cat,a dog,0\nthe sea,a tea,0.5\n")
     words = ["--model", folder, "--data", rows, "--dev", dev, "--steps", 8, "--batch-size", 6, "--template", ""]
-    command = [sys.executable, RECIPE, *words, "--json", tmp_path / "gates.json"]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = script(RECIPE, *words, "--json", tmp_path / "gates.json")
+    assert done.code == 0, done.err
     found = json.loads((tmp_path / "gates.json").read_text())
     assert len(found["gates"]) == 3 and len(found["path"]) == len(found["losses"]) == 8
     assert found["path"][-1] == found["gates"] and any(g > 0 for g in found["gates"])
     assert np.isfinite(found["losses"]).all() and set(found["dev"]) == {"before", "after", "after, gates at 0"}
-    assert done.stdout.startswith("layer  gate") and "in 8 steps" in done.stdout
+    assert done.out.startswith("layer  gate") and "in 8 steps" in done.out

@@ -18,6 +18,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from tests.scripts import script
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -36,18 +37,7 @@ FULL = Path("/dev/full")
 def command(out: Path, *more: str) -> list[str]:
     """A tiny run that needs nothing beside the project."""
     recipe = str(RECIPES / "pretrain_mini.py")
-    return [
-        sys.executable,
-        recipe,
-        "--tiny",
-        "--corpus",
-        str(out / "none"),
-        "--out",
-        str(out),
-        "--device",
-        "cpu",
-        *more,
-    ]
+    return [recipe, "--tiny", "--corpus", str(out / "none"), "--out", str(out), "--device", "cpu", *more]
 
 
 def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -66,9 +56,9 @@ def with_data_of(tiny: Path, out: Path) -> Path:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished tiny run. It went through a resume: half of the steps, then the rest from the checkpoint."""
     out = tmp_path_factory.mktemp("tiny")
-    done = subprocess.run(command(out), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "going on from step 30" in done.stderr
+    done = script(*command(out))
+    assert done.code == 0, done.err
+    assert "going on from step 30" in done.err
     return out
 
 
@@ -88,16 +78,16 @@ def test_a_tiny_run_goes_from_text_to_a_model_that_loads(tiny: Path):
 
 def test_killed_and_resumed_gives_the_weights_of_an_unbroken_run(tiny: Path, tmp_path: Path):
     killed, unbroken = with_data_of(tiny, tmp_path / "killed"), with_data_of(tiny, tmp_path / "unbroken")
-    process = subprocess.Popen(command(killed, "--every", "3"), stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, *command(killed, "--every", "3")], stderr=subprocess.DEVNULL)
     while not (killed / "last.pt").exists():
         assert process.poll() is None, "it ended before its first checkpoint"
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (killed / "model").exists()
-    resumed = subprocess.run(command(killed, "--every", "7"), capture_output=True, text=True)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "going on from step" in resumed.stderr
+    resumed = script(*command(killed, "--every", "7"))
+    assert resumed.code == 0, resumed.err
+    assert "going on from step" in resumed.err
 
     plan = pretrain_mini.TINY
     whole = pretrain_mini.train(plan, unbroken, CPU, stop=plan.steps, every=1000)
