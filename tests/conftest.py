@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from random import Random
 
 # Read once, when the libraries are imported: so before any of them.
 os.environ.update(
@@ -19,7 +20,6 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
@@ -36,28 +36,49 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# Every shape is checked at each call in the files that compute with tensors. Files that take a user's options are left
-# out: those must say themselves, in one line, what is wrong.
-# AFTERWORD_CHECK_SHAPES=0 leaves the checks out.
-if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":
-    rooms = (
-        "text.batch backbone.attention backbone.attention_kernels backbone.attention_masks backbone.attention_taps "
-        "backbone.attention_views backbone.backbone backbone.batch_independence backbone.introspection "
-        "backbone.linear_packed backbone.linear_patching backbone.packing backbone.positions backbone.skip_unread "
-        "backbone.two_streams methods.frequency methods.targets encode.forward encode.explain encode.token_states "
-        "encode.words tune.cosines tune.reading tune.recipes"
-    ).split()
-    for ready in ("beartype", "transformers.modeling_utils"):  # what a room imports first is compiled anew each time
-        import_module(ready)
-    install_import_hook([f"afterword.{room}" for room in rooms], "beartype.beartype")
+CHECKED = (
+    "text.batch backbone.attention backbone.attention_kernels backbone.attention_masks backbone.attention_taps "
+    "backbone.attention_views backbone.backbone backbone.batch_independence backbone.introspection "
+    "backbone.linear_packed backbone.linear_patching backbone.packing backbone.positions backbone.skip_unread "
+    "backbone.two_streams methods.frequency methods.targets encode.forward encode.explain encode.token_states "
+    "encode.words tune.cosines tune.reading tune.recipes"
+).split()
+"""Every shape is checked at each call in the files that compute with tensors. Files that take a user's options are left
+out: those must say themselves, in one line, what is wrong. AFTERWORD_CHECK_SHAPES=0 leaves the checks out."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=0, help="of what tests draw: when they kill, in which order they ask")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.getoption('seed')} (--seed chooses another)"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check shapes, but not in xdist's first process: it hands the tests out, and imports none of this."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return
+    if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":
+        for ready in ("beartype", "transformers.modeling_utils"):
+            import_module(ready)  # what a room imports first is compiled anew each time
+        install_import_hook([f"afterword.{room}" for room in CHECKED], "beartype.beartype")
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
     """One thread, whatever the test before has set; a test that wants two calls torch.set_num_threads(2)."""
+    import torch
+
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> Random:
+    """Random numbers of this test alone: the same in each run with the same --seed."""
+    return Random(f"{request.config.getoption('seed')} {request.node.nodeid}")
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 import itertools
 import json
 import os
-import random
 import resource
 import shutil
 import signal
@@ -11,15 +10,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.cli.conftest import command
 from tests.train.conftest import BINARY, DEV, REPEATED, ROWS, SMALL, TEXTS, curve
 
 from afterword import Encoder, bellm, classical
+from afterword.cli import main
 from afterword.errors import ModelError
 from afterword.files.fingerprint import weights_digest
 from afterword.train import train
@@ -206,34 +208,31 @@ def test_a_checkpoint_goes_only_when_the_next_one_is_sealed(
     assert max(map(len, before)) == 2 and not (tmp_path / "a" / "checkpoints").exists()
 
 
-def command(out: Path, rows: Path, model: Path, *more: str) -> list[str]:
-    return [
-        sys.executable, "-m", "afterword", "train", "-m", str(model), "--data", str(rows), "--out", str(out),
-        "--method", "bellm:last=2,template=none", "--batch-size", "6", "--rank", "4", "--learning-rate", "3e-3",
-        "--epochs", "12", "--every", "3", *more,
-    ]  # fmt: skip
-
-
 @pytest.mark.slow
-def test_killed_twice_it_comes_to_the_same_weights(models: Path, tmp_path: Path):
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.soak)])
+def test_killed_it_comes_to_the_same_weights(
+    kills: int, chance: Random, models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     rows, (a, b) = tmp_path / "rows.jsonl", (tmp_path / "a", tmp_path / "b")
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    unbroken = subprocess.Popen(command(a, rows, models / "llama"), env=env, stderr=subprocess.PIPE)
-    chance = random.Random(7)
-    for part in (0, 1):
-        running = subprocess.Popen(command(b, rows, models / "llama", "--resume"), env=env, stderr=subprocess.PIPE)
-        at = chance.randrange(3, 9) * 3 + part * 24
+    epochs = 2 + 2 * kills
+    words = [
+        "train", "-m", models / "llama", "--data", rows, "--method", "bellm:last=2,template=none", "--batch-size", 6,
+        "--rank", 4, "--learning-rate", 3e-3, "--epochs", epochs, "--every", 3,
+    ]  # fmt: skip
+    for part in range(kills):
+        running = command(*words, "--out", b, "--resume")
+        at = 3 * chance.randrange(1, 4) + 12 * part
         while not (b / "checkpoints" / f"checkpoint-{at}").exists():
             assert running.poll() is None, running.stderr.read().decode()
             time.sleep(0.001)
         time.sleep(chance.random() * 0.1)
         running.send_signal(signal.SIGKILL)
         running.communicate()
-    assert unbroken.wait() == 0 and not (b / "modules.json").exists()
-    done = subprocess.run(command(b, rows, models / "llama", "--resume"), env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{b}: 72 steps\n"
+    assert not (b / "modules.json").exists()
+    for out, more in ((a, ()), (b, ("--resume",))):
+        assert main([*map(str, words), "--out", str(out), *more]) == 0
+        assert capsys.readouterr().out == f"{out}: {6 * epochs} steps\n"
     weights = [load_file(folder / "model.safetensors") for folder in (a, b, models / "llama")]
     assert all(torch.equal(weights[0][n], w) and w.isfinite().all() for n, w in weights[1].items())
     assert any(not torch.equal(weights[2][n], w) for n, w in weights[1].items())
