@@ -196,7 +196,7 @@ def test_an_encoder_among_the_users_files(model: Path, tmp_path: Path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from afterword.placed import placed
+from afterword.files.atomic import placed
 with placed(Path(sys.argv[1])) as new:
     (new / "model.safetensors").write_bytes(b"0" * 10_000)
     os.kill(os.getpid(), signal.SIGKILL)
