@@ -34,10 +34,10 @@ from afterword.backbone.attention_masks import current
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
 from afterword.st import sentence_transformer
-from afterword.train.callbacks import Bar
+from afterword.train.callbacks import StepsBar
 from afterword.train.lora import attach
 from afterword.train.losses import make
-from afterword.train.rows import Rows
+from afterword.train.rows import TrainingRows
 from afterword.train.settings import Settings
 from afterword.train.trainer import Trainer, evaluator
 
@@ -89,7 +89,7 @@ class Watch(TrainerCallback):
         self.losses += [logs["loss"]] if "loss" in logs else []
 
 
-def spearman(model: SentenceTransformer, dev: Rows | None) -> float | None:
+def spearman(model: SentenceTransformer, dev: TrainingRows | None) -> float | None:
     """Between the scores of dev and the vectors' cosines, times 100."""
     return None if dev is None else 100 * evaluator(dev)(model)["dev_spearman_cosine"]
 
@@ -97,8 +97,8 @@ def spearman(model: SentenceTransformer, dev: Rows | None) -> float | None:
 def learn(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train the gates, and the model's LoRA matrices beside them; what came of it."""
     settings = Settings(rank=16, batch_size=arguments.batch_size, max_length=64, seed=arguments.seed)
-    rows = Rows.of(arguments.data)
-    dev = Rows.of(arguments.dev) if arguments.dev else None
+    rows = TrainingRows.of(arguments.data)
+    dev = TrainingRows.of(arguments.dev) if arguments.dev else None
     set_seed(settings.seed)
     method = replace(bellm(last=1, template=arguments.template or None), sight=Sight(), name="gated")
     encoder = Encoder.load(arguments.model, method)
@@ -125,7 +125,7 @@ def learn(arguments: argparse.Namespace) -> dict[str, Any]:
         trainer.remove_callback(ProgressCallback)
         trainer.remove_callback(PrinterCallback)
         if sys.stderr.isatty():
-            trainer.add_callback(Bar())
+            trainer.add_callback(StepsBar())
         trainer.train()
     model.eval()
     seconds, after, found = time.perf_counter() - start, spearman(model, dev), gates.values.tolist()

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from afterword.analysis.result import Result
+from afterword.analysis.result import Measurement
 
 
 @dataclass(frozen=True)
-class Inner(Result):
+class Inner(Measurement):
     score: float
 
 
 @dataclass(frozen=True)
-class Outer(Result):
+class Outer(Measurement):
     values: np.ndarray
     inner: Inner
     by_name: dict[str, tuple[float, ...]]

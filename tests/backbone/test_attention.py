@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 from afterword.backbone import attention_kernels as fused
 from afterword.backbone.attention import attend
-from afterword.backbone.attention_masks import BALLAST, Plan, Rule, Run, running
+from afterword.backbone.attention_masks import FILLER, PackedGroup, Plan, Rule, running
 from afterword.errors import UnsupportedModel
 
 N = 40
 
 
-def rule_of(mask: Tensor, *runs: Run, **plan: Any) -> Rule:
+def rule_of(mask: Tensor, *runs: PackedGroup, **plan: Any) -> Rule:
     """A rule of one's own: any mask (n, n), by index."""
-    return Rule(Plan(runs or (Run(0, 0, 1, len(mask)),), **plan), lambda b, h, q, k: mask[q, k])
+    return Rule(Plan(runs or (PackedGroup(0, 0, 1, len(mask)),), **plan), lambda b, h, q, k: mask[q, k])
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, **special: Any) -> Tensor:
@@ -54,7 +54,7 @@ class Keep:
 def test_each_text_attends_to_itself_alone(kind: str, special: str, tile: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fused, "CELLS", tile)
     generator = torch.Generator().manual_seed(0)
-    runs = (Run(0, 0, 2, 23), Run(1, 46, 1, 5), Run(2, 51, 3, 1), Run(BALLAST, 54, 2, 1))
+    runs = (PackedGroup(0, 0, 2, 23), PackedGroup(1, 46, 1, 5), PackedGroup(2, 51, 3, 1), PackedGroup(FILLER, 54, 2, 1))
     q, k, v = (torch.randn(1, h, 56, 16, generator=generator) for h in (4, 2, 2))
     options = {
         "": {},
@@ -70,7 +70,7 @@ def test_each_text_attends_to_itself_alone(kind: str, special: str, tile: int, m
     with torch.no_grad():
         plan = Plan(runs, readers=(keep,))
         got, weights = attend(nn.Identity(), q, k, v, Rule(plan, sees), 0.3, **options)
-    assert weights is None and got.shape == (1, 56, 4, 16) and BALLAST not in keep.seen
+    assert weights is None and got.shape == (1, 56, 4, 16) and FILLER not in keep.seen
     for group, start, count, n, _ in runs[:3]:
         i = torch.arange(n)
         mask = sees(0, 0, i[:, None], i[None]).expand(n, n)
@@ -92,8 +92,14 @@ def test_what_is_run_once_stands_in_front_of_each_text(
 ):
     monkeypatch.setattr(fused, "CELLS", tile)
     p, generator = 5, torch.Generator().manual_seed(0)
-    lead, before = Run(BALLAST, 0, 1, p), range(p)
-    runs = (lead, Run(0, 5, 2, 18, before), Run(1, 41, 1, 12), Run(2, 53, 1, 4, before), Run(3, 57, 2, 1, before))
+    lead, before = PackedGroup(FILLER, 0, 1, p), range(p)
+    runs = (
+        lead,
+        PackedGroup(0, 5, 2, 18, before),
+        PackedGroup(1, 41, 1, 12),
+        PackedGroup(2, 53, 1, 4, before),
+        PackedGroup(3, 57, 2, 1, before),
+    )
     q, k, v = (torch.randn(1, h, 59, 16, generator=generator) for h in (4, 2, 2))
     options = {
         "": {},
@@ -118,7 +124,9 @@ def test_what_is_run_once_stands_in_front_of_each_text(
 
 
 def test_what_is_run_once_cannot_see_what_follows():
-    rule = Rule(Plan((Run(BALLAST, 0, 1, 2), Run(0, 2, 1, 3, range(2))), seeing=True), lambda b, h, q, k: k <= q)
+    rule = Rule(
+        Plan((PackedGroup(FILLER, 0, 1, 2), PackedGroup(0, 2, 1, 3, range(2))), seeing=True), lambda b, h, q, k: k <= q
+    )
     with pytest.raises(UnsupportedModel, match="2 tokens are run once for many texts"):
         attend(nn.Identity(), *[torch.zeros(1, 1, 5, 4)] * 3, rule)
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from afterword.backbone import attention_kernels as fused
-from afterword.backbone.attention_masks import Seen
+from afterword.backbone.attention_masks import Mask
 
 N, P = 37, 5
 
@@ -27,10 +27,10 @@ def inputs(width: int, keys: int = N) -> tuple[Tensor, Tensor, Tensor]:
 LOWER = torch.ones(N, N, dtype=torch.bool).tril()
 BEHIND = torch.ones(N, N + P, dtype=torch.bool).tril(P)
 SEEN = {
-    "causal": (Seen(None, True, True), LOWER),
-    "full": (Seen(None, False, False), torch.ones_like(LOWER)),
-    "window": (Seen(LOWER.triu(-4), False, True), LOWER.triu(-4)),
-    "behind": (Seen(BEHIND, False, True), BEHIND),
+    "causal": (Mask(None, True, True), LOWER),
+    "full": (Mask(None, False, False), torch.ones_like(LOWER)),
+    "window": (Mask(LOWER.triu(-4), False, True), LOWER.triu(-4)),
+    "behind": (Mask(BEHIND, False, True), BEHIND),
 }
 
 

@@ -7,20 +7,20 @@ from torch import Tensor, nn
 from transformers import masking_utils as masks
 
 from afterword.backbone import attention_masks as rules
-from afterword.backbone.attention_masks import Masks, Plan, Rule, Run, Seen, current, identity, running
+from afterword.backbone.attention_masks import Mask, MaskCache, PackedGroup, Plan, Rule, current, identity, running
 from afterword.errors import UnsupportedModel
 
 N = 40
 CPU = torch.device("cpu")
 
 
-def rule_of(mask: Tensor, *runs: Run, **plan: Any) -> Rule:
+def rule_of(mask: Tensor, *runs: PackedGroup, **plan: Any) -> Rule:
     """A rule of one's own: any mask (n, n), by index."""
-    return Rule(Plan(runs or (Run(0, 0, 1, len(mask)),), **plan), lambda b, h, q, k: mask[q, k])
+    return Rule(Plan(runs or (PackedGroup(0, 0, 1, len(mask)),), **plan), lambda b, h, q, k: mask[q, k])
 
 
 def look(rule: Rule, n: int, both_ways: bool = False) -> Tensor:
-    """What `Seen` says, as a mask."""
+    """What `Mask` says, as a mask."""
     seen = rule.of(n, both_ways, CPU)
     if seen.mask is not None:
         assert not seen.causal
@@ -54,7 +54,7 @@ def test_a_rule_that_counts_from_the_start_of_all_texts_counts_from_each_ones_ow
     def chunks(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
         return (q // 4 == k // 4) & (k <= q)
 
-    rule = Rule(Plan((Run(0, 0, 1, 6), Run(1, 6, 2, 5))), chunks)
+    rule = Rule(Plan((PackedGroup(0, 0, 1, 6), PackedGroup(1, 6, 2, 5))), chunks)
     i = torch.arange(5)
     assert torch.equal(look(rule, 5), (i[:, None] // 4 == i // 4) & (i <= i[:, None]))
 
@@ -114,7 +114,7 @@ def test_what_may_change_behind_a_rules_back_is_not_recognised():
     def calls(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
         return masks.causal_mask_function(b, h, q, k) & any(q is k for _ in range(2))  # type: ignore[operator,no-any-return]
 
-    assert identity(tensor) is identity(dictionary) is identity(Masks().find) is identity(nn.Identity()) is None
+    assert identity(tensor) is identity(dictionary) is identity(MaskCache().find) is identity(nn.Identity()) is None
     before = identity(constant)
     globals()["THRESHOLD"] = 5
     assert before is not None and identity(constant) != before
@@ -125,12 +125,12 @@ def test_a_rule_is_worked_out_once_for_all_forwards_of_a_model(monkeypatch: pyte
     asked: list[tuple[int, int]] = []
     whole = Rule._seen
 
-    def seen(self: Rule, p: int, n: int, *rest: Any) -> Seen:
+    def seen(self: Rule, p: int, n: int, *rest: Any) -> Mask:
         asked.append((p, n))
         return whole(self, p, n, *rest)
 
     monkeypatch.setattr(Rule, "_seen", seen)
-    kept, window = Masks(), masks.sliding_window_causal_mask_function
+    kept, window = MaskCache(), masks.sliding_window_causal_mask_function
     for _ in range(3):
         for width in (4, 5):
             rule, i = Rule(Plan((), masks=kept), window(width)), torch.arange(9)
@@ -142,7 +142,7 @@ def test_a_rule_is_worked_out_once_for_all_forwards_of_a_model(monkeypatch: pyte
 
 
 def test_a_mask_that_was_made_without_gradients_serves_a_training_step():
-    kept = Masks()
+    kept = MaskCache()
     with torch.inference_mode():
         Rule(Plan((), masks=kept), masks.sliding_window_causal_mask_function(2)).of(5, False, CPU)
     mask = Rule(Plan((), masks=kept), masks.sliding_window_causal_mask_function(2)).of(5, False, CPU).mask
@@ -150,14 +150,14 @@ def test_a_mask_that_was_made_without_gradients_serves_a_training_step():
 
 
 def test_masks_take_a_bounded_memory_and_are_not_copied():
-    kept = Masks(limit=3000)
+    kept = MaskCache(limit=3000)
     for i in range(6):
-        kept.keep(i, Seen(torch.zeros(20, 20, dtype=torch.bool), False, True))  # 400 bytes, and 256 for itself
+        kept.keep(i, Mask(torch.zeros(20, 20, dtype=torch.bool), False, True))  # 400 bytes, and 256 for itself
     assert len(kept) == 4 and kept.find(1) is None
     assert kept.find(2) is not None
-    kept.keep(6, Seen(torch.zeros(20, 20, dtype=torch.bool), False, True))
+    kept.keep(6, Mask(torch.zeros(20, 20, dtype=torch.bool), False, True))
     assert kept.find(2) is not None and kept.find(3) is None, "the one not asked for longest goes"
-    kept.keep(7, Seen(torch.zeros(80, 80, dtype=torch.bool), False, True))
+    kept.keep(7, Mask(torch.zeros(80, 80, dtype=torch.bool), False, True))
     assert kept.find(7) is None and len(kept) == 4
     assert len(pickle.loads(pickle.dumps(kept))) == 0
 

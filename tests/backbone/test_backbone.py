@@ -13,7 +13,7 @@ from tests.tiny import tiny
 from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
-from afterword.backbone.attention_masks import Run
+from afterword.backbone.attention_masks import PackedGroup
 from afterword.backbone.attention_taps import Diagonals
 from afterword.backbone.backbone import LAST, TABLE, Backbone
 from afterword.backbone.bidirectional import Sight
@@ -77,7 +77,7 @@ def written(backbone: Backbone) -> Batch:
     return lay(LAYOUT.write(WRITTEN, backbone.tokenizer, max_length=35))
 
 
-def runs_of(backbone: Backbone, batch: Batch, **options: Any) -> list[Run]:
+def runs_of(backbone: Backbone, batch: Batch, **options: Any) -> list[PackedGroup]:
     """How a batch is run."""
     backbone.observed = []
     backbone.forward(batch, **options)

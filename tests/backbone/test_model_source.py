@@ -16,7 +16,7 @@ import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
-from afterword.backbone.model_source import ELSEWHERE, Source, check_model_kwargs
+from afterword.backbone.model_source import ELSEWHERE, ModelSource, check_model_kwargs
 from afterword.errors import InputError, ModelError
 from afterword.post import Normalise
 
@@ -181,8 +181,8 @@ def test_a_quantisation_config_reaches_the_model(tmp_path: Path) -> None:
 
 
 def test_names(models: Path) -> None:
-    assert Source(str(models)).name == str(models) and Source("someone/model").name == "someone/model"
-    assert Path(Source("afterword-mini").name).is_dir()
+    assert ModelSource(str(models)).name == str(models) and ModelSource("someone/model").name == "someone/model"
+    assert Path(ModelSource("afterword-mini").name).is_dir()
 
 
 @pytest.mark.parametrize("name", [None, 3, "", "a\0b", b"gpt2"])

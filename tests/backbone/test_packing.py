@@ -2,8 +2,8 @@
 
 import torch
 
-from afterword.backbone.attention_masks import BALLAST, Run
-from afterword.backbone.packing import Stream, stream
+from afterword.backbone.attention_masks import FILLER, PackedGroup
+from afterword.backbone.packing import PackedBatch, pack
 from afterword.text.batch import Batch, lay
 from afterword.text.segments import Segment, Writing
 
@@ -12,12 +12,12 @@ def batch_of(*texts: list[int], lead: tuple[int, ...] = ()) -> Batch:
     return lay([Writing((Segment(t, ((0, len(t)),)),)).led(lead) for t in texts])
 
 
-def fed(batch: Batch, lead: int = 0, whole: int = 1) -> Stream:
-    return stream(list(enumerate(batch.groups)), lead, whole)
+def fed(batch: Batch, lead: int = 0, whole: int = 1) -> PackedBatch:
+    return pack(list(enumerate(batch.groups)), lead, whole)
 
 
-def same(batch: Batch, made: Stream) -> bool:
-    """Whether the batch's own tokens and positions come back from the stream."""
+def same(batch: Batch, made: PackedBatch) -> bool:
+    """Whether the batch's own tokens and positions come back from the pack."""
     return torch.equal(made.back(made.tokens), batch.tokens) and torch.equal(made.back(made.position), batch.position)
 
 
@@ -26,7 +26,7 @@ def test_without_a_lead_the_stream_is_the_batch_and_its_ballast():
     made = fed(batch, whole=5)
     assert made.tokens.tolist() == [1, 2, 3, 4, 5, 6, 7, 1, 1, 1]
     assert made.position.tolist() == [0, 1, 2, 0, 1, 0, 1, 0, 0, 0]
-    assert made.runs == (Run(0, 0, 1, 3), Run(1, 3, 2, 2), Run(BALLAST, 7, 3, 1))
+    assert made.runs == (PackedGroup(0, 0, 1, 3), PackedGroup(1, 3, 2, 2), PackedGroup(FILLER, 7, 3, 1))
     assert made.index is None and same(batch, made)
 
 
@@ -37,11 +37,11 @@ def test_a_lead_is_there_once_in_front_of_the_longest_text_that_has_it():
     assert made.position.tolist() == [0, 1, 2, 3, 2, 3, 0, 1, 2, 3, 2, 0]
     front = range(2)
     assert made.runs == (
-        Run(BALLAST, 0, 1, 2),
-        Run(0, 2, 2, 2, front),
-        Run(0, 6, 1, 4),
-        Run(1, 10, 1, 1, front),
-        Run(2, 11, 1, 1),
+        PackedGroup(FILLER, 0, 1, 2),
+        PackedGroup(0, 2, 2, 2, front),
+        PackedGroup(0, 6, 1, 4),
+        PackedGroup(1, 10, 1, 1, front),
+        PackedGroup(2, 11, 1, 1),
     )
     assert same(batch, made)
 
@@ -50,11 +50,11 @@ def test_a_longer_text_without_the_lead_stays_in_front_of_it():
     batch = batch_of([9, 9, 1], [1, 2, 3, 4], lead=(9, 9))
     made = fed(batch, batch.lead)
     assert made.tokens.tolist() == [1, 2, 3, 4, 9, 9, 1] and made.position.tolist() == [0, 1, 2, 3, 0, 1, 2]
-    assert made.runs == (Run(0, 0, 1, 4), Run(BALLAST, 4, 1, 2), Run(1, 6, 1, 1, range(4, 6)))
+    assert made.runs == (PackedGroup(0, 0, 1, 4), PackedGroup(FILLER, 4, 1, 2), PackedGroup(1, 6, 1, 1, range(4, 6)))
     assert same(batch, made)
 
 
 def test_a_lead_that_is_not_to_be_shared_is_in_every_text():
     batch = batch_of([9, 9, 1], [9, 9, 2], lead=(9, 9))
     made = fed(batch)
-    assert made.tokens.tolist() == batch.tokens.tolist() and made.runs == (Run(0, 0, 2, 3),)
+    assert made.tokens.tolist() == batch.tokens.tolist() and made.runs == (PackedGroup(0, 0, 2, 3),)

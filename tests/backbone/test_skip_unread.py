@@ -28,13 +28,13 @@ def encoder(request, tmp_path_factory) -> Encoder:
 def rows(monkeypatch) -> list[int]:
     """The rows of every product of a cut layer."""
     seen: list[int] = []
-    product = unread.Rows.product
+    product = unread.ReadRows.product
 
     def noted(self, of, x):
         seen.append(len(self.at))
         return product(self, of, x)
 
-    monkeypatch.setattr(unread.Rows, "product", noted)
+    monkeypatch.setattr(unread.ReadRows, "product", noted)
     return seen
 
 

@@ -14,7 +14,7 @@ from tests.cli.conftest import Run, array
 from tests.tiny import tiny
 
 from afterword import Encoder, classical
-from afterword.train.rows import Rows
+from afterword.train.rows import TrainingRows
 
 NAMES = ["rows.csv.gz", "rows.parquet"]
 TEXTS = ["a cat sat down", "the dog, at once", "a bank"]
@@ -75,7 +75,7 @@ def test_pairs(run: Run, model: Path, tmp_path: Path, name: str):
     evaluated = run("evaluate", *own, "--data", tmp_path, "--tasks", path, "--out", tmp_path / "results")
     assert evaluated.code == 0 and "1/1 rows: classical: " in evaluated.err
     assert run("analyse", "turning-point", "-m", model, "--dev", path, "--pool", "mean").code == 0
-    assert Rows.of(path).form == "scored pairs" and len(Rows.of(path)) == 44
+    assert TrainingRows.of(path).form == "scored pairs" and len(TrainingRows.of(path)) == 44
 
 
 @pytest.mark.parametrize("verb", ["embed", "words"])

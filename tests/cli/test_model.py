@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, bellm, reba
-from afterword.cli.model import Choice, Embedder, read_methods
+from afterword.cli.model import MethodsEmbedder, ModelChoice, read_methods
 
 
 def test_methods_by_the_names_of_their_vectors():
@@ -18,7 +18,7 @@ def test_methods_by_the_names_of_their_vectors():
 
 
 def test_how_a_model_is_loaded(gpt2: Path):
-    encoder = Choice(str(gpt2), "cpu", "bfloat16", 7).load(reba())
+    encoder = ModelChoice(str(gpt2), "cpu", "bfloat16", 7).load(reba())
     assert (str(encoder.backbone.dtype), encoder.max_length, encoder.method) == ("torch.bfloat16", 7, reba())
 
 
@@ -45,7 +45,7 @@ def test_a_saved_encoder_has_its_own_method(run: Run, gpt2: Path, tmp_path: Path
 
 
 def test_why_there_is_no_vector(minilm: Path):
-    embedder = Embedder.open(Choice(str(minilm)), {}, {})
+    embedder = MethodsEmbedder.open(ModelChoice(str(minilm)), {}, {})
     assert embedder.why_nan("\x01") == "holds no token that the model knows"
     assert "not finite" in embedder.why_nan("dog")
 
@@ -60,6 +60,6 @@ def test_help_is_light():
 @pytest.mark.parametrize("specs", [["classical"], ["classical", "reba", "prompt"]])
 def test_it_tells_how_many_texts_are_done(gpt2: Path, specs: list[str]):
     told: list[float] = []
-    embedder = Embedder.open(Choice(str(gpt2)), read_methods(specs), {"batch_tokens": 32})
+    embedder = MethodsEmbedder.open(ModelChoice(str(gpt2)), read_methods(specs), {"batch_tokens": 32})
     embedder([f"a text of some words, {i}" for i in range(20)], None, told.append)
     assert len(told) > 3 and sum(told) == pytest.approx(20)

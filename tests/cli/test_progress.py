@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.cli.progress import Bar
+from afterword.cli.progress import RowsBar
 
 
 def drained(terminal: int) -> str:
@@ -47,7 +47,7 @@ def test_a_bar_with_rate_and_time_left(run: Run, gpt2: Path, tmp_path: Path, mon
 
 def test_an_input_of_unknown_length(monkeypatch: pytest.MonkeyPatch):
     def run() -> None:
-        with Bar(None) as bar:
+        with RowsBar(None) as bar:
             bar.begin(10, 3)
             bar.end()
 
@@ -57,7 +57,7 @@ def test_an_input_of_unknown_length(monkeypatch: pytest.MonkeyPatch):
 
 def test_it_moves_inside_a_window(monkeypatch: pytest.MonkeyPatch):
     seen = []
-    with Bar(100) as bar:
+    with RowsBar(100) as bar:
         bar._draw = lambda at, rows: seen.append((at, rows))
         bar.begin(40, 10)
         bar.more(5)
@@ -69,7 +69,7 @@ def test_it_moves_inside_a_window(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_no_bar_where_nobody_looks(capsys: pytest.CaptureFixture[str]):
-    with Bar(10) as bar:
+    with RowsBar(10) as bar:
         bar.begin(10, 10)
         bar.more(1)
     assert capsys.readouterr().err == "" and bar.seconds > 0

@@ -57,7 +57,7 @@ def test_the_vectors_are_those_of_then(opened: dict[str, Encoder], name: str):
     encode = {
         "sentences": lambda: encoder.encode(texts, on_long="ignore"),
         "passages": lambda: encoder.encode_document(texts, on_long="ignore"),
-        # words had no prompt then, whatever the default one was
+        # words took no prompt then
         "words": lambda: encoder.encode_words(texts, ABOUT["words"], prompt="", on_long="ignore"),
     }
     near(encode[kind](), VECTORS[name])

@@ -12,13 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from afterword.errors import DataError, MissingDataset
-from afterword.files.lines import JsonLines, Lines
+from afterword.files.lines import JsonLinesReader, LinesReader
 from afterword.files.read import ENDINGS, open_rows, open_texts
-from afterword.files.tables import Csv
+from afterword.files.tables import CsvReader
 
 
 def test_a_file_is_read_by_its_ending(tmp_path: Path):
-    for name, text, kind in (("a.txt", "a\n", Lines), ("a.JSONL", '"a"\n', JsonLines), ("a.csv", "text\na\n", Csv)):
+    for name, text, kind in (
+        ("a.txt", "a\n", LinesReader),
+        ("a.JSONL", '"a"\n', JsonLinesReader),
+        ("a.csv", "text\na\n", CsvReader),
+    ):
         (tmp_path / name).write_text(text)
         with closing(open_texts(tmp_path / name, io.BytesIO())) as reader:
             assert type(reader) is kind and reader.total == len(text)

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from afterword.errors import DataError
-from afterword.files.tables import BATCH, Csv, Parquet
+from afterword.files.tables import BATCH, CsvReader, ParquetReader
 
 
 def rows(text: bytes, field: str | None = None) -> list:
-    reader = Csv(io.BytesIO(text), None, field)
+    reader = CsvReader(io.BytesIO(text), None, field)
     return [(r.line, r.problem or r.fields[reader.field]) for r in reader]
 
 
@@ -51,7 +51,7 @@ def table(path: Path, **columns: object) -> Path:
 
 def test_a_column_of_a_parquet_file(tmp_path: Path):
     texts = [None if i % 100 == 0 else f"text {i}" for i in range(3 * BATCH)]
-    reader = Parquet(table(tmp_path / "a.parquet", id=range(3 * BATCH), text=texts))
+    reader = ParquetReader(table(tmp_path / "a.parquet", id=range(3 * BATCH), text=texts))
     seen = []
     for i, record in enumerate(reader, 1):
         assert record.line == reader.at == i
@@ -62,22 +62,22 @@ def test_a_column_of_a_parquet_file(tmp_path: Path):
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.null()])
 def test_all_kinds_of_strings(tmp_path: Path, kind: pa.DataType):
     texts = [None, None] if kind == pa.null() else ["a", "每"]
-    reader = Parquet(table(tmp_path / "a.parquet", text=pa.array(texts, kind)))
+    reader = ParquetReader(table(tmp_path / "a.parquet", text=pa.array(texts, kind)))
     assert [r.fields["text"] for r in reader] == texts
 
 
 def test_other_columns_are_refused(tmp_path: Path):
     path = table(tmp_path / "a.parquet", id=[1], text=["a"], about=["b"])
     with pytest.raises(DataError, match=r"column 'id' of .* holds int64: choose a column of strings"):
-        Parquet(path, "id")
+        ParquetReader(path, "id")
     with pytest.raises(DataError, match="no column 'x': it has id, text, about"):
-        Parquet(path, "x")
-    assert [dict(r.fields) for r in Parquet(path, beside=["about"])] == [{"text": "a", "about": "b"}]
+        ParquetReader(path, "x")
+    assert [dict(r.fields) for r in ParquetReader(path, beside=["about"])] == [{"text": "a", "about": "b"}]
 
 
 def test_bytes_that_are_not_utf8_are_a_problem_of_their_row(tmp_path: Path):
     bad = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"]).buffers())
-    reader = Parquet(table(tmp_path / "a.parquet", text=bad))
+    reader = ParquetReader(table(tmp_path / "a.parquet", text=bad))
     assert [r.problem and r.problem[:12] for r in reader] == [None, "is not UTF-8"]
 
 
@@ -86,7 +86,7 @@ def test_a_broken_file(tmp_path: Path):
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match="is not a parquet file"):
-        Parquet(path)
+        ParquetReader(path)
     path.write_bytes(whole[:4] + b"\0" * 3000 + whole[3004:])
     with pytest.raises(DataError, match=r"a\.parquet"):
-        list(Parquet(path))
+        list(ParquetReader(path))

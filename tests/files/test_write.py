@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from afterword.errors import DataError
-from afterword.files.write import Block, JsonLines, Npy, Parquet, Sink, kind_of, spelled, whole
+from afterword.files.write import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled, whole
 
 TYPES = [np.float32, np.float64]
 
@@ -52,7 +52,7 @@ def test_nine_digits_are_every_float32(rows: np.ndarray):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_json_lines(tmp_path: Path, dtype: type):
     parts = blocks(dtype)
-    write(tmp_path / "a.jsonl", parts, JsonLines)
+    write(tmp_path / "a.jsonl", parts, JsonLinesSink)
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").splitlines()]
     assert [row["text"] for row in rows] == [t for b in parts for t in b.columns["text"]]
     wanted = joined(parts)
@@ -65,10 +65,10 @@ def test_json_lines(tmp_path: Path, dtype: type):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_an_array(tmp_path: Path, dtype: type):
     parts = blocks(dtype)
-    write(tmp_path / "a.npy", parts, lambda file: Npy(file, 4, np.dtype(dtype)))
+    write(tmp_path / "a.npy", parts, lambda file: NpySink(file, 4, np.dtype(dtype)))
     made = np.load(tmp_path / "a.npy", mmap_mode="r")
     assert made.dtype == dtype and np.array_equal(made, joined(parts), equal_nan=True)
-    write(tmp_path / "a.npy", [], lambda file: Npy(file, 4, np.dtype(dtype)))
+    write(tmp_path / "a.npy", [], lambda file: NpySink(file, 4, np.dtype(dtype)))
     assert np.load(tmp_path / "a.npy").shape == (0, 4)
 
 
@@ -76,7 +76,7 @@ def test_an_array(tmp_path: Path, dtype: type):
 def test_parquet(tmp_path: Path, dtype: type):
     parts = blocks(dtype)
     kinds = {"text": "text", "line": "number"}
-    write(tmp_path / "a.parquet", parts, lambda f: Parquet(f, kinds, {"vector": np.dtype(dtype)}, {"made": "by"}))
+    write(tmp_path / "a.parquet", parts, lambda f: ParquetSink(f, kinds, {"vector": np.dtype(dtype)}, {"made": "by"}))
     table = pq.read_table(tmp_path / "a.parquet")
     assert table.schema.metadata[b"made"] == b"by"
     assert table.schema.field("vector").type == pa.list_(pa.from_numpy_dtype(np.dtype(dtype)))
@@ -90,8 +90,8 @@ def test_blocks_are_not_held(tmp_path: Path):
     """100 MB of vectors through each format; a block is 1 MB."""
     part = Block({"text": ["x"] * 1000}, {"vector": np.ones((1000, 256), np.float32)})
     for name, sink in (
-        ("a.npy", lambda file: Npy(file, 256, np.dtype(np.float32))),
-        ("a.parquet", lambda file: Parquet(file, {"text": "text"}, {"vector": np.dtype(np.float32)})),
+        ("a.npy", lambda file: NpySink(file, 256, np.dtype(np.float32))),
+        ("a.parquet", lambda file: ParquetSink(file, {"text": "text"}, {"vector": np.dtype(np.float32)})),
     ):
         before = pa.total_allocated_bytes()
         tracemalloc.start()
@@ -126,7 +126,7 @@ def test_a_full_disk_is_told():
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with open("/dev/full", "wb", buffering=0) as full:
-        sink = JsonLines(full)
+        sink = JsonLinesSink(full)
         with pytest.raises(OSError, match="No space left"):
             sink.write(blocks(np.float32)[0])
 
@@ -140,5 +140,5 @@ def test_a_place_that_cannot_be_written(tmp_path: Path):
 
 def test_json_lines_are_handed_on_at_once():
     stream = io.BufferedWriter(raw := io.BytesIO(), 10_000_000)
-    JsonLines(stream).write(blocks(np.float32)[0])
+    JsonLinesSink(stream).write(blocks(np.float32)[0])
     assert len(raw.getvalue().splitlines()) == 5

@@ -20,7 +20,7 @@ from afterword.tasks import results
 from afterword.tasks.candidates import Fitting, candidates
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder, Source
-from afterword.tasks.runner import Evaluation, Job, Told
+from afterword.tasks.runner import Evaluation, Job, ProgressListener
 from afterword.tasks.task import Embedder, Loaded, Scores, Task
 
 NONE = {"none": ()}
@@ -50,7 +50,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-class Listening(Told):
+class Listening(ProgressListener):
     def __init__(self) -> None:
         self.ran: list[tuple[str, str]] = []
         self.vectors = self.made = 0

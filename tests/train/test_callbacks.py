@@ -5,14 +5,14 @@ from types import SimpleNamespace
 from tests.train.conftest import DEV, ROWS, SMALL, curve
 
 from afterword.train import train
-from afterword.train.callbacks import Curve
+from afterword.train.callbacks import LossLog
 
 
 def test_the_curve_goes_on_where_the_checkpoint_was(tmp_path: Path):
     path = tmp_path / "loss.jsonl"
     path.write_text('{"loss": 3, "step": 1}\n{"loss": 2, "step": 2}\n{"loss": 1, "step": 3}\n')
     state = SimpleNamespace(is_world_process_zero=True, log_history=[{"loss": 3, "step": 1}])
-    written = Curve(path)
+    written = LossLog(path)
     written.on_train_begin(None, state, None)
     state.log_history.append({"loss": 2.5, "step": 2})
     written.on_log(None, state, None)

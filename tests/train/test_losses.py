@@ -8,12 +8,12 @@ from afterword import Encoder, classical
 from afterword.errors import DataError, InputError
 from afterword.st import sentence_transformer
 from afterword.train.losses import check_rows, make
-from afterword.train.rows import Rows
+from afterword.train.rows import TrainingRows
 from afterword.train.settings import Settings
 
-PAIRS = Rows.of(ROWS)
-TRIPLETS = Rows.of([{**row, "negative": "n"} for row in ROWS])
-BINARY, SCORED = Rows.of(DEV), Rows.of([{**row, "score": i} for i, row in enumerate(DEV)])
+PAIRS = TrainingRows.of(ROWS)
+TRIPLETS = TrainingRows.of([{**row, "negative": "n"} for row in ROWS])
+BINARY, SCORED = TrainingRows.of(DEV), TrainingRows.of([{**row, "score": i} for i, row in enumerate(DEV)])
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,14 @@ from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError
 from ..text.layout import Text
-from .result import Result
+from .result import Measurement
 from .sweep import sweep
 
 Pivot = Literal["last", "first"]
 
 
 @dataclass(frozen=True)
-class Dependency(Result):
+class Dependency(Measurement):
     """How a model's pivot depends on the rest of each sentence.
 
     Attributes:

@@ -19,11 +19,11 @@ from ..text.batch import Batch
 from ..text.inputs import check_texts
 from ..text.layout import Layout, Text
 from ..text.segments import Segment, Writing
-from .result import Result
+from .result import Measurement
 
 
 @dataclass(frozen=True)
-class Impact(Result):
+class Impact(Measurement):
     """What tokens of one text do to each other.
 
     Attributes:

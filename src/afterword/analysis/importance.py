@@ -23,14 +23,14 @@ from ..tasks.scores import pearson, spearman
 from ..text.batch import Batch
 from ..text.layout import Layout
 from .impact import impact
-from .result import Result
+from .result import Measurement
 
 Measure = NDArray[np.floating]
 """A number for each content token of a text (N,)."""
 
 
 @dataclass(frozen=True)
-class Follows(Result):
+class Follows(Measurement):
     """How a measure of tokens follows TF-IDF.
 
     Attributes:

@@ -17,7 +17,7 @@ from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..files.atomic import settled
 from ..text.layout import Text
-from .result import Result
+from .result import Measurement
 from .sweep import sweep
 from .word_counts import most_frequent
 
@@ -26,7 +26,7 @@ TOP = 100
 
 
 @dataclass(frozen=True)
-class RepresentativeWords(Result):
+class RepresentativeWords(Measurement):
     """What the head predicts behind each text.
 
     A word is the likeliest token, without blanks around it; a token that holds no letter or digit is no word. The

@@ -11,7 +11,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Result:
+class Measurement:
     """A frozen value of plain fields."""
 
     def to_json(self) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
     >>> plain((1.0, float("nan"), np.float32(0.5)))
     [1.0, None, 0.5]
     """
-    if isinstance(value, Result):
+    if isinstance(value, Measurement):
         return value.to_json()
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())

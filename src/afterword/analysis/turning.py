@@ -23,7 +23,7 @@ from ..tasks.pairs import SAME, Pairs, ScoredPairs
 from ..tasks.rows import Folder
 from ..tasks.scores import cosines, spearman
 from ..tasks.task import as_read
-from .result import Result
+from .result import Measurement
 
 Array = NDArray[np.floating[Any]]
 
@@ -35,7 +35,7 @@ WINDOW = 512  # pairs whose vectors of every layer are in memory together
 
 
 @dataclass(frozen=True)
-class TurningPoint(Result):
+class TurningPoint(Measurement):
     """Where a curve turns.
 
     The rule: let best be the highest score of the curve, from one layer kept on. The turning point is the largest
@@ -59,7 +59,7 @@ class TurningPoint(Result):
 
 
 @dataclass(frozen=True)
-class Curve(Result):
+class Curve(Measurement):
     """How well similarities follow people's scores, by the number of layers that are kept.
 
     Attributes:

@@ -20,7 +20,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from ..errors import UnsupportedModel
 from . import attention_kernels as fused
 from . import attention_outside as outside
-from .attention_masks import BALLAST, Rule, Seen, current
+from .attention_masks import FILLER, Mask, Rule, current
 from .attention_views import ScoreView
 
 NAME = "afterword"
@@ -101,7 +101,7 @@ def _by_groups(
     readers = () if plan.seeing else tuple(r for r in plan.readers if r.wants(layer))
     out = []
     for number, start, count, n, before in plan.runs:
-        if number == BALLAST and n == 1 and not before and sinks is None:  # who sees itself alone gets its own value
+        if number == FILLER and n == 1 and not before and sinks is None:  # who sees itself alone gets its own value
             own = value[:, :, start : start + count].transpose(1, 2)
             per = query.shape[1] // value.shape[1]
             out.append(own if per == 1 else own.repeat_interleave(per, 2))
@@ -113,7 +113,7 @@ def _by_groups(
         o, lse = fused.attention(
             q, k, v, seen, scale, dropout, bias=bias, softcap=softcap, sinks=sinks, want_lse=bool(readers)
         )
-        if readers and number != BALLAST:
+        if readers and number != FILLER:
             counted = sinks if plan.sinks_count else None
             view = _view(layer, number, q, k, scale, seen, lse if counted is sinks else None, bias, softcap, counted)
             with torch.autocast(q.device.type, enabled=False):  # what is read is read in float32
@@ -142,7 +142,7 @@ def _view(
     q: Tensor,
     k: Tensor,
     scaling: float,
-    seen: Seen,
+    seen: Mask,
     lse: Tensor | None,
     bias: Tensor | None,
     softcap: float | None,

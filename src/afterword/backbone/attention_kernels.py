@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .attention_masks import Seen
+from .attention_masks import Mask
 
 CELLS = 1 << 21  # entries of one head's scores that are worked out at once, where no fused kernel is
 
@@ -17,7 +17,7 @@ def attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    seen: Seen,
+    seen: Mask,
     scaling: float,
     dropout: float = 0.0,
     *,
@@ -67,7 +67,7 @@ def _fused_gives_lse(q: Tensor, v: Tensor, dropout: float) -> bool:
 
 
 def _with_lse(
-    q: Tensor, k: Tensor, v: Tensor, seen: Seen, scaling: float, sinks: Tensor | None
+    q: Tensor, k: Tensor, v: Tensor, seen: Mask, scaling: float, sinks: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The CPU's fused kernel and the log-sum-exp it finds on its way.
 
@@ -85,7 +85,7 @@ def _with_lse(
     return (out * torch.sigmoid(lse - sink)[..., None]).to(out.dtype), torch.logaddexp(lse, sink)
 
 
-def _additive(q: Tensor, k: Tensor, seen: Seen, bias: Tensor | None) -> Tensor:
+def _additive(q: Tensor, k: Tensor, seen: Mask, bias: Tensor | None) -> Tensor:
     """A float mask (n, p + n) in q's dtype that adds the bias and closes what is not seen."""
     n, keys = q.shape[2], k.shape[2]
     mask = seen.mask

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..errors import UnsupportedModel
 from .attention_views import AttentionView
 
-BALLAST = -1  # the group of what is run and never read: texts that fill a stream, a lead
+FILLER = -1  # the group of what is run and never read: texts that fill a stream, a lead
 CELLS = 1 << 21  # entries of a rule that are worked out at once
 
 
@@ -43,7 +43,7 @@ class NoTensor(UnsupportedModel, AttributeError):
 
 
 @runtime_checkable
-class Reader(Protocol):
+class AttentionReader(Protocol):
     """What reads attention as it passes: see `taps.Tap`."""
 
     def wants(self, layer: int) -> bool:
@@ -53,7 +53,7 @@ class Reader(Protocol):
         """Read one layer over one group."""
 
 
-class Run(NamedTuple):
+class PackedGroup(NamedTuple):
     """Segments of one length.
 
     Attributes:
@@ -71,7 +71,7 @@ class Run(NamedTuple):
     before: range = range(0)
 
 
-class Seen(NamedTuple):
+class Mask(NamedTuple):
     """What sees what in a segment.
 
     Attributes:
@@ -85,7 +85,7 @@ class Seen(NamedTuple):
     backward: bool
 
 
-class Masks:
+class MaskCache:
     """What sees what, kept from one forward to the next.
 
     A rule is recognised by its code and by every constant that it closes over, down to the functions it is made of:
@@ -97,7 +97,7 @@ class Masks:
 
     def __init__(self, limit: int = 1 << 26) -> None:
         self._limit, self._bytes = limit, 0
-        self._kept: OrderedDict[Hashable, Seen] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Mask] = OrderedDict()
         self._door = threading.Lock()
 
     def __getstate__(self) -> dict[str, int]:
@@ -112,7 +112,7 @@ class Masks:
         """How many are kept."""
         return len(self._kept)
 
-    def find(self, key: Hashable) -> Seen | None:
+    def find(self, key: Hashable) -> Mask | None:
         """What was kept under a key."""
         with self._door:
             found = self._kept.get(key)
@@ -120,7 +120,7 @@ class Masks:
                 self._kept.move_to_end(key)
             return found
 
-    def keep(self, key: Hashable, seen: Seen) -> None:
+    def keep(self, key: Hashable, seen: Mask) -> None:
         """Keep it, and forget what has not been asked for longest; what is too large by itself is not kept."""
         if _size(seen) > self._limit:
             return
@@ -132,7 +132,7 @@ class Masks:
                 self._bytes -= _size(self._kept.popitem(last=False)[1])
 
 
-def _size(seen: Seen) -> int:
+def _size(seen: Mask) -> int:
     return 256 + (0 if seen.mask is None else seen.mask.nbytes)
 
 
@@ -175,12 +175,12 @@ class Plan:
         calls: how many of these calls were not a second stream's.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[PackedGroup, ...]
     flat: bool = True
     both_ways: frozenset[int] = frozenset()
-    readers: tuple[Reader, ...] = ()
+    readers: tuple[AttentionReader, ...] = ()
     layers: int = 0
-    masks: Masks = field(default_factory=Masks)
+    masks: MaskCache = field(default_factory=MaskCache)
     sinks_count: bool = True
     seeing: bool = False
     modules: dict[int, int] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class Rule:
     def __post_init__(self) -> None:
         """What was worked out; a rule that is recognised also asks earlier forwards."""
         self._key = identity(self.sees)
-        self._found: dict[Hashable, Seen] = {}
+        self._found: dict[Hashable, Mask] = {}
 
     def __getitem__(self, key: object) -> Rule:
         """The rule itself for a whole slice: models that borrow the keys of an earlier layer cut masks to them.
@@ -245,7 +245,7 @@ class Rule:
         """
         raise NoTensor(name)
 
-    def of(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Seen:
+    def of(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Mask:
         """What sees what in a segment of n tokens behind p others; the same for all segments of this length.
 
         Raises:
@@ -264,7 +264,7 @@ class Rule:
             self._found[key] = found
         return self._found[key]
 
-    def _seen(self, p: int, n: int, both_ways: bool, device: torch.device) -> Seen:
+    def _seen(self, p: int, n: int, both_ways: bool, device: torch.device) -> Mask:
         """Every entry is looked at: a window or a chunk may show in the last row only, a rule of one's own anywhere."""
         full, causal = True, p == 0  # no kernel has a name for the last rows of a causal mask
         for first in range(p, n, step := max(1, CELLS // n)):
@@ -274,8 +274,8 @@ class Rule:
             causal = causal and bool((some == (torch.arange(n, device=device) <= rows[:, None])).all())
             if not (full or causal):
                 mask = self._rows(torch.arange(p, n, device=device), n, both_ways)
-                return Seen(mask, False, not bool(mask.triu(p + 1).any()))
-        return Seen(None, not full, n == p + 1 or not full)
+                return Mask(mask, False, not bool(mask.triu(p + 1).any()))
+        return Mask(None, not full, n == p + 1 or not full)
 
     def _rows(self, rows: Tensor, n: int, both_ways: bool) -> Tensor:
         """Some rows of the rule's mask (rows, n); both ways: what each row sees or is seen by."""

@@ -17,7 +17,7 @@ from ..errors import AttentionNotSeen, UnsupportedModel
 from ..text.batch import Batch, Group
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
-from .attention_masks import Masks, OtherLayers, Plan, Run, running
+from .attention_masks import MaskCache, OtherLayers, PackedGroup, Plan, running
 from .attention_taps import Tap
 from .attention_views import MatrixView, wide
 from .batch_independence import Company, refuse_scales_of_a_batch
@@ -29,7 +29,7 @@ from .linear_patching import is_linear
 from .linear_probe import filled
 from .linear_products import Products, check_products
 from .model_lock import every, first_weight, gate_of
-from .packing import Stream, stream
+from .packing import PackedBatch, pack
 from .pickling import bare
 from .positions import explain, require_same_start
 from .skip_unread import Cut, cutting, find, listened_to
@@ -61,7 +61,7 @@ class Backbone:
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, facts: Facts, modules: Sequence[nn.Module] = ()) -> None:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
         self.packed = PackedLinears(model)
-        self.masks = Masks()
+        self.masks = MaskCache()
         """What sees what, worked out by the forwards that ran."""
         self.observed: list[Plan] | None = None
         """The plans of the forwards that ran, while somebody looks (the self-check)."""
@@ -289,7 +289,7 @@ class Backbone:
         """Some groups in one forward; on a CPU a flat one is filled to a multiple of the rows that kernels need."""
         flat, size = self.facts.way == "flat", sum(batch.groups[i].tokens.numel() for i in groups)
         whole = filled(size, rows) if flat and self.device.type == "cpu" else 1
-        fed = stream([(i, batch.groups[i]) for i in groups], lead, whole).to(self.device)
+        fed = pack([(i, batch.groups[i]) for i in groups], lead, whole).to(self.device)
         if self.facts.remembers:
             forget(self.model)
         with cutting(cut, batch.groups[groups[0]].start, fed, rows) as kept:
@@ -323,12 +323,12 @@ class Backbone:
             return state
         return self.stack.norm(state)  # type: ignore[no-any-return]
 
-    def _flat(self, fed: Stream, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
+    def _flat(self, fed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
         """All segments end to end."""
         ids, at = fed.tokens[None], fed.positions(self.facts.offset, self.facts.skips)[None]
         return self._call(fed.runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
 
-    def _stacked(self, fed: Stream, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
+    def _stacked(self, fed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
         """One group as an ordinary batch of equal lengths."""
         (run,) = fed.runs
         ids = fed.tokens.view(run.segments, run.length)
@@ -348,7 +348,7 @@ class Backbone:
 
     def _call(
         self,
-        runs: tuple[Run, ...],
+        runs: tuple[PackedGroup, ...],
         flat: bool,
         layers: frozenset[Layer],
         sight: Sight | None,

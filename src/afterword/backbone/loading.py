@@ -30,7 +30,7 @@ from .attention import NAME
 from .backbone import Backbone
 from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
 from .linear_products import check_products
-from .model_source import Source, check_model_kwargs
+from .model_source import ModelSource, check_model_kwargs
 from .self_check import check
 from .text_part import INSIDE, base_of, encoder_of, name_in, text_tower
 
@@ -58,7 +58,7 @@ def load_backbone(
         name: a folder, a model on the Hugging Face hub, or one of our own ("afterword-mini").
         device: None = a GPU where there is one.
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
-        revision, token, cache_folder, local_files_only, subfolder: see `Source`.
+        revision, token, cache_folder, local_files_only, subfolder: see `ModelSource`.
         trust_remote_code: run the model's own code.
         products: what a float32 model's matrices are rounded to in the products of its linear layers, on a CPU.
         model_kwargs, quantization_config: handed to transformers when it builds the model.
@@ -68,7 +68,7 @@ def load_backbone(
             ``model_kwargs`` is not passed on, or the processor lacks such products.
         UnsupportedModel: no way of running it gives its own vectors.
     """
-    source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
+    source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder)
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
     built = check_model_kwargs(model_kwargs, dtype, quantization_config)
     with quiet(), _one_line(str(name)):
@@ -113,7 +113,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
         head = nn.Linear(facts.width, table.num_embeddings, bias=False, device="meta")
         head.weight = table.weight
         return head
-    path = Source(str(name or model.name_or_path)).name
+    path = ModelSource(str(name or model.name_or_path)).name
     with quiet(), _one_line(path):
         _check_files(path, {})
         options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}

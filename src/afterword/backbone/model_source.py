@@ -36,7 +36,7 @@ def find(name: str | Path) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """Where a model lies.
 
     Args:

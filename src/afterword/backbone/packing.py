@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ..shapes import Tokens
 from ..text.batch import Group
-from .attention_masks import BALLAST, Run
+from .attention_masks import FILLER, PackedGroup
 
 
 @dataclass(frozen=True)
-class Stream:
+class PackedBatch:
     """Tokens end to end.
 
     Attributes:
@@ -26,11 +26,11 @@ class Stream:
 
     tokens: Tokens
     position: Tokens
-    runs: tuple[Run, ...]
+    runs: tuple[PackedGroup, ...]
     size: int
     index: Tensor | None = None
 
-    def to(self, device: torch.device) -> Stream:
+    def to(self, device: torch.device) -> PackedBatch:
         """The same on another device."""
         index = None if self.index is None else self.index.to(device)
         return replace(self, tokens=self.tokens.to(device), position=self.position.to(device), index=index)
@@ -57,38 +57,38 @@ class Stream:
         return at
 
 
-def stream(groups: Sequence[tuple[int, Group]], lead: int = 0, whole: int = 1) -> Stream:
+def pack(groups: Sequence[tuple[int, Group]], lead: int = 0, whole: int = 1) -> PackedBatch:
     """Lay segments out for one forward.
 
-    The lead stands right in front of the longest segment that begins with it: the first tokens of a stream are
+    The lead stands right in front of the longest segment that begins with it: the first tokens of a packed batch are
     always one whole segment, the longest there is, of which a model's rule of what sees what can be asked.
 
     Args:
         groups: with their numbers, longest first.
         lead: so many tokens, with which `Group.leading` segments begin, are there once; 0 = in every segment.
-        whole: the stream is filled to a multiple of so many tokens, with one-token texts that nobody reads.
+        whole: the batch is filled to a multiple of so many tokens, with one-token texts that nobody reads.
     """
     laid: list[Tensor] = []
-    runs: list[Run] = []
+    runs: list[PackedGroup] = []
     places: list[Tensor] = []
     size, front = 0, range(0)
     for number, group in groups:
         leading = group.leading if lead else 0
         if leading and not front:
-            laid, runs = [*laid, group.tokens[0, :lead]], [*runs, Run(BALLAST, size, 1, lead)]
+            laid, runs = [*laid, group.tokens[0, :lead]], [*runs, PackedGroup(FILLER, size, 1, lead)]
             front = range(size, size := size + lead)
         for ids, before in ((group.tokens[:leading, lead:], front), (group.tokens[leading:], range(0))):
             if len(ids):
                 own = torch.arange(size, size + ids.numel(), device=ids.device).view(ids.shape)
                 places.append(torch.cat([own.new_tensor(before).expand(len(ids), -1), own], 1).flatten())
                 laid.append(ids.flatten())
-                runs.append(Run(number, size, len(ids), ids.shape[1], before))
+                runs.append(PackedGroup(number, size, len(ids), ids.shape[1], before))
                 size += ids.numel()
     if spare := -size % whole:
-        laid, runs = [*laid, laid[0][:1].expand(spare)], [*runs, Run(BALLAST, size, spare, 1)]
+        laid, runs = [*laid, laid[0][:1].expand(spare)], [*runs, PackedGroup(FILLER, size, spare, 1)]
     index = torch.cat(places)
     tokens = torch.cat(laid)
     position = torch.cat(
         [torch.arange(r.length, device=tokens.device).add(len(r.before)).repeat(r.segments) for r in runs]
     )
-    return Stream(tokens, position, tuple(runs), len(index), index if front else None)
+    return PackedBatch(tokens, position, tuple(runs), len(index), index if front else None)

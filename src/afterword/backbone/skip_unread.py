@@ -21,7 +21,7 @@ from ..text.segments import Segment, Writing
 from .attention_masks import current
 from .linear_patching import Serving, served_now, serving
 from .linear_probe import filled
-from .packing import Stream
+from .packing import PackedBatch
 from .pickling import is_recorder
 
 WORTH = 512  # rows without a product, below which a forward runs whole
@@ -30,7 +30,7 @@ LENGTHS = (9, 9, 6, 13)  # tokens of the texts that are tried, two of one length
 
 
 @dataclass(frozen=True)
-class Rows:
+class ReadRows:
     """Which rows of a forward are read.
 
     Attributes:
@@ -66,7 +66,7 @@ class Cut(NamedTuple):
     Attributes:
         read: indices of those that are, on the batch's flat axis (R,).
         layers: the linear layers whose products are cut to them.
-        noise: as in `Rows`.
+        noise: as in `ReadRows`.
     """
 
     read: Tensor
@@ -81,7 +81,7 @@ Run = Callable[[Batch, Cut | None], Tensor]
 class _Cutting(Serving):
     """As the serving around it, with some layers' products cut."""
 
-    def __init__(self, around: Serving, layers: Sequence[nn.Module], rows: Rows) -> None:
+    def __init__(self, around: Serving, layers: Sequence[nn.Module], rows: ReadRows) -> None:
         super().__init__(around.twins, around.products)
         self.layers, self.rows = frozenset(map(id, layers)), rows
 
@@ -112,7 +112,7 @@ class _Noting(Serving):
 
 
 @contextmanager
-def cutting(cut: Cut | None, first: int, fed: Stream, rows: int) -> Iterator[Rows | None]:
+def cutting(cut: Cut | None, first: int, fed: PackedBatch, rows: int) -> Iterator[ReadRows | None]:
     """Cut the last layer's products of one forward in this thread, where enough of its rows are not read.
 
     Args:
@@ -133,7 +133,7 @@ def cutting(cut: Cut | None, first: int, fed: Stream, rows: int) -> Iterator[Row
     if cut is None or not layers:
         yield None
         return
-    now = Rows(at, len(fed.tokens), filled(len(at), rows), cut.noise)
+    now = ReadRows(at, len(fed.tokens), filled(len(at), rows), cut.noise)
     with serving(_Cutting(served_now() or Serving({}, "float32"), layers, now), layers):
         yield now
 

@@ -13,7 +13,7 @@ import typer
 
 from . import options as o
 from .inputs import items_of, open_reader
-from .model import Choice, read_methods
+from .model import ModelChoice, read_methods
 
 if TYPE_CHECKING:
     from ..analysis.dependency import Dependency
@@ -90,7 +90,7 @@ def turning_point(
     asked = [(t, p) for t in template or ("bellm", "none") for p in pool or ("mean", "last")]
     specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in asked]
     methods = [parse_method(spec) for spec in specs]
-    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
+    encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
     named = {f"{p}, {'no' if t == 'none' else t} template": m for (t, p), m in zip(asked, methods, strict=True)}
     with tqdm(unit=" vectors", disable=not sys.stderr.isatty(), leave=False) as bar:
         options: dict[str, Any] = {"batch_tokens": batch_tokens, "show_progress_bar": bar.update}
@@ -245,7 +245,7 @@ def impact(
     _check_plot(plot)
     every = _texts(input, pairs, format, field)
     texts = every[:first]
-    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
+    encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
     counted = _texts(corpus, None, "txt", None) if corpus is not None else every
     weights = tfidf_weights(encoder, texts, counted)
     if plot is not None:
@@ -303,7 +303,7 @@ def _encoders(
     methods: dict[str, Method | None] = {**read_methods(specs)} or {"": None}
     for model in models:
         first = next(iter(methods.values()))
-        loaded = Choice(model, device, dtype, max_length, None, trust, products).load(first)
+        loaded = ModelChoice(model, device, dtype, max_length, None, trust, products).load(first)
         limits = Limits(loaded.max_length, batch_tokens=batch_tokens)
         for spec, method in methods.items():
             encoder = loaded if method in (None, first) else Encoder(loaded.backbone, method, max_length=max_length)

@@ -9,7 +9,7 @@ import typer
 
 from . import options as o
 from .inputs import items_of, open_reader
-from .model import Choice, Embedder, read_methods
+from .model import MethodsEmbedder, ModelChoice, read_methods
 from .outputs import opened, output_to, write_rows
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def embed(
         "truncate_dim": truncate_dim, "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
     with opened(target) as file:
-        choice = Choice(model, device, dtype, max_length, revision, trust_remote_code, products)
-        embedder = Embedder.open(choice, methods, settings)
+        choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
+        embedder = MethodsEmbedder.open(choice, methods, settings)
         conditioned = condition is not None or condition_field is not None
 
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:

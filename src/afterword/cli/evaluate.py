@@ -13,7 +13,7 @@ import typer
 from . import options as o
 from .console import REJECTED, say
 from .inputs import open_reader
-from .model import Choice, check_device, title_of
+from .model import ModelChoice, check_device, title_of
 
 if TYPE_CHECKING:
     from ..post import Post
@@ -116,7 +116,7 @@ def evaluate(
     if sentence_transformer:
         members = of_theirs(sentence_transformer, device, posts, out)
     else:
-        choice = Choice(chosen, device, dtype, max_length, revision, trust_remote_code, products)
+        choice = ModelChoice(chosen, device, dtype, max_length, revision, trust_remote_code, products)
         members = of_ours(choice, method or [], posts, out, fitting, batch_tokens)
     with Shown(progress) as shown:
         evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, read_seeds(seeds), fitting)
@@ -159,7 +159,7 @@ def read_jobs(specs: Sequence[str], where: str) -> list[Job]:
 
 
 def of_ours(
-    choice: Choice,
+    choice: ModelChoice,
     specs: Sequence[str],
     posts: Mapping[str, tuple[Post, ...]],
     out: Path,

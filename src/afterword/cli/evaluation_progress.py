@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any
 
 from ..tasks.results import Result
-from ..tasks.runner import Failure, Told
+from ..tasks.runner import Failure, ProgressListener
 from .console import ending, say
 
 
-class Shown(Told):
+class Shown(ProgressListener):
     """Hears how far an evaluation is, and tells it on stderr.
 
     Args:

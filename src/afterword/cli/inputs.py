@@ -23,7 +23,7 @@ def open_reader(
         typer.BadParameter: both are given, or a file is given as if it were a text.
         DataError: the file cannot be read.
     """
-    from ..files.lines import Listed
+    from ..files.lines import ListedReader
     from ..files.read import FORMATS, format_of, open_texts
 
     if texts and path is not None:
@@ -32,7 +32,7 @@ def open_reader(
         for text in texts:
             if format_of(Path(text)) in FORMATS and _is_file(text):
                 raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
-        return Listed(list(texts))
+        return ListedReader(list(texts))
     path = None if path is None or str(path) == "-" else path
     if path is None and sys.stdin.isatty():
         typer.echo("texts from the keyboard, one a line; Ctrl-D ends them", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from . import options as o
-from .model import VECTOR, Choice, read_methods
+from .model import VECTOR, ModelChoice, read_methods
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
@@ -71,7 +71,9 @@ def inspect(
     How it is run, and whether a batch changes its vectors, measured now.
     """
     methods = read_methods([method] if method is not None else None)
-    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(methods.get(VECTOR))
+    encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
+        methods.get(VECTOR)
+    )
     found = {"model": model, **facts(encoder), "batch_invariance": invariance(encoder)}
     found |= {"packed": packed(encoder), "kernels": kernels(encoder)}
     found["methods"] = suggestions(encoder)

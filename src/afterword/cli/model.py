@@ -21,7 +21,7 @@ VECTOR = "vector"  # what the only vector of a row is called
 
 
 @dataclass(frozen=True)
-class Choice:
+class ModelChoice:
     """A model and how it is loaded; the names are those of the options."""
 
     model: str
@@ -78,7 +78,7 @@ def read_methods(specs: Sequence[str] | None) -> dict[str, Method]:
 
 
 @dataclass
-class Embedder:
+class MethodsEmbedder:
     """Texts to vectors by every method that was asked for.
 
     Args:
@@ -92,7 +92,7 @@ class Embedder:
     options: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, choice: Choice, methods: dict[str, Method], options: dict[str, Any]) -> Embedder:
+    def open(cls, choice: ModelChoice, methods: dict[str, Method], options: dict[str, Any]) -> MethodsEmbedder:
         """Load the model."""
         encoder = choice.load(next(iter(methods.values()), None))
         return cls(encoder, methods or {VECTOR: encoder.method}, options)

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import InputError
 from .console import REJECTED, say
-from .progress import Bar
+from .progress import RowsBar
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
@@ -63,7 +63,7 @@ def write_rows(
 
     with ExitStack() as stack:
         rejects = stack.enter_context(Rejects(output.listing, say))
-        bar = stack.enter_context(Bar(reader.total, progress))
+        bar = stack.enter_context(RowsBar(reader.total, progress))
         rows = embed_rows(
             reader, items, encode, why_nan, columns, lambda empty: output.sink(file, empty), rejects, bar, window
         )

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 
-class Bar:
+class RowsBar:
     """A progress bar, if somebody looks.
 
     Args:
@@ -27,7 +27,7 @@ class Bar:
         self._before, self._window = (0, 0), (0, 0)  # (how far the input was read, rows)
         self._inside = 0.0
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> RowsBar:
         """Draw it."""
         self.start = time.perf_counter()
         if self.show:

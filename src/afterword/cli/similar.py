@@ -15,7 +15,7 @@ import typer
 from . import options as o
 from .console import REJECTED, say, shown
 from .inputs import items_of, open_reader
-from .model import Choice, Embedder, read_methods
+from .model import MethodsEmbedder, ModelChoice, read_methods
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
@@ -73,8 +73,8 @@ def similar(
         "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
     items = [_read(reader) for reader in readers]
-    choice = Choice(model, device, dtype, max_length, revision, trust_remote_code, products)
-    embedder = Embedder.open(choice, methods, settings)
+    choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
+    embedder = MethodsEmbedder.open(choice, methods, settings)
     sides = [_side(part, embedder) for part in items]
     tables = _tables(embedder.encoder, sides[0].vectors, sides[-1].vectors, by)
     right = sides[1].texts if against is not None else None
@@ -103,7 +103,7 @@ def _read(reader: Reader) -> list[Item]:
     return items
 
 
-def _side(items: list[Item], embedder: Embedder) -> Side:
+def _side(items: list[Item], embedder: MethodsEmbedder) -> Side:
     """Embed the texts that can be; tell of the others."""
     from ..jobs.rejects import Rejects
     from ..jobs.windows import embed_window

@@ -11,8 +11,8 @@ import typer
 
 from . import options as o
 from .inputs import items_of, open_reader
-from .model import VECTOR, Choice, read_methods, title_of
-from .progress import Bar
+from .model import VECTOR, ModelChoice, read_methods, title_of
+from .progress import RowsBar
 
 if TYPE_CHECKING:
     from ..encode.limits import Limits
@@ -121,13 +121,13 @@ def tune(
     sets = [(path.name, read_pairs(path)) for path in ([dev] if dev else []) + (test or [])]
     lines = read_texts(texts) if texts is not None else []
     grid = read_grid(template, copies, both_ways, heads, post)
-    encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
+    encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
         read_methods([method] if method is not None else None).get(VECTOR)
     )
     limits = Limits(encoder.max_length, batch_tokens=batch_tokens)
     found: dict[str, Any]
     found_heads: HeadMap | None
-    with Bar(None, progress) as bar:
+    with RowsBar(None, progress) as bar:
         if dev is None:
             found, found_heads = without_labels(encoder, lines, limits, out, bar)
         else:
@@ -219,7 +219,7 @@ def with_labels(
     limits: Limits,
     seed: int,
     out: Path,
-    bar: Bar,
+    bar: RowsBar,
 ) -> tuple[dict[str, Any], HeadMap | None]:
     """Tune on the first set, score the chosen on the others, save."""
     from ..tune import head_map, score, tune
@@ -237,7 +237,7 @@ def with_labels(
 
 
 def without_labels(
-    encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, bar: Bar
+    encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, bar: RowsBar
 ) -> tuple[dict[str, Any], HeadMap]:
     """Choose a head by TF-IDF, save."""
     from ..tune import label_free

@@ -11,7 +11,7 @@ import typer
 
 from . import options as o
 from .inputs import stdin_bytes
-from .model import VECTOR, Choice, read_methods
+from .model import VECTOR, ModelChoice, read_methods
 from .outputs import opened, output_to, write_rows
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def words(
     target = output_to(output, rejects, COLUMNS, model, input, 1)
     reader = _reader(text, [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])], input)
     with opened(target) as file:
-        encoder = Choice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
+        encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
             methods.get(VECTOR)
         )
         empty = encoder.encode([])
@@ -92,11 +92,11 @@ def words(
 
 
 def _reader(text: str | None, given: list[Any], path: Path | None) -> Reader:
-    from ..files.lines import TEXT, Listed
+    from ..files.lines import TEXT, ListedReader
     from ..files.read import TABLES, format_of, open_rows, open_texts
 
     if text is not None and path is None and given:
-        return Listed([text], {"words": given})
+        return ListedReader([text], {"words": given})
     if text is not None or given:
         raise typer.BadParameter(
             "give a text and words of it, or a file with --input" + ("" if path is None else ", not both"),

@@ -61,14 +61,14 @@ class Stream(Protocol):
         """Nothing is read any more."""
 
 
-class Listed(Reader):
+class ListedReader(Reader):
     """Texts given one by one.
 
     Args:
         texts: any values.
         beside: more fields of every record.
 
-    >>> [record.fields for record in Listed(["a"])]
+    >>> [record.fields for record in ListedReader(["a"])]
     [{'text': 'a'}]
     """
 
@@ -81,7 +81,7 @@ class Listed(Reader):
             yield Record(self.at, {TEXT: text, **self.beside})
 
 
-class Lines(Reader):
+class LinesReader(Reader):
     """A text per line, in UTF-8.
 
     Args:
@@ -125,7 +125,7 @@ class Lines(Reader):
             yield Record(number, None, problem) if problem else Record(number, {TEXT: text})
 
 
-class JsonLines(Lines):
+class JsonLinesReader(LinesReader):
     """A JSON object, or a JSON string, per line.
 
     Args:

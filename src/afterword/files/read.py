@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import DataError, MissingDataset
-from .lines import TEXT, JsonLines, Lines, Reader, Stream
-from .tables import Csv, Parquet, ParquetRows, first_line, pick
+from .lines import TEXT, JsonLinesReader, LinesReader, Reader, Stream
+from .tables import CsvReader, ParquetReader, ParquetRowsReader, first_line, pick
 
 FORMATS = ("txt", "jsonl", "csv", "parquet")
 TABLES = FORMATS[1:]
@@ -50,18 +50,18 @@ def open_texts(
     name = "the standard input" if path is None else str(path)
     if path is not None and kind == "parquet":
         _check_file(path)
-        return Parquet(path, field, beside)
+        return ParquetReader(path, field, beside)
     if kind == "txt" and (field is not None or beside):
         raise DataError(f"{name} is plain text: it has no column {field or beside[0]!r}")
-    reader: Lines
+    reader: LinesReader
     if kind == "jsonl":
-        reader = JsonLines(stdin if path is None else _open(path), field=field or TEXT, name=name)
+        reader = JsonLinesReader(stdin if path is None else _open(path), field=field or TEXT, name=name)
     elif kind == "csv":
-        reader = table = Csv(stdin if path is None else _open(path), field=field, name=name)
+        reader = table = CsvReader(stdin if path is None else _open(path), field=field, name=name)
         for column in beside:
             pick(name, column, table.header)
     else:
-        reader = Lines(stdin if path is None else _open(path))
+        reader = LinesReader(stdin if path is None else _open(path))
     return reader if path is None else _measured(reader, path)
 
 
@@ -80,11 +80,11 @@ def open_rows(path: Path, field: str | None = None, *, kind: str | None = None) 
     kind = kind or _kind(path, TABLES)
     if kind == "parquet":
         _check_file(path)
-        return ParquetRows(path, field)
+        return ParquetRowsReader(path, field)
     stream = _open(path)
     if kind == "jsonl":
-        return _measured(JsonLines(stream, field=field, name=str(path)), path)
-    return _measured(Csv(stream, field=field, name=str(path), rows=True), path)
+        return _measured(JsonLinesReader(stream, field=field, name=str(path)), path)
+    return _measured(CsvReader(stream, field=field, name=str(path), rows=True), path)
 
 
 def format_of(path: Path) -> str:
@@ -123,7 +123,7 @@ def _open(path: Path) -> Stream:
     return Unpacked(file, str(path)) if path.suffix.lower() == ".gz" else file
 
 
-def _measured(reader: Lines, path: Path) -> Lines:
+def _measured(reader: LinesReader, path: Path) -> LinesReader:
     """The reader, which tells how much of the file it has read; a pipe has no size, though it may have a name."""
     reader.total = path.stat().st_size if path.is_file() else None
     if isinstance(reader.stream, Unpacked):

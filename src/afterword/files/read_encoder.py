@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backbone.loading import load_backbone
-from ..backbone.model_source import Source
+from ..backbone.model_source import ModelSource
 from ..backbone.text_part import is_inside
 from ..errors import ModelError
 from ..methods import Method, classical
@@ -37,7 +37,7 @@ def read_encoder(
         raise ModelError(f"{name!r} names no model: give a folder, or a name on the hub")
     if isinstance(method, str):
         method = parse_method(method)
-    source = Source(str(name), revision, token, cache_folder, local_files_only, subfolder)
+    source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder)
     folder, commit = source.folder()
     with settled(folder):
         if (folder / "modules.json").exists():

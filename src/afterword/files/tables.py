@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, MissingExtra
-from .lines import LONGEST, TEXT, Lines, Reader, Record, Stream, no_field
+from .lines import LONGEST, TEXT, LinesReader, Reader, Record, Stream, no_field
 
 BATCH = 1024  # rows of a parquet file that are held at once
 
 
-class Csv(Lines):
+class CsvReader(LinesReader):
     """A table with a header, separated by commas, as RFC 4180 has it.
 
     Args:
@@ -66,7 +66,7 @@ class Csv(Lines):
         return Record(line, dict(zip(self.header, row, strict=True)))
 
 
-class ParquetRows(Reader):
+class ParquetRowsReader(Reader):
     """All columns of a .parquet file, of any type.
 
     Args:
@@ -113,7 +113,7 @@ class ParquetRows(Reader):
         self.file.close()
 
 
-class Parquet(ParquetRows):
+class ParquetReader(ParquetRowsReader):
     """A column of strings in a .parquet file.
 
     Args:

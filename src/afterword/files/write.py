@@ -100,7 +100,7 @@ class Sink(ABC):
         """Write what stands at the end."""
 
 
-class JsonLines(Sink):
+class JsonLinesSink(Sink):
     """An object per row; a vector's numbers have the nine digits that tell every float32 from every other.
 
     Args:
@@ -140,7 +140,7 @@ def _field(name: str, value: object) -> str:
     return f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}"
 
 
-class Npy(Sink):
+class NpySink(Sink):
     """One array (n, D). Its header, which tells n, is written anew at the end.
 
     Args:
@@ -173,7 +173,7 @@ class Npy(Sink):
         self.file.seek(0, os.SEEK_END)
 
 
-class Parquet(Sink):
+class ParquetSink(Sink):
     """A row group per block; vectors are lists of floats, null where there is none.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import InputError
-from ..files.write import Array, JsonLines, Npy, Parquet, Sink, kind_of, whole
+from ..files.write import Array, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, whole
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Output:
     def sink(self, file: BinaryIO, empty: dict[str, Array]) -> Sink:
         """What writes blocks of rows to the open file; `empty` holds arrays (0, D) by name."""
         if self.kind == "jsonl":
-            return JsonLines(file)
+            return JsonLinesSink(file)
         if self.kind == "npy":
             (rows,) = empty.values()
-            return Npy(file, rows.shape[1], rows.dtype)
-        return Parquet(file, self.columns, {name: rows.dtype for name, rows in empty.items()}, self.notes)
+            return NpySink(file, rows.shape[1], rows.dtype)
+        return ParquetSink(file, self.columns, {name: rows.dtype for name, rows in empty.items()}, self.notes)

@@ -33,7 +33,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ScoreTable:
     """Scores in percent; the last column is the average, of rows that have them all.
 
     Attributes:
@@ -49,7 +49,7 @@ class Table:
     rows: tuple[tuple[str, tuple[float | None, ...], tuple[float | None, ...]], ...]
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[ScoreTable]:
     """One table per group, in the order in which groups and tasks are met."""
     groups: dict[str, dict[str, Result]] = {}
     for row in rows:
@@ -58,7 +58,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     return [_table(group, members, rows) for group, members in groups.items()]
 
 
-def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> Table:
+def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> ScoreTable:
     made = []
     for row in rows:
         found = [row.results.get(task) for task in members]
@@ -70,7 +70,7 @@ def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> Ta
                 deviations.append(_spread([r for r in found if r is not None]) if None not in scores else None)
             made.append((row.name, tuple(scores), tuple(deviations)))
     columns = (*members, *([AVERAGE] if len(members) > 1 else []))
-    return Table(group, " or ".join(dict.fromkeys(r.metric for r in members.values())), columns, tuple(made))
+    return ScoreTable(group, " or ".join(dict.fromkeys(r.metric for r in members.values())), columns, tuple(made))
 
 
 def _average(scores: Sequence[float | None]) -> float | None:
@@ -91,12 +91,12 @@ def _spread(found: Sequence[Result]) -> float | None:
     return 100 * math.sqrt(sum((a - mean) ** 2 for a in averages) / (len(averages) - 1))
 
 
-def markdown(found: Sequence[Table]) -> str:
+def markdown(found: Sequence[ScoreTable]) -> str:
     """Tables for people; NaN is shown, what is missing is a dash."""
     return "\n\n".join(_markdown(table) for table in found) + "\n"
 
 
-def _markdown(table: Table) -> str:
+def _markdown(table: ScoreTable) -> str:
     cells = [[table.title, *table.columns]]
     for name, scores, deviations in table.rows:
         cells.append([name, *(_cell(s, d) for s, d in zip(scores, deviations, strict=True))])

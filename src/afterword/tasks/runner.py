@@ -58,7 +58,7 @@ class Failure:
     candidate: str | None = None
 
 
-class Told:
+class ProgressListener:
     """Hears how far a run is; this one does not listen."""
 
     def task(self, name: str, number: int, total: int) -> None:
@@ -107,7 +107,7 @@ class Evaluation:
 
     candidates: Sequence[Candidate]
     folder: Path
-    told: Told = field(default_factory=Told)
+    told: ProgressListener = field(default_factory=ProgressListener)
     about: Mapping[str, Any] = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
     fitting: Fitting | None = None

@@ -12,7 +12,7 @@ SCORE = "eval_dev_spearman_cosine"
 """The score on dev, as the trainer calls it."""
 
 
-class Curve(TrainerCallback):
+class LossLog(TrainerCallback):
     """Write the losses as they come, a JSON object per line.
 
     Args:
@@ -34,7 +34,7 @@ class Curve(TrainerCallback):
                 file.write(json.dumps(state.log_history[-1]) + "\n")
 
 
-class Bar(ProgressCallback):
+class StepsBar(ProgressCallback):
     """The trainer's progress bar, with the last numbers behind it."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:

@@ -23,7 +23,7 @@ from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 
 from ..errors import DataError, InputError
-from .rows import Rows
+from .rows import TrainingRows
 from .settings import Settings
 
 
@@ -132,7 +132,7 @@ def make(model: Any, settings: Settings, gather: bool = False) -> nn.Module:
     return theirs.MatryoshkaLoss(model, loss, list(settings.matryoshka))  # type: ignore[no-any-return]
 
 
-def check_rows(settings: Settings, rows: Rows) -> None:
+def check_rows(settings: Settings, rows: TrainingRows) -> None:
     """Whether the loss can learn from rows of this form.
 
     Raises:

@@ -21,7 +21,7 @@ from .checkpoints import processes
 from .lora import check_four_bit
 from .losses import check_rows
 from .new_layers import append
-from .rows import Rows
+from .rows import TrainingRows
 from .settings import Precision, Settings
 
 EMBEDDINGS = ("static", "static_h0", "layer:0", "normed:0")
@@ -31,7 +31,7 @@ EMBEDDINGS = ("static", "static_h0", "layer:0", "normed:0")
 def load(
     model: str | Path | Encoder,
     settings: Settings,
-    dev: Rows | None = None,
+    dev: TrainingRows | None = None,
     device: Any = None,
     trust_remote_code: bool = False,
 ) -> Encoder:
@@ -88,7 +88,7 @@ def told(settings: Settings, encoder: Encoder) -> Settings:
     return replace(settings, method=encoder.method, prompt=prompt, precision=chosen)
 
 
-def check(settings: Settings, encoder: Encoder, rows: Rows, dev: Rows | None) -> None:
+def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None) -> None:
     """Refuse, before anything is written, what cannot be trained.
 
     Raises:

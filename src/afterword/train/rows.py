@@ -1,4 +1,4 @@
-"""Rows to train on: pairs, triplets, scored pairs, scored pairs with a condition. Every problem names its line."""
+"""Training rows: pairs, triplets, scored pairs, scored pairs with a condition. Every problem names its line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS, HIDDEN = ("score", "label"), -1  # C-STS gives -1 where it keeps a labe
 
 
 @dataclass(frozen=True)
-class Rows:
+class TrainingRows:
     """What is trained on, or evaluated.
 
     Args:
@@ -31,7 +31,7 @@ class Rows:
         columns: by name, in order, n values each; ``score`` holds numbers; a text with a condition is a pair.
         source: where they came from, for errors.
 
-    >>> Rows.of([{"anchor": "a", "positive": "b"}]).form
+    >>> TrainingRows.of([{"anchor": "a", "positive": "b"}]).form
     'pairs'
     """
 
@@ -59,7 +59,7 @@ class Rows:
         return hashlib.blake2b(json.dumps(self.columns).encode(), digest_size=16).hexdigest()
 
     @classmethod
-    def of(cls, data: Rows | str | Path | Iterable[Mapping[str, Any]]) -> Rows:
+    def of(cls, data: TrainingRows | str | Path | Iterable[Mapping[str, Any]]) -> TrainingRows:
         """Read a file, or take rows that are there already.
 
         Args:
@@ -72,7 +72,7 @@ class Rows:
             BadRow: a field is missing, empty, or of another type.
             DataError: no rows, or none of these columns.
         """
-        if isinstance(data, Rows):
+        if isinstance(data, TrainingRows):
             return data
         if isinstance(data, str | Path):
             return _rows(str(data), _records(Path(data)))
@@ -85,7 +85,7 @@ def _records(path: Path) -> Iterator[Record]:
         yield from reader
 
 
-def _rows(source: str, records: Iterable[Record]) -> Rows:
+def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
     """Check every record; the first one says what form they have."""
     form, columns = "", dict[str, list[Any]]()
     for record in records:
@@ -101,7 +101,7 @@ def _rows(source: str, records: Iterable[Record]) -> Rows:
             values.append(_value(fields, name, source, record.line))
     if not form:
         raise DataError(f"{source} holds no rows")
-    return Rows(form, _conditioned(columns) if form == "conditioned pairs" else columns, source)
+    return TrainingRows(form, _conditioned(columns) if form == "conditioned pairs" else columns, source)
 
 
 def _form(source: str, fields: Mapping[str, Any]) -> str:

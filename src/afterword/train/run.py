@@ -22,7 +22,7 @@ from ..methods import Method
 from ..methods.serialize import parse_method
 from .callbacks import SCORE
 from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
-from .rows import Rows
+from .rows import TrainingRows
 from .settings import Settings
 
 try:
@@ -36,7 +36,7 @@ try:
 except ImportError as e:
     raise MissingExtra(getattr(e, "package", None) or e.name or "sentence-transformers", "train") from e
 
-Data = Rows | str | Path | Iterable[Mapping[str, Any]]
+Data = TrainingRows | str | Path | Iterable[Mapping[str, Any]]
 
 
 def train(
@@ -60,7 +60,7 @@ def train(
     Args:
         model: as for `Encoder.load`; or an encoder, whose weights are trained in place; with four_bit they are left in
             4 bits, and what is returned has others.
-        data: what `Rows.of` takes.
+        data: what `TrainingRows.of` takes.
         out: the folder that the encoder is saved to; ``training.json``, ``loss.jsonl`` and ``loss.png`` lie beside
             it, and ``checkpoints`` as long as the run is not finished.
         method: None keeps the encoder's own. A string is parsed.
@@ -93,7 +93,7 @@ def train(
         raise InputError(f"log_every={log_every}: give 1 or more")
     if keep_adapter and not settings.lora:
         raise InputError("every weight is trained, so there is no adapter to keep: leave keep_adapter out")
-    rows, scored = Rows.of(data), None if dev is None else Rows.of(dev)
+    rows, scored = TrainingRows.of(data), None if dev is None else TrainingRows.of(dev)
     encoder = load(model, settings, scored, device, trust_remote_code)
     settings = told(settings, encoder)
     check(settings, encoder, rows, scored)
@@ -197,7 +197,9 @@ def _settings(settings: Settings, method: Method | str | None, changes: Mapping[
     return replace(settings, **changes)
 
 
-def _record(name: str | None, settings: Settings, encoder: Encoder, rows: Rows, dev: Rows | None) -> dict[str, Any]:
+def _record(
+    name: str | None, settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None
+) -> dict[str, Any]:
     """What stands in ``training.json``; what a resumed run must be told again stands under "told"."""
     told = {
         "settings": settings.to_json(),

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
 
 from ..errors import DataError, ModelError
-from .callbacks import SCORE, Bar, Curve
+from .callbacks import SCORE, LossLog, StepsBar
 from .checkpoints import STATE, WEIGHTS, Place, is_first, processes, rotate, seal
 from .losses import make
-from .rows import Rows
+from .rows import TrainingRows
 from .settings import Settings
 
 NUMBERS = ("loss", "grad_norm")
@@ -154,7 +154,13 @@ def _kept(checkpoints: Path) -> str:
 
 
 def make_trainer(
-    model: Any, settings: Settings, place: Place, rows: Rows, dev: Rows | None, log_every: int, progress: bool
+    model: Any,
+    settings: Settings,
+    place: Place,
+    rows: TrainingRows,
+    dev: TrainingRows | None,
+    log_every: int,
+    progress: bool,
 ) -> Trainer:
     """The trainer of a run.
 
@@ -167,7 +173,7 @@ def make_trainer(
         log_every: steps from one line of losses to the next.
         progress: a bar on stderr.
     """
-    callbacks: list[Any] = [Curve(place.curve)]
+    callbacks: list[Any] = [LossLog(place.curve)]
     if settings.patience and dev is not None:
         callbacks.append(EarlyStoppingCallback(settings.patience))
     options: dict[str, Any] = {}
@@ -187,7 +193,7 @@ def make_trainer(
     running.remove_callback(ProgressCallback)
     running.remove_callback(PrinterCallback)
     if progress:
-        running.add_callback(Bar())
+        running.add_callback(StepsBar())
     return running
 
 
@@ -222,7 +228,7 @@ def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTrans
     return made
 
 
-def evaluator(dev: Rows) -> Any:
+def evaluator(dev: TrainingRows) -> Any:
     """Spearman between the scores of pairs and their vectors' cosines."""
     first, second, scores = dev.columns.values()
     return EmbeddingSimilarityEvaluator(
