@@ -44,6 +44,9 @@ MAY_IMPORT = {
 }
 """Heavy libraries, and the only rooms (or files) that may name them."""
 
+THEIRS = {"_get_grad_norm", "_save_checkpoint", "_version"}
+"""Private names of other libraries that ours share."""
+
 FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = [path for path in FILES if path.name not in {"__init__.py", "__main__.py"}]
 INSIDE = [path for path in FILES if path.parent != SOURCE or path in MODULES]
@@ -155,6 +158,61 @@ def test_files_and_functions_stay_short():
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_every_module_has_its_tests(path: Path):
-    folder, stem = path.relative_to(SOURCE).parent, path.stem.lstrip("_")
-    mirrors = [HERE / folder / f"test_{stem}.py", *(HERE / f"test_{part}.py" for part in folder.parts)]
-    assert any(mirror.exists() for mirror in mirrors), f"{name_of(path)}: no {mirrors[0].relative_to(HERE.parent)}"
+    mirror = HERE / path.relative_to(SOURCE).parent / f"test_{path.stem}.py"
+    assert mirror.exists(), f"{name_of(path)}: no {mirror.relative_to(HERE.parent)}"
+
+
+def test_the_root_holds_only_what_has_no_other_room():
+    there = {path.name for path in SOURCE.glob("*.py")}
+    assert there == {"__init__.py", "__main__.py", "errors.py", "shapes.py", "spelling.py", "encoder.py", "st.py"}
+    for folder in {path.parent for path in FILES} - {SOURCE}:
+        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))), f"{folder.name} says nothing"
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=name_of)
+def test_no_file_uses_another_files_private_names(path: Path):
+    tree, others = ast.parse(path.read_text("utf-8")), PRIVATE - private_names(path)
+    taken = [name for module, _ in imports(path) if (name := module.rpartition(".")[2]) in PRIVATE]
+    taken += [
+        f"{ast.unparse(node)} (line {node.lineno})"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in others
+    ]
+    assert not taken, f"{name_of(path)} uses {taken}, which another file keeps to itself"
+
+
+def private_names(path: Path) -> set[str]:
+    """The names with one underscore that a file defines: functions, classes, methods, attributes of its own objects."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            found.add(node.attr)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+PRIVATE = {name for path in FILES for name in private_names(path)} - THEIRS
+
+
+def test_a_public_class_is_defined_once():
+    homes: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name_of(path))
+    assert len(homes) > 100
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {"Flow": ["post/flow", "st"]}
+
+
+def test_no_verb_imports_a_verb():
+    entry = SOURCE / "cli" / "__init__.py"
+    inner = {module.split(".")[2] for module, _ in imports(entry) if module.startswith("afterword.cli.")}
+    verbs = {name for name in inner if (SOURCE / "cli" / f"{name}.py").read_text("utf-8").startswith('"""``afterword ')}
+    assert len(verbs) >= 10
+    for verb in verbs:
+        path = SOURCE / "cli" / f"{verb}.py"
+        taken = {m.split(".")[2] for m, _ in imports(path) if m.startswith("afterword.cli.") and m.count(".") > 2}
+        assert not taken & verbs - {verb}, f"cli/{verb}.py imports {sorted(taken & verbs)}: move what both need"
