@@ -1,0 +1,107 @@
+"""Whether a change made anything slower: this tree beside another revision of it, in turns in one process.
+
+    python benchmarks/against_revision.py REVISION [--rounds 30] [--only words]
+
+Each figure is the median over rounds of the CPU time here by that of the revision, with the bounds that hold 95 % of
+its bootstrap; above 1 this tree is slower. The last column says whether the vectors are the same to the last bit. The
+revision's package is loaded as `afterword_before`, under an attention name of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import random
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from measure import in_turns, processor
+from models import ROOT, minilm_folder, stsb_sentences
+
+BEFORE = "afterword_before"
+DRAWS = 2000
+
+
+@contextmanager
+def package(revision: str) -> Iterator[ModuleType]:
+    """The package as it was at a revision."""
+    done = subprocess.run(["git", "archive", revision, "src/afterword"], cwd=ROOT, capture_output=True)
+    if done.returncode:
+        raise SystemExit(f"{revision!r} cannot be read: {done.stderr.decode().strip()}")
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+        home = Path(folder) / BEFORE
+        (Path(folder) / "src" / "afterword").rename(home)
+        for file in home.rglob("*.py"):
+            text = file.read_text("utf-8")
+            if 'NAME = "afterword"' in text:
+                file.write_text(text.replace('NAME = "afterword"', f'NAME = "{BEFORE}"'), "utf-8")
+        sys.path.insert(0, folder)
+        try:
+            yield importlib.import_module(BEFORE)
+        finally:
+            sys.path.remove(folder)
+
+
+def calls(here: Any, quick: bool) -> dict[str, Callable[[], Any]]:
+    """What is compared, by the public names of a package."""
+    sentences = stsb_sentences()[: 40 if quick else 400]
+    words = [[sentence.split()[0]] for sentence in sentences]
+    minilm = here.Encoder.load(minilm_folder(), device="cpu")
+    ditto = here.Encoder.load(minilm_folder(), here.methods.ditto(), device="cpu")
+    mini = here.Encoder.load("afterword-mini", here.methods.reba(), device="cpu")
+    methods = [here.methods.classical(), here.methods.echo(), here.methods.reba()]
+    short = sentences[: 4 if quick else 40]
+    return {
+        "one short text, many times": lambda: [minilm.encode(text) for text in short],
+        "MiniLM, mean": lambda: minilm.encode(sentences),
+        "MiniLM, Ditto": lambda: ditto.encode(sentences),
+        "afterword-mini, ReBA": lambda: mini.encode(sentences),
+        "afterword-mini, ReBA, words": lambda: np.concatenate(mini.encode_words(sentences, words)),
+        "afterword-mini, three methods": lambda: np.stack(list(mini.encode_many(sentences, methods).values())),
+    }
+
+
+def bounds(ratios: list[float]) -> tuple[float, float]:
+    """What holds 95 % of the bootstrap of a median."""
+    draw = random.Random(0)
+    drawn = sorted(median(draw.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
+    return drawn[DRAWS // 40], drawn[-DRAWS // 40]
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("revision")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--only", default="", help="figures whose name holds this")
+    parser.add_argument("--quick", action="store_true", help="few texts: only to see that it runs")
+    asked = parser.parse_args(argv)
+    import afterword
+
+    with package(asked.revision) as before:
+        now, then = calls(afterword, asked.quick), calls(before, asked.quick)
+        print(f"{processor()}, {asked.rounds} rounds, CPU time here by that at {asked.revision}\n")
+        print("| what | ratio | 95 % | same bits |\n|---|---|---|---|")
+        for name in (name for name in now if asked.only in name):
+            same = np.array_equal(np.asarray(now[name]()), np.asarray(then[name]()))
+            seconds = in_turns({"now": now[name], "then": then[name]}, asked.rounds)
+            ratios = [a / b for a, b in zip(seconds["now"], seconds["then"], strict=True)]
+            low, high = bounds(ratios)
+            print(
+                f"| {name} | {median(ratios):.3f} | {low:.3f} to {high:.3f} | {'yes' if same else 'no'} |", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
