@@ -4,7 +4,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from afterword.errors import DataError, MissingDataset
-from afterword.files.lines import JsonLinesReader, LinesReader
+from afterword.files.lines import JsonLinesReader, LinesReader, Reader
 from afterword.files.read import ENDINGS, open_rows, open_texts
 from afterword.files.tables import CsvReader
 
@@ -74,8 +74,8 @@ def write(path: Path, rows: list[dict[str, object]] = ROWS) -> Path:
 @pytest.mark.parametrize("ending", [".txt", ".txt.gz", *ENDINGS])
 def test_every_format_gives_the_same_texts(tmp_path: Path, ending: str):
     path = write(tmp_path / f"a{ending}")
-    reader = open_texts(path, io.BytesIO())
-    assert [record.fields["text"] for record in reader] == ["one, two", "ä"]
+    with closing(open_texts(path, io.BytesIO())) as reader:
+        assert [record.fields["text"] for record in reader] == ["one, two", "ä"]
     assert reader.at == reader.total == (2 if ending == ".parquet" else path.stat().st_size)
 
 
@@ -83,13 +83,11 @@ def test_every_format_gives_the_same_texts(tmp_path: Path, ending: str):
 def test_every_format_gives_the_same_rows(tmp_path: Path, ending: str):
     path = write(tmp_path / f"a{ending}")
     for field in (None, "n"):
-        reader = open_rows(path, field)
-        assert [{k: str(v) for k, v in record.fields.items()} for record in reader] == [
-            {"text": "one, two", "n": "1"}, {"text": "ä", "n": "2"},
-        ]  # fmt: skip
-        reader.close()
-    with pytest.raises(DataError, match=r"has no column 'score': it has (text, n|n, text)"):
-        list(open_rows(path, "score"))
+        with closing(open_rows(path, field)) as reader:
+            rows = [{k: str(v) for k, v in record.fields.items()} for record in reader]
+        assert rows == [{"text": "one, two", "n": "1"}, {"text": "ä", "n": "2"}]
+    with pytest.raises(DataError, match=r"has no column 'score': it has (text, n|n, text)"), ExitStack() as stack:
+        list(stack.enter_context(closing(open_rows(path, "score"))))
 
 
 def test_a_packed_file_is_read_a_line_at_a_time(tmp_path: Path):
@@ -97,8 +95,8 @@ def test_a_packed_file_is_read_a_line_at_a_time(tmp_path: Path):
     random = (json.dumps({"text": format(pow(3, i, 2**4001), "x")}) + "\n" for i in range(10_000, 12_000))
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress("".join(random).encode()))
-    reader = open_texts(path, io.BytesIO())
-    places = [reader.at for _ in reader]
+    with closing(open_texts(path, io.BytesIO())) as reader:
+        places = [reader.at for _ in reader]
     assert reader.total is not None and places[0] < reader.total / 4 and places == sorted(places)
     assert places[-1] == reader.total
 
@@ -106,9 +104,10 @@ def test_a_packed_file_is_read_a_line_at_a_time(tmp_path: Path):
 @pytest.mark.parametrize("harm", [lambda b: b[:-9], lambda b: b"no gzip", lambda b: b[:12] + b"\xff" * 9 + b[21:]])
 @pytest.mark.parametrize("opened", [lambda p: open_texts(p, io.BytesIO()), open_rows])
 def test_a_damaged_packed_file_is_named(
-    tmp_path: Path, harm: Callable[[bytes], bytes], opened: Callable[[Path], object]
+    tmp_path: Path, harm: Callable[[bytes], bytes], opened: Callable[[Path], Reader]
 ):
     path = write(tmp_path / "a.jsonl.gz", ROWS * 50)
     path.write_bytes(harm(path.read_bytes()))
-    with pytest.raises(DataError, match=r"a\.jsonl\.gz cannot be read: it is not a whole \.gz file .*fetch it again"):
-        list(opened(path))  # type: ignore[call-overload]
+    told = r"a\.jsonl\.gz cannot be read: it is not a whole \.gz file .*fetch it again"
+    with closing(opened(path)) as reader, pytest.raises(DataError, match=told):
+        list(reader)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,16 +54,10 @@ def open_texts(
         return ParquetReader(path, field, beside)
     if kind == "txt" and (field is not None or beside):
         raise DataError(f"{name} is plain text: it has no column {field or beside[0]!r}")
-    reader: LinesReader
-    if kind == "jsonl":
-        reader = JsonLinesReader(stdin if path is None else _open(path), field=field or TEXT, name=name)
-    elif kind == "csv":
-        reader = table = CsvReader(stdin if path is None else _open(path), field=field, name=name)
-        for column in beside:
-            pick(name, column, table.header)
-    else:
-        reader = LinesReader(stdin if path is None else _open(path))
-    return reader if path is None else _measured(reader, path)
+    if path is None:
+        return _reader(kind, stdin, name, field or TEXT if kind == "jsonl" else field, beside)
+    with _opened(path) as stream:
+        return _measured(_reader(kind, stream, name, field or TEXT if kind == "jsonl" else field, beside), path)
 
 
 def open_rows(path: Path, field: str | None = None, *, kind: str | None = None) -> Reader:
@@ -81,10 +76,21 @@ def open_rows(path: Path, field: str | None = None, *, kind: str | None = None) 
     if kind == "parquet":
         _check_file(path)
         return ParquetRowsReader(path, field)
-    stream = _open(path)
+    with _opened(path) as stream:
+        return _measured(_reader(kind, stream, str(path), field, rows=True), path)
+
+
+def _reader(
+    kind: str, stream: Stream, name: str, field: str | None, beside: Sequence[str] = (), *, rows: bool = False
+) -> LinesReader:
+    if kind == "txt":
+        return LinesReader(stream)
     if kind == "jsonl":
-        return _measured(JsonLinesReader(stream, field=field, name=str(path)), path)
-    return _measured(CsvReader(stream, field=field, name=str(path), rows=True), path)
+        return JsonLinesReader(stream, field=field, name=name)
+    table = CsvReader(stream, field=field, name=name, rows=rows)
+    for column in beside:
+        pick(name, column, table.header)
+    return table
 
 
 def format_of(path: Path) -> str:
@@ -113,14 +119,19 @@ def _check_file(path: Path) -> None:
         raise DataError(f"{path} is a folder: give a file")
 
 
-def _open(path: Path) -> Stream:
-    """The file's bytes, unpacked where its name ends in .gz."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Stream]:
+    """The file's bytes, unpacked where its name ends in .gz; closed where no reader of them can be made."""
     _check_file(path)
     try:
         file = path.open("rb")
     except OSError as e:
         raise DataError(f"{path} cannot be read: {e.strerror or e}") from None
-    return Unpacked(file, str(path)) if path.suffix.lower() == ".gz" else file
+    try:
+        yield Unpacked(file, str(path)) if path.suffix.lower() == ".gz" else file
+    except BaseException:
+        file.close()
+        raise
 
 
 def _measured(reader: LinesReader, path: Path) -> LinesReader:
