@@ -1,4 +1,4 @@
-"""The façade: an `Encoder` is a model, a method and what is done to vectors afterwards."""
+"""`Encoder`, the main class: a model, an embedding method and post-processing steps, together."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Encoder(Interface, Parts):
     Args:
         backbone: the model.
         method: how a text becomes a vector.
-        post: steps applied to every vector.
-        max_length: tokens at most, template and special tokens included; None = the model's own limit.
-        prompts: named instructions put in front of texts.
-        default_prompt_name: which of them is used where none is named.
-        similarity_fn_name: "cosine", "dot", "euclidean" or "manhattan".
+        post: post-processing steps, applied to every vector in this order.
+        max_length: maximum number of tokens, template and special tokens included; None = the model's own limit.
+        prompts: named instructions, to be put in front of texts.
+        default_prompt_name: the prompt that is used if a call names none.
+        similarity_fn_name: the similarity function: "cosine", "dot", "euclidean" or "manhattan".
 
     >>> encoder = Encoder.load("afterword-mini")
     >>> encoder.encode(["a text", "another"]).shape[0]
@@ -49,7 +49,7 @@ class Encoder(Interface, Parts):
     """
 
     def __post_init__(self) -> None:
-        """Check the method against the model; say what has no effect."""
+        """Check that the model supports the method; warn of options without effect."""
         self.max_length = self.max_length or self.backbone.facts.max_length
         check_method(self.backbone, self.method)
 
@@ -75,27 +75,29 @@ class Encoder(Interface, Parts):
         """Load a model or a saved encoder.
 
         Args:
-            name: a model on the Hugging Face hub, a folder (of a model, of an encoder that was saved, of
-                sentence-transformers), or a model that comes with the package: "afterword-mini",
-                "afterword-mini-bellm", "afterword-mini-distilled".
-            method: None takes the folder's own; a plain model gets `classical` and says so. A string is parsed.
-            device: None = a GPU where there is one.
-            dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
-            max_length: tokens at most; None = the folder's or the model's own limit.
-            revision: a branch, tag or commit of the hub's repository.
-            trust_remote_code: run the model's own code.
-            products: "bfloat16" rounds what the products of linear layers read, on a CPU with AMX or AVX512-BF16;
-                they are added up in float32. It is in the fingerprint and not saved: ask for it at every load.
-            token: for models of the hub that need one; None = the one that is logged in.
-            cache_folder: where files of the hub are kept; None = the usual place.
-            local_files_only: fetch nothing from the hub.
-            subfolder: of the folder or repository.
-            model_kwargs: handed to transformers when it builds the model; what would break how it is run is refused.
-            quantization_config: of transformers, ``BitsAndBytesConfig`` for instance.
+            name: a model on the Hugging Face Hub, a folder (a model, a saved encoder, or a sentence-transformers
+                model), or a model that comes with the package: "afterword-mini", "afterword-mini-bellm",
+                "afterword-mini-distilled".
+            method: a method, or its name and options as a string; None = the method saved in the folder, or
+                `classical` with a warning where there is none.
+            device: where the model runs; None = a GPU if there is one, else the CPU.
+            dtype: type of the weights; None = float32 on a CPU, the checkpoint's own type on a GPU.
+            max_length: maximum number of tokens; None = the folder's or the model's own limit.
+            revision: branch, tag or commit of the repository on the Hub.
+            trust_remote_code: run the Python code that comes with the model.
+            products: "bfloat16" rounds the inputs and weights of linear layers to bfloat16 and adds the products in
+                float32, on a CPU with AMX or AVX512-BF16. It is part of the fingerprint, but it is not saved: give
+                it at every load.
+            token: access token for the Hub; None = that of the logged-in user.
+            cache_folder: folder where downloads are kept; None = that of huggingface_hub.
+            local_files_only: download nothing.
+            subfolder: folder of the model inside the folder or repository.
+            model_kwargs: passed to transformers; arguments that would change how the model is run are refused.
+            quantization_config: a quantization configuration of transformers, such as ``BitsAndBytesConfig``.
 
         Raises:
-            ModelError: the model cannot be loaded, or not run exactly.
-            MethodError: the method does not fit it.
+            ModelError: the model cannot be loaded, or cannot be run exactly.
+            MethodError: the model does not support the method.
         """
         parts = read_encoder(
             name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
@@ -106,25 +108,25 @@ class Encoder(Interface, Parts):
         return cls(**vars(parts))
 
     def save(self, folder: str | Path) -> None:
-        """Save as a sentence-transformers folder, which `load` reads too.
+        """Save as a sentence-transformers model folder, which `load` reads too.
 
         Args:
-            folder: made if it is not there; a leading ``~`` is the home folder.
+            folder: created if it does not exist; a leading ``~`` is the home folder.
         """
         write_encoder(self, folder)
 
     def sentence_transformer(self, **options: Any) -> Any:
-        """This encoder as a SentenceTransformer that shares its weights: for tools that ask for that very class.
+        """This encoder as a SentenceTransformer with the same weights in memory.
 
-        BERTopic and KeyBERT do; training does; so does everything that `encode` refuses by name. Its vectors are
-        those of `encode`, up to float32 rounding.
+        It is for training, for tools that accept no other class (BERTopic, KeyBERT) and for arguments that `encode`
+        refuses. Its vectors are those of `encode`, up to float32 rounding.
 
         Args:
-            options: for SentenceTransformer; ``device`` defaults to the encoder's own.
+            options: passed to SentenceTransformer; ``device`` defaults to the encoder's device.
 
         Raises:
             MissingExtra: sentence-transformers is not installed.
-            ModelError: a step has no module there.
+            ModelError: a post-processing step has no module in sentence-transformers.
         """
         from .st import sentence_transformer
 
@@ -132,7 +134,7 @@ class Encoder(Interface, Parts):
 
     @property
     def fitted(self) -> bool:
-        """Whether nothing is left to `fit`."""
+        """Whether no token weights and no post-processing step are left to `fit`."""
         return self.method.weigh.fitted and not any(isinstance(step, Unfitted) for step in self.post)
 
     def fit(
@@ -142,16 +144,17 @@ class Encoder(Interface, Parts):
         batch_tokens: int | None = None,
         show_progress_bar: bool | Callable[[int], object] = False,
     ) -> Encoder:
-        """A new encoder with everything fitted that must see texts first, in bounded memory.
+        """A new encoder whose token weights and post-processing steps are fitted to texts, in bounded memory.
 
-        First the method's weights, then each step in turn on the vectors that reach it; nothing is fitted twice.
+        The token weights come first, then each step, on the vectors that the steps before it give. What is fitted
+        already stays as it is.
 
         Args:
-            texts: strings, or lists of token ids; those over `max_length` are cut.
-            batch_tokens, show_progress_bar: as for `encode`; the texts are embedded once per step that is fitted.
+            texts: strings, or lists of token ids; texts longer than `max_length` are cut.
+            batch_tokens, show_progress_bar: as for `encode`; texts are embedded once for each step that is fitted.
 
         Raises:
-            InputError: a text cannot be used, or they are too few.
+            InputError: a text cannot be used, or there are too few texts.
         """
         checked = refuse_blank(check_texts(texts))
         limits = Limits(self.max_length, None, batch_tokens, "ignore", show_progress_bar=show_progress_bar)
@@ -194,39 +197,39 @@ class Encoder(Interface, Parts):
         out: Array | None = None,
         **others: Any,
     ) -> Any:
-        """Sentence vectors. Takes all arguments of sentence-transformers' `encode`, in its order.
+        """Compute sentence vectors. Takes the arguments of sentence-transformers' `encode`, in the same order.
 
         Args:
-            texts: one string, or a list of strings or of lists of token ids.
-            prompt_name: one of `prompts`, put in front of every text; not read where `prompt` is given.
-            prompt: the same, given here.
-            batch_size: texts of a forward at most.
-            show_progress_bar: on stderr; or a function that is told how many more texts are done.
-            output_value: "token_embeddings" gives each text's states (n, D), those of all n tokens that the model
-                reads; None gives them with "input_ids" and "sentence_embedding".
-            precision: "int8", "uint8", "binary" or "ubinary" by sentence-transformers' `quantize_embeddings`, which
-                takes the ranges of the two former from the vectors of this call.
-            convert_to_numpy: an array; False gives a list of tensors.
-            convert_to_tensor: one tensor; goes before `convert_to_numpy`.
-            device: the model's own, or a list of devices: one process each, for this call.
-            normalize_embeddings: to length 1.
-            truncate_dim: keep the first components.
-            pool: processes that run already, of `start_multi_process_pool`.
-            chunk_size: texts that a process gets at once.
-            batch_tokens: tokens of a forward, about; fewer once memory has run out.
+            texts: one string, or a list whose items are strings or lists of token ids.
+            prompt_name: name of a prompt in `prompts`, put in front of every text; ignored if `prompt` is given.
+            prompt: an instruction, put in front of every text.
+            batch_size: maximum number of texts in a batch.
+            show_progress_bar: show a bar on stderr; or a function, called with the number of newly finished texts.
+            output_value: "token_embeddings" returns each text's hidden states (n, D), of all n tokens that the model
+                reads; None returns them with "input_ids" and "sentence_embedding".
+            precision: quantise to "int8", "uint8", "binary" or "ubinary" by sentence-transformers'
+                `quantize_embeddings`; for "int8" and "uint8" the ranges are those of this call's vectors.
+            convert_to_numpy: return a numpy array; False returns a list of tensors.
+            convert_to_tensor: return one tensor; overrides `convert_to_numpy`.
+            device: the model's own device, or a list of devices: this call starts one process on each.
+            normalize_embeddings: scale vectors to length 1.
+            truncate_dim: keep only the first so many components.
+            pool: processes that `start_multi_process_pool` started.
+            chunk_size: number of texts that are sent to a process at a time.
+            batch_tokens: approximate number of tokens in a batch; lowered if memory runs out.
             conditions: one per text, for a template with {condition}.
-            on_long: a text over `max_length` is cut with a warning, refused ("error"), or cut ("ignore").
-            on_empty: an empty or blank text is refused, or gives a row of NaN.
-            out: an (n, D) array to write to, a memory map for instance.
-            others: refused by name.
+            on_long: a text longer than `max_length` is cut with a warning ("warn") or without ("ignore"), or refused.
+            on_empty: an empty or blank text is refused ("error") or gives a row of NaN ("nan").
+            out: an array (n, D) that the vectors are written to, such as a memory map.
+            others: refused, with a message that names the first one.
 
         Returns:
-            (n, D) float32 in the order given; (D,) for one string.
+            Vectors (n, D) in float32, in the order of the texts; (D,) for one string.
 
         Raises:
             InputError: a text or an argument cannot be used; the message names it.
-            TooLong: under on_long="error".
-            MissingExtra: a precision, without sentence-transformers.
+            TooLong: a text is longer than `max_length`, under on_long="error".
+            MissingExtra: a precision other than float32 needs sentence-transformers.
         """
         refuse_others(others)
         many, single = several(self.backbone, device, pool, chunk_size), isinstance(texts, str)
@@ -240,13 +243,13 @@ class Encoder(Interface, Parts):
         checked, given = check_texts([texts] if single else texts), check_conditions(conditions)
         limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar or False)
         if output_value != SENTENCES:
-            return form.of_tokens(token_states(self.backbone, method, checked, limits, steps, given), single)
+            return form.tokens(token_states(self.backbone, method, checked, limits, steps, given), single)
         if many:
             with workers(self.backbone, pool, device) as processes:
-                made = processes.vectors(self.backbone, method, checked, limits, steps, given, out, chunk_size)
+                vectors = processes.vectors(self.backbone, method, checked, limits, steps, given, out, chunk_size)
         else:
-            made = sentence_vectors(self.backbone, [method], checked, limits, steps, given, out)[0]
-        return form.of(made, single)
+            vectors = sentence_vectors(self.backbone, [method], checked, limits, steps, given, out)[0]
+        return form.sentences(vectors, single)
 
     def _prompted(self, method: Method, prompt: str | None, name: str | None) -> Method:
         chosen = choose_prompt(self.prompts, self.default_prompt_name, prompt, name)
@@ -257,7 +260,7 @@ class Encoder(Interface, Parts):
         self, texts: str | Sequence[Text], prompt_name: str | None = None, prompt: str | None = None,
         *args: Any, **options: Any,
     ) -> Any:  # fmt: skip
-        """`encode` with the prompt named "query", where there is one."""
+        """`encode` with the prompt named "query", if there is one."""
         return self._named(("query",), texts, prompt_name, prompt, *args, **options)
 
     @also_called(inputs="texts", sentences="texts")
@@ -265,7 +268,7 @@ class Encoder(Interface, Parts):
         self, texts: str | Sequence[Text], prompt_name: str | None = None, prompt: str | None = None,
         *args: Any, **options: Any,
     ) -> Any:  # fmt: skip
-        """`encode` with the prompt named "document", "passage" or "corpus", where there is one."""
+        """`encode` with the prompt named "document", "passage" or "corpus", if there is one."""
         return self._named(("document", "passage", "corpus"), texts, prompt_name, prompt, *args, **options)
 
     def _named(
@@ -273,7 +276,7 @@ class Encoder(Interface, Parts):
     ) -> Any:
         if prompt is None and name is None:
             name = next((n for n in names if n in (self.prompts or {})), None)
-            prompt = "" if name is None else None  # never the default prompt
+            prompt = "" if name is None else None  # the default prompt is never used here
         return self.encode(texts, name, prompt, *args, **options)
 
     def encode_many(
@@ -291,36 +294,37 @@ class Encoder(Interface, Parts):
         on_long: OnLong = "warn",
         on_empty: OnEmpty = "error",
     ) -> dict[str, Array]:
-        """Sentence vectors by several methods. Those that can share a forward do.
+        """Compute sentence vectors by several methods. Methods that can share a forward pass do.
 
-        A causal model's first copy of a text does not know of the second: classical, Echo and ReBA come from the
-        forward with most copies, where the tokenizer puts nothing behind the text and no method has a template.
-        Shared vectors differ from those of `encode` by float32 rounding, up to about 1e-6 of their length.
+        In a causal model, the first copy of a text cannot attend to the second. So classical pooling, Echo and ReBA
+        share the forward pass with the most copies, if the tokenizer adds no token after the text and the methods
+        have no template. Their vectors then differ from those of `encode` by float32 rounding, by up to about 1e-6
+        of their length.
 
         Args:
             texts: as for `encode`.
-            methods: by name; a list is named by the methods' own names.
+            methods: methods by name; or a list, whose methods go by their own names.
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, truncate_dim,
                 on_long, on_empty: as for `encode`.
 
         Returns:
-            Per name, (n, D); (D,) for one string.
+            For each name, vectors (n, D); (D,) for one string.
 
         Raises:
-            MethodError: two methods of a list have one name.
+            MethodError: two methods of a list have the same name.
         """
         named = by_name(methods)
         for method in named.values():
             check_method(self.backbone, method)
         single = isinstance(texts, str)
-        made = sentence_vectors(
+        vectors = sentence_vectors(
             self.backbone,
             [self._prompted(method, prompt, prompt_name) for method in named.values()],
             check_texts([texts] if single else texts),
             Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar),
             steps_of(self.backbone, list(named.values()), self.post, truncate_dim, normalize_embeddings),
         )
-        return {name: found[0] if single else found for name, found in zip(named, made, strict=True)}
+        return {name: rows[0] if single else rows for name, rows in zip(named, vectors, strict=True)}
 
     def encode_words(
         self,
@@ -335,22 +339,22 @@ class Encoder(Interface, Parts):
         normalize_embeddings: bool = False,
         on_long: OnLong = "warn",
     ) -> Any:
-        """Word vectors in context; a word of several tokens is the mean of theirs (ReBA, Algorithm 2).
+        """Compute vectors of words in context; that of a word of several tokens is their mean (ReBA, Algorithm 2).
 
         Args:
-            texts: one string, or a list of strings or of lists of token ids.
-            words: for one string, its words; for a list, one word, or a list of words, per text. A word is a
-                string, (string, n) for its n-th occurrence from 0, or a span of characters (start, end) (of tokens,
-                in a text of ids).
+            texts: one string, or a list whose items are strings or lists of token ids.
+            words: for one string, its words; for a list, one word or a list of words for each text. A word is a
+                string, (string, n) for its n-th occurrence counted from 0, or a span (start, end) of characters (of
+                tokens, in a text of token ids).
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, on_long: as for
                 `encode`.
 
         Returns:
-            For a list with one word per text, (n, D); with lists of words, a list of (words, D) arrays; for one
+            For a list of texts with one word each, (n, D); with lists of words, a list of arrays (words, D); for one
             string, (words, D).
 
         Raises:
-            WordNotFound: a word is not in its text, which is seen before any text is run; or it was cut off.
+            WordNotFound: a word is not in its text (checked before the model runs), or was cut off.
         """
         single = isinstance(texts, str)
         listed = check_texts([texts] if isinstance(texts, str) else texts)
@@ -364,25 +368,25 @@ class Encoder(Interface, Parts):
         return rows[0] if single else rows
 
     def weights(self, text: Text) -> tuple[list[str], Array]:
-        """How much each token of a text counts.
+        """The weight of each token in the vector of a text.
 
         Args:
             text: one string, or one list of token ids.
 
         Returns:
-            The n tokens as the model reads them, template, copies and special tokens included; weights (n,).
+            The n tokens that the model reads, template, copies and special tokens included; their weights (n,).
         """
         checked = check_texts([text])[0]
         return token_weights(self.backbone, self.method, checked, self.max_length)
 
     def attention(self, text: Text) -> tuple[list[str], Array]:
-        """Algorithm 1 of ReBA: the maximum over layers and heads of (A + A^T) / 2.
+        """The symmetric attention matrix of ReBA, Algorithm 1: the maximum of (A + A^T) / 2 over layers and heads.
 
         Args:
             text: one string, or one list of token ids.
 
         Returns:
-            The n tokens as the model reads them; the matrix (n, n), of triangle="upper" only the part k >= i.
+            The n tokens that the model reads; the matrix (n, n), where triangle="upper" leaves only the part k >= i.
 
         Raises:
             MethodError: the encoder's method is not `reba`.
@@ -392,5 +396,5 @@ class Encoder(Interface, Parts):
 
     @property
     def fingerprint(self) -> str:
-        """Names everything that a vector depends on: two encoders with one fingerprint give the same vectors."""
+        """A hash of everything that a vector depends on: encoders with equal fingerprints give equal vectors."""
         return fingerprint(self)

@@ -17,7 +17,7 @@ def test_out_must_be_able_to_hold_vectors(tmp_path):
         with pytest.raises(InputError, match=words):
             encoder.encode(["a text"], out=out)
     over = np.lib.stride_tricks.as_strided(np.zeros(2 * encoder.dimension), (2, encoder.dimension), (8, 8))
-    with pytest.raises(InputError, match="rows that lie over one another"):
+    with pytest.raises(InputError, match="rows that overlap in memory"):
         encoder.encode(["a text", "another"], out=over)
     for order in "CF":
         out = np.zeros((2, encoder.dimension), np.float32, order=order)

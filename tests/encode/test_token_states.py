@@ -49,7 +49,7 @@ def test_everything_of_a_text(llama) -> None:
 def test_tokens_of_texts_that_cannot_be_used(llama) -> None:
     with pytest.raises(InputError, match="text 1 is blank"):
         llama.encode(["dog", " "], output_value="token_embeddings")
-    with pytest.raises(InputError, match="in pieces"):
+    with pytest.raises(InputError, match="into chunks"):
         Encoder(llama.backbone, reba(2, chunk=4)).encode(["dog"], output_value="token_embeddings")
     short = Encoder(llama.backbone, classical(), max_length=5)
     with pytest.warns(UserWarning, match="1 of 1 texts were cut"):

@@ -1,1 +1,1 @@
-"""Texts and a method in, vectors out: batches of bounded size, one forward each, `embedding = weights @ states`."""
+"""From texts and a method to vectors: batches of bounded size, one forward each, `embedding = weights @ states`."""

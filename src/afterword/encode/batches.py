@@ -1,4 +1,4 @@
-"""Texts run batch by batch; a batch that does not fit into memory is run again in smaller ones."""
+"""Run texts in batches of bounded size; a batch that does not fit into memory is split and run again."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from ..errors import ModelError
 from ..text.batch import Batch, lay
 from ..text.segments import Writing
 
-Made = TypeVar("Made")
+Output = TypeVar("Output")
 
-TOKENS = {"cpu": 2048, "cuda": 32_768}  # of a batch, by default
+TOKENS = {"cpu": 2048, "cuda": 32_768}  # default number of tokens in a batch
 
 
 @dataclass
 class Budget:
-    """How much a forward may take. Where memory runs out it is less for the rest of the run.
+    """The largest batch of a run. When memory runs out, its number of tokens is lowered for the rest of the run.
 
     Args:
-        tokens: about; one text may have more.
-        texts: at most; None = any number.
+        tokens: maximum number of tokens; a single text may have more.
+        texts: maximum number of texts; None = no limit.
     """
 
     tokens: int
     texts: int | None = None
 
     def batches(
-        self, sizes: Sequence[int], run: Callable[[list[int]], Made], order: Sequence[int] | None = None
-    ) -> Iterator[tuple[list[int], Made]]:
-        """Run texts batch by batch. A batch that does not fit into memory is run again in smaller ones.
+        self, sizes: Sequence[int], run: Callable[[list[int]], Output], order: Sequence[int] | None = None
+    ) -> Iterator[tuple[list[int], Output]]:
+        """Run texts batch by batch. A batch that does not fit into memory is split and run again.
 
         Args:
-            sizes: tokens of each text.
-            run: one forward, of the texts of these indices.
-            order: which texts, and which first; None = all, the longest first.
+            sizes: the number of tokens of each text.
+            run: runs a batch, given the indices of its texts.
+            order: indices of the texts to run, in this order; None = all, the longest first.
 
         Yields:
-            The indices of a batch, and what `run` made of them.
+            The indices of a batch, and what `run` returned for it.
 
         Raises:
-            ModelError: one text alone does not fit.
+            ModelError: one text alone does not fit into memory.
 
         >>> [batch for batch, _ in Budget(6).batches([3, 9, 1, 2], len)]
         [[1], [0, 3, 2]]
@@ -52,7 +52,7 @@ class Budget:
         while at < len(order):
             batch, total = self._next(order, sizes, at)
             try:
-                made = run(batch)
+                output = run(batch)
             except (RuntimeError, MemoryError) as e:
                 if not out_of_memory(e):
                     raise
@@ -62,14 +62,14 @@ class Budget:
                     ) from e
             else:
                 at += len(batch)
-                yield batch, made
+                yield batch, output
                 continue
             self.tokens = total // 2
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
     def _next(self, order: Sequence[int], sizes: Sequence[int], at: int) -> tuple[list[int], int]:
-        """The texts from place ``at`` on that fit into one forward, and their tokens."""
+        """The texts from position ``at`` of the order on that fit into one batch, and their number of tokens."""
         end, total = at + 1, sizes[order[at]]
         while end < len(order) and total + sizes[order[end]] <= self.tokens and end - at != self.texts:
             total += sizes[order[end]]
@@ -79,28 +79,28 @@ class Budget:
 
 def each(
     writings: Sequence[Writing],
-    run: Callable[[Batch, list[int]], Made],
+    run: Callable[[Batch, list[int]], Output],
     budget: Budget,
     device: torch.device,
     wanted: Sequence[int] | None = None,
-) -> Iterator[tuple[list[int], Made]]:
-    """Run written texts batch by batch, without gradients, the longest first.
+) -> Iterator[tuple[list[int], Output]]:
+    """Run tokenized texts batch by batch, without gradients, the longest first.
 
     Args:
-        writings: texts as the model reads them.
-        run: one forward, of a batch and the indices of its texts.
-        budget: how much a forward may take.
-        device: where batches are laid out.
-        wanted: indices of the texts that are run; None = all.
+        writings: tokenized texts.
+        run: runs a batch, given the batch and the indices of its texts.
+        budget: the largest batch.
+        device: where the tensors of a batch are created.
+        wanted: indices of the texts to run; None = all.
 
     Yields:
-        The indices of a batch, and what `run` made of it.
+        The indices of a batch, and what `run` returned for it.
 
     Raises:
         ModelError: one text alone does not fit into memory.
     """
 
-    def forward(indices: list[int]) -> Made:
+    def forward(indices: list[int]) -> Output:
         with torch.no_grad():
             return run(lay([writings[i] for i in indices], device), indices)
 
@@ -109,7 +109,7 @@ def each(
 
 
 def longest_first(sizes: Sequence[int], wanted: Sequence[int] | None = None) -> list[int]:
-    """Indices of the wanted texts, or of all, the longest first."""
+    """Indices of the wanted texts (None = all), the longest first."""
     return sorted(range(len(sizes)) if wanted is None else wanted, key=lambda i: -sizes[i])
 
 
@@ -117,7 +117,7 @@ EXHAUSTED = ("out of memory", "can't allocate memory", "not enough memory", "cub
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on any device."""
+    """Whether an error means that memory ran out, on any device."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
         words in str(error).lower() for words in EXHAUSTED
     )

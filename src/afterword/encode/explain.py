@@ -1,4 +1,4 @@
-"""Looking into one text: which weight each token got, and the attention that gave it."""
+"""Explain the vector of one text: the weight of each token, and ReBA's attention matrix."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from ..text.layout import Text
 from ..text.segments import Writing
 from .forward import weights
 
-Looked = tuple[list[str], NDArray[np.floating[Any]]]
-"""Tokens, and numbers for them."""
+Explained = tuple[list[str], NDArray[np.floating[Any]]]
+"""Tokens, and their weights or attention."""
 
 
-def token_weights(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Looked:
-    """The tokens of one text as written, and the weight of each in its vector.
+def token_weights(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Explained:
+    """The tokens of one text, template, copies and special tokens included, and the weight of each in its vector.
 
     Returns:
-        n tokens and weights (n,); a chunked text gives those of its chunks, one after the other.
+        n tokens and weights (n,); for a text that is split into chunks, those of its chunks one after the other.
     """
     writing = _written(backbone, method, text, max_length)
     batch = lay([writing], backbone.device)
     with torch.no_grad():
         rows = weights(backbone, [method], batch)[0].weights
     ids: list[int] = []
-    found: list[float] = []
+    values: list[float] = []
     for group, row in zip(batch.groups, rows, strict=True):
         for g in torch.argsort(group.first, stable=True).tolist():
             if group.text[g] >= 0:
                 ids += group.tokens[g].tolist()
-                found += row[g, 0].tolist()
-    return backbone.tokenizer.tokens(ids), np.asarray(found)
+                values += row[g, 0].tolist()
+    return backbone.tokenizer.tokens(ids), np.asarray(values)
 
 
-def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Looked:
-    """Algorithm 1's matrix of one text as written: A_new[i, k], the most that any head gives between i and k.
+def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Explained:
+    """The matrix A_new of ReBA, Algorithm 1, for one text: the maximum over heads of (A + A^T) / 2.
 
     Returns:
-        n tokens and the matrix (n, n); with triangle="upper" its part k >= i.
+        n tokens and the matrix (n, n); with triangle="upper" only its part k >= i.
 
     Raises:
-        MethodError: the method has no backward attention.
+        MethodError: the method does not use backward attention.
     """
     weigh = method.weigh
     if not isinstance(weigh, Backward):

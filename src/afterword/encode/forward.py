@@ -1,4 +1,4 @@
-"""One batch through the model and out as vectors: ``embedding = weights @ states``."""
+"""Run one batch through the model and compute its vectors: ``embedding = weights @ states``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ..text.words import Found
 
 @dataclass(frozen=True)
 class Weighed:
-    """One method's half of a forward.
+    """The token weights and hidden states of one method, for one batch.
 
     Attributes:
-        batch: as the method sees it.
-        weights: per group (G, R, n).
-        states: (N, D), each token's own or the one that is lent to it.
+        batch: the batch; for a method of fewer copies than the batch has, only those.
+        weights: token weights of each group (G, R, n).
+        states: hidden states of all N tokens (N, D); a token of a shared prefix occurs once for each text.
     """
 
     batch: Batch
@@ -38,12 +38,12 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Weighing:
-    """One weighting of a forward.
+    """One of the weightings that are computed from the same forward.
 
     Attributes:
         weigh: how tokens are weighted.
-        batch: as the weighting sees it, perhaps without the last copies.
-        targets: which tokens a vector stands for, per group (G, R, n).
+        batch: the batch, perhaps without its last copies.
+        targets: which tokens a vector stands for, for each group (G, R, n).
     """
 
     weigh: Weighting
@@ -51,12 +51,12 @@ class Weighing:
     targets: list[Tensor]
 
     def rows(self, tap: Tap | None) -> list[Tensor]:
-        """Weights, per group (G, R, n).
+        """Token weights of each group (G, R, n).
 
         Raises:
-            MethodError: a weighting of the user's own gives another shape.
+            MethodError: a user's own weighting returns another shape.
         """
-        made = []
+        weights = []
         for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True)):
             rows = self.weigh(group, target, tap.of(i) if tap is not None else None)
             if is_own(type(self.weigh)) and rows.shape != target.shape:
@@ -64,8 +64,8 @@ class Weighing:
                     f"{type(self.weigh).__name__} gives weights of the shape {tuple(rows.shape)}: give the shape of "
                     f"targets, {tuple(target.shape)}"
                 )
-            made.append(rows)
-        return made
+            weights.append(rows)
+        return weights
 
 
 def weigh(
@@ -78,26 +78,26 @@ def weigh(
     keep_mode: bool = False,
     weighed_only: bool = False,
 ) -> tuple[Trace, list[list[Tensor]]]:
-    """Run a batch once, and weigh its tokens in several ways.
+    """Run a batch once, and compute the token weights of several weightings.
 
     Args:
         backbone: the model.
-        batch: texts laid end to end.
-        weighings: any number.
-        layers: the states that are wanted.
+        batch: texts without padding, concatenated.
+        weighings: the weightings.
+        layers: the layers whose hidden states are returned.
         sight: layers with bidirectional attention.
-        keep_mode: run the model in its own mode, dropout included, also without gradients.
-        weighed_only: states of tokens that nothing weighs may be anything finite.
+        keep_mode: leave the model in its training or evaluation mode, so that dropout works as set.
+        weighed_only: only the states of tokens with a weight matter; the others may be any finite numbers.
 
     Returns:
-        The states, and per weighing its weights by group (G, R, n).
+        The hidden states; and for each weighting, its weights for each group (G, R, n).
     """
-    taps = [one.weigh.tap(one.batch.groups, one.targets, backbone.facts.layers) for one in weighings]
-    read = [tap for tap in taps if tap is not None]
-    ahead = None if read else [one.rows(None) for one in weighings]
-    wanted = _wanted(batch, ahead) if weighed_only and ahead else None
-    trace = backbone.forward(batch, layers, sight, read, keep_mode=keep_mode, read=wanted)
-    return trace, ahead or [one.rows(tap) for one, tap in zip(weighings, taps, strict=True)]
+    taps = [w.weigh.tap(w.batch.groups, w.targets, backbone.facts.layers) for w in weighings]
+    attached = [tap for tap in taps if tap is not None]
+    weights = None if attached else [w.rows(None) for w in weighings]
+    needed = _needed(batch, weights) if weighed_only and weights else None
+    trace = backbone.forward(batch, layers, sight, attached, keep_mode=keep_mode, read=needed)
+    return trace, weights or [w.rows(tap) for w, tap in zip(weighings, taps, strict=True)]
 
 
 def weights(
@@ -109,37 +109,39 @@ def weights(
     keep_mode: bool = False,
     weighed_only: bool = False,
 ) -> list[Weighed]:
-    """Run a batch once and weigh it by several methods that share its layout; arguments as for `vectors` and `weigh`.
+    """Run a batch once and compute token weights and states for several methods that share its layout.
+
+    The arguments are those of `vectors` and `weigh`.
 
     Returns:
-        Per method its weights and states.
+        The weights and states of each method.
     """
     if words is not None:
         methods = [replace(m, weigh=m.weigh.for_words()) for m in methods]
     dtype = precision_of(backbone)
-    seen = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
+    views = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
     weighings = [
         Weighing(m.weigh, view, _targets(backbone, m.weigh, view, words, dtype))
-        for m, view in zip(methods, seen, strict=True)
+        for m, view in zip(methods, views, strict=True)
     ]
     layers = frozenset(layer for m in methods for layer in m.states.layers)
     trace, rows = weigh(
         backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode, weighed_only=weighed_only
     )
-    made = []
-    for method, view, weighed in zip(methods, seen, rows, strict=True):
+    results = []
+    for method, view, weighed in zip(methods, views, rows, strict=True):
         states = method.states.of(trace).to(dtype)
-        made.append(Weighed(view, weighed, states if batch.source is None else states[batch.source]))
-    return made
+        results.append(Weighed(view, weighed, states if batch.source is None else states[batch.source]))
+    return results
 
 
 def precision_of(backbone: Backbone) -> torch.dtype:
-    """The type in which states are weighted: float32, or float64 for a model in it."""
+    """The type in which states are weighted and added: float32, or float64 for a float64 model."""
     return torch.float64 if backbone.dtype == torch.float64 else torch.float32
 
 
-def _wanted(batch: Batch, weights: list[list[Tensor]]) -> Tensor | None:
-    """Indices of the tokens that some method weighs, on the flat axis (R,); None where that saves nothing."""
+def _needed(batch: Batch, weights: list[list[Tensor]]) -> Tensor | None:
+    """Indices (R,) of the tokens of a batch that have a weight; None where skipping the others saves no time."""
     if len(batch.tokens) < WORTH or batch.tokens.device.type != "cpu":
         return None
     used = torch.zeros(len(batch.tokens), dtype=torch.bool, device=batch.tokens.device)
@@ -147,10 +149,10 @@ def _wanted(batch: Batch, weights: list[list[Tensor]]) -> Tensor | None:
         for group, weight in zip(batch.groups, rows, strict=True):
             part = used[group.start : group.start + group.count * group.length]
             part |= (weight != 0).any(1).flatten()
-    read = used.nonzero()[:, 0]
+    indices = used.nonzero()[:, 0]
     if batch.source is not None:
-        read = batch.source[read].unique()
-    return read if len(read) <= MOST * len(used) else None
+        indices = batch.source[indices].unique()
+    return indices if len(indices) <= MOST * len(used) else None
 
 
 def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: Found | None = None) -> list[Tensor]:
@@ -158,12 +160,13 @@ def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: 
 
     Args:
         backbone: the model.
-        methods: with one sight; a method of fewer copies than the batch sees only those.
-        batch: texts laid end to end.
-        words: per text, per word, its tokens; None for sentence vectors.
+        methods: methods with the same bidirectional layers; one of fewer copies than the batch reads only those.
+        batch: texts without padding, concatenated.
+        words: for each text, the tokens of each of its words; None for sentence vectors.
 
     Returns:
-        Per method (T, R, D) in float32 or better; R = 1 for sentences, the most words of a text for words.
+        For each method (T, R, D) in float32 or float64; R is 1 for sentence vectors, else the largest number of words
+        of a text.
     """
     weighed = weights(backbone, methods, batch, words, weighed_only=True)
     return [combine(w.batch, w.weights, w.states) for w in weighed]
@@ -178,18 +181,18 @@ def _targets(
 
 
 def sentence_targets(backbone: Backbone, weigh: Weighting, batch: Batch, dtype: torch.dtype) -> list[Tensor]:
-    """Which tokens a sentence vector stands for, per group (G, 1, n)."""
+    """Which tokens a sentence vector stands for, for each group (G, 1, n)."""
     mask_id = backbone.tokenizer.mask_id if weigh.pool == "mask" else None
     return [weigh.sentence(group, dtype, mask_id) for group in batch.groups]
 
 
 def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:
-    """weights @ states, text by text (T, R, D). A text's sum depends on its own length alone, to the last bit."""
+    """weights @ states for each text (T, R, D). Each text's result has the same bits whatever else is in the batch."""
     out = states.new_zeros(batch.texts, weights[0].shape[1], states.shape[1])
     for group, rows in zip(batch.groups, weights, strict=True):
         inside = group.of(states)
         read = group.text >= 0
         for r in range(rows.shape[1]):
-            made = (rows[:, r, :, None].to(states.dtype) * inside).sum(1)
-            out[:, r].index_add_(0, group.text[read], made[read])
+            sums = (rows[:, r, :, None].to(states.dtype) * inside).sum(1)
+            out[:, r].index_add_(0, group.text[read], sums[read])
     return out

@@ -1,4 +1,4 @@
-"""How much runs at a time, and what becomes of texts that do not fit."""
+"""Limits on texts and batches, and what to do with texts that exceed them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OnLong = Literal["warn", "error", "ignore"]
 
 
 def count(name: str, value: object) -> int | None:
-    """An argument that is a whole number of at least 1, of any library, or None.
+    """Validate an argument that is None or a whole number of at least 1, also one of numpy.
 
     Raises:
         InputError: it is neither.
@@ -36,15 +36,16 @@ def count(name: str, value: object) -> int | None:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much at a time, and what to do with texts that do not fit.
+    """Limits on texts and batches, and what to do with texts that exceed them.
 
     Args:
-        max_length: tokens of a segment at most.
-        batch_size: texts of a forward at most.
-        batch_tokens: tokens of a forward, about.
-        on_long: a text over `max_length` is cut with a warning, refused, or just cut.
+        max_length: maximum number of tokens of a text, or of one chunk of it.
+        batch_size: maximum number of texts in a batch.
+        batch_tokens: approximate number of tokens in a batch.
+        on_long: a text longer than `max_length` is cut with a warning, refused, or cut without a warning.
         on_empty: a text without tokens is refused, or gives NaN.
-        show_progress_bar: on stderr; or a function that is told how many more texts are done.
+        show_progress_bar: show a progress bar on stderr; or a function, called with the number of texts that were
+            finished since its last call.
     """
 
     max_length: int | None = None
@@ -55,7 +56,7 @@ class Limits:
     show_progress_bar: bool | Callable[[int], object] = False
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Validate the values."""
         for name in ("max_length", "batch_size", "batch_tokens"):
             object.__setattr__(self, name, count(name, getattr(self, name)))
         if self.on_long not in ("warn", "error", "ignore"):
@@ -66,17 +67,17 @@ class Limits:
             raise InputError(f"on_empty={self.on_empty!r}: choose error or nan")
 
     def tokens(self, device: torch.device) -> int:
-        """Tokens of a forward."""
+        """The number of tokens in a batch."""
         return self.batch_tokens or TOKENS.get(device.type, 8192)
 
     def budget(self, device: torch.device) -> Budget:
-        """What the forwards of one run may take."""
+        """The largest batch, at the start of a run."""
         return Budget(self.tokens(device), self.batch_size)
 
 
 @dataclass
 class Cuts:
-    """How many texts were cut, and by how much."""
+    """How many texts were cut to the maximum length, and by how many tokens each."""
 
     lost: list[int] = field(default_factory=list)
     texts: int = 0
@@ -85,12 +86,13 @@ class Cuts:
         """Count the texts that were cut.
 
         Args:
-            writings: of the texts.
-            limits: what becomes of texts that were cut.
-            rows: of each, where it was handed in, perhaps more than once; None = each once, in this order.
+            writings: the tokenized texts.
+            limits: say what to do with texts that were cut.
+            rows: for each text, its positions among the user's texts, which may repeat it; None = each text once, in
+                this order.
 
         Raises:
-            TooLong: one was, under on_long="error".
+            TooLong: a text was cut, under on_long="error".
         """
         self.texts += len(writings) if rows is None else sum(map(len, rows))
         for i, w in enumerate(writings):
@@ -104,6 +106,6 @@ class Cuts:
                 self.lost += [w.total - w.kept] * len(at)
 
     def warn(self, limits: Limits) -> None:
-        """Say it once."""
+        """Warn once, with the number of texts that were cut."""
         if self.lost and limits.on_long == "warn":
             warnings.warn(TextsCut(self.lost, self.texts, limits.max_length), stacklevel=4)

@@ -1,4 +1,4 @@
-"""What can be asked of `encode` beside its texts, under sentence-transformers' names: followed, or refused by name."""
+"""The options of `encode`, under sentence-transformers' names; options that are not supported are refused by name."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def also_called(**others: str) -> Callable[[Call], Call]:
-    """Let an argument be given under other names too, those that sentence-transformers has for it.
+    """Accept the first argument of a function also under the names that sentence-transformers gives it.
 
     Args:
-        others: the name here, that of the first argument, by the other name.
+        others: for each other name, the function's own name of that argument.
     """
 
     def wrap(call: Call) -> Call:
@@ -47,19 +47,19 @@ def also_called(**others: str) -> Callable[[Call], Call]:
 
 
 def refuse_others(options: Mapping[str, Any]) -> None:
-    """Refuse arguments that `encode` has not; sentence-transformers hands such on to its modules.
+    """Refuse arguments that `encode` does not have; sentence-transformers would pass them to its modules.
 
     Raises:
         InputError: there is one, and it is not None.
     """
-    if strange := [name for name, value in options.items() if value is not None]:
-        raise InputError(f"encode has no argument {strange[0]!r}; {WAY}")
+    if unknown := [name for name, value in options.items() if value is not None]:
+        raise InputError(f"encode has no argument {unknown[0]!r}; {WAY}")
 
 
 def choose_prompt(
     prompts: Mapping[str, str] | None, default: str | None, prompt: str | None = None, name: str | None = None
 ) -> str | None:
-    """The instruction that goes in front. As in sentence-transformers, `prompt` is taken before `prompt_name`.
+    """The instruction to put in front of texts. As in sentence-transformers, `prompt` overrides `prompt_name`.
 
     Raises:
         InputError: no prompt has that name.
@@ -75,10 +75,10 @@ def choose_prompt(
 def steps_of(
     backbone: Backbone, methods: Sequence[Method], post: Sequence[Post], truncate_dim: int | None, normalise: bool
 ) -> tuple[Post, ...]:
-    """An encoder's steps, and what one call adds to them.
+    """The post-processing steps of an encoder, followed by those that one call asks for.
 
     Raises:
-        InputError: there are fewer components than truncate_dim.
+        InputError: the vectors have fewer components than truncate_dim.
     """
     truncate_dim = count("truncate_dim", truncate_dim)
     steps = tuple(post)
@@ -91,10 +91,10 @@ def steps_of(
 
 
 def several(backbone: Backbone, device: Any, pool: Any, chunk_size: int | None) -> bool:
-    """Whether a call is for several processes; a single device must be the model's own.
+    """Whether a call asks for several processes; a single device must be the one that the model is on.
 
     Raises:
-        InputError: another device, or an argument that has no effect beside the others.
+        InputError: it is another device, or an argument has no effect in combination with the others.
     """
     listed = isinstance(device, list | tuple)
     if pool is not None and device is not None:
@@ -108,7 +108,7 @@ def several(backbone: Backbone, device: Any, pool: Any, chunk_size: int | None) 
         own, wanted = backbone.device, _device(device)
         if wanted.type != own.type or wanted.index not in (None, own.index or 0):
             raise InputError(
-                f"device={str(device)!r}: the model is on {own}; load it where it shall run, "
+                f"device={str(device)!r}: the model is on {own}; load it on the device it should run on, "
                 f"Encoder.load(..., device={str(device)!r})"
             )
     return False
@@ -123,14 +123,14 @@ def _device(device: Any) -> torch.device:
 
 @dataclass(frozen=True)
 class Form:
-    """In which form vectors are handed out.
+    """The form in which `encode` returns vectors.
 
     Args:
-        output_value: "sentence_embedding"; "token_embeddings"; None for both and the token ids.
-        precision: None is "float32".
-        convert_to_numpy: an array; else a list of tensors.
-        convert_to_tensor: one tensor; goes before `convert_to_numpy`.
-        device: where tensors lie.
+        output_value: "sentence_embedding", "token_embeddings", or None for both with the token ids.
+        precision: type of the components, one of `PRECISIONS`; None = "float32".
+        convert_to_numpy: return an array; else a list of tensors.
+        convert_to_tensor: return one tensor; overrides `convert_to_numpy`.
+        device: the device of that tensor.
     """
 
     output_value: str | None
@@ -140,7 +140,7 @@ class Form:
     device: torch.device
 
     def __post_init__(self) -> None:
-        """Refuse what there is not."""
+        """Validate the values."""
         if self.output_value not in (SENTENCES, TOKENS, None):
             raise InputError(f"output_value={self.output_value!r}: choose {SENTENCES!r}, {TOKENS!r} or None; {WAY}")
         if self.precision not in (*PRECISIONS, None):
@@ -148,18 +148,18 @@ class Form:
 
     @property
     def quantised(self) -> bool:
-        """Whether vectors are handed out in fewer bits."""
+        """Whether vectors are returned in fewer bits."""
         return self.precision not in ("float32", None)
 
     def check(self, *, several: bool, **options: Any) -> None:
         """Refuse arguments that have no effect in this form.
 
         Args:
-            several: whether several processes are asked for.
-            options: normalize_embeddings, truncate_dim, out, on_empty.
+            several: whether the call asks for several processes.
+            options: the values of normalize_embeddings, truncate_dim, out and on_empty.
 
         Raises:
-            InputError: one is given.
+            InputError: one has no effect.
         """
         switches = {"convert_to_numpy": self.convert_to_numpy, "convert_to_tensor": self.convert_to_tensor, **options}
         for name in ("convert_to_numpy", "convert_to_tensor", "normalize_embeddings"):
@@ -167,25 +167,25 @@ class Form:
                 raise InputError(f"{name}={switches[name]!r} is a string: give True or False")
         given = [name for name, value in options.items() if value is not None and value is not False]
         given += ["precision"] * self.quantised + ["a pool or a list of devices"] * several
-        if self.output_value is None:  # the vector beside the states is cut and normalised
+        if self.output_value is None:  # the sentence vector beside the states is truncated and normalised
             given = [name for name in given if name not in ("normalize_embeddings", "truncate_dim")]
         if self.output_value != SENTENCES and given:
             raise InputError(f"output_value={self.output_value!r} gives one tensor per text: {given[0]} is not for it")
         if self.quantised and "out" in given:
             raise InputError(f"out takes float32 vectors: leave out or precision={self.precision!r} away")
 
-    def of(self, made: Array, single: bool) -> Any:
-        """Vectors (n, D) as they are wanted; (D,) of one string."""
+    def sentences(self, vectors: Array, single: bool) -> Any:
+        """Sentence vectors (n, D) in this form; (D,) for one string."""
         if self.quantised:
-            made = quantise(made, str(self.precision))
+            vectors = quantise(vectors, str(self.precision))
         if self.convert_to_tensor:
-            tensor = torch.from_numpy(made).to(self.device)
+            tensor = torch.from_numpy(vectors).to(self.device)
             return tensor[0] if single else tensor
         if not self.convert_to_numpy:
-            return torch.from_numpy(made[0]) if single else list(torch.from_numpy(made))
-        return made[0] if single else made
+            return torch.from_numpy(vectors[0]) if single else list(torch.from_numpy(vectors))
+        return vectors[0] if single else vectors
 
-    def of_tokens(self, found: Sequence[Mapping[str, Tensor]], single: bool) -> Any:
-        """What `token_states` gives, as it is wanted: tensors, or dictionaries of them; one of one string."""
-        made = [dict(one) if self.output_value is None else one[TOKENS] for one in found]
-        return made[0] if single else made
+    def tokens(self, features: Sequence[Mapping[str, Tensor]], single: bool) -> Any:
+        """The results of `token_states` in this form: one tensor, or one dictionary of tensors, for each text."""
+        rows = [dict(text) if self.output_value is None else text[TOKENS] for text in features]
+        return rows[0] if single else rows

@@ -1,4 +1,4 @@
-"""Where vectors are written."""
+"""The arrays that vectors are written to."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Array = NDArray[np.floating[Any]]
 
 
 def width_of(backbone: Backbone, method: Method, steps: Sequence[Post] = ()) -> int:
-    """D, the width of a vector by a method after some steps.
+    """D, the number of components of a method's vectors after some post-processing steps.
 
     Raises:
-        NotFitted: a step has seen no vectors yet.
+        NotFitted: a step is not fitted yet.
         MethodError: a step takes vectors of another width.
     """
     return width_after(method.states.width(backbone), steps)
 
 
-def places_for(
+def output_arrays(
     backbone: Backbone, methods: Sequence[Method], texts: int, post: Sequence[Post], out: Array | None = None
 ) -> list[Array]:
-    """Where vectors are written, per method (n, D).
+    """The array that vectors are written to, for each method (n, D): ``out``, or a new one.
 
     Raises:
         InputError: ``out`` is no array that vectors can be written to, or has another shape.
@@ -50,5 +50,5 @@ def places_for(
         raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
     rows, columns = map(abs, out.strides)
     if rows < columns * out.shape[1] and columns < rows * out.shape[0]:
-        raise InputError(f"out has rows that lie over one another (strides {out.strides}): give an array of its own")
+        raise InputError(f"out has rows that overlap in memory (strides {out.strides}): give an array of its own")
     return [out]

@@ -1,4 +1,4 @@
-"""One model in several processes, each on a device of its own."""
+"""Embed texts with copies of one model in several processes, each on its own device."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from ..text.distinct import Distinct, one_each
 from ..text.inputs import check_ids
 from ..text.layout import Text
 from .limits import Cuts, Limits
-from .outputs import Array, places_for
+from .outputs import Array, output_arrays
 from .progress import progress
 from .sentences import write_vectors
 
-CHUNK = 5000  # texts that are handed to a process at once, at most
+CHUNK = 5000  # maximum number of texts that are sent to a process at a time
 
 
 class Workers:
-    """Processes that hold copies of one model. Made by `Encoder.start_multi_process_pool`.
+    """Processes that hold copies of one model. `Encoder.start_multi_process_pool` starts them.
 
-    They are started anew, not forked: a script that makes them needs ``if __name__ == "__main__":``.
+    They are spawned, not forked: a script that starts them needs ``if __name__ == "__main__":``.
 
     Args:
         backbone: the model.
-        devices: one process each, "cuda:0" or "cpu"; None = every GPU, or four processes on the CPU.
+        devices: devices such as "cuda:0" or "cpu", one process on each; None = every GPU, or four processes on the
+            CPU.
 
     Raises:
-        InputError: no device, or one that torch does not know.
+        InputError: there is no device, or torch does not know it.
     """
 
     def __init__(self, backbone: Backbone, devices: Sequence[Any] | None = None) -> None:
@@ -74,47 +75,48 @@ class Workers:
         """Sentence vectors (n, D).
 
         Args:
-            backbone: that the processes were started with.
+            backbone: the model that the processes were started with.
             method, texts, limits, post, conditions, out: as for `sentence_vectors`.
-            chunk_size: texts that a process gets at once; None = a tenth of its share, 5,000 at most.
+            chunk_size: number of texts that are sent to a process at a time; None = a tenth of its share, but at most
+                5,000.
 
         Raises:
-            InputError: the model was changed since, or is another one; a text cannot be used.
-            MethodError: its weighting is the user's own, of a file that another process cannot import.
-            ModelError: a process ended.
+            InputError: the model is another one or was changed since the start, or a text cannot be used.
+            MethodError: the weighting is a user's own class, in a file that another process cannot import.
+            ModelError: a process ended before its work was done.
         """
         if _versions(backbone) != self._weights:
             raise InputError("pool holds another model, or this one as it was before: start_multi_process_pool() again")
         check_ids(texts, backbone.vocabulary_size)
         _check_importable(type(method.weigh))
         conditions = None if conditions is None else one_each(conditions, texts)
-        (made,) = places_for(backbone, [method], len(texts), post, out)
+        (vectors,) = output_arrays(backbone, [method], len(texts), post, out)
         size = chunk_size or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)
-        order = sorted(range(len(texts)), key=lambda i: (-len(texts[i]), str(texts[i])))  # equal texts come together
+        order = sorted(range(len(texts)), key=lambda i: (-len(texts[i]), str(texts[i])))  # equal texts side by side
         quiet, cuts = replace(limits, show_progress_bar=False), Cuts()
         running: dict[Future[tuple[Array, Cuts]], list[int]] = {}
         for number, first in enumerate(range(0, len(order), size)):
             rows = order[first : first + size]
-            some = None if conditions is None else [conditions[i] for i in rows]
-            given = Distinct.of([texts[i] for i in rows], some, rows)
+            chosen = None if conditions is None else [conditions[i] for i in rows]
+            given = Distinct.of([texts[i] for i in rows], chosen, rows)
             process = self._processes[number % len(self._processes)]
             running[process.submit(_work, method, given, quiet, post)] = rows
         try:
             with progress(len(texts), limits) as bar:
-                for done in as_completed(running):
-                    made[running[done]], lost = done.result()
-                    cuts = Cuts(cuts.lost + lost.lost, cuts.texts + lost.texts)
-                    bar(len(running[done]))
+                for future in as_completed(running):
+                    vectors[running[future]], part = future.result()
+                    cuts = Cuts(cuts.lost + part.lost, cuts.texts + part.texts)
+                    bar(len(running[future]))
         except BrokenProcessPool as e:
             raise ModelError(
-                "a process ended before its work was done: for want of memory (use fewer devices), or because the "
+                "a process ended before its work was done: because memory ran out (use fewer devices), or because the "
                 'script that started it has no if __name__ == "__main__":'
             ) from e
         finally:
-            for left in running:
-                left.cancel()
+            for future in running:
+                future.cancel()
         cuts.warn(limits)
-        return made
+        return vectors
 
     def close(self) -> None:
         """End the processes."""
@@ -130,7 +132,7 @@ class Workers:
 
 @contextmanager
 def workers(backbone: Backbone, pool: object, devices: Sequence[Any] | None) -> Iterator[Workers]:
-    """The processes of a pool, which go on; or new ones on some devices, for as long as this lasts.
+    """The processes of a pool, which keep running; or new ones on some devices, which end with the ``with`` block.
 
     Raises:
         InputError: the pool is another library's.
@@ -140,21 +142,21 @@ def workers(backbone: Backbone, pool: object, devices: Sequence[Any] | None) -> 
     elif pool is not None:
         raise InputError(f"pool is a {type(pool).__name__}: make it with encoder.start_multi_process_pool()")
     else:
-        with Workers(backbone, devices) as made:
-            yield made
+        with Workers(backbone, devices) as started:
+            yield started
 
 
 def _versions(backbone: Backbone) -> list[tuple[int, int]]:
-    """Every weight's place and version: both stay as they are while nobody changes it."""
+    """The address and version counter of each weight: both stay the same until the weight changes."""
     return [(weight.data_ptr(), weight._version) for weight in backbone.model.state_dict(keep_vars=True).values()]
 
 
 _HELD: list[Backbone] = []
-"""The model of this process, where it was started by `Workers`."""
+"""The model of this process, in a process that `Workers` started."""
 
 
 def _start(written: bytes, device: str, threads: int) -> None:
-    """What a process does first."""
+    """Prepare a new process: set its number of threads and read the model."""
     torch.set_num_threads(threads)
     backbone: Backbone = pickle.loads(written)
     backbone.model.to(device)
@@ -162,13 +164,13 @@ def _start(written: bytes, device: str, threads: int) -> None:
 
 
 def _work(method: Method, given: Distinct, limits: Limits, post: Sequence[Post]) -> tuple[Array, Cuts]:
-    """What a process does with some texts."""
-    results = places_for(_HELD[0], [method], given.total, post)
+    """Embed some texts, in a process of `Workers`."""
+    results = output_arrays(_HELD[0], [method], given.total, post)
     return results[0], write_vectors(_HELD[0], [method], given, limits, post, results)
 
 
 def _check_importable(cls: type) -> None:
-    """Whether another process finds a class; Python says so only by ending the process."""
+    """Check that another process can import a class; if it cannot, that process would end without a message."""
     module = cls.__module__
     if is_own(cls) and module != "__main__" and PathFinder.find_spec(module.partition(".")[0]) is None:
         raise MethodError(

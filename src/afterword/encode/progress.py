@@ -1,4 +1,4 @@
-"""A progress bar, or a function that is told."""
+"""Show progress: as a bar, or by calling the user's function."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from .limits import Limits
 
 
 class progress:  # noqa: N801  (reads as a function: a context manager)
-    """A bar on stderr, or a function that is told; neither where nobody asked.
+    """A progress bar on stderr, or the user's function, or neither, as `Limits.show_progress_bar` says.
 
     Args:
-        total: texts to come.
-        limits: say what was asked for.
+        total: number of texts.
+        limits: hold the option.
     """
 
     def __init__(self, total: int, limits: Limits) -> None:
         self.bar: Any = None
-        self.told = limits.show_progress_bar if callable(limits.show_progress_bar) else None
-        if limits.show_progress_bar and self.told is None:
+        self.on_progress = limits.show_progress_bar if callable(limits.show_progress_bar) else None
+        if limits.show_progress_bar and self.on_progress is None:
             from tqdm.auto import tqdm
 
             self.bar = tqdm(total=total, unit="text", desc="embedding")
 
     def __enter__(self) -> Any:
-        return self.bar.update if self.bar is not None else self.told or (lambda _: None)
+        return self.bar.update if self.bar is not None else self.on_progress or (lambda _: None)
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:

@@ -1,4 +1,4 @@
-"""Vectors in fewer bits, by sentence-transformers' own function."""
+"""Quantise vectors, by sentence-transformers' own function."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..errors import InputError, MissingExtra
 
 
 def quantise(vectors: Any, precision: str) -> Any:
-    """Vectors (n, D) in fewer bits.
+    """Quantise vectors.
 
     Args:
-        vectors: float32.
-        precision: "int8" and "uint8" (n, D), "binary" and "ubinary" (n, D / 8).
+        vectors: (n, D), float32.
+        precision: "int8" or "uint8", which give (n, D); "binary" or "ubinary", which give (n, D / 8).
 
     Raises:
-        InputError: a row is NaN, or one vector alone has no range.
+        InputError: a row is NaN, or there is one vector only, which has no range.
         MissingExtra: sentence-transformers is not installed.
     """
     try:
@@ -27,7 +27,7 @@ def quantise(vectors: Any, precision: str) -> Any:
     if np.isnan(vectors).any():
         raise InputError(f"a row of NaN has no {precision}: leave empty texts out, or precision='float32'")
     bits = precision.endswith("binary")
-    if not len(vectors):  # older versions look for the ranges of none
+    if not len(vectors):  # older versions compute ranges, which no vectors have
         width = -(-vectors.shape[1] // 8) if bits else vectors.shape[1]
         return np.zeros((0, width), np.uint8 if precision.startswith("u") else np.int8)
     if len(vectors) == 1 and not bits:

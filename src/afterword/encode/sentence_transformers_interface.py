@@ -1,4 +1,4 @@
-"""What sentence-transformers' own tools ask of a model, under that library's names; `Encoder` answers it."""
+"""The attributes and methods that sentence-transformers' tools expect of a model; `Encoder` inherits them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .similarity import pairwise, similarity
 
 
 class Interface:
-    """An encoder's part that sentence-transformers' evaluators, miners and their kind use beside `encode`."""
+    """What sentence-transformers' evaluators, miners and other tools use of a model, beside `encode`."""
 
     backbone: Backbone
     method: Method
@@ -31,39 +31,39 @@ class Interface:
 
         @property
         def dimension(self) -> int:
-            """D, the width of a vector."""
+            """D, the number of components of a vector."""
 
         @property
         def fingerprint(self) -> str:
-            """Names everything that a vector depends on."""
+            """A hash of everything that a vector depends on."""
 
     def similarity(self, a: Any, b: Any) -> Any:
-        """How similar each row of ``a`` (n, D) is to each of ``b`` (m, D), by `similarity_fn_name`.
+        """The similarity of each row of ``a`` (n, D) to each row of ``b`` (m, D), by `similarity_fn_name`.
 
         Args:
-            a: an array, a tensor or a list of either; (D,) for one.
+            a: vectors as an array, a tensor or a list of either; (D,) for one vector.
             b: the same.
 
         Returns:
-            (n, m) float32, an array, or a tensor where one of the two is a tensor; larger is more similar (distances
-            are negated).
+            (n, m) float32; a tensor if ``a`` or ``b`` is one, else an array. Larger is more similar: distances are
+            negated.
 
         Raises:
-            InputError: their widths differ.
+            InputError: their numbers of components differ.
         """
-        made = similarity(_array(a), _array(b), self.similarity_fn_name)
-        given = next((x for x in (a, b) if isinstance(x, Tensor)), None)
-        return made if given is None else torch.from_numpy(made).to(given.device)
+        scores = similarity(_array(a), _array(b), self.similarity_fn_name)
+        tensor = next((x for x in (a, b) if isinstance(x, Tensor)), None)
+        return scores if tensor is None else torch.from_numpy(scores).to(tensor.device)
 
     def similarity_pairwise(self, a: Any, b: Any) -> Tensor:
-        """How similar each row of ``a`` (n, D) is to the row of ``b`` (n, D) at its place, by `similarity_fn_name`.
+        """The similarity of each row of ``a`` (n, D) to the same row of ``b`` (n, D), by `similarity_fn_name`.
 
         Args:
-            a: an array, a tensor or a list of either; (D,) for one.
+            a: vectors as an array, a tensor or a list of either; (D,) for one vector.
             b: the same.
 
         Returns:
-            (n,), a tensor whatever is given, as sentence-transformers' tools expect.
+            (n,); always a tensor, as sentence-transformers' tools expect.
 
         Raises:
             InputError: their shapes differ.
@@ -71,16 +71,16 @@ class Interface:
         return torch.from_numpy(pairwise(_array(a), _array(b), self.similarity_fn_name))
 
     def get_embedding_dimension(self) -> int:
-        """D, the width of a vector."""
+        """D, the number of components of a vector."""
         return self.dimension
 
     def get_sentence_embedding_dimension(self) -> int:
-        """D, under its older name."""
+        """The same, under its older name."""
         return self.get_embedding_dimension()
 
     @property
     def max_seq_length(self) -> int | None:
-        """Tokens at most, `max_length` under sentence-transformers' name."""
+        """The maximum number of tokens: `max_length` under sentence-transformers' name."""
         return self.max_length
 
     @max_seq_length.setter
@@ -94,14 +94,14 @@ class Interface:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device that the model is on."""
         return self.backbone.device
 
     @property
     def model_card_data(self) -> Any:
-        """Where sentence-transformers' evaluators write their scores.
+        """The object that sentence-transformers' evaluators write their scores to.
 
-        Its ``base_model`` is the fingerprint: that name stands before vectors that `mine_hard_negatives` keeps.
+        Its ``base_model`` is the fingerprint: `mine_hard_negatives` names the vectors that it caches by it.
 
         Raises:
             MissingExtra: sentence-transformers is not installed.
@@ -116,34 +116,35 @@ class Interface:
         return self.__dict__["_model_card_data"]
 
     def eval(self) -> Interface:
-        """Itself: it always embeds as trained models do, without dropout."""
+        """The encoder itself: it always computes vectors without dropout."""
         return self
 
     def start_multi_process_pool(self, target_devices: Sequence[Any] | None = None) -> Workers:
-        """Start processes that hold this encoder's model, for many calls of ``encode(..., pool=...)``.
+        """Start processes that hold copies of this encoder's model, for many calls of ``encode(..., pool=...)``.
 
         Args:
-            target_devices: one process each, "cuda:0" or "cpu"; None = every GPU, or four processes on the CPU.
+            target_devices: devices such as "cuda:0" or "cpu", one process on each; None = every GPU, or four
+                processes on the CPU.
 
         Raises:
-            InputError: no such device.
+            InputError: there is no such device.
         """
         return Workers(self.backbone, target_devices)
 
     @staticmethod
     def stop_multi_process_pool(pool: Workers) -> None:
-        """End the processes of `start_multi_process_pool`."""
+        """End the processes that `start_multi_process_pool` started."""
         pool.close()
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Say where a SentenceTransformer's other attributes are to be found."""
+            """Refuse other attributes of SentenceTransformer, with a message that says where they are."""
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; {WAY}", name=name, obj=self)
 
 
 def _array(vectors: Any) -> Array:
-    """Vectors as an array, wherever they lie."""
+    """Vectors as a numpy array, from any device."""
     if isinstance(vectors, list | tuple) and any(isinstance(v, Tensor) for v in vectors):
         vectors = torch.stack(list(vectors))
     if isinstance(vectors, Tensor):

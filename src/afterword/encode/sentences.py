@@ -1,4 +1,4 @@
-"""Many texts, one or several methods: windows, batches, one forward where several methods can share it."""
+"""Sentence vectors of many texts by one or several methods, which share a forward where they can."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..text.segments import Writing
 from .batches import Budget, each
 from .forward import vectors
 from .limits import Cuts, Limits
-from .outputs import WINDOW, Array, places_for
+from .outputs import WINDOW, Array, output_arrays
 from .progress import progress
 from .sharing import Share, shares
 
@@ -40,21 +40,21 @@ def sentence_vectors(
 
     Args:
         backbone: the model.
-        methods: any.
-        texts: checked.
-        limits: how much at a time.
-        post: steps applied to every vector.
+        methods: the methods.
+        texts: texts that `check_texts` accepted.
+        limits: limits on texts and batches.
+        post: post-processing steps, applied to every vector.
         conditions: one per text, for a template with {condition}.
-        out: where to write the vectors of one method; else arrays are made.
+        out: an array that the vectors of one method are written to; None = new arrays.
 
     Returns:
-        Per method (n, D), in order.
+        For each method, vectors (n, D) in the order of the texts.
 
     Raises:
         InputError: a text cannot be used, or ``out`` has another shape.
     """
     check_ids(texts, backbone.vocabulary_size)
-    results = places_for(backbone, methods, len(texts), post, out)
+    results = output_arrays(backbone, methods, len(texts), post, out)
     cuts = write_vectors(backbone, methods, Distinct.of(texts, conditions), limits, post, results)
     cuts.warn(limits)
     return results
@@ -68,10 +68,10 @@ def write_vectors(
     post: Sequence[Post],
     results: Sequence[Array],
 ) -> Cuts:
-    """Write sentence vectors to their rows; arguments as for `sentence_vectors`.
+    """Compute sentence vectors and write them to their rows of ``results``; arguments as for `sentence_vectors`.
 
     Returns:
-        What was cut, by the method that lost most texts.
+        Which texts were cut, for the method that cut most of them.
     """
     cuts, budget = [Cuts() for _ in methods], limits.budget(backbone.device)
     with torch.no_grad(), progress(given.total * len(methods), limits) as bar:
@@ -83,7 +83,7 @@ def write_vectors(
 
 @dataclass
 class _Window:
-    """Texts that are sorted by length together."""
+    """A window of `WINDOW` texts, which are sorted by length together."""
 
     backbone: Backbone
     methods: Sequence[Method]
@@ -103,17 +103,20 @@ class _Window:
         return check_written(written, tokenizer, self.backbone.vocabulary_size, given.named)
 
     def _passes(self, share: Share, cuts: Sequence[Cuts]) -> Iterator[tuple[tuple[int, ...], list[Writing], list[int]]]:
-        """Methods, writings and the texts that are run so: all, or those too long to share."""
-        lead = self._write(share.layout)
+        """For each run: the methods, the tokenized texts, and the indices of the texts to run.
+
+        The first run is shared. A text that is too long for the most copies is run again for each layout.
+        """
+        shared = self._write(share.layout)
         layouts = {self.methods[i].layout for i in share.methods}
         everything = list(range(len(self.given.texts)))
         if len({lay.total_copies for lay in layouts}) == 1:
             for i in share.methods:
-                cuts[i].note(lead, self.limits, self.given.named)
-            yield share.methods, lead, everything
+                cuts[i].note(shared, self.limits, self.given.named)
+            yield share.methods, shared, everything
             return
-        fit = [i for i in everything if lead[i].kept == lead[i].total]
-        yield share.methods, lead, fit
+        fit = [i for i in everything if shared[i].kept == shared[i].total]
+        yield share.methods, shared, fit
         for layout in layouts:
             members = tuple(i for i in share.methods if self.methods[i].layout == layout)
             alone = self._write(layout)
@@ -129,10 +132,10 @@ class _Window:
         def run(batch: Batch, _: list[int]) -> list[Tensor]:
             return vectors(self.backbone, [self.methods[m] for m in methods], batch)
 
-        for indices, made in each(writings, run, self.budget, self.backbone.device, wanted):
+        for indices, outputs in each(writings, run, self.budget, self.backbone.device, wanted):
             rows = self.given.where(indices)
             times = [len(self.given.rows[i]) for i in indices]
-            for m, vector in zip(methods, made, strict=True):
+            for m, vector in zip(methods, outputs, strict=True):
                 once = after(vector[:, 0], self.post).cpu().numpy()
                 results[m][rows] = once if len(rows) == len(indices) else np.repeat(once, times, axis=0)
             bar(len(rows) * len(methods))
@@ -147,7 +150,7 @@ class _Window:
         rows = self.given.where(empty)
         if self.limits.on_empty == "error":
             text = texts[empty[0]]
-            what = "blank" if is_blank(text) else "of no token the model knows"
+            what = "blank" if is_blank(text) else "without a token that the model knows"
             raise InputError(
                 f"text {self.given.named[empty[0]][0]} is {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN"
             )

@@ -14,7 +14,7 @@ from ..text.layout import Layout
 
 @dataclass(frozen=True)
 class Share:
-    """Methods that share a forward, and how its texts are written."""
+    """Methods (by their index) that share a forward, and its layout."""
 
     layout: Layout
     methods: tuple[int, ...]
@@ -23,10 +23,11 @@ class Share:
 def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
     """Which methods share a forward.
 
-    Methods of one layout and one sight do. Beyond that, on a causal model, what is nothing but copies of the text
-    shares the forward with most copies: a first copy does not know of a second. A token behind the text would, and so
-    would a first copy whose rotary frequencies depend on how long the whole is. A weighting of the user's own may
-    look at tokens that ours leave out: it shares with others of its kind, in the same layout.
+    Methods with the same layout and the same bidirectional layers do. In a causal model, so do methods whose input
+    is nothing but copies of the text: they share the forward with the most copies, since a first copy cannot attend
+    to a second one. This does not hold if a special token follows the text, nor if the rotary frequencies depend on
+    the length of the whole input. A user's own weighting may read tokens that ours ignore: it shares a forward only
+    with users' own weightings of the same layout.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     alike = backbone.facts.causal and backbone.facts.split_at is None
@@ -36,8 +37,8 @@ def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
         free = layout.plain and alike and not trails and not method.sight and not own
         key = replace(layout, copies=1, join=None) if free else layout
         groups.setdefault((key, method.sight or Sight(), own), []).append(i)
-    made = []
+    result = []
     for members in groups.values():
-        lead = max((methods[i].layout for i in members), key=lambda lay: lay.total_copies)
-        made.append(Share(lead, tuple(members)))
-    return made
+        longest = max((methods[i].layout for i in members), key=lambda lay: lay.total_copies)
+        result.append(Share(longest, tuple(members)))
+    return result

@@ -1,4 +1,4 @@
-"""Similarity of vectors, under sentence-transformers' names."""
+"""Similarity of vectors: cosine, dot product and negated distances, under sentence-transformers' names."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..errors import InputError
 
 Array = NDArray[np.floating[Any]]
 
-BLOCK = 1024  # rows of either side whose distances are worked out together
+BLOCK = 1024  # number of rows of a and of b whose distances are computed together
 
-FAR = 32  # powers of two from 1, beyond which a row is scaled before its length is taken
+FAR = 32  # a row with entries beyond 2^32 or all below 2^-32 is scaled before its length is computed
 
 
 def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
-    """How similar each row of ``a`` is to each of ``b``.
+    """The similarity of each row of ``a`` to each row of ``b``.
 
     Args:
-        a: (n, D), or (D,) for one.
-        b: (m, D), or (D,) for one.
+        a: (n, D), or (D,) for one vector.
+        b: (m, D), or (D,) for one vector.
         name: "cosine", "dot", "euclidean" or "manhattan"; distances are negated.
 
     Returns:
         (n, m); larger is more similar.
 
     Raises:
-        InputError: unknown name, or widths that differ.
+        InputError: the name is unknown, or the numbers of components differ.
 
     >>> similarity(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]])).tolist()
     [[1.0]]
@@ -51,18 +51,18 @@ def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
 
 
 def pairwise(a: Array, b: Array, name: str = "cosine") -> Array:
-    """How similar each row of ``a`` is to the row of ``b`` at its place.
+    """The similarity of each row of ``a`` to the same row of ``b``.
 
     Args:
-        a: (n, D), or (D,) for one.
-        b: (n, D), or (D,) for one.
+        a: (n, D), or (D,) for one vector.
+        b: (n, D), or (D,) for one vector.
         name: as for `similarity`.
 
     Returns:
         (n,); larger is more similar.
 
     Raises:
-        InputError: unknown name, or shapes that differ.
+        InputError: the name is unknown, or the shapes differ.
 
     >>> pairwise(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]])).tolist()
     [1.0]
@@ -73,16 +73,16 @@ def pairwise(a: Array, b: Array, name: str = "cosine") -> Array:
     kind = np.result_type(a, b, np.float32)
     x, y = a.astype(np.float64), b.astype(np.float64)
     if name == "cosine":
-        found = (_unit(x, x.dtype) * _unit(y, y.dtype)).sum(1)
+        scores = (_unit(x, x.dtype) * _unit(y, y.dtype)).sum(1)
     elif name == "dot":
-        found = (x * y).sum(1)
+        scores = (x * y).sum(1)
     elif name == "euclidean":
-        found = -np.linalg.norm(x - y, axis=1)
+        scores = -np.linalg.norm(x - y, axis=1)
     elif name == "manhattan":
-        found = -np.abs(x - y).sum(1)
+        scores = -np.abs(x - y).sum(1)
     else:
         raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")
-    return np.asarray(found, kind)
+    return np.asarray(scores, kind)
 
 
 def _rows(x: Any) -> Array:
@@ -93,7 +93,10 @@ def _rows(x: Any) -> Array:
 
 
 def _unit(x: Array, kind: np.dtype[Any]) -> Array:
-    """Rows of length 1; a row of 0 stays so. Rows whose squares would overflow or vanish are scaled first, exactly."""
+    """Rows scaled to length 1; a row of zeros stays. Rows whose squares would overflow or underflow are scaled first.
+
+    That first scaling is by a power of two, which is exact.
+    """
     x = x.astype(kind, copy=False)
     largest = np.maximum(x.max(1, initial=0), -x.min(1, initial=0))
     far = np.abs(np.frexp(largest)[1]) > FAR
@@ -104,28 +107,28 @@ def _unit(x: Array, kind: np.dtype[Any]) -> Array:
 
 
 def _negative_distances(a: Array, b: Array, between: Callable[[Array, Array], Array], kind: np.dtype[Any]) -> Array:
-    """Distances between rows in float64, negated, block by block."""
-    found = np.empty((len(a), len(b)), kind)
+    """Negated distances between rows, computed in float64, block by block."""
+    distances = np.empty((len(a), len(b)), kind)
     for i in range(0, len(a), BLOCK):
         left = a[i : i + BLOCK].astype(np.float64)
         for j in range(0, len(b), BLOCK):
-            found[i : i + BLOCK, j : j + BLOCK] = between(left, b[j : j + BLOCK].astype(np.float64))
-    return np.asarray(np.negative(found, out=found))
+            distances[i : i + BLOCK, j : j + BLOCK] = between(left, b[j : j + BLOCK].astype(np.float64))
+    return np.asarray(np.negative(distances, out=distances))
 
 
 def _euclidean(a: Array, b: Array) -> Array:
-    """Euclidean distances (n, m), by |a|^2 + |b|^2 - 2ab and, for rows that are near each other, by their difference.
+    """Euclidean distances (n, m), by |a|^2 + |b|^2 - 2ab; for rows that are close together, by their difference.
 
-    The identity subtracts numbers that are nearly equal where the distance is small beside the lengths: below a
-    thousandth of them it would have fewer than ten digits, far out none.
+    If a distance is small beside the lengths of the vectors, that formula subtracts nearly equal numbers: below a
+    thousandth of the lengths fewer than ten digits would be left, and in the end none.
     """
-    squares = (a * a).sum(1)[:, None] + (b * b).sum(1)[None]
-    found = squares - 2 * (a @ b.T)
-    rows, columns = np.nonzero(found < 1e-6 * squares)
+    lengths = (a * a).sum(1)[:, None] + (b * b).sum(1)[None]
+    squares = lengths - 2 * (a @ b.T)
+    rows, columns = np.nonzero(squares < 1e-6 * lengths)
     for k in range(0, len(rows), BLOCK):
         i, j = rows[k : k + BLOCK], columns[k : k + BLOCK]
-        found[i, j] = ((a[i] - b[j]) ** 2).sum(1)
-    return np.asarray(np.sqrt(found, out=found))
+        squares[i, j] = ((a[i] - b[j]) ** 2).sum(1)
+    return np.asarray(np.sqrt(squares, out=squares))
 
 
 def _manhattan(a: Array, b: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Every token's state, text by text: what sentence-transformers calls token embeddings."""
+"""The hidden states of all tokens of each text, which sentence-transformers calls token embeddings."""
 
 from __future__ import annotations
 
@@ -29,50 +29,50 @@ def token_states(
     post: Sequence[Post] = (),
     conditions: Sequence[str] | None = None,
 ) -> list[Features]:
-    """Token ids, states and vector of each text.
+    """Token ids, hidden states and vector of each text.
 
     Args:
         backbone: the model.
-        method: its states are taken before they are weighed.
-        texts: checked.
-        limits: how much at a time.
-        post: steps, applied to the vectors.
+        method: says which hidden states are returned, and how they become the vector.
+        texts: texts that `check_texts` accepted.
+        limits: limits on texts and batches.
+        post: post-processing steps, applied to the vectors and not to the hidden states.
         conditions: one per text, for a template with {condition}.
 
     Returns:
-        Per text, under sentence-transformers' names: "input_ids" and "attention_mask" (n,), "token_embeddings"
+        For each text, under sentence-transformers' names: "input_ids" and "attention_mask" (n,), "token_embeddings"
         (n, D), "sentence_embedding" (D',); the n tokens are those that the model reads, template, copies and special
         tokens included.
 
     Raises:
-        InputError: a text is blank, or the method writes texts in pieces.
+        InputError: a text is blank, or the method splits texts into chunks.
     """
     if method.layout.chunk:
-        raise InputError(f"{method.name} writes a text in pieces: its tokens have no one row of states")
+        raise InputError(f"{method.name} splits a text into chunks, whose states are not those of one sequence")
     check_ids(texts, backbone.vocabulary_size)
     refuse_blank(list(texts))
     writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, conditions=conditions)
     check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
-    cuts, found = Cuts(), dict[int, Features]()
+    cuts, features = Cuts(), dict[int, Features]()
     cuts.note(writings, limits)
 
     def run(batch: Batch, indices: list[int]) -> list[tuple[int, Features]]:
-        (made,) = weights(backbone, [method], batch)
-        vectors = after(combine(made.batch, made.weights, made.states)[:, 0], post)
+        (weighed,) = weights(backbone, [method], batch)
+        vectors = after(combine(weighed.batch, weighed.weights, weighed.states)[:, 0], post)
         return [
             (indices[t], _features(ids, states, vectors[t]))
-            for group in made.batch.groups
-            for t, ids, states in zip(group.text.tolist(), group.tokens, group.of(made.states), strict=True)
+            for group in weighed.batch.groups
+            for t, ids, states in zip(group.text.tolist(), group.tokens, group.of(weighed.states), strict=True)
         ]
 
-    for _, made in each(writings, run, limits.budget(backbone.device), backbone.device):
-        found.update(made)
+    for _, rows in each(writings, run, limits.budget(backbone.device), backbone.device):
+        features.update(rows)
     cuts.warn(limits)
-    return [found[i] for i in range(len(texts))]
+    return [features[i] for i in range(len(texts))]
 
 
 def _features(ids: Tensor, states: Tensor, vector: Tensor) -> Features:
-    """Copies: a view would keep the whole batch in memory."""
+    """The features of one text, copied: a view would keep the whole batch in memory."""
     return {
         "input_ids": ids.clone(),
         "attention_mask": torch.ones_like(ids),

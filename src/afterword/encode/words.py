@@ -1,4 +1,4 @@
-"""Vectors of words in their texts."""
+"""Vectors of words in context."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def word_vectors(
     limits: Limits,
     post: Sequence[Post] = (),
 ) -> list[Array]:
-    """Vectors of the words of each text, window by window of texts.
+    """Vectors of the words of each text, `WINDOW` texts at a time.
 
     Args:
         backbone: the model.
-        method: any.
-        texts: checked.
-        words: of each text.
-        limits: how much at a time.
-        post: steps applied to every vector.
+        method: the method.
+        texts: texts that `check_texts` accepted.
+        words: the words of each text.
+        limits: limits on texts and batches.
+        post: post-processing steps, applied to every vector.
 
     Returns:
-        Per text (words, D').
+        For each text (words, D').
 
     Raises:
-        WordNotFound: one is not in its text, which is seen before any text is run; or it was cut off.
+        WordNotFound: a word is not in its text (checked before the model runs), or was cut off.
     """
     check_ids(texts, backbone.vocabulary_size)
     check_words(words, texts)
@@ -61,14 +61,14 @@ def word_vectors(
             cuts.note(writings, limits, named)
 
             def run(batch: Batch, indices: list[int], tokens: Found = tokens) -> list[Array]:
-                made = vectors(backbone, [method], batch, [tokens[i] for i in indices])[0]
-                found = [after(vector[: len(tokens[i])], post) for i, vector in zip(indices, made, strict=True)]
-                return [vector.cpu().numpy() for vector in found]
+                raw = vectors(backbone, [method], batch, [tokens[i] for i in indices])[0]
+                done = [after(vector[: len(tokens[i])], post) for i, vector in zip(indices, raw, strict=True)]
+                return [vector.cpu().numpy() for vector in done]
 
-            wanted = [i for i, some in enumerate(here) if some]
+            wanted = [i for i, asked in enumerate(here) if asked]
             bar(len(window) - len(wanted))
-            for indices, made in each(writings, run, budget, backbone.device, wanted):
-                for i, vector in zip(indices, made, strict=True):
+            for indices, outputs in each(writings, run, budget, backbone.device, wanted):
+                for i, vector in zip(indices, outputs, strict=True):
                     rows[first + i] = vector
                 bar(len(indices))
     cuts.warn(limits)
