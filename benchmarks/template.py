@@ -31,9 +31,8 @@ def measure(quick: bool) -> list[Row]:
         calls = {"shared": lambda e=shared: e.encode(sentences), "whole": lambda e=whole: e.encode(sentences)}
         seconds = in_turns(calls, 1 if quick else 7)
         theirs, ours = calls["whole"](), calls["shared"]()
-        what = (
-            f"template {template!r}, {writing.segments[0].lead} tokens run once / in each of {len(sentences)} sentences"
-        )
+        prefix = writing.segments[0].prefix
+        what = f"template {template!r}, {prefix} tokens run once / in each of {len(sentences)} sentences"
         off = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
         rows += [
             Row(f"{what}, time", ratio(seconds["shared"], seconds["whole"]), "<= 0.85", parts=medians(seconds)),

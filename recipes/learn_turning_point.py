@@ -60,11 +60,11 @@ class Gates(nn.Module):
             plan = current()
             if self.busy or plan is None:
                 return None
-            self.busy = plan.seeing = True
+            self.busy = plan.force_bidirectional = True
             try:
                 both: Tensor = module(*args, **kwargs)[0]
             finally:
-                self.busy = plan.seeing = False
+                self.busy = plan.force_bidirectional = False
             return (output[0] + self.values[layer] * (both - output[0]), *output[1:])
 
         return hook

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from afterword.backbone.linear_packed import PackedLinears
-from afterword.backbone.linear_patching import SEAT
+from afterword.backbone.linear_patching import SLOT
 
 
 class Forward(nn.Module):
@@ -30,12 +30,12 @@ class Gated(Forward):
 
 def untouched(model: nn.Module) -> bool:
     """Whether nothing of ours is left in a model."""
-    return not any({SEAT, "forward"} & set(vars(m)) for m in model.modules())
+    return not any({SLOT, "forward"} & set(vars(m)) for m in model.modules())
 
 
 def fused(packed: PackedLinears) -> int:
     """Layers that do an activation's work."""
-    return sum(twin.act is not None for twin in packed.twins)
+    return sum(layer.act is not None for layer in packed.layers)
 
 
 def run(packed: PackedLinears, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from afterword.backbone.backbone import Backbone
 from afterword.encoder import Encoder
 from afterword.methods import Method
 from afterword.text.batch import Batch, lay
-from afterword.text.segments import Segment, Writing
+from afterword.text.segments import Segment, TokenizedText
 
 LENGTHS = (5, 23, 1, 12, 5, 9)
 WORD = (2, 4)
@@ -26,14 +26,14 @@ def texts(seed: int = 3) -> list[list[int]]:
 
 def batch_of(ids: list[list[int]]) -> Batch:
     """Bare texts laid end to end."""
-    return lay([Writing((Segment(list(t), ((0, len(t)),)),)) for t in ids])
+    return lay([TokenizedText((Segment(list(t), ((0, len(t)),)),)) for t in ids])
 
 
 def by_text(batch: Batch, flat: Tensor) -> list[Tensor]:
     """A flat tensor's part of each text, in the order given."""
     found = {}
     for group in batch.groups:
-        found.update(zip(group.text.tolist(), group.of(flat), strict=True))
+        found.update(zip(group.text.tolist(), group.slice(flat), strict=True))
     return [found[i] for i in range(batch.texts)]
 
 

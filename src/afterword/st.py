@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .backbone.backbone import Backbone
 from .backbone.loading import load_backbone
-from .backbone.pickling import bare
+from .backbone.pickling import without_recorders
 from .backbone.saving import write_model
 from .backbone.text_part import base_of
 from .encode.forward import combine, weights
@@ -78,9 +78,9 @@ class Afterword(InputModule):
         The adapters that may stand around the model hold it themselves.
         """
         made: dict[int, nn.Module] = {}
-        model, held = bare(self.model, made), object.__new__(Backbone)
+        model, held = without_recorders(self.model, made), object.__new__(Backbone)
         vars(held).update(vars(self._backbone))
-        held.model = made[id(held.model)] if id(held.model) in made else bare(held.model, made)
+        held.model = made[id(held.model)] if id(held.model) in made else without_recorders(held.model, made)
         held.modules = tuple(made[id(m)] for m in held.modules)
         return {**vars(self), "_modules": {**self._modules, "model": model}, "_backbone": held}
 
@@ -184,7 +184,7 @@ class Afterword(InputModule):
         if batch.source is None:
             states = made.states.new_zeros(*ids.shape, made.states.shape[-1])
             for group in batch.groups:
-                states[group.text, : group.length] = group.of(made.states)
+                states[group.text, : group.length] = group.slice(made.states)
             features["token_embeddings"] = states
         return features
 

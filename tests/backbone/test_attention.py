@@ -45,7 +45,7 @@ class Keep:
         n = view.length
         columns = torch.arange(n).expand(len(view.q), n)
         whole = slice(0, n), slice(0, view.heads)
-        self.seen[view.group] = view.diagonal(), view.onto(columns, *whole).exp()
+        self.seen[view.group] = view.diagonal(), view.log_weights(columns, *whole).exp()
 
 
 @pytest.mark.parametrize("special", ["", "softcap", "s_aux", "position_bias"])
@@ -63,25 +63,27 @@ def test_each_text_attends_to_itself_alone(kind: str, special: str, tile: int, m
         "position_bias": {"position_bias": torch.randn(1, 4, 56, 56, generator=generator)},
     }[special]
 
-    def sees(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
+    def mask_function(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
         return {"causal": k <= q, "full": k >= 0, "window": (k <= q) & (q - k < 3)}[kind]
 
     keep = Keep()
     with torch.no_grad():
         plan = Plan(runs, readers=(keep,))
-        got, weights = attend(nn.Identity(), q, k, v, Rule(plan, sees), 0.3, **options)
+        got, weights = attend(nn.Identity(), q, k, v, Rule(plan, mask_function), 0.3, **options)
     assert weights is None and got.shape == (1, 56, 4, 16) and FILLER not in keep.seen
     for group, start, count, n, _ in runs[:3]:
         i = torch.arange(n)
-        mask = sees(0, 0, i[:, None], i[None]).expand(n, n)
+        mask = mask_function(0, 0, i[:, None], i[None]).expand(n, n)
         for g in range(count):
             part = slice(start + g * n, start + (g + 1) * n)
             wanted = eager(q[0, :, part], k[0, :, part], v[0, :, part], mask, 0.3, **options)
             torch.testing.assert_close(got[0, part].transpose(0, 1), wanted, rtol=1e-5, atol=1e-6)
             a = eager(q[0, :, part], k[0, :, part], torch.eye(n).expand(2, n, n), mask, 0.3, **options)
-            diagonal, onto = keep.seen[group]
+            diagonal, log_weights = keep.seen[group]
             torch.testing.assert_close(diagonal[g], a.diagonal(dim1=1, dim2=2), rtol=2e-6, atol=1e-6)
-            torch.testing.assert_close(onto[g].tril() if kind == "causal" else onto[g], a, rtol=2e-6, atol=1e-6)
+            torch.testing.assert_close(
+                log_weights[g].tril() if kind == "causal" else log_weights[g], a, rtol=2e-6, atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("special", ["", "softcap", "s_aux", "position_bias"])
@@ -92,13 +94,13 @@ def test_what_is_run_once_stands_in_front_of_each_text(
 ):
     monkeypatch.setattr(fused, "CELLS", tile)
     p, generator = 5, torch.Generator().manual_seed(0)
-    lead, before = PackedGroup(FILLER, 0, 1, p), range(p)
+    shared, prefix = PackedGroup(FILLER, 0, 1, p), range(p)
     runs = (
-        lead,
-        PackedGroup(0, 5, 2, 18, before),
+        shared,
+        PackedGroup(0, 5, 2, 18, prefix),
         PackedGroup(1, 41, 1, 12),
-        PackedGroup(2, 53, 1, 4, before),
-        PackedGroup(3, 57, 2, 1, before),
+        PackedGroup(2, 53, 1, 4, prefix),
+        PackedGroup(3, 57, 2, 1, prefix),
     )
     q, k, v = (torch.randn(1, h, 59, 16, generator=generator) for h in (4, 2, 2))
     options = {
@@ -108,15 +110,15 @@ def test_what_is_run_once_stands_in_front_of_each_text(
         "position_bias": {"position_bias": torch.randn(1, 4, 59, 59, generator=generator)},
     }[special]
 
-    def sees(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
+    def mask_function(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
         rules = {"causal": k <= q, "full": k >= 0, "window": (k <= q) & (q - k < 3)}
         return {**rules, "chunk": (k <= q) & (q // 4 == k // 4)}[kind]
 
     with torch.no_grad():
-        got, _ = attend(nn.Identity(), q, k, v, Rule(Plan(runs), sees), 0.3, **options)
+        got, _ = attend(nn.Identity(), q, k, v, Rule(Plan(runs), mask_function), 0.3, **options)
     for _, start, count, m, in_front in runs:
         i = torch.arange(len(in_front) + m)
-        mask = sees(0, 0, i[:, None], i[None]).expand(len(i), len(i))
+        mask = mask_function(0, 0, i[:, None], i[None]).expand(len(i), len(i))
         for first in range(start, start + count * m, m):
             whole = [*in_front, *range(first, first + m)]
             wanted = eager(q[0][:, whole], k[0][:, whole], v[0][:, whole], mask, 0.3, **options)[:, -m:]
@@ -125,7 +127,8 @@ def test_what_is_run_once_stands_in_front_of_each_text(
 
 def test_what_is_run_once_cannot_see_what_follows():
     rule = Rule(
-        Plan((PackedGroup(FILLER, 0, 1, 2), PackedGroup(0, 2, 1, 3, range(2))), seeing=True), lambda b, h, q, k: k <= q
+        Plan((PackedGroup(FILLER, 0, 1, 2), PackedGroup(0, 2, 1, 3, range(2))), force_bidirectional=True),
+        lambda b, h, q, k: k <= q,
     )
     with pytest.raises(UnsupportedModel, match="2 tokens are run once for many texts"):
         attend(nn.Identity(), *[torch.zeros(1, 1, 5, 4)] * 3, rule)
@@ -165,13 +168,13 @@ def test_attention_is_read_in_float32_under_autocast_and_in_half_precision(speci
             q.double(),
             k.double(),
             v.double(),
-            Rule(Plan(rule.plan.runs, readers=(wanted,)), rule.sees),
+            Rule(Plan(rule.plan.runs, readers=(wanted,)), rule.mask_function),
             **special,
         )
         for half in (q.dtype, torch.float32):
             limit = 2e-4 if half == q.dtype and not special else 1e-5  # the fused kernel's exp, in half precision
             keep = Keep()
-            mask = Rule(Plan(rule.plan.runs, readers=(keep,)), rule.sees)
+            mask = Rule(Plan(rule.plan.runs, readers=(keep,)), rule.mask_function)
             with torch.autocast("cpu", torch.bfloat16, enabled=half == torch.float32):
                 attend(nn.Identity(), q.to(half), k.to(half), v.to(half), mask, **special)
             assert keep.seen[0][0].dtype == torch.float32

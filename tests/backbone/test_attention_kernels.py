@@ -26,7 +26,7 @@ def inputs(width: int, keys: int = N) -> tuple[Tensor, Tensor, Tensor]:
 
 LOWER = torch.ones(N, N, dtype=torch.bool).tril()
 BEHIND = torch.ones(N, N + P, dtype=torch.bool).tril(P)
-SEEN = {
+MASKS = {
     "causal": (Mask(None, True, True), LOWER),
     "full": (Mask(None, False, False), torch.ones_like(LOWER)),
     "window": (Mask(LOWER.triu(-4), False, True), LOWER.triu(-4)),
@@ -34,34 +34,34 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize("kind", SEEN)
+@pytest.mark.parametrize("kind", MASKS)
 def test_sinks_come_from_the_fused_kernels_log_sum_exp(kind: str, monkeypatch: pytest.MonkeyPatch):
-    seen, mask = SEEN[kind]
-    q, k, v = inputs(16, mask.shape[1])
+    mask, allowed = MASKS[kind]
+    q, k, v = inputs(16, allowed.shape[1])
     sinks = torch.tensor([-2.0, 0.0, 1.5, 30.0])
-    wanted, wanted_lse = by_hand(q, k, v, mask, 0.3, sinks)
-    plain, _ = fused.attention(q.requires_grad_(), k, v, seen, 0.3, sinks=sinks)
+    wanted, wanted_lse = by_hand(q, k, v, allowed, 0.3, sinks)
+    plain, _ = fused.attention(q.requires_grad_(), k, v, mask, 0.3, sinks=sinks)
     torch.testing.assert_close(plain.double(), wanted, rtol=1e-5, atol=1e-6)
-    monkeypatch.delattr(fused, "_plainly")
+    monkeypatch.delattr(fused, "_unfused")
     with torch.no_grad():
-        got, lse = fused.attention(q, k, v, seen, 0.3, sinks=sinks, want_lse=True)
+        got, lse = fused.attention(q, k, v, mask, 0.3, sinks=sinks, want_lse=True)
         torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(lse.double(), wanted_lse, rtol=1e-6, atol=1e-6)
-        alone, _ = fused.attention(q[1:], k[1:], v[1:], seen, 0.3, sinks=sinks)
+        alone, _ = fused.attention(q[1:], k[1:], v[1:], mask, 0.3, sinks=sinks)
         assert torch.equal(alone[0], got[1]), "the same bits alone and beside another"
-        half, _ = fused.attention(*(x.bfloat16() for x in (q, k, v)), seen, 0.3, sinks=sinks.bfloat16())
+        half, _ = fused.attention(*(x.bfloat16() for x in (q, k, v)), mask, 0.3, sinks=sinks.bfloat16())
         assert half.dtype == torch.bfloat16 and (half.double() - wanted).abs().max() < 2e-2
 
 
-@pytest.mark.parametrize("kind", SEEN)
+@pytest.mark.parametrize("kind", MASKS)
 @pytest.mark.parametrize("want_lse", [False, True])
 def test_values_narrower_than_keys_go_through_the_fused_kernel(kind: str, want_lse: bool):
-    seen, mask = SEEN[kind]
-    q, k, v = inputs(10, mask.shape[1])
-    wanted, wanted_lse = by_hand(q, k, v, mask, 0.3, None)
+    mask, allowed = MASKS[kind]
+    q, k, v = inputs(10, allowed.shape[1])
+    wanted, wanted_lse = by_hand(q, k, v, allowed, 0.3, None)
     with torch.no_grad():
-        got, lse = fused.attention(q, k, v, seen, 0.3, want_lse=want_lse)
-        alone, _ = fused.attention(q[1:], k[1:], v[1:], seen, 0.3, want_lse=want_lse)
+        got, lse = fused.attention(q, k, v, mask, 0.3, want_lse=want_lse)
+        alone, _ = fused.attention(q[1:], k[1:], v[1:], mask, 0.3, want_lse=want_lse)
     torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=1e-6)
     assert got.shape == (2, 4, N, 10) and torch.equal(alone[0], got[1])
     assert (lse is not None) == want_lse and (lse is None or torch.allclose(lse.double(), wanted_lse, atol=1e-5))
@@ -70,8 +70,8 @@ def test_values_narrower_than_keys_go_through_the_fused_kernel(kind: str, want_l
 def test_no_dense_kernel_is_used_where_a_fused_one_is_to_be_had():
     q, k, v = inputs(10)
     with torch.no_grad(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        fused.attention(q, k, v, SEEN["causal"][0], 0.3)
-        fused.attention(q, k, k, SEEN["window"][0], 0.3, sinks=torch.zeros(4))
+        fused.attention(q, k, v, MASKS["causal"][0], 0.3)
+        fused.attention(q, k, k, MASKS["window"][0], 0.3, sinks=torch.zeros(4))
     names = {event.name for event in profile.events()}
     assert "aten::_scaled_dot_product_flash_attention_for_cpu" in names
     assert not names & {"aten::_scaled_dot_product_attention_math", "aten::softmax", "aten::_softmax"}

@@ -21,11 +21,11 @@ def rule_of(mask: Tensor, *runs: PackedGroup, **plan: Any) -> Rule:
 
 def look(rule: Rule, n: int, both_ways: bool = False) -> Tensor:
     """What `Mask` says, as a mask."""
-    seen = rule.of(n, both_ways, CPU)
-    if seen.mask is not None:
-        assert not seen.causal
-        return seen.mask
-    return torch.ones(n, n, dtype=torch.bool).tril() if seen.causal else torch.ones(n, n, dtype=torch.bool)
+    mask = rule.mask(n, both_ways, CPU)
+    if mask.allowed is not None:
+        assert not mask.causal
+        return mask.allowed
+    return torch.ones(n, n, dtype=torch.bool).tril() if mask.causal else torch.ones(n, n, dtype=torch.bool)
 
 
 @pytest.mark.parametrize("cells", [1 << 21, 100])
@@ -47,7 +47,7 @@ def test_what_a_rule_says_is_read_to_the_last_entry(both_ways: bool, cells: int,
         wanted = mask | mask.mT if both_ways else mask
         rule = rule_of(mask)
         assert torch.equal(look(rule, N, both_ways), wanted), name
-        assert rule.of(N, both_ways, CPU).backward == (not wanted.triu(1).any()), name
+        assert rule.mask(N, both_ways, CPU).backward == (not wanted.triu(1).any()), name
 
 
 def test_a_rule_that_counts_from_the_start_of_all_texts_counts_from_each_ones_own():
@@ -123,13 +123,13 @@ def test_what_may_change_behind_a_rules_back_is_not_recognised():
 
 def test_a_rule_is_worked_out_once_for_all_forwards_of_a_model(monkeypatch: pytest.MonkeyPatch):
     asked: list[tuple[int, int]] = []
-    whole = Rule._seen
+    whole = Rule._build
 
-    def seen(self: Rule, p: int, n: int, *rest: Any) -> Mask:
+    def counted(self: Rule, p: int, n: int, *rest: Any) -> Mask:
         asked.append((p, n))
         return whole(self, p, n, *rest)
 
-    monkeypatch.setattr(Rule, "_seen", seen)
+    monkeypatch.setattr(Rule, "_build", counted)
     kept, window = MaskCache(), masks.sliding_window_causal_mask_function
     for _ in range(3):
         for width in (4, 5):
@@ -137,15 +137,15 @@ def test_a_rule_is_worked_out_once_for_all_forwards_of_a_model(monkeypatch: pyte
             wanted = (i[:, None] - i < width) & (i <= i[:, None])
             for both_ways in (False, True):
                 assert torch.equal(look(rule, 9, both_ways), wanted | wanted.mT if both_ways else wanted)
-            rule.of(3, False, CPU, p=2)
+            rule.mask(3, False, CPU, p=2)
     assert sorted(asked) == [(0, 9)] * 4 + [(2, 5)] * 2 and len(kept) == 6
 
 
 def test_a_mask_that_was_made_without_gradients_serves_a_training_step():
     kept = MaskCache()
     with torch.inference_mode():
-        Rule(Plan((), masks=kept), masks.sliding_window_causal_mask_function(2)).of(5, False, CPU)
-    mask = Rule(Plan((), masks=kept), masks.sliding_window_causal_mask_function(2)).of(5, False, CPU).mask
+        Rule(Plan((), masks=kept), masks.sliding_window_causal_mask_function(2)).mask(5, False, CPU)
+    mask = Rule(Plan((), masks=kept), masks.sliding_window_causal_mask_function(2)).mask(5, False, CPU).allowed
     assert mask is not None and not mask.is_inference()
 
 

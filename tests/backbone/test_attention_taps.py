@@ -48,7 +48,7 @@ def test_max_over_heads_is_algorithm_1(
     for view in views:
         assert tap.wants(view.layer)
         tap.read(view)
-    torch.testing.assert_close(tap.of(0), literal(views, columns, triangle), rtol=1e-13, atol=1e-15)
+    torch.testing.assert_close(tap.result(0), literal(views, columns, triangle), rtol=1e-13, atol=1e-15)
 
 
 def test_only_the_layer_asked_for_is_read():
@@ -56,7 +56,7 @@ def test_only_the_layer_asked_for_is_read():
     tap, views = MaxOverHeads([columns], layer=1), layers("ccc")
     assert [tap.wants(i) for i in range(3)] == [False, True, False]
     tap.read(views[1])
-    torch.testing.assert_close(tap.of(0), literal(views[1:2], columns, "upper"))
+    torch.testing.assert_close(tap.result(0), literal(views[1:2], columns, "upper"))
 
 
 def test_half_of_a_causal_matrix_needs_no_symmetrising():
@@ -74,9 +74,9 @@ def test_diagonals():
             if tap.wants(view.layer):
                 tap.read(view)
     wanted = torch.stack([v.matrix.diagonal(dim1=2, dim2=3) for v in views], 1)
-    assert torch.equal(one.of(0), wanted[:, 1, 2])
-    assert torch.equal(every.of(0), wanted[:, 1])
-    assert torch.equal(whole.of(0), wanted)
+    assert torch.equal(one.result(0), wanted[:, 1, 2])
+    assert torch.equal(every.result(0), wanted[:, 1])
+    assert torch.equal(whole.result(0), wanted)
 
 
 def test_groups_are_read_apart():
@@ -84,8 +84,8 @@ def test_groups_are_read_apart():
     tap = MaxOverHeads([torch.tensor([[1], [2]]), torch.tensor([[3], [8]])])
     tap.read(MatrixView(0, 1, True, long[0].matrix))
     tap.read(MatrixView(0, 0, True, short[0].matrix))
-    assert tap.of(0).shape == (G, 1, 4) and tap.of(1).shape == (G, 1, 9)
-    torch.testing.assert_close(tap.of(1), literal(long, torch.tensor([[3], [8]]), "upper"))
+    assert tap.result(0).shape == (G, 1, 4) and tap.result(1).shape == (G, 1, 9)
+    torch.testing.assert_close(tap.result(1), literal(long, torch.tensor([[3], [8]]), "upper"))
 
 
 @pytest.mark.parametrize("kind", ["scores", "matrix"])
@@ -103,7 +103,7 @@ def test_gradients_are_algorithm_1s_where_a_window_hides_tokens(kind: str, trian
     tap = MaxOverHeads([columns], triangle)
     tap.read(plain if kind == "matrix" else ScoreView(0, 0, causal, q, k, 0.5, seen))
     weigh = torch.randn(G, n, n, generator=g, dtype=torch.float64)
-    made = torch.autograd.grad((tap.of(0) * weigh).sum(), (q, k), retain_graph=True)
+    made = torch.autograd.grad((tap.result(0) * weigh).sum(), (q, k), retain_graph=True)
     wanted = torch.autograd.grad((literal([plain], columns, triangle) * weigh).sum(), (q, k))
     torch.testing.assert_close(made, wanted, rtol=1e-10, atol=1e-12)
 
@@ -120,4 +120,4 @@ def test_no_weight_is_more_than_1_however_large_the_scores(causal: bool, size: f
         diagonal = Diagonals()
         for tap in (whole, few, diagonal):
             tap.read(view)
-            assert tap.of(0).isfinite().all() and tap.of(0).min() >= 0 and tap.of(0).max() <= 1
+            assert tap.result(0).isfinite().all() and tap.result(0).min() >= 0 and tap.result(0).max() <= 1

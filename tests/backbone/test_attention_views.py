@@ -46,10 +46,13 @@ def test_every_piece_is_a_piece_of_the_matrix(case: str, n: int, tile: int, monk
         for heads in (slice(0, H), slice(1, 3), slice(3, 4)):
             k = torch.arange(n)[rows]
             means = below[k][:, columns].transpose(0, 1)[:, None]
-            got, wanted = view.onto(columns, rows, heads).exp(), whole.onto(columns, rows, heads).exp()
+            got, wanted = view.log_weights(columns, rows, heads).exp(), whole.log_weights(columns, rows, heads).exp()
             torch.testing.assert_close((got * means).double(), wanted, rtol=1e-5, atol=1e-7)
             means = below[columns][..., k].mT[:, None]
-            got, wanted = view.of(columns, rows, heads).exp(), whole.of(columns, rows, heads).exp()
+            got, wanted = (
+                view.log_weights_transposed(columns, rows, heads).exp(),
+                whole.log_weights_transposed(columns, rows, heads).exp(),
+            )
             torch.testing.assert_close((got * means).double(), wanted, rtol=1e-5, atol=1e-7)
 
 
@@ -59,7 +62,7 @@ def test_a_run_of_columns_is_read_as_its_tokens_are(case: str):
     for v in (view, MatrixView(1, 0, view.causal, a)):
         columns = torch.arange(4, 11).expand(G, 7)
         rows, heads = slice(10, 20), slice(1, 4)
-        one, other = v.onto(slice(4, 11), rows, heads), v.onto(columns, rows, heads)
+        one, other = v.log_weights(slice(4, 11), rows, heads), v.log_weights(columns, rows, heads)
         torch.testing.assert_close(one.exp(), other.exp(), rtol=1e-6, atol=1e-7)
 
 

@@ -105,8 +105,8 @@ def test_what_texts_begin_with_is_run_once_and_changes_no_state(kind: str, tmp_p
     batch = written(backbone)
     layers: frozenset[Any] = frozenset({LAST, TABLE, 1, "normed:2"})
     with torch.no_grad():
-        assert batch.lead > 10 and sum(g.leading for g in batch.groups) == 7
-        assert sum(bool(run.before) for run in runs_of(backbone, batch)) >= 5
+        assert batch.prefix > 10 and sum(g.with_prefix for g in batch.groups) == 7
+        assert sum(bool(run.prefix) for run in runs_of(backbone, batch)) >= 5
         trace = backbone.forward(batch, layers)
         backbone.facts = replace(backbone.facts, shares=False)
         whole = backbone.forward(batch, layers)
@@ -114,7 +114,7 @@ def test_what_texts_begin_with_is_run_once_and_changes_no_state(kind: str, tmp_p
         a, b = trace.states[layer], whole.states[layer]
         assert a.shape == b.shape and (a - b).abs().max() <= 1e-5 * b.abs().max(), layer
     for group in batch.groups:
-        for ids, got in zip(group.tokens, group.of(trace.states[LAST]), strict=True):
+        for ids, got in zip(group.tokens, group.slice(trace.states[LAST]), strict=True):
             with torch.no_grad():
                 want = copy.deepcopy(eager.model)(input_ids=ids[None]).last_hidden_state[0]
             assert (got - want).abs().max() < 1e-5 * want.abs().max()
@@ -126,7 +126,7 @@ def test_half_the_tokens_of_short_texts_need_not_be_run(tmp_path: Path):
     with torch.no_grad():
         runs = runs_of(backbone, batch)
     assert sum(run.segments * run.length for run in runs) < len(batch.tokens) / 3
-    assert [run.length for run in runs[:3]] == [28, 6, 5] and runs[1].before == range(28)
+    assert [run.length for run in runs[:3]] == [28, 6, 5] and runs[1].prefix == range(28)
 
 
 def test_who_reads_attention_sees_both_ways_or_learns_runs_every_text_whole(tmp_path: Path):
@@ -142,7 +142,7 @@ def test_who_reads_attention_sees_both_ways_or_learns_runs_every_text_whole(tmp_
     assert [(r.segments, r.length) for r in runs_of(backbone, batch)][: len(whole)] == whole
     encoder = load_backbone(tiny("bert", tmp_path / "bert"))
     with torch.no_grad():
-        assert not encoder.facts.shares and not any(run.before for run in runs_of(encoder, written(encoder)))
+        assert not encoder.facts.shares and not any(run.prefix for run in runs_of(encoder, written(encoder)))
 
 
 def test_layers_that_cannot_be_told_apart(tmp_path: Path):
@@ -161,7 +161,7 @@ def test_every_heads_diagonal_in_one_pass(tmp_path: Path):
             with torch.no_grad():
                 found = eager.model(input_ids=torch.tensor([texts()[t]]), output_attentions=True).attentions
             wanted = torch.stack([a[0].diagonal(dim1=1, dim2=2) for a in found])
-            torch.testing.assert_close(tap.of(i)[g], wanted, rtol=2e-5, atol=1e-7)
+            torch.testing.assert_close(tap.result(i)[g], wanted, rtol=2e-5, atol=1e-7)
 
 
 def test_the_eager_way_cannot_see_both_ways(tmp_path: Path):

@@ -7,8 +7,8 @@ from afterword.errors import MethodError, NoSuchHead
 
 
 def test_which_layers():
-    assert Sight(last=2).of(5) == {3, 4}
-    assert Sight(layers=(4, 1, 1)).of(5) == {1, 4} and Sight(layers=(4, 1, 1)) == Sight(layers=(1, 4))
+    assert Sight(last=2).resolve(5) == {3, 4}
+    assert Sight(layers=(4, 1, 1)).resolve(5) == {1, 4} and Sight(layers=(4, 1, 1)) == Sight(layers=(1, 4))
     assert not Sight() and Sight(last=1) and Sight(layers=(0,)) and Sight(couple="angle031")
     assert Sight(last=2, couple="add").first(5) == 3
 
@@ -20,10 +20,10 @@ def test_which_layers():
         (lambda: Sight(last=-1), MethodError, "last=-1"),
         (lambda: Sight(last="all"), MethodError, "last='all'.*or 'auto'"),  # type: ignore[arg-type]
         (lambda: Sight(last="auto", layers=(2,)), MethodError, "give one of the two"),
-        (lambda: Sight(last="auto").of(3), MethodError, "needs pairs.*turning-point.*resolve"),
+        (lambda: Sight(last="auto").resolve(3), MethodError, "needs pairs.*turning-point.*resolve"),
         (lambda: Sight(last=1, layers=(2,)), MethodError, "give one of the two"),
-        (lambda: Sight(last=4).of(3), NoSuchHead, "the model has 3 layers"),
-        (lambda: Sight(layers=(3,)).of(3), NoSuchHead, "layers 0 to 2"),
+        (lambda: Sight(last=4).resolve(3), NoSuchHead, "the model has 3 layers"),
+        (lambda: Sight(layers=(3,)).resolve(3), NoSuchHead, "layers 0 to 2"),
         (lambda: Sight(layers=(0, 2), couple="add").first(3), MethodError, "layers must be the last ones"),
     ],
 )

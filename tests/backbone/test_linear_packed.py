@@ -27,7 +27,7 @@ def _always_packed(monkeypatch):
 def test_what_comes_out_is_the_same(act, kind):
     packed, x = packed_block(kind(copy.deepcopy(act))), torch.randn(40, 32)
     torch.testing.assert_close(run(packed, x), plainly(packed.model, x), rtol=1e-5, atol=1e-6)
-    assert len(packed.twins) == 2
+    assert len(packed.layers) == 2
     assert fused(packed) == (kind is Forward and not isinstance(act, nn.ReLU))
     assert untouched(packed.model)
 
@@ -43,7 +43,7 @@ def test_an_activation_of_two_blocks_is_left_alone():
     packed = PackedLinears(nn.Sequential(Forward(act), Forward(act)).eval())
     x = torch.randn(40, 32)
     torch.testing.assert_close(run(packed, x), plainly(packed.model, x), rtol=1e-5, atol=1e-6)
-    assert packed.twins and not fused(packed)
+    assert packed.layers and not fused(packed)
 
 
 @pytest.mark.parametrize("change", ["module", "class of one's own", "forward", "block", "option"])
@@ -80,7 +80,7 @@ def test_a_layer_that_is_replaced_is_used():
 def test_transposed_layers_are_packed_too():
     packed, x = PackedLinears(nn.Sequential(Conv1D(48, 32)).eval()), torch.randn(1, 40, 32)
     torch.testing.assert_close(run(packed, x), plainly(packed.model, x), rtol=1e-5, atol=1e-6)
-    assert [twin.weight.shape for twin in packed.twins] == [(48, 32)]
+    assert [layer.weight.shape for layer in packed.layers] == [(48, 32)]
 
 
 @pytest.mark.parametrize("change", ["in place", "behind autograd's back", "another tensor"])
@@ -100,7 +100,7 @@ def test_a_weight_that_changed_is_packed_anew(change):
     torch.testing.assert_close(after, plainly(packed.model, x), rtol=1e-5, atol=1e-6)
 
 
-def test_a_few_elements_changed_behind_autograd_s_back_are_there_once_twins_are_dropped():
+def test_a_few_elements_changed_behind_autograd_s_back_are_there_once_packed_layers_are_dropped():
     """What the docs say of edits through `.data`: they may slip through, until everything is made anew."""
     block = Forward(nn.GELU())
     packed, x = packed_block(block), torch.randn(40, 32)
@@ -110,13 +110,13 @@ def test_a_few_elements_changed_behind_autograd_s_back_are_there_once_twins_are_
     torch.testing.assert_close(run(packed, x), plainly(packed.model, x), rtol=1e-5, atol=1e-6)
 
 
-def test_training_drops_the_twins_and_gets_gradients():
+def test_training_drops_the_packed_layers_and_gets_gradients():
     packed, x = packed_block(Forward(nn.GELU())), torch.randn(40, 32)
     run(packed, x)
-    assert packed.twins
+    assert packed.layers
     with packed.fast():
         packed.model(x).sum().backward()
-    assert not packed.twins
+    assert not packed.layers
     assert all(p.grad is not None for p in packed.model.parameters())
 
 
@@ -136,7 +136,7 @@ def test_little_memory_means_plain(monkeypatch):
     packed, x = packed_block(Forward(nn.GELU())), torch.randn(40, 32)
     monkeypatch.setattr(kernels, "free_memory", lambda: 1000)
     assert torch.equal(run(packed, x), plainly(packed.model, x))
-    assert not packed.twins
+    assert not packed.layers
     with pytest.raises(ModelError, match=r"needs 0\.0 GB for packed weights"):
         run(PackedLinears(packed.model, "bfloat16"), x)
 

@@ -1,4 +1,4 @@
-"""Layers are served in their own place: hooks hear what they hear, copies and other threads see nothing of it."""
+"""Layers are patched in place: hooks are called as before, copies and other threads are not affected."""
 
 import copy
 import io
@@ -9,7 +9,7 @@ import torch
 from tests.blocks import Forward, fused, packed_block, plainly, run, untouched
 from torch import Tensor, nn
 
-from afterword.backbone import linear_patching as serving
+from afterword.backbone import linear_patching
 from afterword.backbone.linear_packed import PackedLinears
 
 if not torch.backends.mkldnn.is_available():
@@ -84,22 +84,22 @@ def test_a_copy_made_while_another_thread_runs_has_layers_of_its_own(how):
     block.inside = block.go_on = None
     try:
         if how == "copy":
-            twin = copy.deepcopy(packed.model)
+            other = copy.deepcopy(packed.model)
         else:
             torch.save(packed.model, file := io.BytesIO())
-            twin = torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+            other = torch.load(io.BytesIO(file.getvalue()), weights_only=False)
         meanwhile = plainly(packed.model, x)
     finally:
         events[1].set()
         thread.join()
-    assert untouched(twin) and untouched(packed.model)
-    for parameter in twin.parameters():
+    assert untouched(other) and untouched(packed.model)
+    for parameter in other.parameters():
         parameter.data.mul_(3)
     torch.testing.assert_close(meanwhile, outs[0], rtol=1e-5, atol=1e-6)
     fresh = Waiting().eval()
-    fresh.load_state_dict(twin[0].state_dict())
-    assert torch.equal(plainly(twin, x), plainly(fresh, x))
-    torch.testing.assert_close(run(PackedLinears(twin), x), plainly(fresh, x), rtol=1e-5, atol=1e-5)
+    fresh.load_state_dict(other[0].state_dict())
+    assert torch.equal(plainly(other, x), plainly(fresh, x))
+    torch.testing.assert_close(run(PackedLinears(other), x), plainly(fresh, x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("where", ["pack", "packed_linear"])
@@ -110,9 +110,9 @@ def test_an_interrupt_in_the_first_run_leaves_the_fast_path_on(monkeypatch, wher
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(serving, where, interrupted)
+        patch.setattr(linear_patching, where, interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(packed, x)
     assert untouched(packed.model)
     torch.testing.assert_close(run(packed, x), plainly(packed.model, x), rtol=1e-5, atol=1e-6)
-    assert len(packed.twins) == 2 and fused(packed) == 1 and all(twin._packed is not None for twin in packed.twins)
+    assert len(packed.layers) == 2 and fused(packed) == 1 and all(layer._packed is not None for layer in packed.layers)

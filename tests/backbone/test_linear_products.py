@@ -21,10 +21,10 @@ from afterword.backbone.linear_products import (
     pack,
     packed_linear,
     plain_linear,
-    precision_gate,
+    precision_lock,
     processor,
+    register_bfloat16,
     setting,
-    uses_bfloat16,
 )
 from afterword.errors import ModelError
 
@@ -106,16 +106,16 @@ def test_forwards_wait_for_each_other_while_somebody_uses_it(monkeypatch):
     class User:
         pass
 
-    assert precision_gate() is not products._GATE
+    assert precision_lock() is not products._LOCK
     user = User()
-    uses_bfloat16(user)
+    register_bfloat16(user)
     order = []
 
     def other() -> None:
-        with precision_gate():
+        with precision_lock():
             order.append("other")
 
-    with precision_gate(), precision_gate():  # one thread may be inside twice
+    with precision_lock(), precision_lock():  # one thread may be inside twice
         thread = threading.Thread(target=other)
         thread.start()
         thread.join(0.05)
@@ -123,7 +123,7 @@ def test_forwards_wait_for_each_other_while_somebody_uses_it(monkeypatch):
     thread.join()
     assert order == ["first", "other"]
     del user
-    assert precision_gate() is not products._GATE
+    assert precision_lock() is not products._LOCK
 
 
 def test_an_encoder_says_how_its_products_are_made(tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from afterword.backbone.model_lock import Gate, gate_of, in_training
+from afterword.backbone.model_lock import ModelLock, in_training, lock_of
 
 SOON = 5.0
 
@@ -19,28 +19,28 @@ def test_a_model_runs_in_eval_mode_and_every_module_gets_its_own_mode_back():
     whole = model()
     whole.eval()
     whole[1][0].train()
-    with gate_of(whole).running(whole):
+    with lock_of(whole).running(whole):
         assert not in_training(whole)
     assert in_training(whole) == [whole[1][0]]
     whole.train()
-    with gate_of(whole).running(whole), gate_of(whole).running(whole):
+    with lock_of(whole).running(whole), lock_of(whole).running(whole):
         assert not in_training(whole)
     assert len(in_training(whole)) == 5
-    with pytest.raises(ZeroDivisionError), gate_of(whole).running(whole):
+    with pytest.raises(ZeroDivisionError), lock_of(whole).running(whole):
         _ = 1 / 0
     assert len(in_training(whole)) == 5
-    with gate_of(whole).running(whole, keep_mode=True):
+    with lock_of(whole).running(whole, keep_mode=True):
         assert len(in_training(whole)) == 5
 
 
-def test_one_model_has_one_gate_for_as_long_as_it_lives():
+def test_one_model_has_one_lock_for_as_long_as_it_lives():
     one, other = model(), model()
-    assert gate_of(one) is gate_of(one) is not gate_of(other)
-    from afterword.backbone import model_lock as gate
+    assert lock_of(one) is lock_of(one) is not lock_of(other)
+    from afterword.backbone import model_lock
 
-    before = len(gate._GATES)
+    before = len(model_lock._LOCKS)
     del one
-    assert len(gate._GATES) == before - 1
+    assert len(model_lock._LOCKS) == before - 1
 
 
 class Log:
@@ -62,20 +62,20 @@ class Log:
 
 
 def test_encoding_training_and_checking_exclude_one_another():
-    whole, gate, log = model().train(), Gate(), Log()
+    whole, lock, log = model().train(), ModelLock(), Log()
 
     def encode() -> None:
-        with gate.running(whole):
+        with lock.running(whole):
             assert not in_training(whole)
             log.stay("encode")
 
     def train() -> None:
-        with gate.running(whole, keep_mode=True):
+        with lock.running(whole, keep_mode=True):
             assert len(in_training(whole)) == 5
             log.stay("train")
 
     def check() -> None:
-        with gate.alone(), gate.running(whole):
+        with lock.exclusive(), lock.running(whole):
             log.stay("check")
 
     jobs: list[Callable[[], Any]] = [encode, train, check, encode, train] * 20
@@ -87,11 +87,11 @@ def test_encoding_training_and_checking_exclude_one_another():
 
 
 def test_who_waits_to_check_a_model_is_let_in_between_endless_encoders():
-    whole, gate, stop = model(), Gate(), threading.Event()
+    whole, lock, stop = model(), ModelLock(), threading.Event()
 
     def encode() -> None:
         while not stop.is_set():
-            with gate.running(whole):
+            with lock.running(whole):
                 pass
 
     with ThreadPoolExecutor(3) as pool:
@@ -101,7 +101,7 @@ def test_who_waits_to_check_a_model_is_let_in_between_endless_encoders():
             entered = threading.Event()
 
             def check() -> None:
-                with gate.alone():
+                with lock.exclusive():
                     entered.set()
 
             checked = threading.Thread(target=check)
@@ -111,8 +111,8 @@ def test_who_waits_to_check_a_model_is_let_in_between_endless_encoders():
             stop.set()
 
 
-def test_an_interrupt_inside_leaves_the_gate_open():
-    whole, gate = model().train(), Gate()
-    with pytest.raises(KeyboardInterrupt), gate.running(whole):
+def test_an_interrupt_inside_leaves_the_lock_free():
+    whole, lock = model().train(), ModelLock()
+    with pytest.raises(KeyboardInterrupt), lock.running(whole):
         raise KeyboardInterrupt
-    assert not gate._inside and not gate._waiting and len(in_training(whole)) == 5
+    assert not lock._inside and not lock._waiting and len(in_training(whole)) == 5

@@ -5,15 +5,15 @@ import torch
 from afterword.backbone.attention_masks import FILLER, PackedGroup
 from afterword.backbone.packing import PackedBatch, pack
 from afterword.text.batch import Batch, lay
-from afterword.text.segments import Segment, Writing
+from afterword.text.segments import Segment, TokenizedText
 
 
-def batch_of(*texts: list[int], lead: tuple[int, ...] = ()) -> Batch:
-    return lay([Writing((Segment(t, ((0, len(t)),)),)).led(lead) for t in texts])
+def batch_of(*texts: list[int], prefix: tuple[int, ...] = ()) -> Batch:
+    return lay([TokenizedText((Segment(t, ((0, len(t)),)),)).with_shared_prefix(prefix) for t in texts])
 
 
-def fed(batch: Batch, lead: int = 0, whole: int = 1) -> PackedBatch:
-    return pack(list(enumerate(batch.groups)), lead, whole)
+def fed(batch: Batch, prefix: int = 0, whole: int = 1) -> PackedBatch:
+    return pack(list(enumerate(batch.groups)), prefix, whole)
 
 
 def same(batch: Batch, made: PackedBatch) -> bool:
@@ -31,8 +31,8 @@ def test_without_a_lead_the_stream_is_the_batch_and_its_ballast():
 
 
 def test_a_lead_is_there_once_in_front_of_the_longest_text_that_has_it():
-    batch = batch_of([9, 9, 1, 2], [9, 9, 3, 4], [1, 2, 3, 4], [9, 9, 5], [6], lead=(9, 9))
-    made = fed(batch, batch.lead, whole=4)
+    batch = batch_of([9, 9, 1, 2], [9, 9, 3, 4], [1, 2, 3, 4], [9, 9, 5], [6], prefix=(9, 9))
+    made = fed(batch, batch.prefix, whole=4)
     assert made.tokens.tolist() == [9, 9, 1, 2, 3, 4, 1, 2, 3, 4, 5, 6]
     assert made.position.tolist() == [0, 1, 2, 3, 2, 3, 0, 1, 2, 3, 2, 0]
     front = range(2)
@@ -47,14 +47,14 @@ def test_a_lead_is_there_once_in_front_of_the_longest_text_that_has_it():
 
 
 def test_a_longer_text_without_the_lead_stays_in_front_of_it():
-    batch = batch_of([9, 9, 1], [1, 2, 3, 4], lead=(9, 9))
-    made = fed(batch, batch.lead)
+    batch = batch_of([9, 9, 1], [1, 2, 3, 4], prefix=(9, 9))
+    made = fed(batch, batch.prefix)
     assert made.tokens.tolist() == [1, 2, 3, 4, 9, 9, 1] and made.position.tolist() == [0, 1, 2, 3, 0, 1, 2]
     assert made.runs == (PackedGroup(0, 0, 1, 4), PackedGroup(FILLER, 4, 1, 2), PackedGroup(1, 6, 1, 1, range(4, 6)))
     assert same(batch, made)
 
 
 def test_a_lead_that_is_not_to_be_shared_is_in_every_text():
-    batch = batch_of([9, 9, 1], [9, 9, 2], lead=(9, 9))
+    batch = batch_of([9, 9, 1], [9, 9, 2], prefix=(9, 9))
     made = fed(batch)
     assert made.tokens.tolist() == batch.tokens.tolist() and made.runs == (PackedGroup(0, 0, 2, 3),)

@@ -5,7 +5,7 @@ import torch
 from tests.tiny import tiny_model
 from torch import nn
 
-from afterword.backbone.pickling import bare, is_recorder
+from afterword.backbone.pickling import is_recorder, without_recorders
 
 
 def recorders(model: nn.Module) -> int:
@@ -22,13 +22,13 @@ class Doubling:
 def test_a_model_that_recorded_its_states_can_be_pickled_without_the_recorders():
     model = tiny_model("llama")
     ids = torch.tensor([[7, 8, 9]])
-    assert bare(model) is model
+    assert without_recorders(model) is model
     with torch.no_grad():
         model.norm.register_forward_hook(Doubling())
         wanted = model(ids, output_hidden_states=True)
         assert (count := recorders(model)) > 0
         held: dict[int, nn.Module] = {}
-        stripped = bare(model, held)
+        stripped = without_recorders(model, held)
         assert recorders(model) == count and recorders(stripped) == 0
         assert stripped.layers[0].self_attn is held[id(model.layers[0].self_attn)]
         assert [p.data_ptr() for p in stripped.parameters()] == [p.data_ptr() for p in model.parameters()]

@@ -12,7 +12,7 @@ from torch import nn
 
 from afterword import Encoder, classical, prompt, reba
 from afterword.backbone import skip_unread as unread
-from afterword.backbone.linear_patching import Serving
+from afterword.backbone.linear_patching import Patch
 
 TEXTS = [f"text {i}: " + "all that is told in it, " * (i % 6) for i in range(20)]
 FAMILIES = ("llama", "gpt2", "bert", "gemma3_text", "opt", "distilbert", "modernbert", "mixtral", "albert")
@@ -63,8 +63,8 @@ def test_what_is_cut(tmp_path) -> None:
     encoder = Encoder.load(tiny("llama", tmp_path), classical(pool="last"))
     encoder.encode(TEXTS)
     names = {id(m): name for name, m in encoder.backbone.model.named_modules()}
-    with torch.no_grad(), encoder.backbone.packed.fast() as served:
-        found = [names[id(m)].removeprefix("layers.2.") for m in served.tail or ()]
+    with torch.no_grad(), encoder.backbone.packed.fast() as packed:
+        found = [names[id(m)].removeprefix("layers.2.") for m in packed.tail or ()]
     assert found == ["self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
 
 
@@ -107,9 +107,9 @@ def test_a_layer_that_looks_at_other_tokens_is_not_cut(tmp_path, rows, monkeypat
     model.layers[-1].mlp = Shifted(model.layers[-1].mlp)
     linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
     run = encoder.backbone._last
-    with torch.no_grad(), encoder.backbone.packed.fast() as served:
+    with torch.no_grad(), encoder.backbone.packed.fast() as packed:
         found = unread.find(
-            lambda batch, cut: run(served.rows, batch, cut),
+            lambda batch, cut: run(packed.rows, batch, cut),
             linears,
             encoder.backbone.modules[-1],
             300,
@@ -166,10 +166,10 @@ def test_trained_on_between(tmp_path, rows) -> None:
     assert np.array_equal(after[2], encoder.encode(TEXTS[2]))
 
 
-def test_no_serving_is_left(tmp_path) -> None:
+def test_no_patch_is_left(tmp_path) -> None:
     encoder = Encoder.load(tiny("llama", tmp_path), classical(pool="last"))
     encoder.encode(TEXTS)
-    assert unread.served_now() is None and isinstance(Serving({}, "float32"), Serving)
+    assert unread.current_patch() is None and isinstance(Patch({}, "float32"), Patch)
     assert not any("_compiled_call_impl" in vars(m) and m._compiled_call_impl for m in encoder.backbone.model.modules())
 
 

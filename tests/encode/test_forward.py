@@ -7,11 +7,11 @@ from afterword import classical, reba
 from afterword.backbone.loading import load_backbone
 from afterword.encode.forward import combine, vectors, weights
 from afterword.text.batch import lay
-from afterword.text.segments import Segment, Writing
+from afterword.text.segments import Segment, TokenizedText
 
 
-def writing(n: int) -> Writing:
-    return Writing((Segment(list(range(20, 20 + n)), ((0, n),)),), kept=n, total=n)
+def writing(n: int) -> TokenizedText:
+    return TokenizedText((Segment(list(range(20, 20 + n)), ((0, n),)),), kept=n, total=n)
 
 
 def test_the_one_law() -> None:
@@ -30,5 +30,5 @@ def test_vectors_are_weights_times_states(tmp_path) -> None:
         (made,) = vectors(own, [reba(1)], batch)
     for group, rows in zip(batch.groups, weighed.weights, strict=True):
         for g, text in enumerate(group.text.tolist()):
-            expected = rows[g, 0] @ group.of(weighed.states)[g]
+            expected = rows[g, 0] @ group.slice(weighed.states)[g]
             assert torch.allclose(made[text, 0], expected, atol=1e-6)

@@ -7,7 +7,7 @@ import pytest
 
 from afterword.encode.limits import Cuts, Limits
 from afterword.errors import InputError, TooLong
-from afterword.text.segments import Writing
+from afterword.text.segments import TokenizedText
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ def test_limits_that_make_no_sense(options: dict) -> None:
 
 def test_what_was_cut_is_counted_and_said_once() -> None:
     limits, cuts = Limits(max_length=5), Cuts()
-    cuts.note([Writing((), kept=5, total=9), Writing((), kept=3, total=3)], limits)
-    cuts.note([Writing((), kept=5, total=7)], limits)
+    cuts.note([TokenizedText((), kept=5, total=9), TokenizedText((), kept=3, total=3)], limits)
+    cuts.note([TokenizedText((), kept=5, total=7)], limits)
     with pytest.warns(UserWarning, match=r"2 of 3 texts.*max_length=5.*lost 3 tokens in the middle, 4 at most"):
         cuts.warn(limits)
 
@@ -34,14 +34,14 @@ def test_nothing_is_said_where_nothing_was_cut_or_nobody_asks() -> None:
 
 
 def test_refusal_names_the_text() -> None:
-    both = [Writing((), kept=3, total=3), Writing((), kept=5, total=9)]
+    both = [TokenizedText((), kept=3, total=3), TokenizedText((), kept=5, total=9)]
     with pytest.raises(TooLong, match="text 8 has 9 tokens"):
         Cuts().note(both, Limits(5, on_long="error"), [[0, 1], [8, 9]])
 
 
 def test_a_text_that_is_there_three_times_is_counted_three_times() -> None:
     cuts = Cuts()
-    cuts.note([Writing((), kept=5, total=9), Writing((), kept=3, total=3)], Limits(5), [[0, 2, 3], [1]])
+    cuts.note([TokenizedText((), kept=5, total=9), TokenizedText((), kept=3, total=3)], Limits(5), [[0, 2, 3], [1]])
     assert cuts.lost == [4, 4, 4] and cuts.texts == 4
 
 

@@ -100,7 +100,7 @@ def test_who_shares_what_a_template_begins_with_is_decided_text_by_text():
     """All texts of the law below do but one, whose "t" is one token with the template's last blank."""
     tokenizer = Tokenizer(tiny_tokenizer("llama"))
     writings = prompt("bellm").layout.write(SHORT, tokenizer)
-    assert [t for t, w in zip(SHORT, writings, strict=True) if not w.segments[0].lead] == ["two tales"]
+    assert [t for t, w in zip(SHORT, writings, strict=True) if not w.segments[0].prefix] == ["two tales"]
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_a_text_is_found_once_for_every_time_it_is_there(model):
 
 
 def test_fused_activations_are_found_where_they_are_alone(model, monkeypatch):
-    """A twin that does the activation too stands for it in GPT-2's, Llama's and BERT's feed-forward blocks."""
+    """A packed layer does the activation's work too in the feed-forward blocks of GPT-2, Llama and BERT."""
     if not torch.backends.mkldnn.is_available():
         pytest.skip("torch was built without oneDNN")
     _, backbone = model
@@ -157,6 +157,6 @@ def test_fused_activations_are_found_where_they_are_alone(model, monkeypatch):
     plain = encoder.encode(SHORT)
     monkeypatch.setenv("AFTERWORD_KERNELS", "packed")
     packed = encoder.encode(SHORT)
-    assert sum(twin.act is not None for twin in backbone.packed.twins) == backbone.facts.layers
+    assert sum(layer.act is not None for layer in backbone.packed.layers) == backbone.facts.layers
     assert np.abs(packed - plain).max() <= 2e-6 * np.abs(plain).max()
     assert not any({"forward", "_compiled_call_impl"} & set(vars(m)) for m in backbone.model.modules())

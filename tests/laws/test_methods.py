@@ -18,7 +18,7 @@ from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
 from afterword.backbone.loading import load_backbone
 from afterword.text.batch import lay
-from afterword.text.segments import Segment, Writing
+from afterword.text.segments import Segment, TokenizedText
 
 KINDS = ["gpt2", "llama", "mistral", "gemma2"]
 ids = st.lists(st.integers(8, 290), min_size=2, max_size=14)
@@ -35,7 +35,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def states(own, text: list[int], both: Sight | None = None, layer: int | str = "last") -> np.ndarray:
-    batch = lay([Writing((Segment(text, ((0, len(text)),)),))])
+    batch = lay([TokenizedText((Segment(text, ((0, len(text)),)),))])
     with torch.no_grad():
         return own.forward(batch, frozenset({layer}), both).states[layer].numpy()
 

@@ -6,10 +6,10 @@ import torch
 from afterword.errors import InputError, MethodError, NoSuchHead
 from afterword.methods.weights import Backward, Plain, SelfAttention, Table1
 from afterword.text.batch import lay
-from afterword.text.segments import Segment, Writing
+from afterword.text.segments import Segment, TokenizedText
 
 #  special, a, b, a, b, special: two copies of a text of two tokens
-GROUP = lay([Writing((Segment([1, 10, 11, 10, 11, 2], ((1, 3), (3, 5)), (1, 1)),), kept=2, total=2)]).groups[0]
+GROUP = lay([TokenizedText((Segment([1, 10, 11, 10, 11, 2], ((1, 3), (3, 5)), (1, 1)),), kept=2, total=2)]).groups[0]
 A = torch.arange(1.0, 37.0).view(1, 6, 6)  # A[i, k] = 6 i + k + 1
 
 
@@ -81,7 +81,7 @@ def test_reba_options() -> None:
 
 
 def test_a_copy_that_was_cut_off_altogether() -> None:
-    group = lay([Writing((Segment([1, 10, 11], ((1, 3), (3, 3)), (1, 0)),), kept=2, total=2)]).groups[0]
+    group = lay([TokenizedText((Segment([1, 10, 11], ((1, 3), (3, 3)), (1, 0)),), kept=2, total=2)]).groups[0]
     with pytest.raises(InputError, match="no token left"):
         Plain("mean", "last", False).sentence(group)
 

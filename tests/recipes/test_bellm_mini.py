@@ -109,4 +109,6 @@ def test_table_4_gives_means_and_deviations():
 def test_rows_of_table_4_that_add_layers_let_these_see_both_ways():
     for row in table4.ROWS:
         assert row.settings.get("added", row.last) == row.last
-        assert row.method("mean", layers=6).sight.of(6) == frozenset(range(6 - (row.last if row.last >= 0 else 6), 6))
+        assert row.method("mean", layers=6).sight.resolve(6) == frozenset(
+            range(6 - (row.last if row.last >= 0 else 6), 6)
+        )

@@ -17,7 +17,7 @@ from afterword.errors import BadRow, DataError, InputError, WordNotFound
 from afterword.methods.states import States
 from afterword.tasks.rows import Folder
 from afterword.tasks.wordsense import DECISIONS, TASKS, OddSense
-from afterword.text.segments import Segment, Writing
+from afterword.text.segments import Segment, TokenizedText
 from afterword.text.words import span_of, tokens_of
 
 TASK = OddSense("Toy", "toy")
@@ -185,7 +185,7 @@ def matched(word: str, tokens: list[str]) -> list[list[int]]:
     ends = np.cumsum([0, *map(len, pieces)]).tolist()
     offsets = tuple(pairwise(ends))
     n = len(content)
-    writing = Writing((Segment(list(range(n)), ((0, n),)),), (offsets,), n, n)
+    writing = TokenizedText((Segment(list(range(n)), ((0, n),)),), (offsets,), n, n)
     found: list[list[int]] = []
     while True:
         try:

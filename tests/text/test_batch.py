@@ -7,13 +7,13 @@ import torch
 
 from afterword.text.batch import lay
 from afterword.text.layout import Layout
-from afterword.text.segments import Segment, Writing
+from afterword.text.segments import Segment, TokenizedText
 
 
-def writing(n: int, copies: int = 1) -> Writing:
+def writing(n: int, copies: int = 1) -> TokenizedText:
     ids = [9, *list(range(20, 20 + n)) * copies]
     spans = tuple((1 + c * n, 1 + (c + 1) * n) for c in range(copies))
-    return Writing((Segment(ids, spans, (1, 0)),), kept=n, total=n)
+    return TokenizedText((Segment(ids, spans, (1, 0)),), kept=n, total=n)
 
 
 def test_tokens_lie_end_to_end_longest_first() -> None:
@@ -24,22 +24,24 @@ def test_tokens_lie_end_to_end_longest_first() -> None:
     assert [g.text.tolist() for g in batch.groups] == [[1], [0, 2]]
 
 
-def led(ids: list[int], *lead: int) -> Writing:
-    return Writing((Segment(ids, ((0, len(ids)),)),)).led(lead)
+def text_with(ids: list[int], *prefix: int) -> TokenizedText:
+    return TokenizedText((Segment(ids, ((0, len(ids)),)),)).with_shared_prefix(prefix)
 
 
 def test_those_that_begin_alike_come_first_among_their_length() -> None:
-    batch = lay([led([5, 6, 1], 7, 8), led([7, 8, 2], 7, 8), led([7, 8], 7, 8), led([7, 8, 3], 7, 8)])
-    assert batch.lead == batch.limited(1).lead == 2
-    assert [(g.leading, g.text.tolist(), g.tokens.tolist()) for g in batch.groups] == [
+    batch = lay(
+        [text_with([5, 6, 1], 7, 8), text_with([7, 8, 2], 7, 8), text_with([7, 8], 7, 8), text_with([7, 8, 3], 7, 8)]
+    )
+    assert batch.prefix == batch.limited(1).prefix == 2
+    assert [(g.with_prefix, g.text.tolist(), g.tokens.tolist()) for g in batch.groups] == [
         (2, [1, 3, 0], [[7, 8, 2], [7, 8, 3], [5, 6, 1]]),
         (0, [2], [[7, 8]]),
     ]
 
 
 def test_texts_that_begin_in_several_ways_have_no_lead() -> None:
-    assert lay([led([5, 6, 1], 5, 6), led([7, 8, 2], 7, 8)]).lead == 0
-    assert lay([led([5, 6, 1]), led([5, 6, 2])]).lead == 0
+    assert lay([text_with([5, 6, 1], 5, 6), text_with([7, 8, 2], 7, 8)]).prefix == 0
+    assert lay([text_with([5, 6, 1]), text_with([5, 6, 2])]).prefix == 0
 
 
 def test_every_token_knows_its_copy() -> None:
@@ -50,13 +52,13 @@ def test_every_token_knows_its_copy() -> None:
 
 def test_a_template_belongs_to_no_copy() -> None:
     segment = Segment([1, 2, 3, 4], ((1, 2),), (0, 1))
-    assert lay([Writing((segment,))]).groups[0].copy.tolist() == [[0, 1, 0, -1]]
+    assert lay([TokenizedText((segment,))]).groups[0].copy.tolist() == [[0, 1, 0, -1]]
 
 
 def test_a_chunk_borrows_the_states_of_the_full_pass() -> None:
     full = Segment([9, 1, 2, 3], ((1, 4),), (1, 0), pooled=False)
     chunks = [Segment([9, 1, 2, 1, 2], ((1, 3), (3, 5)), (1, 0), 0), Segment([9, 3, 3], ((1, 2), (2, 3)), (1, 0), 2)]
-    batch = lay([Writing((full, *chunks))])
+    batch = lay([TokenizedText((full, *chunks))])
     assert batch.tokens.tolist() == [9, 1, 2, 1, 2, 9, 1, 2, 3, 9, 3, 3]
     assert batch.source is not None
     assert batch.source.tolist() == [0, 6, 7, 3, 4, 5, 6, 7, 8, 9, 8, 11]
@@ -66,7 +68,7 @@ def test_a_chunk_borrows_the_states_of_the_full_pass() -> None:
 def test_a_group_is_a_view_of_the_flat_axis() -> None:
     batch = lay([writing(1), writing(3), writing(1)])
     flat = torch.arange(8.0)[:, None]
-    assert batch.groups[1].of(flat)[..., 0].tolist() == [[4, 5], [6, 7]]
+    assert batch.groups[1].slice(flat)[..., 0].tolist() == [[4, 5], [6, 7]]
 
 
 def test_layouts_of_one_batch_have_one_shape() -> None:
@@ -99,6 +101,6 @@ def test_what_lies_on_a_device_without_float64_has_none(monkeypatch: pytest.Monk
 
 def test_segments_of_one_length_whose_copies_lie_elsewhere_are_groups_of_their_own():
     """What reads attention reads one run of tokens in a group: its products are then as wide alone as in company."""
-    writings = [Writing((Segment([1, 2, 3, 4], (span,)),)) for span in ((1, 3), (0, 2), (1, 3))]
+    writings = [TokenizedText((Segment([1, 2, 3, 4], (span,)),)) for span in ((1, 3), (0, 2), (1, 3))]
     batch = lay(writings)
     assert [g.text.tolist() for g in batch.groups] == [[1], [0, 2]]

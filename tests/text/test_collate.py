@@ -24,9 +24,9 @@ def test_features_carry_the_whole_writing(layout: Layout, kind: str):
     again = from_features(ids, features["segments"])
     one, other = lay(writings), lay(again)
     assert torch.equal(one.tokens, other.tokens) and torch.equal(one.position, other.position)
-    assert (one.source is None) == (other.source is None) and one.lead == other.lead
+    assert (one.source is None) == (other.source is None) and one.prefix == other.prefix
     for a, b in zip(one.groups, other.groups, strict=True):
-        assert a.leading == b.leading
+        assert a.with_prefix == b.with_prefix
         for name in ("text", "spans", "special", "first", "part", "final"):
             assert torch.equal(getattr(a, name), getattr(b, name)), name
 

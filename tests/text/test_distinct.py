@@ -13,7 +13,7 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "A", (97,), (97, 98)]), max_size=12)
 @given(TEXTS, st.booleans(), st.data())
 def test_every_row_is_kept_with_its_text(texts, conditioned, data) -> None:
     conditions = [data.draw(st.sampled_from("xy")) for _ in texts] if conditioned else None
-    found = Distinct.of([t if isinstance(t, str) else list(t) for t in texts], conditions)
+    found = Distinct.from_texts([t if isinstance(t, str) else list(t) for t in texts], conditions)
     assert sorted(found.where(range(len(found.texts)))) == list(range(len(texts))) and found.total == len(texts)
     pairs = list(zip(texts, conditions or [None] * len(texts), strict=True))
     for i, rows in enumerate(found.rows):
@@ -24,10 +24,10 @@ def test_every_row_is_kept_with_its_text(texts, conditioned, data) -> None:
 
 
 def test_names_in_messages() -> None:
-    assert Distinct.of(["a", "b", "a"], numbers=[7, 3, 5]).named == [[7, 5], [3]]
-    assert Distinct.of(["a", "b", "a"]).named == [[0, 2], [1]]
+    assert Distinct.from_texts(["a", "b", "a"], numbers=[7, 3, 5]).named == [[7, 5], [3]]
+    assert Distinct.from_texts(["a", "b", "a"]).named == [[0, 2], [1]]
 
 
 def test_a_condition_each() -> None:
     with pytest.raises(InputError, match="1 conditions for 3 texts"):
-        Distinct.of(["a", "a", "a"], ["x"])
+        Distinct.from_texts(["a", "a", "a"], ["x"])

@@ -201,33 +201,33 @@ def test_conditions_are_asked_for(own) -> None:
         Layout("{condition}{text}").write(["a"], own, conditions=["b", "c"])
 
 
-def leads(template: str, texts: list, max_length: int | None = None, kind: str = "llama", **options) -> list[str]:
+def prefixes(template: str, texts: list, max_length: int | None = None, kind: str = "llama", **options) -> list[str]:
     """What each text shares with others, as tokens."""
     tokenizer = Tokenizer(tiny_tokenizer(kind))
     given = {name: options.pop(name) for name in ("conditions",) if name in options}
     writings = Layout(template, **options).write(texts, tokenizer, max_length, **given)
     segments = [w.segments[0] for w in writings]
-    return [" ".join(tokenizer.tokens(s.ids[: s.lead])).replace("Ġ", "_") for s in segments]
+    return [" ".join(tokenizer.tokens(s.ids[: s.prefix])).replace("Ġ", "_") for s in segments]
 
 
 def test_a_lead_ends_before_what_the_text_may_change() -> None:
-    assert leads("xt{text}y", ["ab", "hab", ""]) == ["<s> x t", "", "<s> x t"]  # "th" is one token
-    assert leads("x {text}", ["ab", "tab"]) == ["<s> x _", ""]  # "_t" too
-    assert leads("x{text}", ["ab", [20, 21]]) == ["<s> x", "<s> x"]
-    assert leads("x{text}", ["ab"], kind="gpt2") == ["x"]
-    assert leads("x{text}", ["ab"], add_special_tokens=False) == ["x"]
-    assert leads("x{text}y{text}", ["ab"], join="ids") == ["<s> x"]
+    assert prefixes("xt{text}y", ["ab", "hab", ""]) == ["<s> x t", "", "<s> x t"]  # "th" is one token
+    assert prefixes("x {text}", ["ab", "tab"]) == ["<s> x _", ""]  # "_t" too
+    assert prefixes("x{text}", ["ab", [20, 21]]) == ["<s> x", "<s> x"]
+    assert prefixes("x{text}", ["ab"], kind="gpt2") == ["x"]
+    assert prefixes("x{text}", ["ab"], add_special_tokens=False) == ["x"]
+    assert prefixes("x{text}y{text}", ["ab"], join="ids") == ["<s> x"]
 
 
 def test_a_lead_is_the_same_for_every_condition() -> None:
-    assert leads("x{condition}:{text}", ["ab", "c"], conditions=["p", "q"]) == ["<s> x"] * 2
-    assert leads("{condition}:{text}", ["ab", "c"], conditions=["p", "q"]) == [""] * 2
+    assert prefixes("x{condition}:{text}", ["ab", "c"], conditions=["p", "q"]) == ["<s> x"] * 2
+    assert prefixes("{condition}:{text}", ["ab", "c"], conditions=["p", "q"]) == [""] * 2
 
 
 def test_without_a_template_and_without_a_text_there_is_no_lead() -> None:
-    assert leads("{text}y", ["ab"]) == [""]
-    assert leads("xxxx{text}", ["ab", "c"], 5, truncate="after") == ["", ""]
-    assert leads("xxxx{text}", ["ab", "c"], 6, truncate="after") == ["<s> x x x x"] * 2
+    assert prefixes("{text}y", ["ab"]) == [""]
+    assert prefixes("xxxx{text}", ["ab", "c"], 5, truncate="after") == ["", ""]
+    assert prefixes("xxxx{text}", ["ab", "c"], 6, truncate="after") == ["<s> x x x x"] * 2
 
 
 def test_whole_numbers_of_numpy_are_plain_ones() -> None:

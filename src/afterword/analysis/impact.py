@@ -18,7 +18,7 @@ from ..errors import InputError, MethodError, NoMaskToken
 from ..text.batch import Batch
 from ..text.inputs import check_texts
 from ..text.layout import Layout, Text
-from ..text.segments import Segment, Writing
+from ..text.segments import Segment, TokenizedText
 from .result import Measurement
 
 
@@ -89,13 +89,13 @@ def _masked(encoder: Encoder, segment: Segment, limits: Limits) -> dict[Masked, 
     content = range(*segment.copies[0])
     special = set(range(len(segment.ids))) - set(content)
     keys = [Masked(chosen) for size in range(3) for chosen in combinations(content, size)]
-    written = [Writing((_with_mask(segment, key, backbone.tokenizer.mask_id),)) for key in keys]
+    written = [TokenizedText((_with_mask(segment, key, backbone.tokenizer.mask_id),)) for key in keys]
     found = {}
 
     def run(batch: Batch, _: list[int]) -> list[tuple[int, NDArray[np.float64]]]:
         states = method.states.of(backbone.forward(batch, frozenset(method.states.layers)))
         (group,) = batch.groups  # all copies are equally long
-        return list(zip(group.text.tolist(), group.of(states).double().cpu().numpy(), strict=True))
+        return list(zip(group.text.tolist(), group.slice(states).double().cpu().numpy(), strict=True))
 
     for indices, made in each(written, run, limits.budget(backbone.device), backbone.device):
         for t, one in made:

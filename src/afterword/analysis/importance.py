@@ -90,7 +90,7 @@ def heads_follow(
         backbone.forward(batch, frozenset({LAST}), taps=[tap])
         for g, group in enumerate(batch.groups):
             spans = group.spans[:, 0].tolist()
-            for t, one, (start, end) in zip(group.text.tolist(), tap.of(g), spans, strict=True):
+            for t, one, (start, end) in zip(group.text.tolist(), tap.result(g), spans, strict=True):
                 made[indices[t]] = one[..., start:end].double().cpu().numpy()
         return made
 

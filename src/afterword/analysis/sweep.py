@@ -57,7 +57,7 @@ def sweep(
         states = method.states.of(backbone.forward(batch, frozenset(method.states.layers), method.sight))
         made: dict[int, Read] = {}
         for group in batch.groups:
-            of_group = group.of(states.to(torch.promote_types(states.dtype, torch.float32)))
+            of_group = group.slice(states.to(torch.promote_types(states.dtype, torch.float32)))
             made.update(zip(group.text.tolist(), read(of_group), strict=True))
         return {indices[t]: one for t, one in made.items()}
 

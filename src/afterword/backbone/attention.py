@@ -98,24 +98,24 @@ def _by_groups(
     """Every group by itself (B, N, H, d); readers look on."""
     plan = rule.plan
     layer = plan.enter(module)
-    readers = () if plan.seeing else tuple(r for r in plan.readers if r.wants(layer))
+    readers = () if plan.force_bidirectional else tuple(r for r in plan.readers if r.wants(layer))
     out = []
-    for number, start, count, n, before in plan.runs:
-        if number == FILLER and n == 1 and not before and sinks is None:  # who sees itself alone gets its own value
+    for number, start, count, n, prefix in plan.runs:
+        if number == FILLER and n == 1 and not prefix and sinks is None:  # who sees itself alone gets its own value
             own = value[:, :, start : start + count].transpose(1, 2)
             per = query.shape[1] // value.shape[1]
             out.append(own if per == 1 else own.repeat_interleave(per, 2))
             continue
         q, k, v = ((_cut(t, start, count, n) if plan.flat else t) for t in (query, key, value))
-        if before:
-            k, v = _behind(key, before, k), _behind(value, before, v)
-        seen = rule.of(n, plan.seeing or layer in plan.both_ways, q.device, len(before))
+        if prefix:
+            k, v = _behind(key, prefix, k), _behind(value, prefix, v)
+        mask = rule.mask(n, plan.force_bidirectional or layer in plan.both_ways, q.device, len(prefix))
         o, lse = fused.attention(
-            q, k, v, seen, scale, dropout, bias=bias, softcap=softcap, sinks=sinks, want_lse=bool(readers)
+            q, k, v, mask, scale, dropout, bias=bias, softcap=softcap, sinks=sinks, want_lse=bool(readers)
         )
         if readers and number != FILLER:
             counted = sinks if plan.sinks_count else None
-            view = _view(layer, number, q, k, scale, seen, lse if counted is sinks else None, bias, softcap, counted)
+            view = _view(layer, number, q, k, scale, mask, lse if counted is sinks else None, bias, softcap, counted)
             with torch.autocast(q.device.type, enabled=False):  # what is read is read in float32
                 for reader in readers:
                     reader.read(view)
@@ -130,9 +130,9 @@ def _cut(flat: Tensor, start: int, count: int, n: int) -> Tensor:
     return group.transpose(0, 1)
 
 
-def _behind(flat: Tensor, before: range, own: Tensor) -> Tensor:
+def _behind(flat: Tensor, prefix: range, own: Tensor) -> Tensor:
     """Keys or values (G, K, n, d) and, in front of each segment's own, those that it shares: (G, K, p + n, d)."""
-    shared = flat[:, :, before.start : before.stop].expand(len(own), -1, -1, -1)
+    shared = flat[:, :, prefix.start : prefix.stop].expand(len(own), -1, -1, -1)
     return torch.cat([shared, own], 2)
 
 
@@ -142,7 +142,7 @@ def _view(
     q: Tensor,
     k: Tensor,
     scaling: float,
-    seen: Mask,
+    mask: Mask,
     lse: Tensor | None,
     bias: Tensor | None,
     softcap: float | None,
@@ -150,7 +150,7 @@ def _view(
 ) -> ScoreView:
     n = q.shape[2]
     bias = None if bias is None else bias[..., :n, :n]
-    return ScoreView(layer, group, seen.backward, q, k, scaling, seen.mask, bias, softcap, sinks, lse)
+    return ScoreView(layer, group, mask.backward, q, k, scaling, mask.allowed, bias, softcap, sinks, lse)
 
 
 AttentionInterface.register(NAME, attend)

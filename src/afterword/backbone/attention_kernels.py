@@ -10,14 +10,14 @@ from torch import Tensor
 
 from .attention_masks import Mask
 
-CELLS = 1 << 21  # entries of one head's scores that are worked out at once, where no fused kernel is
+CELLS = 1 << 21  # entries of one head's scores that are computed at once where no fused kernel runs
 
 
 def attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    seen: Mask,
+    mask: Mask,
     scaling: float,
     dropout: float = 0.0,
     *,
@@ -32,13 +32,13 @@ def attention(
         q: (G, H, n, d).
         k: (G, K, p + n, d), not repeated for grouped queries.
         v: (G, K, p + n, e).
-        seen: what sees what.
+        mask: which keys each query may attend to.
         scaling: what scores are multiplied by.
         dropout: probability.
         bias: added to the scores (1, H, N, N); it depends on distances only.
         softcap: scores are squashed to ±softcap by tanh.
-        sinks: one more score per head that takes weight and gives nothing (H,).
-        want_lse: the log-sum-exp of the scores is wanted, where it is to be had for nothing.
+        sinks: one more score per head, which takes weight and adds no value (H,).
+        want_lse: return the log-sum-exp of the scores too, where the kernel computes it anyway.
 
     Returns:
         (G, H, n, e), and the log-sum-exp (G, H, n), sinks included, or None.
@@ -48,15 +48,15 @@ def attention(
         v = F.pad(v, (0, q.shape[-1] - width))
     fused = no_grad and _fused_gives_lse(q, v, dropout) and bias is None
     if softcap is not None or (sinks is not None and not fused):
-        out, lse = _plainly(q, k, v, _additive(q, k, seen, bias), scaling, dropout, softcap, sinks, want_lse)
+        out, lse = _unfused(q, k, v, _additive(q, k, mask, bias), scaling, dropout, softcap, sinks, want_lse)
     elif fused and (want_lse or sinks is not None):
-        out, lse = _with_lse(q, k, v, seen, scaling, sinks)
+        out, lse = _with_lse(q, k, v, mask, scaling, sinks)
     else:
-        mask, causal = seen.mask, seen.causal and q.shape[2] > 1
+        attn_mask, causal = mask.allowed, mask.causal and q.shape[2] > 1
         if bias is not None:
-            mask, causal = _additive(q, k, seen, bias), False
+            attn_mask, causal = _additive(q, k, mask, bias), False
         out, lse = F.scaled_dot_product_attention(
-            q, k, v, mask, dropout, causal, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
+            q, k, v, attn_mask, dropout, causal, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
         ), None  # fmt: skip
     return out[..., :width], lse
 
@@ -67,17 +67,17 @@ def _fused_gives_lse(q: Tensor, v: Tensor, dropout: float) -> bool:
 
 
 def _with_lse(
-    q: Tensor, k: Tensor, v: Tensor, seen: Mask, scaling: float, sinks: Tensor | None
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, scaling: float, sinks: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The CPU's fused kernel and the log-sum-exp it finds on its way.
+    """The CPU's fused kernel and the log-sum-exp of the scores, which it computes anyway.
 
     A sink is one more term in the softmax's denominator: it leaves exp(lse) / (exp(lse) + exp(sink)) of the output.
     """
     widest = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
     q, k, v = q.to(widest), k.to(widest), v.to(widest)  # under autocast a model may hand out several types
-    added = None if seen.mask is None else _additive(q, k, seen, None)
+    added = None if mask.allowed is None else _additive(q, k, mask, None)
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        q, k, v, 0.0, seen.causal and q.shape[2] > 1, attn_mask=added, scale=scaling
+        q, k, v, 0.0, mask.causal and q.shape[2] > 1, attn_mask=added, scale=scaling
     )
     if sinks is None:
         return out, lse
@@ -85,19 +85,19 @@ def _with_lse(
     return (out * torch.sigmoid(lse - sink)[..., None]).to(out.dtype), torch.logaddexp(lse, sink)
 
 
-def _additive(q: Tensor, k: Tensor, seen: Mask, bias: Tensor | None) -> Tensor:
-    """A float mask (n, p + n) in q's dtype that adds the bias and closes what is not seen."""
+def _additive(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
+    """The mask as numbers to add to the scores (n, p + n), in q's dtype: the bias, -inf where it forbids."""
     n, keys = q.shape[2], k.shape[2]
-    mask = seen.mask
-    if seen.causal:
-        mask = torch.ones(n, n, dtype=torch.bool, device=q.device).tril()
+    allowed = mask.allowed
+    if mask.causal:
+        allowed = torch.ones(n, n, dtype=torch.bool, device=q.device).tril()
     added = torch.zeros(n, keys, dtype=q.dtype, device=q.device)
-    if mask is not None:
-        added = added.masked_fill(~mask, -math.inf)
+    if allowed is not None:
+        added = added.masked_fill(~allowed, -math.inf)
     return added[None, None] if bias is None else added + bias[..., keys - n : keys, :keys].to(q.dtype)
 
 
-def _plainly(
+def _unfused(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -108,18 +108,19 @@ def _plainly(
     sinks: Tensor | None,
     want_lse: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """What no fused kernel has, a softcap (Gemma 2) and a gradient through sinks (gpt-oss), some rows at a time."""
+    """Attention by matrix products, some rows at a time: a softcap (Gemma 2), or a gradient through sinks (gpt-oss)."""
     n, keys, per = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(per, 1), v.repeat_interleave(per, 1)
     out, lse = [], []
     for first in range(0, n, step := max(16, CELLS // (keys * q.shape[1]))):
         part = slice(first, first + step)
         s = q[:, :, part] @ k.mT * scaling
-        want_lse = want_lse and s.dtype in (torch.float32, torch.float64)  # a half's would miss by its last bit
+        want_lse = want_lse and s.dtype in (torch.float32, torch.float64)  # in half precision it is not exact enough
+
         if softcap is not None:
             s = torch.tanh(s / softcap) * softcap
         s = s + added[:, :, part]
-        if sinks is not None:  # one more column, that takes weight and gives nothing
+        if sinks is not None:  # one more column, which takes weight and adds no value
             s = torch.cat([s, sinks.view(1, -1, 1, 1).expand(*s.shape[:3], 1).to(s.dtype)], -1)
         if want_lse:
             lse.append(s.logsumexp(-1))

@@ -68,7 +68,7 @@ class PackedGroup(NamedTuple):
     start: int
     segments: int
     length: int
-    before: range = range(0)
+    prefix: range = range(0)
 
 
 class Mask(NamedTuple):
@@ -80,7 +80,7 @@ class Mask(NamedTuple):
         backward: no token sees what comes after it.
     """
 
-    mask: Tensor | None
+    allowed: Tensor | None
     causal: bool
     backward: bool
 
@@ -98,7 +98,7 @@ class MaskCache:
     def __init__(self, limit: int = 1 << 26) -> None:
         self._limit, self._bytes = limit, 0
         self._kept: OrderedDict[Hashable, Mask] = OrderedDict()
-        self._door = threading.Lock()
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, int]:
         """Neither masks nor locks are copied; a copy works them out for itself."""
@@ -114,26 +114,26 @@ class MaskCache:
 
     def find(self, key: Hashable) -> Mask | None:
         """What was kept under a key."""
-        with self._door:
+        with self._lock:
             found = self._kept.get(key)
             if found is not None:
                 self._kept.move_to_end(key)
             return found
 
-    def keep(self, key: Hashable, seen: Mask) -> None:
+    def keep(self, key: Hashable, mask: Mask) -> None:
         """Keep it, and forget what has not been asked for longest; what is too large by itself is not kept."""
-        if _size(seen) > self._limit:
+        if _size(mask) > self._limit:
             return
-        with self._door:
+        with self._lock:
             if key not in self._kept:
-                self._kept[key] = seen
-                self._bytes += _size(seen)
+                self._kept[key] = mask
+                self._bytes += _size(mask)
             while self._bytes > self._limit:
                 self._bytes -= _size(self._kept.popitem(last=False)[1])
 
 
-def _size(seen: Mask) -> int:
-    return 256 + (0 if seen.mask is None else seen.mask.nbytes)
+def _size(mask: Mask) -> int:
+    return 256 + (0 if mask.allowed is None else mask.allowed.nbytes)
 
 
 def identity(value: object) -> Hashable | None:
@@ -182,7 +182,7 @@ class Plan:
     layers: int = 0
     masks: MaskCache = field(default_factory=MaskCache)
     sinks_count: bool = True
-    seeing: bool = False
+    force_bidirectional: bool = False
     modules: dict[int, int] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
     calls: int = 0
@@ -190,7 +190,7 @@ class Plan:
     def enter(self, module: nn.Module) -> int:
         """The number of the layer that is being run."""
         self.order.append(id(module))
-        self.calls += not self.seeing
+        self.calls += not self.force_bidirectional
         if self.layers:
             return (len(self.order) - 1) % self.layers
         return self.modules.setdefault(id(module), len(self.modules))
@@ -208,12 +208,12 @@ class Rule:
     """
 
     plan: Plan
-    sees: Callable[..., Tensor]
+    mask_function: Callable[..., Tensor]
 
     def __post_init__(self) -> None:
         """What was worked out; a rule that is recognised also asks earlier forwards."""
-        self._key = identity(self.sees)
-        self._found: dict[Hashable, Mask] = {}
+        self._key = identity(self.mask_function)
+        self._masks: dict[Hashable, Mask] = {}
 
     def __getitem__(self, key: object) -> Rule:
         """The rule itself for a whole slice: models that borrow the keys of an earlier layer cut masks to them.
@@ -245,7 +245,7 @@ class Rule:
         """
         raise NoTensor(name)
 
-    def of(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Mask:
+    def mask(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Mask:
         """What sees what in a segment of n tokens behind p others; the same for all segments of this length.
 
         Raises:
@@ -254,17 +254,17 @@ class Rule:
         if both_ways and p:
             raise UnsupportedModel(f"{p} tokens are run once for many texts: no layer sees both ways, set shares=False")
         key = (self._key, n, p, both_ways, device)
-        if key not in self._found:
+        if key not in self._masks:
             found = None if self._key is None else self.plan.masks.find(key)
             if found is None:
                 with torch.inference_mode(False):  # what is kept may serve a training step later
-                    found = self._seen(p, p + n, both_ways, device)
+                    found = self._build(p, p + n, both_ways, device)
                 if self._key is not None:
                     self.plan.masks.keep(key, found)
-            self._found[key] = found
-        return self._found[key]
+            self._masks[key] = found
+        return self._masks[key]
 
-    def _seen(self, p: int, n: int, both_ways: bool, device: torch.device) -> Mask:
+    def _build(self, p: int, n: int, both_ways: bool, device: torch.device) -> Mask:
         """Every entry is looked at: a window or a chunk may show in the last row only, a rule of one's own anywhere."""
         full, causal = True, p == 0  # no kernel has a name for the last rows of a causal mask
         for first in range(p, n, step := max(1, CELLS // n)):
@@ -280,10 +280,10 @@ class Rule:
     def _rows(self, rows: Tensor, n: int, both_ways: bool) -> Tensor:
         """Some rows of the rule's mask (rows, n); both ways: what each row sees or is seen by."""
         q, k = rows[:, None], torch.arange(n, device=rows.device)[None]  # on the flat axis: its first segment
-        seen: Tensor = self.sees(0, 0, q, k)
+        mask: Tensor = self.mask_function(0, 0, q, k)
         if both_ways:
-            seen = seen | self.sees(0, 0, k, q)
-        return seen.expand(len(rows), n)
+            mask = mask | self.mask_function(0, 0, k, q)
+        return mask.expand(len(rows), n)
 
 
 _PLAN: ContextVar[Plan | None] = ContextVar("afterword_plan", default=None)

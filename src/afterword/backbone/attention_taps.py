@@ -35,7 +35,7 @@ class Tap(ABC):
         """Read one layer over one group."""
 
     @abstractmethod
-    def of(self, group: int) -> Tensor:
+    def result(self, group: int) -> Tensor:
         """The reading over one group."""
 
 
@@ -60,7 +60,7 @@ class Diagonal(Tap):
         diagonal = view.diagonal()
         self._read[view.group] = diagonal if self.head is None else diagonal[:, self.head]
 
-    def of(self, group: int) -> Tensor:
+    def result(self, group: int) -> Tensor:
         """(G, n), or (G, H, n)."""
         return self._read[group]
 
@@ -79,7 +79,7 @@ class Diagonals(Tap):
         """Keep the diagonals; layers come in order."""
         self._read.setdefault(view.group, []).append(view.diagonal())
 
-    def of(self, group: int) -> Tensor:
+    def result(self, group: int) -> Tensor:
         """(G, L, H, n)."""
         return torch.stack(self._read[group], 1)
 
@@ -132,9 +132,9 @@ class MaxOverHeads(Tap):
         for start in range(0, n, ROWS):
             rows = slice(start, min(start + ROWS, n))
             if run is not None:  # what is right of the diagonal means nothing
-                new = view.onto(slice(run.start, max(run.start + 1, min(run.stop, rows.stop))), rows, heads)
+                new = view.log_weights(slice(run.start, max(run.start + 1, min(run.stop, rows.stop))), rows, heads)
             else:
-                new = view.onto(columns, rows, heads) if plain else _symmetric(view, columns, rows, heads)
+                new = view.log_weights(columns, rows, heads) if plain else _symmetric(view, columns, rows, heads)
             new = new.amax(1) if new.shape[1] > 1 else new[:, 0]
             if best is None:
                 best = new.new_full((len(columns), n, columns.shape[1]), -math.inf)
@@ -147,7 +147,7 @@ class MaxOverHeads(Tap):
         assert best is not None
         self._log[view.group] = best
 
-    def of(self, group: int) -> Tensor:
+    def result(self, group: int) -> Tensor:
         """A_new[i, k] (G, C, n)."""
         log, columns = self._log[group].mT, self.columns[group]
         k = torch.arange(log.shape[-1], device=log.device)
@@ -160,12 +160,12 @@ class MaxOverHeads(Tap):
 
 def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) -> Tensor:
     """log (A + A^T) / 2 (G, H, rows, C), head by head before any maximum."""
-    onto, of = view.onto(columns, rows, heads), view.of(columns, rows, heads)
+    log, transposed = view.log_weights(columns, rows, heads), view.log_weights_transposed(columns, rows, heads)
     if view.causal:
         k = torch.arange(rows.start, rows.stop, device=columns.device)[:, None]
-        onto = onto.masked_fill((k < columns[:, None])[:, None], -math.inf)
-        of = of.masked_fill((k > columns[:, None])[:, None], -math.inf)
-    return torch.logaddexp(onto.clamp(LOWEST, 0), of.clamp(LOWEST, 0)) - math.log(2)
+        log = log.masked_fill((k < columns[:, None])[:, None], -math.inf)
+        transposed = transposed.masked_fill((k > columns[:, None])[:, None], -math.inf)
+    return torch.logaddexp(log.clamp(LOWEST, 0), transposed.clamp(LOWEST, 0)) - math.log(2)
 
 
 def _run(columns: Tensor) -> slice | None:

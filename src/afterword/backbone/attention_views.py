@@ -53,11 +53,11 @@ class AttentionView(ABC):
         """A[k, k] of every head (G, H, n)."""
 
     @abstractmethod
-    def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
+    def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
         """log A[row, column]: what each row gives to each column (G, H, rows, C)."""
 
     @abstractmethod
-    def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+    def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
         """log A[column, row]: what each column token gives to each row (G, H, rows, C)."""
 
 
@@ -84,14 +84,14 @@ class MatrixView(AttentionView):
         """A[k, k] of every head (G, H, n)."""
         return self.matrix.diagonal(dim1=-2, dim2=-1)
 
-    def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
+    def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
         """log A[row, column] (G, H, rows, C)."""
         part = self.matrix[:, heads, rows]
         if isinstance(columns, slice):
             return _log(part[..., columns])
         return _log(part.gather(-1, columns[:, None, None].expand(*part.shape[:3], -1)))
 
-    def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+    def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
         """log A[column, row] (G, H, rows, C)."""
         part = self.matrix[:, heads, :, rows]
         return _log(part.gather(2, columns[:, None, :, None].expand(*part.shape[:2], -1, part.shape[3]))).mT
@@ -160,7 +160,7 @@ class ScoreView(AttentionView):
             s = s + self.bias[..., :n, :n].diagonal(dim1=-2, dim2=-1)
         return (s - self.lse).clamp(max=0).exp()
 
-    def onto(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
+    def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
         """log A[row, column] (G, H, rows, C). Right of a causal layer's diagonal it means nothing."""
         lse = self.lse[:, heads, rows]
         if self.softcap is None and self.bias is None and self.mask is None:
@@ -174,7 +174,7 @@ class ScoreView(AttentionView):
             columns = torch.arange(columns.start, columns.stop, device=self.q.device).expand(len(self.q), -1)
         return self._scores(columns, rows, heads) - lse[..., None]
 
-    def of(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
+    def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
         """log A[column, row] (G, H, rows, C). Left of a causal layer's diagonal it means nothing."""
         q = wide(self.q[:, heads])
         q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))

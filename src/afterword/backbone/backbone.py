@@ -20,19 +20,19 @@ from .attention import NAME
 from .attention_masks import MaskCache, OtherLayers, PackedGroup, Plan, running
 from .attention_taps import Tap
 from .attention_views import MatrixView, wide
-from .batch_independence import Company, refuse_scales_of_a_batch
+from .batch_independence import IndependenceCheck, refuse_dynamic_quantization
 from .bidirectional import Sight
 from .facts import Facts
 from .introspection import find_stack, forget, side_by_side, vocabulary
-from .linear_packed import PackedLinears, Served
+from .linear_packed import PackedLinears, PackedModel
 from .linear_patching import is_linear
 from .linear_probe import filled
 from .linear_products import Products, check_products
-from .model_lock import every, first_weight, gate_of
+from .model_lock import all_modules, first_weight, lock_of
 from .packing import PackedBatch, pack
-from .pickling import bare
+from .pickling import without_recorders
 from .positions import explain, require_same_start
-from .skip_unread import Cut, cutting, find, listened_to
+from .skip_unread import Cut, cutting, find, has_hooks
 from .two_streams import Stack, coupled
 
 LAST, TABLE, NORMED = "last", "table", "normed:"
@@ -65,30 +65,30 @@ class Backbone:
         """What sees what, worked out by the forwards that ran."""
         self.observed: list[Plan] | None = None
         """The plans of the forwards that ran, while somebody looks (the self-check)."""
-        self._company = Company(every(model))
+        self._independence = IndependenceCheck(all_modules(model))
         shared = 0 < len(set(map(id, modules))) < facts.layers
         self._shared_layers = facts.layers if shared else 0
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the model without the hooks that transformers left in it."""
-        made: dict[int, nn.Module] = {}
-        state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed", "_company")}
-        state |= {"products": self.products, "model": bare(self.model, made)}
-        return {**state, "modules": tuple(made[id(m)] for m in self.modules)}
+        copies: dict[int, nn.Module] = {}
+        state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed", "_independence")}
+        state |= {"products": self.products, "model": without_recorders(self.model, copies)}
+        return {**state, "modules": tuple(copies[id(m)] for m in self.modules)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Packed weights are made anew."""
         products = state.pop("products")
         vars(self).update(state)
-        self._company = Company()
+        self._independence = IndependenceCheck()
         self.packed = PackedLinears(self.model, products)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
         """A backbone with a model of its own."""
-        twin = memo[id(self)] = object.__new__(type(self))
-        vars(twin).update(copy.deepcopy({k: v for k, v in vars(self).items() if k != "_company"}, memo))
-        twin._company = Company()
-        return twin
+        other = memo[id(self)] = object.__new__(type(self))
+        vars(other).update(copy.deepcopy({k: v for k, v in vars(self).items() if k != "_independence"}, memo))
+        other._independence = IndependenceCheck()
+        return other
 
     @property
     def products(self) -> Products:
@@ -189,22 +189,22 @@ class Backbone:
         """
         sight = sight.plain(self.facts.layers) if sight else None
         self.require(bool(taps), sight)
-        gate = gate_of(self.model)
-        alone = gate.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
-        lead = batch.lead if self._shares(sight, taps) else 0
+        lock = lock_of(self.model)
+        alone = lock.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
+        prefix = batch.prefix if self._shares(sight, taps) else 0
         keep_mode = keep_mode or torch.is_grad_enabled()
-        with gate.running(self.model, keep_mode) as modules, self.packed.fast(modules) as served, alone:
-            self._take_back_attention()
-            refuse_scales_of_a_batch(modules, self.facts.kind)
+        with lock.running(self.model, keep_mode) as modules, self.packed.fast(modules) as packed_model, alone:
+            self._restore_attention()
+            refuse_dynamic_quantization(modules, self.facts.kind)
             require_same_start(modules, self.facts)
-            self._look_again(modules, served.rows)
+            self._check_independence(modules, packed_model.rows)
             cut = None
             if layers == {LAST} and not (taps or keep_mode or (sight and sight.couple != "replace")):
-                cut = self._cut(read, modules, served)
+                cut = self._cut(read, modules, packed_model)
             try:
                 parts = [
-                    self._run(batch, groups, lead, layers, sight, taps, served.rows, cut)
-                    for groups in self._apart(batch)
+                    self._run(batch, groups, prefix, layers, sight, taps, packed_model.rows, cut)
+                    for groups in self._separate(batch)
                 ]
             except (IndexError, RuntimeError, ValueError) as e:
                 explain(e, batch, self.facts, modules)
@@ -213,30 +213,35 @@ class Backbone:
             return Trace(parts[0])
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
 
-    def _look_again(self, modules: list[nn.Module], rows: int) -> None:
+    def _check_independence(self, modules: list[nn.Module], rows: int) -> None:
         """Where modules or hooks have changed since the self-check, whether they still keep texts apart."""
         if self.facts.alone or torch.is_grad_enabled() or self.model.training or not self.facts.checks:
             return
-        self._company.look(modules, self.facts.kind, self.vocabulary_size, self.device, partial(self._last, rows))
+        self._independence.check(modules, self.facts.kind, self.vocabulary_size, self.device, partial(self._last, rows))
 
     def _last(self, rows: int, batch: Batch, cut: Cut | None = None) -> Tensor:
         """The last states of a few texts (N, D)."""
-        parts = [self._run(batch, g, 0, frozenset({LAST}), None, (), rows, cut) for g in self._apart(batch)]
+        parts = [self._run(batch, g, 0, frozenset({LAST}), None, (), rows, cut) for g in self._separate(batch)]
         return torch.cat([part[LAST] for part in parts])
 
-    def _cut(self, read: Tensor | None, modules: list[nn.Module], served: Served) -> Cut | None:
+    def _cut(self, read: Tensor | None, modules: list[nn.Module], packed_model: PackedModel) -> Cut | None:
         """The layers whose products a forward may leave out for tokens that are not read, found when first needed."""
-        if read is None or self.facts.way != "flat" or not (served.tree and self.modules) or listened_to(modules):
+        if (
+            read is None
+            or self.facts.way != "flat"
+            or not (packed_model.modules and self.modules)
+            or has_hooks(modules)
+        ):
             return None
-        if served.tail is None or served.seen != self._company.changes:
+        if packed_model.tail is None or packed_model.tail_changes != self._independence.changes:
             experts = any(p.dim() > 2 for p in self.model.parameters())  # the bits of theirs depend on who else comes
             linears = [] if experts else [m for m in modules if is_linear(m)]
-            run = partial(self._last, served.rows)
-            served.tail = find(run, linears, self.modules[-1], self.vocabulary_size, self.device)
-            served.seen = self._company.changes
-        return Cut(read, served.tail) if served.tail else None
+            run = partial(self._last, packed_model.rows)
+            packed_model.tail = find(run, linears, self.modules[-1], self.vocabulary_size, self.device)
+            packed_model.tail_changes = self._independence.changes
+        return Cut(read, packed_model.tail) if packed_model.tail else None
 
-    def _take_back_attention(self) -> None:
+    def _restore_attention(self) -> None:
         """Our attention, or the model's own eager one, where another was chosen since: outside it gives the same."""
         wanted = "eager" if self.facts.way == "eager" else NAME
         for config in self._configs:
@@ -253,7 +258,7 @@ class Backbone:
         """Whether a lead is run once: its states do not know what follows, and no tap reads it text by text."""
         return self.facts.shares and sight is None and not taps and not torch.is_grad_enabled()
 
-    def _apart(self, batch: Batch) -> Iterator[list[int]]:
+    def _separate(self, batch: Batch) -> Iterator[list[int]]:
         """Numbers of the groups that may share a forward; consecutive, since groups are ordered by length."""
         apart: list[int] = []
         last: object = None
@@ -279,7 +284,7 @@ class Backbone:
         self,
         batch: Batch,
         groups: list[int],
-        lead: int,
+        prefix: int,
         layers: frozenset[Layer],
         sight: Sight | None,
         taps: Sequence[Tap],
@@ -289,20 +294,20 @@ class Backbone:
         """Some groups in one forward; on a CPU a flat one is filled to a multiple of the rows that kernels need."""
         flat, size = self.facts.way == "flat", sum(batch.groups[i].tokens.numel() for i in groups)
         whole = filled(size, rows) if flat and self.device.type == "cpu" else 1
-        fed = pack([(i, batch.groups[i]) for i in groups], lead, whole).to(self.device)
+        packed = pack([(i, batch.groups[i]) for i in groups], prefix, whole).to(self.device)
         if self.facts.remembers:
             forget(self.model)
-        with cutting(cut, batch.groups[groups[0]].start, fed, rows) as kept:
-            out = self._flat(fed, layers, sight, taps) if flat else self._stacked(fed, layers, sight, taps)
+        with cutting(cut, batch.groups[groups[0]].start, packed, rows) as kept:
+            out = self._flat(packed, layers, sight, taps) if flat else self._stacked(packed, layers, sight, taps)
         if kept is not None:
             out.last_hidden_state = kept.only(out.last_hidden_state)
         states: dict[Layer, Tensor] = {}
         for layer in layers:
             if layer == TABLE:
-                found = self.model.get_input_embeddings()(fed.tokens)  # type: ignore[operator]
+                found = self.model.get_input_embeddings()(packed.tokens)  # type: ignore[operator]
             else:
                 found = self._state(out, layer).flatten(0, 1)
-            states[layer] = fed.back(found)
+            states[layer] = packed.back(found)
         return states
 
     def _state(self, out: Any, layer: Layer) -> Tensor:
@@ -323,20 +328,22 @@ class Backbone:
             return state
         return self.stack.norm(state)  # type: ignore[no-any-return]
 
-    def _flat(self, fed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
+    def _flat(self, packed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
         """All segments end to end."""
-        ids, at = fed.tokens[None], fed.positions(self.facts.offset, self.facts.skips)[None]
-        return self._call(fed.runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
+        ids, at = packed.tokens[None], packed.positions(self.facts.offset, self.facts.skips)[None]
+        return self._call(packed.runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
 
-    def _stacked(self, fed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
+    def _stacked(self, packed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
         """One group as an ordinary batch of equal lengths."""
-        (run,) = fed.runs
-        ids = fed.tokens.view(run.segments, run.length)
+        (run,) = packed.runs
+        ids = packed.tokens.view(run.segments, run.length)
         if self.facts.way == "stacked":
             return self._call((run,), False, layers, sight, taps, input_ids=ids)
         extra = {"output_attentions": True} if taps else {}
         rows = ids.split(1) if self.facts.alone else (ids,)
-        out = side_by_side([self.model(input_ids=r, **self._whole(r), **extra, **_hidden_too(layers)) for r in rows])
+        out = side_by_side(
+            [self.model(input_ids=r, **self._extra_arguments(r), **extra, **_hidden_too(layers)) for r in rows]
+        )
         matrices = [m for m in out.attentions or () if m is not None] if taps else []
         if taps and len(matrices) != self.facts.layers:
             raise AttentionNotSeen(f"{self.facts.kind} no longer shows the attention of its {self.facts.layers} layers")
@@ -357,7 +364,7 @@ class Backbone:
     ) -> Any:
         both, streams = frozenset[int](), nullcontext()
         if sight is not None and sight.couple == "replace":
-            both = sight.of(self.facts.layers)
+            both = sight.resolve(self.facts.layers)
         plan = Plan(runs, flat, both, tuple(taps), self._shared_layers, self.masks, self.facts.sinks_count)
         plan.modules.update({id(m): i for i, m in enumerate(self.modules)} if not self._shared_layers else {})
         if sight is not None and sight.couple != "replace":
@@ -365,11 +372,11 @@ class Backbone:
         if self.observed is not None:
             self.observed.append(plan)
         with running(plan), streams:
-            out = self.model(**inputs, **self._whole(inputs["input_ids"]), **_hidden_too(layers))
-        self._recognise(plan)
+            out = self.model(**inputs, **self._extra_arguments(inputs["input_ids"]), **_hidden_too(layers))
+        self._require_same_layers(plan)
         return out
 
-    def _recognise(self, plan: Plan) -> None:
+    def _require_same_layers(self, plan: Plan) -> None:
         """Whether the layers that ran are those that the self-check saw: a sight and a tap name them by number.
 
         Raises:
@@ -379,7 +386,7 @@ class Backbone:
         if self.modules and changed and not self.model.training:  # in training some families leave out layers
             raise OtherLayers(self.facts.kind, plan.calls, len(self.modules))
 
-    def _whole(self, ids: Tensor) -> dict[str, Any]:
+    def _extra_arguments(self, ids: Tensor) -> dict[str, Any]:
         """Arguments that keep a model from doing what nobody asked for: every token of `ids` is part of a text."""
         quiet: dict[str, Any] = {"use_cache": False} if "use_cache" in self._arguments else {}
         return {"attention_mask": torch.ones_like(ids), **quiet} if "attention_mask" in self._arguments else quiet

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
 from ..text.batch import Batch, lay
-from ..text.segments import Segment, Writing
+from ..text.segments import Segment, TokenizedText
 
 LENGTHS = (5, 5, 3, 8)  # tokens of the texts that are tried, two of one length
 CLOSE = {torch.float16: 3e-2, torch.bfloat16: 1e-1}  # of the largest value; another text's share is far more
@@ -36,7 +36,7 @@ def structure(modules: list[nn.Module]) -> Structure:
     return modules, [*kinds, *(kind.forward for kind in dict.fromkeys(kinds))], listening
 
 
-class Company:
+class IndependenceCheck:
     """What a model was when its texts were last seen to stay apart.
 
     Args:
@@ -48,18 +48,18 @@ class Company:
         self.changes = 0
         """How often a changed model was seen."""
 
-    def look(
+    def check(
         self, modules: list[nn.Module], kind: str, vocabulary: int, device: torch.device, run: Callable[[Batch], Tensor]
     ) -> None:
-        """Try a model that has changed: see `require_apart`."""
+        """Try a model that has changed: see `require_independence`."""
         now = structure(modules)
         if now != self._known:
             self.changes += 1
-            require_apart(run, kind, vocabulary, device)
+            require_independence(run, kind, vocabulary, device)
             self._known = now
 
 
-def require_apart(run: Callable[[Batch], Tensor], kind: str, vocabulary: int, device: torch.device) -> None:
+def require_independence(run: Callable[[Batch], Tensor], kind: str, vocabulary: int, device: torch.device) -> None:
     """Whether texts have the states in one forward that each has in a forward of its own.
 
     Args:
@@ -72,7 +72,7 @@ def require_apart(run: Callable[[Batch], Tensor], kind: str, vocabulary: int, de
         UnsupportedModel: they have not.
     """
     ids = [[(11 * i + 7 * n + 3) % vocabulary for i in range(n)] for n in LENGTHS]
-    writings = [Writing((Segment(text, ((0, len(text)),)),)) for text in ids]
+    writings = [TokenizedText((Segment(text, ((0, len(text)),)),)) for text in ids]
     together = _by_text(lay(writings, device), run)
     alone = [_by_text(lay([writing], device), run)[0] for writing in writings]
     size = max(float(states.abs().max()) for states in alone)
@@ -85,7 +85,7 @@ def require_apart(run: Callable[[Batch], Tensor], kind: str, vocabulary: int, de
         )
 
 
-def refuse_scales_of_a_batch(modules: list[nn.Module], kind: str) -> None:
+def refuse_dynamic_quantization(modules: list[nn.Module], kind: str) -> None:
     """Dynamic quantisation rounds a layer's input by the largest value of everything that is in the batch.
 
     Raises:
@@ -102,5 +102,5 @@ def _by_text(batch: Batch, run: Callable[[Batch], Tensor]) -> Sequence[Tensor]:
     states = run(batch)
     made: dict[int, Tensor] = {}
     for group in batch.groups:
-        made.update(zip(group.text.tolist(), group.of(states), strict=True))
+        made.update(zip(group.text.tolist(), group.slice(states), strict=True))
     return [made[i] for i in range(batch.texts)]

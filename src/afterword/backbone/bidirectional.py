@@ -26,7 +26,7 @@ class Sight:
             "add_embedding" starts it at the embeddings (Equation 5 to the letter),
             "angle031" does so too, and leaves the causal stream out of those layers (angle_emb 0.3.1).
 
-    >>> Sight(last=1).of(12)
+    >>> Sight(last=1).resolve(12)
     frozenset({11})
     """
 
@@ -48,7 +48,7 @@ class Sight:
         """Whether anything differs from the model as it is."""
         return bool(self.last or self.layers or self.couple == "angle031")
 
-    def of(self, layers: int) -> frozenset[int]:
+    def resolve(self, layers: int) -> frozenset[int]:
         """The layers, in a model of so many.
 
         Raises:
@@ -68,7 +68,7 @@ class Sight:
 
     def plain(self, layers: int) -> Sight:
         """The same sight in its simplest words: where all layers see both ways, angle_emb 0.3.1 sums nothing."""
-        if self.couple == "angle031" and len(self.of(layers)) == layers:
+        if self.couple == "angle031" and len(self.resolve(layers)) == layers:
             return Sight(layers=tuple(range(layers)))
         return self
 
@@ -78,7 +78,7 @@ class Sight:
         Raises:
             MethodError: the layers are not the last ones.
         """
-        chosen = self.of(layers)
+        chosen = self.resolve(layers)
         if chosen != frozenset(range(layers - len(chosen), layers)):
             raise MethodError(f"couple={self.couple!r} sums two streams at the end: layers must be the last ones")
         return layers - len(chosen)

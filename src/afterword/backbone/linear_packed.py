@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 from ..errors import ModelError
 from .free_memory import free_memory
-from .linear_patching import FUSED, Serving, Twin, is_linear, serving, shape_of, work
+from .linear_patching import FUSED, PackedLayer, Patch, is_linear, patched, shape_of, work
 from .linear_probe import Shape, chosen, rows_of
-from .linear_products import ROWS, Products, forced, precision_gate, setting, uses_bfloat16
-from .model_lock import every, first_weight
+from .linear_products import ROWS, Products, forced, precision_lock, register_bfloat16, setting
+from .model_lock import all_modules, first_weight
 
 SHARE = 0.4  # of the free memory, which packed weights take at most
 LEAVES = frozenset(FUSED) | {"Linear", "Conv1D", "Dropout", "LayerNorm"}
 
 
 @dataclass
-class Served:
+class PackedModel:
     """What is served of a model, for one state of it.
 
     Attributes:
@@ -39,24 +39,24 @@ class Served:
         seen: how often the model had changed by then, as its `Company` counts.
     """
 
-    tree: list[nn.Module]
-    state: tuple[Any, ...]
-    twins: dict[int, Twin]
     modules: list[nn.Module]
+    state: tuple[Any, ...]
+    layers: dict[int, PackedLayer]
+    patched_modules: list[nn.Module]
     rows: int = ROWS
     tail: tuple[nn.Module, ...] | None = None
-    seen: int = 0
+    tail_changes: int = 0
 
-    def changed(self) -> list[Twin]:
+    def changed(self) -> list[PackedLayer]:
         """Twins whose weight is not what it was: another tensor, another version, or other elements in a sample."""
-        changed = [twin for twin in self.twins.values() if not twin.untouched]
-        if changed or not self.twins:
+        changed = [layer for layer in self.layers.values() if not layer.untouched]
+        if changed or not self.layers:
             return changed
-        twins = list(self.twins.values())
-        samples, seen = (_bits(torch.cat(part)) for part in ([t.sample for t in twins], [t.seen for t in twins]))
-        if torch.equal(samples, seen):
+        layers = list(self.layers.values())
+        samples, copies = (_bits(torch.cat(part)) for part in ([t.sample for t in layers], [t.copy for t in layers]))
+        if torch.equal(samples, copies):
             return []
-        return [t for t in twins if not torch.equal(_bits(t.sample), _bits(t.seen))]
+        return [t for t in layers if not torch.equal(_bits(t.sample), _bits(t.copy))]
 
 
 class PackedLinears:
@@ -77,11 +77,11 @@ class PackedLinears:
         self.products: Products = products
         self.on = True
         """False: the layers run as they are (the self-check asks what the model itself gives)."""
-        self._served: Served | None = None
+        self._current: PackedModel | None = None
         self._alike: dict[tuple[Any, ...], str | None] = {}
-        self._making = threading.RLock()
+        self._building = threading.RLock()
         if products == "bfloat16":
-            uses_bfloat16(self)
+            register_bfloat16(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Neither twins nor locks can be copied; the copy makes its own."""
@@ -93,37 +93,37 @@ class PackedLinears:
 
     def usable(self) -> bool:
         """Whether some layer of the model is served, as things are now."""
-        served = self._now(every(self.model))
-        return served is not None and bool(served.twins)
+        current = self._now(all_modules(self.model))
+        return current is not None and bool(current.layers)
 
     def drop(self) -> None:
         """Forget every twin."""
-        self._served = None
+        self._current = None
 
     @property
-    def twins(self) -> list[Twin]:
+    def layers(self) -> list[PackedLayer]:
         """What is served at present."""
-        return list(self._served.twins.values()) if self._served is not None else []
+        return list(self._current.layers.values()) if self._current is not None else []
 
     @contextmanager
-    def fast(self, tree: list[nn.Module] | None = None) -> Iterator[Served]:
+    def fast(self, modules: list[nn.Module] | None = None) -> Iterator[PackedModel]:
         """Run the model's linear layers through their twins; afterwards they are as they were.
 
         Args:
-            tree: all of the model's modules, as `gate.every` gives them; None = they are looked for.
+            tree: all of the model's modules, as `gate.all_modules` gives them; None = they are looked for.
 
         Yields:
             What is served.
         """
-        with precision_gate():
-            served = self._now(tree or every(self.model)) or Served([], (), {}, [])
-            if not served.twins:
-                yield served
+        with precision_lock():
+            current = self._now(modules or all_modules(self.model)) or PackedModel([], (), {}, [])
+            if not current.layers:
+                yield current
                 return
-            with serving(Serving(served.twins, self.products), served.modules):
-                yield served
+            with patched(Patch(current.layers, self.products), current.patched_modules):
+                yield current
 
-    def _now(self, tree: list[nn.Module]) -> Served | None:
+    def _now(self, modules: list[nn.Module]) -> PackedModel | None:
         """What is served in the model's present state; None where nothing can be."""
         if not self.on:
             return None
@@ -134,27 +134,29 @@ class PackedLinears:
         if weight.dtype not in (torch.float32, torch.bfloat16) or torch.is_autocast_enabled("cpu"):
             return None
         state = (weight.dtype, torch.get_num_threads(), setting(), forced())
-        found = self._served
-        if found is None or found.state != state or found.tree != tree or found.changed():
-            with self._making:
-                found = self._served = self._made(tree, state, found)
-        return found
+        current = self._current
+        if current is None or current.state != state or current.modules != modules or current.changed():
+            with self._building:
+                current = self._current = self._build(modules, state, current)
+        return current
 
     def shapes(self) -> dict[Shape, int]:
         """How many linear layers of each shape the model has."""
-        found: dict[Shape, int] = {}
-        for module in dict.fromkeys(m for m in every(self.model) if is_linear(m)):
-            found[shape_of(module)] = found.get(shape_of(module), 0) + 1
-        return found
+        current: dict[Shape, int] = {}
+        for module in dict.fromkeys(m for m in all_modules(self.model) if is_linear(m)):
+            current[shape_of(module)] = current.get(shape_of(module), 0) + 1
+        return current
 
-    def _made(self, tree: list[nn.Module], state: tuple[Any, ...], old: Served | None) -> Served:
+    def _build(self, modules: list[nn.Module], state: tuple[Any, ...], old: PackedModel | None) -> PackedModel:
         """Twins of every layer for which the probe chose packed weights; old ones that still hold are kept."""
         dtype = state[0]
-        linears: list[Any] = [m for m in dict.fromkeys(tree) if is_linear(m) and m.weight.dtype == dtype and _on_cpu(m)]
+        linears: list[Any] = [
+            m for m in dict.fromkeys(modules) if is_linear(m) and m.weight.dtype == dtype and _on_cpu(m)
+        ]
         kernels = {shape: chosen(shape, dtype, self.products) for shape in dict.fromkeys(map(shape_of, linears))}
         wanted = [m for m in linears if kernels[shape_of(m)] == "packed"]
         stale = set() if old is None else set(map(id, old.changed()))
-        kept = {} if old is None else {id(t.module): t for t in old.twins.values() if id(t) not in stale}
+        kept = {} if old is None else {id(t.module): t for t in old.layers.values() if id(t) not in stale}
         size = sum(int(m.weight.nbytes) for m in wanted if id(m) not in kept)
         if size >= SHARE * free_memory():
             if self.products != "float32":
@@ -162,69 +164,69 @@ class PackedLinears:
                     f"products={self.products!r} needs {size / 1e9:.1f} GB for packed weights, and at most "
                     f"{SHARE:.0%} of the free memory may go there: free some, or leave products out"
                 )
-            return Served(tree, state, {}, [])
-        rows = self._rows(tree, list(kernels), dtype)
-        twins = {id(m): kept.get(id(m)) or Twin(m) for m in wanted}
-        for twin in twins.values():
-            twin.act = None
-        acts = self._feeding(tree, twins)
-        return Served(tree, state, twins, [*(t.module for t in twins.values()), *acts], rows)
+            return PackedModel(modules, state, {}, [])
+        rows = self._rows(modules, list(kernels), dtype)
+        layers = {id(m): kept.get(id(m)) or PackedLayer(m) for m in wanted}
+        for layer in layers.values():
+            layer.act = None
+        acts = self._feeding(modules, layers)
+        return PackedModel(modules, state, layers, [*(t.module for t in layers.values()), *acts], rows)
 
-    def _rows(self, tree: list[nn.Module], shapes: list[Shape], dtype: torch.dtype) -> int:
+    def _rows(self, modules: list[nn.Module], shapes: list[Shape], dtype: torch.dtype) -> int:
         """To a multiple of how many rows a thread a short forward is filled: the most that any layer needs.
 
         Only where every product with a weight is one of those that were tried, and where activations, which work on
         16 numbers at a time, meet no odd rest.
         """
-        tried = {id(m.weight) for m in tree if is_linear(m) or isinstance(m, nn.Embedding)}
+        tried = {id(m.weight) for m in modules if is_linear(m) or isinstance(m, nn.Embedding)}
         if any(p.dim() > 1 and id(p) not in tried for p in self.model.parameters()):
             return ROWS
         if not shapes or any(shape.outputs % 2 for shape in shapes):
             return ROWS
         return max(rows_of(shape, dtype, self.products) for shape in shapes)
 
-    def _feeding(self, tree: list[nn.Module], twins: dict[int, Twin]) -> list[nn.Module]:
+    def _feeding(self, modules: list[nn.Module], layers: dict[int, PackedLayer]) -> list[nn.Module]:
         """Find layers that feed one activation and nothing else: tried on each kind of feed-forward block."""
         pairs: list[tuple[nn.Module, Any, Any]] = []
-        for block in dict.fromkeys(tree):
+        for block in dict.fromkeys(modules):
             children = dict(block.named_children())
             acts = [c for c in children.values() if type(c).__name__ in FUSED]
             if len(acts) != 1 or any(type(c).__name__ not in LEAVES for c in children.values()):
                 continue
-            linears = [n for n, c in children.items() if id(c) in twins]
+            linears = [n for n, c in children.items() if id(c) in layers]
             options = tuple((k, v) for k, v in vars(block).items() if isinstance(v, bool | int | float | str))
             kind = (type(block), type(block).forward, options, type(acts[0]), work(acts[0]), *linears)
             if kind not in self._alike:
                 self._alike[kind] = next(
-                    (n for n in linears if self._same(block, twins[id(children[n])], acts[0])), None
+                    (n for n in linears if self._same(block, layers[id(children[n])], acts[0])), None
                 )
             name = self._alike[kind]
-            if name in children and id(children[name]) in twins:
+            if name in children and id(children[name]) in layers:
                 pairs.append((block, children[name], acts[0]))
         times = [id(act) for _, _, act in pairs]
-        alone = [pair for pair in pairs if times.count(id(pair[2])) == 1 and tree.count(pair[1]) == 1]
+        alone = [pair for pair in pairs if times.count(id(pair[2])) == 1 and modules.count(pair[1]) == 1]
         for block, linear, act in alone:
-            twins[id(linear)].feeds(block, act)
+            layers[id(linear)].fuse(block, act)
         return [act for _, _, act in alone]
 
-    def _same(self, block: Any, twin: Twin, act: Any) -> bool:
+    def _same(self, block: Any, layer: PackedLayer, act: Any) -> bool:
         """Whether the block gives what it gave when the linear layer does the activation's work too."""
-        x = torch.randn(1, 5, shape_of(twin.module).inputs, generator=torch.Generator().manual_seed(0))
-        x = x.to(twin.source.dtype)
-        twin.feeds(block, act)
+        x = torch.randn(1, 5, shape_of(layer.module).inputs, generator=torch.Generator().manual_seed(0))
+        x = x.to(layer.source.dtype)
+        layer.fuse(block, act)
         try:
             expected = block(x)
-            with serving(Serving({id(twin.module): twin}, self.products), [twin.module, act]) as now:
-                found = block(x)
-                whole = now.activated is None
+            with patched(Patch({id(layer.module): layer}, self.products), [layer.module, act]) as patch:
+                current = block(x)
+                whole = patch.activated is None
         except Exception:  # a block that wants more than its input is left as it is
             return False
         finally:
-            twin.act = None
+            layer.act = None
         if not (isinstance(expected, Tensor) and whole):
             return False
         coarse = x.dtype == torch.bfloat16 or self.products == "bfloat16"
-        return torch.allclose(found, expected, rtol=0, atol=(2e-2 if coarse else 1e-4) * float(expected.abs().max()))
+        return torch.allclose(current, expected, rtol=0, atol=(2e-2 if coarse else 1e-4) * float(expected.abs().max()))
 
 
 def _on_cpu(module: Any) -> bool:

@@ -1,7 +1,7 @@
 """How a linear layer, or an activation, is served in its own place, with nothing of it left behind.
 
 A layer is served from the place where torch keeps a module's compiled call: copies and pickles leave that out, hooks
-and ``forward`` stay as they are, and only the thread that is inside `serving` is served there.
+and ``forward`` stay as they are, and only the thread that is inside `patched` is served there.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FUSED = {
 """Activations that oneDNN computes while a product is still in the registers, by class."""
 ALONE = ("none", "")
 SAMPLES = 61  # elements of a weight that are compared to notice a change through `.data`
-SEAT = "_compiled_call_impl"
+SLOT = "_compiled_call_impl"
 """Where torch keeps what is called in a module's place; `nn.Module.__getstate__` leaves it out."""
 
 
-class Twin:
+class PackedLayer:
     """A linear layer and its packed weight, for one state of that weight.
 
     Args:
@@ -49,13 +49,13 @@ class Twin:
         w = self.source.detach()
         flat = w.view(-1) if w.is_contiguous() else w.T.view(-1) if w.T.is_contiguous() else w[:, 0]
         self.sample = flat[:: max(1, len(flat) // SAMPLES)][:SAMPLES]
-        self.seen = self.sample.clone()
+        self.copy = self.sample.clone()
         self.block: Any = None
         self.act: Any = None
         self.run: Any = None
         self._packed: Tensor | None = None
 
-    def feeds(self, block: nn.Module, act: nn.Module) -> None:
+    def fuse(self, block: nn.Module, act: nn.Module) -> None:
         """Note the activation, in the same block, that gets what the layer gives, and nothing else does."""
         self.block, self.act, self.run = block, act, type(block).forward
 
@@ -73,19 +73,19 @@ class Twin:
             self._packed = pack(self.source.T if is_transposed(self.module) else self.source)
         return self._packed
 
-    def then(self) -> tuple[str, str]:
+    def activation(self) -> tuple[str, str]:
         """What oneDNN does to the product: the activation's work, where nothing stands between or listens."""
         act, block = self.act, self.block
         if act is None or _altered(act) or "forward" in block.__dict__ or type(block).forward is not self.run:
             return ALONE
-        return work(act) if type(act.__dict__.get(SEAT)) is _Entry else ALONE
+        return work(act) if type(act.__dict__.get(SLOT)) is _PatchedCall else ALONE
 
     def fits(self, x: Tensor) -> bool:
         """Whether this product can be packed; a thread that trains the same model needs what autograd knows."""
         return bool(x.dtype == self.source.dtype and x.numel() and not torch.is_grad_enabled() and self.untouched)
 
 
-class Serving:
+class Patch:
     """One forward of one thread.
 
     Args:
@@ -93,95 +93,95 @@ class Serving:
         products: what float32 matrices are rounded to.
     """
 
-    def __init__(self, twins: dict[int, Twin], products: Products) -> None:
-        self.twins, self.products = twins, products
+    def __init__(self, packed: dict[int, PackedLayer], products: Products) -> None:
+        self.packed, self.products = packed, products
         self.activated: Tensor | None = None
         """What a layer gave with its activation's work done, until that activation is called with it."""
 
     def call(self, module: nn.Module, x: Tensor) -> Tensor:
         """A linear layer, or an activation, in its own place."""
-        twin = self.twins.get(id(module))
-        if twin is None:
+        layer = self.packed.get(id(module))
+        if layer is None:
             return module._call_impl(x)  # type: ignore[no-any-return]
-        if not twin.fits(x):
-            return self.plainly(module, x)  # type: ignore[no-any-return]
-        then = twin.then()
+        if not layer.fits(x):
+            return self.call_unpatched(module, x)  # type: ignore[no-any-return]
+        activation = layer.activation()
         if self.products == "bfloat16":
             with in_bfloat16():
-                out = packed_linear(x, twin.weight, module.bias, then)  # type: ignore[arg-type]
+                out = packed_linear(x, layer.weight, module.bias, activation)  # type: ignore[arg-type]
         else:
-            out = packed_linear(x, twin.weight, module.bias, then)  # type: ignore[arg-type]
-        if then is not ALONE:
+            out = packed_linear(x, layer.weight, module.bias, activation)  # type: ignore[arg-type]
+        if activation is not ALONE:
             self.activated = out
         return out
 
-    def plainly(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def call_unpatched(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         """A layer as torch runs it, in the precision that was asked for."""
-        if self.products == "bfloat16" and id(module) in self.twins:
+        if self.products == "bfloat16" and id(module) in self.packed:
             with in_bfloat16():
                 return module._call_impl(*args, **kwargs)
         return module._call_impl(*args, **kwargs)
 
 
-_SERVING: ContextVar[Serving | None] = ContextVar("afterword_serving", default=None)
+_PATCH: ContextVar[Patch | None] = ContextVar("afterword_serving", default=None)
 
 
-def served_now() -> Serving | None:
+def current_patch() -> Patch | None:
     """What this thread is served with at present."""
-    return _SERVING.get()
+    return _PATCH.get()
 
 
-_DOOR = threading.Lock()
+_LOCK = threading.Lock()
 
 
-class _Entry:
+class _PatchedCall:
     """What torch calls in a module's place while somebody is served there; all others get the module itself."""
 
-    __slots__ = ("module", "visits")
+    __slots__ = ("module", "users")
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self.visits: set[object] = set()
+        self.users: set[object] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        serving = _SERVING.get()
-        if serving is None:
+        patched = _PATCH.get()
+        if patched is None:
             return self.module._call_impl(*args, **kwargs)
         if len(args) == 1 and not kwargs:
             x = args[0]
-            if x is serving.activated and id(self.module) not in serving.twins:
-                serving.activated = None
+            if x is patched.activated and id(self.module) not in patched.packed:
+                patched.activated = None
                 return x
             if not _altered(self.module):
-                return serving.call(self.module, x)
-        return serving.plainly(self.module, *args, **kwargs)
+                return patched.call(self.module, x)
+        return patched.call_unpatched(self.module, *args, **kwargs)
 
 
 @contextmanager
-def serving(now: Serving, modules: Sequence[nn.Module]) -> Iterator[Serving]:
+def patched(patch: Patch, modules: Sequence[nn.Module]) -> Iterator[Patch]:
     """Serve some modules in this thread; those that no thread is served at any more are left as they were."""
-    visit = object()
+    user = object()
     try:
-        with _DOOR:
+        with _LOCK:
             for module in modules:
-                if module.__dict__.get(SEAT) is None:
-                    module.__dict__[SEAT] = _Entry(module)
-                entry = module.__dict__[SEAT]
-                if type(entry) is _Entry:
-                    entry.visits.add(visit)
-        token = _SERVING.set(now)
+                if module.__dict__.get(SLOT) is None:
+                    module.__dict__[SLOT] = _PatchedCall(module)
+                entry = module.__dict__[SLOT]
+                if type(entry) is _PatchedCall:
+                    entry.users.add(user)
+        token = _PATCH.set(patch)
         try:
-            yield now
+            yield patch
         finally:
-            _SERVING.reset(token)
+            _PATCH.reset(token)
     finally:
-        with _DOOR:
+        with _LOCK:
             for module in modules:
-                entry = module.__dict__.get(SEAT)
-                if type(entry) is _Entry:
-                    entry.visits.discard(visit)
-                    if not entry.visits:
-                        del module.__dict__[SEAT]
+                entry = module.__dict__.get(SLOT)
+                if type(entry) is _PatchedCall:
+                    entry.users.discard(user)
+                    if not entry.users:
+                        del module.__dict__[SLOT]
 
 
 def is_linear(module: Any) -> bool:

@@ -113,21 +113,21 @@ def check_products(products: str, device: torch.device, dtype: torch.dtype = tor
 
 
 _USERS: weakref.WeakSet[Any] = weakref.WeakSet()
-_GATE = threading.RLock()
+_LOCK = threading.RLock()
 
 
-def uses_bfloat16(user: object) -> None:
+def register_bfloat16(user: object) -> None:
     """Say that somebody makes products in bfloat16, until it is gone."""
     _USERS.add(user)
 
 
-def precision_gate() -> AbstractContextManager[object]:
+def precision_lock() -> AbstractContextManager[object]:
     """Held by each of our forwards on a CPU while anybody makes products in bfloat16.
 
     torch keeps the precision of float32 products for the whole process: a forward of another thread, which wants
     them exact, must not run meanwhile.
     """
-    return _GATE if _USERS else nullcontext()
+    return _LOCK if _USERS else nullcontext()
 
 
 @contextmanager

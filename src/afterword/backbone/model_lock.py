@@ -14,24 +14,24 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-Kind = Literal["eval", "train", "alone"]
+Use = Literal["eval", "train", "exclusive"]
 
 
-class Gate:
+class ModelLock:
     """Lets in as many threads as like, while all of them do the same; whoever is inside may go in again."""
 
     def __init__(self) -> None:
         self.rotary = threading.Lock()
         """Held by forwards of models that keep, in a buffer, rotary frequencies for the length at hand."""
         self._changed = threading.Condition()
-        self._inside: dict[object, tuple[Kind, int]] = {}
-        self._waiting: list[Kind] = []
-        self._resting: list[nn.Module] = []
+        self._inside: dict[object, tuple[Use, int]] = {}
+        self._waiting: list[Use] = []
+        self._switched: list[nn.Module] = []
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Nobody else runs the model through an Encoder."""
-        with self._entered("alone"):
+        with self._entering("exclusive"):
             yield
 
     @contextmanager
@@ -45,39 +45,39 @@ class Gate:
         Yields:
             Its modules.
         """
-        modules = every(model)
-        kind: Kind = "train" if keep_mode and (self._resting or any(m.training for m in modules)) else "eval"
-        with self._entered(kind):
+        modules = all_modules(model)
+        kind: Use = "train" if keep_mode and (self._switched or any(m.training for m in modules)) else "eval"
+        with self._entering(kind):
             try:
                 if kind == "eval":
                     with self._changed:
-                        self._rest(modules)
+                        self._to_eval(modules)
                 yield modules
             finally:
                 with self._changed:
                     if sum(inside == "eval" for inside, _ in self._inside.values()) <= 1:
-                        self._wake()
+                        self._back_to_train()
 
-    def _rest(self, modules: list[nn.Module]) -> None:
+    def _to_eval(self, modules: list[nn.Module]) -> None:
         for module in modules:
             if module.training:
-                self._resting.append(module)
+                self._switched.append(module)
                 module.training = False
 
-    def _wake(self) -> None:
-        for module in self._resting:
+    def _back_to_train(self) -> None:
+        for module in self._switched:
             module.training = True
-        self._resting.clear()
+        self._switched.clear()
 
     @contextmanager
-    def _entered(self, kind: Kind) -> Iterator[None]:
+    def _entering(self, kind: Use) -> Iterator[None]:
         token, me = object(), threading.get_ident()
         try:
             with self._changed:
                 if not any(thread == me for _, thread in self._inside.values()):
                     self._waiting.append(kind)
                     try:
-                        self._changed.wait_for(lambda: self._open(kind))
+                        self._changed.wait_for(lambda: self._may_enter(kind))
                     finally:
                         self._waiting.remove(kind)
                 self._inside[token] = kind, me
@@ -87,15 +87,15 @@ class Gate:
                 self._inside.pop(token, None)
                 self._changed.notify_all()
 
-    def _open(self, kind: Kind) -> bool:
+    def _may_enter(self, kind: Use) -> bool:
         """Nobody is inside; or all inside do the same, and nobody waits to do something else."""
         if not self._inside:
             return True
         same = all(inside == kind for inside, _ in self._inside.values())
-        return kind != "alone" and same and all(waiting == kind for waiting in self._waiting)
+        return kind != "exclusive" and same and all(waiting == kind for waiting in self._waiting)
 
 
-def every(model: nn.Module) -> list[nn.Module]:
+def all_modules(model: nn.Module) -> list[nn.Module]:
     """All its modules, quickly; one that stands in several places may be named as often."""
     found = [model]
     for module in found:
@@ -116,16 +116,16 @@ def first_weight(model: nn.Module) -> nn.Parameter | None:
 
 def in_training(model: nn.Module) -> list[nn.Module]:
     """The modules that are in train mode."""
-    return [module for module in every(model) if module.training]
+    return [module for module in all_modules(model) if module.training]
 
 
-_GATES: WeakKeyDictionary[nn.Module, Gate] = WeakKeyDictionary()
-_DOOR = threading.Lock()
+_LOCKS: WeakKeyDictionary[nn.Module, ModelLock] = WeakKeyDictionary()
+_REGISTRY_LOCK = threading.Lock()
 
 
-def gate_of(model: nn.Module) -> Gate:
+def lock_of(model: nn.Module) -> ModelLock:
     """The one gate of a model, however many backbones hold it."""
-    with _DOOR:
-        if (found := _GATES.get(model)) is None:
-            found = _GATES[model] = Gate()
+    with _REGISTRY_LOCK:
+        if (found := _LOCKS.get(model)) is None:
+            found = _LOCKS[model] = ModelLock()
         return found

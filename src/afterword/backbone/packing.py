@@ -52,12 +52,12 @@ class PackedBatch:
         for run in self.runs:
             part = slice(run.start, run.start + run.segments * run.length)
             kept = ~lost[part].view(run.segments, run.length)
-            in_front = int((~lost[run.before.start : run.before.stop]).sum())
+            in_front = int((~lost[run.prefix.start : run.prefix.stop]).sum())
             at[part] = ((kept.cumsum(1) + in_front) * kept + first - 1).flatten()
         return at
 
 
-def pack(groups: Sequence[tuple[int, Group]], lead: int = 0, whole: int = 1) -> PackedBatch:
+def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0, whole: int = 1) -> PackedBatch:
     """Lay segments out for one forward.
 
     The lead stands right in front of the longest segment that begins with it: the first tokens of a packed batch are
@@ -65,30 +65,30 @@ def pack(groups: Sequence[tuple[int, Group]], lead: int = 0, whole: int = 1) -> 
 
     Args:
         groups: with their numbers, longest first.
-        lead: so many tokens, with which `Group.leading` segments begin, are there once; 0 = in every segment.
+        lead: so many tokens, with which `Group.with_prefix` segments begin, are there once; 0 = in every segment.
         whole: the batch is filled to a multiple of so many tokens, with one-token texts that nobody reads.
     """
     laid: list[Tensor] = []
     runs: list[PackedGroup] = []
     places: list[Tensor] = []
-    size, front = 0, range(0)
+    size, place = 0, range(0)
     for number, group in groups:
-        leading = group.leading if lead else 0
-        if leading and not front:
-            laid, runs = [*laid, group.tokens[0, :lead]], [*runs, PackedGroup(FILLER, size, 1, lead)]
-            front = range(size, size := size + lead)
-        for ids, before in ((group.tokens[:leading, lead:], front), (group.tokens[leading:], range(0))):
+        with_prefix = group.with_prefix if prefix else 0
+        if with_prefix and not place:
+            laid, runs = [*laid, group.tokens[0, :prefix]], [*runs, PackedGroup(FILLER, size, 1, prefix)]
+            place = range(size, size := size + prefix)
+        for ids, shared in ((group.tokens[:with_prefix, prefix:], place), (group.tokens[with_prefix:], range(0))):
             if len(ids):
                 own = torch.arange(size, size + ids.numel(), device=ids.device).view(ids.shape)
-                places.append(torch.cat([own.new_tensor(before).expand(len(ids), -1), own], 1).flatten())
+                places.append(torch.cat([own.new_tensor(shared).expand(len(ids), -1), own], 1).flatten())
                 laid.append(ids.flatten())
-                runs.append(PackedGroup(number, size, len(ids), ids.shape[1], before))
+                runs.append(PackedGroup(number, size, len(ids), ids.shape[1], shared))
                 size += ids.numel()
     if spare := -size % whole:
         laid, runs = [*laid, laid[0][:1].expand(spare)], [*runs, PackedGroup(FILLER, size, spare, 1)]
     index = torch.cat(places)
     tokens = torch.cat(laid)
     position = torch.cat(
-        [torch.arange(r.length, device=tokens.device).add(len(r.before)).repeat(r.segments) for r in runs]
+        [torch.arange(r.length, device=tokens.device).add(len(r.prefix)).repeat(r.segments) for r in runs]
     )
-    return PackedBatch(tokens, position, tuple(runs), len(index), index if front else None)
+    return PackedBatch(tokens, position, tuple(runs), len(index), index if place else None)

@@ -21,34 +21,34 @@ def is_recorder(hook: object) -> bool:
     return getattr(hook, "__qualname__", "") == RECORDER
 
 
-def bare(model: nn.Module, made: dict[int, nn.Module] | None = None) -> nn.Module:
+def without_recorders(model: nn.Module, copies: dict[int, nn.Module] | None = None) -> nn.Module:
     """The model itself, or, where recorders are installed, modules like its own that share every tensor with them.
 
     Args:
         model: it stays as it is; other threads may run it meanwhile.
         made: by the id of each module, the one that stands for it; filled here.
     """
-    made = {} if made is None else made
+    copies = {} if copies is None else copies
     if not any(is_recorder(hook) for module in model.modules() for hook in module._forward_hooks.values()):
-        made.update((id(module), module) for module in model.modules())
+        copies.update((id(module), module) for module in model.modules())
         return model
     for module in model.modules():
-        if id(module) not in made:
-            made[id(module)] = copy.copy(module)
+        if id(module) not in copies:
+            copies[id(module)] = copy.copy(module)
     for module in model.modules():
-        own = made[id(module)].__dict__
+        own = copies[id(module)].__dict__
         own.pop(INSTALLED, None)
         own["_forward_hooks"] = OrderedDict((k, h) for k, h in module._forward_hooks.items() if not is_recorder(h))
         for name, value in vars(module).items():
             if name == "_modules":
-                own[name] = {k: _standing_for(v, made) for k, v in value.items()}
+                own[name] = {k: _replaced(v, copies) for k, v in value.items()}
             elif isinstance(value, nn.Module | list | tuple):
-                own[name] = _standing_for(value, made)
-    return made[id(model)]
+                own[name] = _replaced(value, copies)
+    return copies[id(model)]
 
 
-def _standing_for(value: Any, made: dict[int, nn.Module]) -> Any:
+def _replaced(value: Any, copies: dict[int, nn.Module]) -> Any:
     """The same with every module replaced by the one that stands for it."""
     if type(value) in (list, tuple) and any(isinstance(v, nn.Module) for v in value):
-        return type(value)(_standing_for(v, made) for v in value)
-    return made.get(id(value), value) if isinstance(value, nn.Module) else value
+        return type(value)(_replaced(v, copies) for v in value)
+    return copies.get(id(value), value) if isinstance(value, nn.Module) else value

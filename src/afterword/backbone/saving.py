@@ -41,10 +41,10 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
             f"the adapter {adapter!r} on the encoder of a {base.config.model_type} cannot be saved beside it: add it "
             "to the weights with merge_and_unload()"
         )
-    twin = _twin(base)
-    if twin is not None:
+    rebuilt = _rebuilt(base)
+    if rebuilt is not None:
         _check_window(base.config)
-        _check_whole(base, own, twin)
+        _check_whole(base, own, rebuilt)
     native = getattr(base, "_hf_peft_config_loaded", False)
     renamed = getattr(base, "_weight_conversions", None)
     with quiet():
@@ -59,8 +59,8 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
             if adapter is not None:
                 base._hf_peft_config_loaded = True  # and now it shall
                 base.save_pretrained(folder)
-                if twin is not None:
-                    _check_written(twin, folder, adapter)
+                if rebuilt is not None:
+                    _check_written(rebuilt, folder, adapter)
         finally:
             base._hf_peft_config_loaded, base._weight_conversions = native, renamed
         tokenizer.save_pretrained(folder)
@@ -99,14 +99,14 @@ def _check_adapters(base: Any) -> str | None:
     return str(names[0])
 
 
-def _check_written(twin: Any, folder: Path, adapter: str) -> None:
+def _check_written(rebuilt: Any, folder: Path, adapter: str) -> None:
     """Read an adapter back into a model without weights.
 
     Raises:
         ModelError: transformers does not find its weights again, as with DoRA's magnitudes.
     """
     try:
-        info = twin.load_adapter(str(folder))
+        info = rebuilt.load_adapter(str(folder))
         lost = ", ".join(sorted({*info.missing_keys, *info.unexpected_keys})[:1])
     except Exception as e:  # of any kind
         lost = str(e).splitlines()[0] if str(e) else type(e).__name__
@@ -117,7 +117,7 @@ def _check_written(twin: Any, folder: Path, adapter: str) -> None:
         )
 
 
-def _twin(base: Any) -> Any:
+def _rebuilt(base: Any) -> Any:
     """The model as it is built by its configuration, without weights; None where that says nothing.
 
     Models of their own code, and those whose weights are quantised, are not built again here.
@@ -146,7 +146,7 @@ def _check_window(config: Any) -> None:
         )
 
 
-def _check_whole(base: nn.Module, own: dict[str, Tensor], twin: nn.Module) -> None:
+def _check_whole(base: nn.Module, own: dict[str, Tensor], rebuilt: nn.Module) -> None:
     """Compare a model with one that is built anew by its configuration, as loading does.
 
     Args:
@@ -157,10 +157,10 @@ def _check_whole(base: nn.Module, own: dict[str, Tensor], twin: nn.Module) -> No
     Raises:
         ModelError: it has other weights, or other functions between them: they would be lost.
     """
-    expected = {name: tuple(t.shape) for name, t in twin.state_dict().items() if "pooler" not in name}
+    expected = {name: tuple(t.shape) for name, t in rebuilt.state_dict().items() if "pooler" not in name}
     found = {name: tuple(t.shape) for name, t in own.items() if "pooler" not in name}
     wrong = [name for name in (*expected, *found) if expected.get(name) != found.get(name)]
-    functions, ours = _functions(twin), _functions(base)
+    functions, ours = _functions(rebuilt), _functions(base)
     wrong += [name for name, kind in functions.items() if ours.get(name, kind) is not kind]
     if wrong:
         raise ModelError(

@@ -19,14 +19,14 @@ from torch import Tensor, nn
 
 from ..errors import AfterwordError, UnsupportedModel
 from ..text.batch import lay
-from ..text.segments import Segment, Writing
+from ..text.segments import Segment, TokenizedText
 from ..text.tokenizer import Tokenizer
 from . import introspection as anatomy
 from .attention import NAME
 from .backbone import LAST, Backbone
 from .facts import Facts
 from .float32_weights import half, in_float32, layers_in_float32
-from .model_lock import gate_of
+from .model_lock import lock_of
 from .positions import skipped_token
 from .self_check_trials import (
     Matrices,
@@ -69,7 +69,7 @@ def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
     """
     kind = str(getattr(model.config, "model_type", type(model).__name__))
     try:
-        with gate_of(model).alone(), torch.no_grad():
+        with lock_of(model).exclusive(), torch.no_grad():
             return _checked(model, tokenizer, kind)
     except AfterwordError:
         raise
@@ -278,21 +278,21 @@ class _Check:
         return Backbone(self.model, self.tokenizer, facts, modules)
 
     @staticmethod
-    def _states(backbone: Backbone, texts: Sequence[Sequence[int]], lead: Sequence[int] = ()) -> list[Tensor]:
-        writings = [Writing((Segment(list(t), ((0, len(t)),)),)).led(lead) for t in texts]
+    def _states(backbone: Backbone, texts: Sequence[Sequence[int]], prefix: Sequence[int] = ()) -> list[Tensor]:
+        writings = [TokenizedText((Segment(list(t), ((0, len(t)),)),)).with_shared_prefix(prefix) for t in texts]
         batch = lay(writings, backbone.device)
         flat = backbone.forward(batch).states[LAST]
         found: dict[int, Tensor] = {}
         for group in batch.groups:
-            found.update(zip(group.text.tolist(), group.of(flat), strict=True))
+            found.update(zip(group.text.tolist(), group.slice(flat), strict=True))
         return [found[i] for i in range(len(texts))]
 
     def _error(
-        self, what: str, backbone: Backbone, texts: list[list[int]], own: list[Tensor], lead: Sequence[int] = ()
+        self, what: str, backbone: Backbone, texts: list[list[int]], own: list[Tensor], prefix: Sequence[int] = ()
     ) -> float:
         """The largest difference from the model's own states, of their largest value; or what a model trips over."""
         try:
-            got = self._states(backbone, texts, lead)
+            got = self._states(backbone, texts, prefix)
         except Exception as e:  # the next way may do
             self.tried[what] = f"{type(e).__name__}: {said(e):.140}"
             return math.inf
@@ -366,7 +366,7 @@ class _Check:
         found = [self._eagerly(partial(self._attentions, text)) for text in texts]
         if any(len(f) != self.facts.layers or not all(proper(a, sinks) for a in f) for f in found):
             return True
-        batch = lay([Writing((Segment(text, ((0, len(text)),)),)) for text in texts], backbone.device)
+        batch = lay([TokenizedText((Segment(text, ((0, len(text)),)),)) for text in texts], backbone.device)
         for counted in (True, False)[: 1 + sinks]:
             backbone.facts = replace(backbone.facts, sinks_count=counted)
             backbone.forward(batch, taps=[tap := Matrices()])
@@ -394,5 +394,5 @@ class _Check:
         """Can half of the longest text be run once where that text stands there twice?"""
         ids, states = max(zip(self.texts, own, strict=True), key=lambda text: len(text[0]))
         backbone.facts = replace(backbone.facts, causal=True, shares=True)
-        lead = ids[: len(ids) // 2]
-        return self._error("shared", backbone, [*self.texts, ids], [*own, states], lead) <= self.tolerance
+        prefix = ids[: len(ids) // 2]
+        return self._error("shared", backbone, [*self.texts, ids], [*own, states], prefix) <= self.tolerance

@@ -156,10 +156,10 @@ class Matrices(Tap):
     def read(self, view: AttentionView) -> None:
         """Keep the matrix; layers come in order."""
         n = view.length
-        weights = view.onto(slice(0, n), slice(0, n), slice(0, view.heads)).exp()
+        weights = view.log_weights(slice(0, n), slice(0, n), slice(0, view.heads)).exp()
         self.found.append(weights.tril() if view.causal else weights)
 
-    def of(self, group: int) -> Tensor:
+    def result(self, group: int) -> Tensor:
         """(G, L, H, n, n)."""
         return torch.stack(self.found, 1)
 

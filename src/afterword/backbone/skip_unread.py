@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from ..text.batch import Batch, lay
-from ..text.segments import Segment, Writing
+from ..text.segments import Segment, TokenizedText
 from .attention_masks import current
-from .linear_patching import Serving, served_now, serving
+from .linear_patching import Patch, current_patch, patched
 from .linear_probe import filled
 from .packing import PackedBatch
 from .pickling import is_recorder
@@ -78,11 +78,11 @@ Run = Callable[[Batch, Cut | None], Tensor]
 """Gives the last states (N, D) of a batch."""
 
 
-class _Cutting(Serving):
+class _CutPatch(Patch):
     """As the serving around it, with some layers' products cut."""
 
-    def __init__(self, around: Serving, layers: Sequence[nn.Module], rows: ReadRows) -> None:
-        super().__init__(around.twins, around.products)
+    def __init__(self, outer: Patch, layers: Sequence[nn.Module], rows: ReadRows) -> None:
+        super().__init__(outer.packed, outer.products)
         self.layers, self.rows = frozenset(map(id, layers)), rows
 
     def call(self, module: nn.Module, x: Tensor) -> Tensor:
@@ -96,11 +96,11 @@ class _Cutting(Serving):
         return out
 
 
-class _Noting(Serving):
+class _RecordingPatch(Patch):
     """As the serving around it, and notes which linear layer is called when."""
 
-    def __init__(self, around: Serving) -> None:
-        super().__init__(around.twins, around.products)
+    def __init__(self, outer: Patch) -> None:
+        super().__init__(outer.packed, outer.products)
         self.calls: list[tuple[nn.Module, int, int]] = []
         """The layer, how many attentions were called before it, and its rows."""
 
@@ -112,7 +112,7 @@ class _Noting(Serving):
 
 
 @contextmanager
-def cutting(cut: Cut | None, first: int, fed: PackedBatch, rows: int) -> Iterator[ReadRows | None]:
+def cutting(cut: Cut | None, first: int, packed: PackedBatch, rows: int) -> Iterator[ReadRows | None]:
     """Cut the last layer's products of one forward in this thread, where enough of its rows are not read.
 
     Args:
@@ -126,15 +126,15 @@ def cutting(cut: Cut | None, first: int, fed: PackedBatch, rows: int) -> Iterato
     """
     layers: tuple[nn.Module, ...] = ()
     if cut is not None:
-        inside = cut.read[(cut.read >= first) & (cut.read < first + fed.size)] - first
-        at = inside if fed.index is None else fed.index[inside]
-        if len(at) and (cut.noise or len(fed.tokens) - len(at) >= WORTH):
+        inside = cut.read[(cut.read >= first) & (cut.read < first + packed.size)] - first
+        at = inside if packed.index is None else packed.index[inside]
+        if len(at) and (cut.noise or len(packed.tokens) - len(at) >= WORTH):
             layers = cut.layers
     if cut is None or not layers:
         yield None
         return
-    now = ReadRows(at, len(fed.tokens), filled(len(at), rows), cut.noise)
-    with serving(_Cutting(served_now() or Serving({}, "float32"), layers, now), layers):
+    now = ReadRows(at, len(packed.tokens), filled(len(at), rows), cut.noise)
+    with patched(_CutPatch(current_patch() or Patch({}, "float32"), layers, now), layers):
         yield now
 
 
@@ -153,12 +153,12 @@ def find(
     if not linears:
         return ()
     ids = [[(13 * i + 5 * n + 3) % vocabulary for i in range(n)] for n in LENGTHS]
-    batch = lay([Writing((Segment(text, ((0, len(text)),)),)) for text in ids], device)
+    batch = lay([TokenizedText((Segment(text, ((0, len(text)),)),)) for text in ids], device)
     read = torch.cat([g.start + g.length * torch.arange(1, g.count + 1, device=device) - 1 for g in batch.groups])
-    with serving(_Noting(served_now() or Serving({}, "float32")), linears) as noting:
+    with patched(_RecordingPatch(current_patch() or Patch({}, "float32")), linears) as recording:
         wanted = run(batch, None)[read]
-    assert isinstance(noting, _Noting)
-    calls, times = noting.calls, Counter(id(module) for module, *_ in noting.calls)
+    assert isinstance(recording, _RecordingPatch)
+    calls, times = recording.calls, Counter(id(module) for module, *_ in recording.calls)
     last = max((before for _, before, _ in calls), default=0)
     all_rows = max((rows for *_, rows in calls), default=0)
     behind = [(module, rows) for module, before, rows in calls if before == last]
@@ -173,7 +173,7 @@ def find(
     return ()
 
 
-def listened_to(modules: Sequence[nn.Module]) -> bool:
+def has_hooks(modules: Sequence[nn.Module]) -> bool:
     """Whether somebody would see the rows that nobody reads: any hook but transformers' own recorders."""
     return any(
         m._forward_pre_hooks or "forward" in m.__dict__ or not all(map(is_recorder, m._forward_hooks.values()))

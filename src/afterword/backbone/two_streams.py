@@ -84,14 +84,14 @@ class _Streams:
 
     def _both_ways(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         assert self.second is not None
-        self.busy = self.plan.seeing = True
+        self.busy = self.plan.force_bidirectional = True
         args, kwargs = tuple(map(self._own, args)), {name: self._own(value) for name, value in kwargs.items()}
         try:
             if args:
                 return _first(layer(self.second, *args[1:], **kwargs))
             return _first(layer(**{**kwargs, "hidden_states": self.second}))
         finally:
-            self.busy = self.plan.seeing = False
+            self.busy = self.plan.force_bidirectional = False
 
     def _own(self, value: Any) -> Any:
         """Where layers leave something for later ones (Gemma 3n: keys and values), each stream has its own shelf.

@@ -160,7 +160,7 @@ def packed(encoder: Encoder) -> str:
         usable = linears.usable()
     if usable:
         every = sum(linears.shapes().values())
-        return "used" if len(linears.twins) == every else f"used for {len(linears.twins)} of {every} linear layers"
+        return "used" if len(linears.layers) == every else f"used for {len(linears.layers)} of {every} linear layers"
     if forced() == "plain":
         return "not used: AFTERWORD_KERNELS=plain"
     if encoder.backbone.device.type != "cpu":

@@ -10,7 +10,7 @@ import torch
 
 from ..errors import ModelError
 from ..text.batch import Batch, lay
-from ..text.segments import Writing
+from ..text.segments import TokenizedText
 
 Output = TypeVar("Output")
 
@@ -78,7 +78,7 @@ class Budget:
 
 
 def each(
-    writings: Sequence[Writing],
+    writings: Sequence[TokenizedText],
     run: Callable[[Batch, list[int]], Output],
     budget: Budget,
     device: torch.device,

@@ -15,7 +15,7 @@ from ..methods.weights import Backward
 from ..text.batch import lay
 from ..text.inputs import check_ids, check_written
 from ..text.layout import Text
-from ..text.segments import Writing
+from ..text.segments import TokenizedText
 from .forward import weights
 
 Explained = tuple[list[str], NDArray[np.floating[Any]]]
@@ -60,10 +60,10 @@ def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length:
     tap = weigh.tap(batch.groups, everything, backbone.facts.layers)
     with torch.no_grad():
         backbone.forward(batch, frozenset({LAST}), method.sight, [tap])
-    return backbone.tokenizer.tokens(batch.groups[0].tokens[0].tolist()), tap.of(0)[0].cpu().numpy()
+    return backbone.tokenizer.tokens(batch.groups[0].tokens[0].tolist()), tap.result(0)[0].cpu().numpy()
 
 
-def _written(backbone: Backbone, method: Method, text: Text, max_length: int | None) -> Writing:
+def _written(backbone: Backbone, method: Method, text: Text, max_length: int | None) -> TokenizedText:
     vocabulary = backbone.vocabulary_size
     check_ids([text], vocabulary)
     return check_written(method.layout.write([text], backbone.tokenizer, max_length), backbone.tokenizer, vocabulary)[0]

@@ -58,7 +58,7 @@ class Weighing:
         """
         weights = []
         for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True)):
-            rows = self.weigh(group, target, tap.of(i) if tap is not None else None)
+            rows = self.weigh(group, target, tap.result(i) if tap is not None else None)
             if is_own(type(self.weigh)) and rows.shape != target.shape:
                 raise MethodError(
                     f"{type(self.weigh).__name__} gives weights of the shape {tuple(rows.shape)}: give the shape of "
@@ -190,7 +190,7 @@ def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:
     """weights @ states for each text (T, R, D). Each text's result has the same bits whatever else is in the batch."""
     out = states.new_zeros(batch.texts, weights[0].shape[1], states.shape[1])
     for group, rows in zip(batch.groups, weights, strict=True):
-        inside = group.of(states)
+        inside = group.slice(states)
         read = group.text >= 0
         for r in range(rows.shape[1]):
             sums = (rows[:, r, :, None].to(states.dtype) * inside).sum(1)

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from ..errors import InputError, TextsCut, TooLong
-from ..text.segments import Writing
+from ..text.segments import TokenizedText
 from .batches import TOKENS, Budget
 
 OnEmpty = Literal["error", "nan"]
@@ -82,7 +82,9 @@ class Cuts:
     lost: list[int] = field(default_factory=list)
     texts: int = 0
 
-    def note(self, writings: Sequence[Writing], limits: Limits, rows: Sequence[Sequence[int]] | None = None) -> None:
+    def note(
+        self, writings: Sequence[TokenizedText], limits: Limits, rows: Sequence[Sequence[int]] | None = None
+    ) -> None:
         """Count the texts that were cut.
 
         Args:

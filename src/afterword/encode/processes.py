@@ -98,7 +98,7 @@ class Workers:
         for number, first in enumerate(range(0, len(order), size)):
             rows = order[first : first + size]
             chosen = None if conditions is None else [conditions[i] for i in rows]
-            given = Distinct.of([texts[i] for i in rows], chosen, rows)
+            given = Distinct.from_texts([texts[i] for i in rows], chosen, rows)
             process = self._processes[number % len(self._processes)]
             running[process.submit(_work, method, given, quiet, post)] = rows
         try:

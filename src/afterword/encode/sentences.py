@@ -18,7 +18,7 @@ from ..text.batch import Batch
 from ..text.distinct import Distinct
 from ..text.inputs import check_ids, check_written, is_blank
 from ..text.layout import Layout, Text
-from ..text.segments import Writing
+from ..text.segments import TokenizedText
 from .batches import Budget, each
 from .forward import vectors
 from .limits import Cuts, Limits
@@ -55,7 +55,7 @@ def sentence_vectors(
     """
     check_ids(texts, backbone.vocabulary_size)
     results = output_arrays(backbone, methods, len(texts), post, out)
-    cuts = write_vectors(backbone, methods, Distinct.of(texts, conditions), limits, post, results)
+    cuts = write_vectors(backbone, methods, Distinct.from_texts(texts, conditions), limits, post, results)
     cuts.warn(limits)
     return results
 
@@ -97,12 +97,14 @@ class _Window:
             for methods, writings, wanted in self._passes(share, cuts):
                 self._pass(methods, writings, wanted, results, bar)
 
-    def _write(self, layout: Layout) -> list[Writing]:
+    def _write(self, layout: Layout) -> list[TokenizedText]:
         given, tokenizer = self.given, self.backbone.tokenizer
         written = layout.write(given.texts, tokenizer, self.limits.max_length, conditions=given.conditions)
         return check_written(written, tokenizer, self.backbone.vocabulary_size, given.named)
 
-    def _passes(self, share: Share, cuts: Sequence[Cuts]) -> Iterator[tuple[tuple[int, ...], list[Writing], list[int]]]:
+    def _passes(
+        self, share: Share, cuts: Sequence[Cuts]
+    ) -> Iterator[tuple[tuple[int, ...], list[TokenizedText], list[int]]]:
         """For each run: the methods, the tokenized texts, and the indices of the texts to run.
 
         The first run is shared. A text that is too long for the most copies is run again for each layout.
@@ -125,7 +127,12 @@ class _Window:
             yield members, alone, sorted(set(everything) - set(fit))
 
     def _pass(
-        self, methods: tuple[int, ...], writings: list[Writing], wanted: list[int], results: Sequence[Array], bar: Any
+        self,
+        methods: tuple[int, ...],
+        writings: list[TokenizedText],
+        wanted: list[int],
+        results: Sequence[Array],
+        bar: Any,
     ) -> None:
         wanted = self._without_empty(writings, wanted, methods, results, bar)
 
@@ -141,7 +148,12 @@ class _Window:
             bar(len(rows) * len(methods))
 
     def _without_empty(
-        self, writings: list[Writing], wanted: list[int], methods: tuple[int, ...], results: Sequence[Array], bar: Any
+        self,
+        writings: list[TokenizedText],
+        wanted: list[int],
+        methods: tuple[int, ...],
+        results: Sequence[Array],
+        bar: Any,
     ) -> list[int]:
         texts = self.given.texts
         empty = [i for i in wanted if writings[i].total == 0 or is_blank(texts[i])]

@@ -62,7 +62,7 @@ def token_states(
         return [
             (indices[t], _features(ids, states, vectors[t]))
             for group in weighed.batch.groups
-            for t, ids, states in zip(group.text.tolist(), group.tokens, group.of(weighed.states), strict=True)
+            for t, ids, states in zip(group.text.tolist(), group.tokens, group.slice(weighed.states), strict=True)
         ]
 
     for _, rows in each(writings, run, limits.budget(backbone.device), backbone.device):

@@ -50,7 +50,7 @@ def check_method(backbone: Backbone, method: Method) -> None:
     backbone.require(method.weigh.reads_attention, method.sight)
     method.weigh.check(facts.layers, facts.heads, backbone.vocabulary_size)
     if method.sight:
-        method.sight.of(facts.layers)
+        method.sight.resolve(facts.layers)
         if not facts.causal:
             warnings.warn(f"{facts.kind} sees both ways already: bellm changes nothing but the prompt", stacklevel=4)
     if isinstance(method.weigh, SelfAttention) and facts.causal:

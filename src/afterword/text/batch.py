@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..shapes import Tokens
-from .segments import Segment, Writing
+from .segments import Segment, TokenizedText
 
 Member = tuple[int, Segment]
 """A segment and the index of its text in the batch."""
@@ -46,7 +46,7 @@ class Group:
     part: Tensor
     final: Tensor
     tokens: Tensor
-    leading: int = 0
+    with_prefix: int = 0
     limit: int | None = None
 
     @cached_property
@@ -79,7 +79,7 @@ class Group:
         """This group as a method of fewer copies sees it. Exact where later tokens cannot change earlier ones."""
         return replace(self, limit=copies)
 
-    def of(self, flat: Tensor) -> Tensor:
+    def slice(self, flat: Tensor) -> Tensor:
         """A flat (N, ...) tensor's part (G, n, ...)."""
         part = flat[self.start : self.start + self.count * self.length]
         return part.view(self.count, self.length, *part.shape[1:])
@@ -104,7 +104,7 @@ class Batch:
     groups: tuple[Group, ...]
     texts: int
     source: Tensor | None = None
-    lead: int = 0
+    prefix: int = 0
 
     @property
     def runs(self) -> tuple[tuple[int, int, int], ...]:
@@ -116,7 +116,7 @@ class Batch:
         return replace(self, groups=tuple(g.limited(copies) for g in self.groups))
 
 
-def lay(writings: Sequence[Writing], device: torch.device | str = "cpu") -> Batch:
+def lay(writings: Sequence[TokenizedText], device: torch.device | str = "cpu") -> Batch:
     """Lay texts end to end.
 
     Args:
@@ -127,7 +127,7 @@ def lay(writings: Sequence[Writing], device: torch.device | str = "cpu") -> Batc
         The batch; its texts keep their order as indices, its tokens are ordered by segment length. A lead is its
         own only where all leads in it are the same tokens, as those of one layout are.
     """
-    rows = [(len(s.ids), s.copies, s.lead, t, i) for t, w in enumerate(writings) for i, s in enumerate(w.segments)]
+    rows = [(len(s.ids), s.copies, s.prefix, t, i) for t, w in enumerate(writings) for i, s in enumerate(w.segments)]
     rows.sort(key=lambda r: (-r[0], r[1], -r[2]))
     flat: list[int] = []
     where: dict[tuple[int, int], int] = {}
@@ -143,9 +143,9 @@ def lay(writings: Sequence[Writing], device: torch.device | str = "cpu") -> Batc
     made = tuple(_group(start, members, tokens) for start, members in groups)
     position = torch.cat([g.at.expand(g.count, -1).reshape(-1) for g in made]) if made else tokens
     chunked = any(len(w.segments) > 1 for w in writings)
-    leads = {tuple(s.ids[: s.lead]) for w in writings for s in w.segments if s.lead}
-    lead = len(leads.pop()) if len(leads) == 1 else 0
-    return Batch(tokens, position, made, len(writings), _sources(writings, where, tokens) if chunked else None, lead)
+    leads = {tuple(s.ids[: s.prefix]) for w in writings for s in w.segments if s.prefix}
+    prefix = len(leads.pop()) if len(leads) == 1 else 0
+    return Batch(tokens, position, made, len(writings), _sources(writings, where, tokens) if chunked else None, prefix)
 
 
 def _runs(kinds: Sequence[object]) -> Iterator[tuple[int, int]]:
@@ -170,7 +170,7 @@ def _group(start: int, members: Sequence[Member], tokens: Tensor) -> Group:
         part=torch.tensor([s.part for _, s in members], dtype=_precise(tokens.device), device=tokens.device),
         final=torch.tensor([s.final for _, s in members], device=tokens.device),
         tokens=tokens[start : start + len(members) * n].view(len(members), n),
-        leading=sum(s.lead > 0 for _, s in members),
+        with_prefix=sum(s.prefix > 0 for _, s in members),
     )
 
 
@@ -179,7 +179,7 @@ def _precise(device: torch.device) -> torch.dtype:
     return torch.float64 if device.type in ("cpu", "cuda") else torch.float32
 
 
-def _sources(writings: Sequence[Writing], where: dict[tuple[int, int], int], tokens: Tensor) -> Tensor:
+def _sources(writings: Sequence[TokenizedText], where: dict[tuple[int, int], int], tokens: Tensor) -> Tensor:
     source = torch.arange(len(tokens), device=tokens.device)
     for t, w in enumerate(writings):
         if len(w.segments) == 1:

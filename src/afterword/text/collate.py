@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .segments import Segment, Writing
+from .segments import Segment, TokenizedText
 
 FIELDS = 5
 """Numbers that `segments` holds before the spans of the copies: length, special tokens in front, behind, `first`,
-`lead`."""
+`prefix`."""
 
 
-def to_features(writings: Sequence[Writing], pad_id: int) -> dict[str, Tensor]:
+def to_features(writings: Sequence[TokenizedText], pad_id: int) -> dict[str, Tensor]:
     """Writings as tensors.
 
     Returns:
@@ -30,21 +30,21 @@ def to_features(writings: Sequence[Writing], pad_id: int) -> dict[str, Tensor]:
         ids[t, : w.size] = torch.tensor([i for s in w.segments for i in s.ids])
         mask[t, : w.size] = 1
         for i, s in enumerate(w.segments):
-            row = [len(s.ids), *s.special, s.first, s.lead, *(end for span in s.copies for end in span)]
+            row = [len(s.ids), *s.special, s.first, s.prefix, *(end for span in s.copies for end in span)]
             segments[t, i, : len(row)] = torch.tensor(row)
     return {"input_ids": ids, "attention_mask": mask, "segments": segments}
 
 
-def from_features(ids: Tensor, segments: Tensor) -> list[Writing]:
+def from_features(ids: Tensor, segments: Tensor) -> list[TokenizedText]:
     """The writings again: what `to_features` took, without character offsets."""
     rows = zip(ids.tolist(), segments.tolist(), strict=True)
     return [_writing(row, [part for part in parts if part[0]]) for row, parts in rows]
 
 
-def _writing(ids: list[int], parts: list[list[int]]) -> Writing:
+def _writing(ids: list[int], parts: list[list[int]]) -> TokenizedText:
     segments, at, chunked = [], 0, len(parts) > 1
     whole = parts[0][FIELDS + 1] - parts[0][FIELDS]  # of a text in pieces, the full pass
-    for i, (length, front, behind, first, lead, *ends) in enumerate(parts):
+    for i, (length, front, behind, first, prefix, *ends) in enumerate(parts):
         copies = tuple(zip(ends[::2], ends[1::2], strict=True))
         piece = chunked and i > 0
         share = (copies[0][1] - copies[0][0]) / whole if piece else 1.0
@@ -52,6 +52,6 @@ def _writing(ids: list[int], parts: list[list[int]]) -> Writing:
         if chunked and not piece:
             copies = copies[:1]  # the full pass has one, its chunks may have more
         body = ids[at : at + length]
-        segments.append(Segment(body, copies, (front, behind), first, piece or not chunked, share, final, lead))
+        segments.append(Segment(body, copies, (front, behind), first, piece or not chunked, share, final, prefix))
         at += length
-    return Writing(tuple(segments))
+    return TokenizedText(tuple(segments))

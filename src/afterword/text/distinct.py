@@ -37,12 +37,12 @@ class Distinct:
     numbers: Sequence[int] | None = None
 
     @classmethod
-    def of(
+    def from_texts(
         cls, texts: Sequence[Text], conditions: Sequence[str] | None = None, numbers: Sequence[int] | None = None
     ) -> Distinct:
         """Texts by their strings or token ids, and by their conditions.
 
-        >>> Distinct.of(["a", "b", "a"]).rows
+        >>> Distinct.from_texts(["a", "b", "a"]).rows
         [[0, 2], [1]]
         """
         keys: list[object] = [text if isinstance(text, str) else tuple(text) for text in texts]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError, MethodError
 from .layout import Layout, Text
-from .segments import Writing
+from .segments import TokenizedText
 from .tokenizer import Tokenizer, check_text
 from .words import Word
 
@@ -106,8 +106,8 @@ def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
 
 
 def check_written(
-    writings: list[Writing], tokenizer: Tokenizer, vocabulary: int, rows: Sequence[Sequence[int]] | None = None
-) -> list[Writing]:
+    writings: list[TokenizedText], tokenizer: Tokenizer, vocabulary: int, rows: Sequence[Sequence[int]] | None = None
+) -> list[TokenizedText]:
     """The writings, none of which holds a token that the model has no embedding for.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How a text is written for the model: a template, copies, special tokens. Texts in, `Writing`s out."""
+"""How a text is written for the model: a template, copies, special tokens. Texts in, `TokenizedText`s out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import InputError, MethodError
-from .segments import Segment, Span, Writing
+from .segments import Segment, Span, TokenizedText
 from .tokenizer import Offset, Spelled, Tokenizer, check_text
 
 Text = str | Sequence[int]
@@ -141,7 +141,7 @@ class Layout:
         *,
         conditions: Sequence[str] | None = None,
         offsets: bool = False,
-    ) -> list[Writing]:
+    ) -> list[TokenizedText]:
         """Write each text.
 
         Args:
@@ -152,7 +152,7 @@ class Layout:
             offsets: keep character offsets, for words.
 
         Returns:
-            One `Writing` per text, in order.
+            One `TokenizedText` per text, in order.
 
         Raises:
             InputError: a text with no room left by its template; a condition missing or not asked for.
@@ -163,22 +163,26 @@ class Layout:
         special = len(prefix) + len(suffix)
         if max_length is not None and max_length <= special:
             raise InputError(f"max_length={max_length} leaves no room for a token beside {special} special ones")
-        pen = _Pen(self, tokenizer, prefix, suffix, max_length, offsets)
+        writer = _Writer(self, tokenizer, prefix, suffix, max_length, offsets)
         front = self._literals(tokenizer, None)
         parts = [front] * len(texts) if conditions is None else [self._literals(tokenizer, c) for c in conditions]
-        lead = pen.lead(front)
+        shared_prefix = writer.shared_prefix(front)
         joint = self.join in ("text", "first") or (self.join is None and self.template is not None)
         strings = [i for i, t in enumerate(texts) if isinstance(t, str)]
         plain = [self._clean(str(texts[i])) for i in strings]
         found = (
-            pen.joint(plain, [parts[i] for i in strings]) if joint else pen.apart(plain, [parts[i] for i in strings])
+            writer.joint(plain, [parts[i] for i in strings])
+            if joint
+            else writer.apart(plain, [parts[i] for i in strings])
         )
         written = dict(zip(strings, found, strict=True))
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 places = [(j, j + 1) for j in range(len(text))] if offsets else []
-                written[i] = pen.join(Spelled(list(text), places), pen.pieces(parts[i]))
-        return [written[i].led(lead) if lead else written[i] for i in range(len(texts))]
+                written[i] = writer.join(Spelled(list(text), places), writer.pieces(parts[i]))
+        return [
+            written[i].with_shared_prefix(shared_prefix) if shared_prefix else written[i] for i in range(len(texts))
+        ]
 
     def _check_conditions(self, texts: Sequence[Text], conditions: Sequence[str] | None) -> None:
         wanted = "condition" in self.fields
@@ -210,7 +214,7 @@ Parts = Sequence[str | None]
 """Literals in order, None where a copy of the text goes."""
 
 
-class _Pen:
+class _Writer:
     """What writes by a layout: a tokenizer, special tokens and a length."""
 
     def __init__(
@@ -222,7 +226,7 @@ class _Pen:
         self.special = (len(prefix), len(suffix))
         self._pieces: dict[tuple[str | None, ...], list[list[int] | None]] = {}
 
-    def lead(self, parts: Parts) -> list[int]:
+    def shared_prefix(self, parts: Parts) -> list[int]:
         """The tokens that stand in front of every text, but for those that the text's first letter may change."""
         front = (parts[0] or "").split("\0")[0]
         if not front:
@@ -239,12 +243,12 @@ class _Pen:
             self._pieces[key] = [None if p is None else next(ids) for p in parts]
         return self._pieces[key]
 
-    def apart(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[Writing]:
+    def apart(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[TokenizedText]:
         """Texts that are tokenized by themselves; where offsets are not wanted they are left out."""
         spell = self.tokenizer.spell if self.offsets else lambda t: [Spelled(ids, []) for ids in self.tokenizer.ids(t)]
         return [self.join(s, self.pieces(p)) for s, p in zip(spell(texts), parts, strict=True)]
 
-    def joint(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[Writing]:
+    def joint(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[TokenizedText]:
         """Texts that are tokenized with what stands around them, all in one batch."""
         first = self.layout.join == "first"
         if first:
@@ -254,7 +258,7 @@ class _Pen:
         write = self.repeated if first else self.whole
         return [write(t, p, s) for t, p, s in zip(texts, parts, spelled, strict=True)]
 
-    def repeated(self, text: str, parts: Parts, spelled: Spelled) -> Writing:
+    def repeated(self, text: str, parts: Parts, spelled: Spelled) -> TokenizedText:
         """The ids that one copy has in the whole string, repeated."""
         start, end = _ranges(text, parts)[0]
         a, b = _tokens_of(spelled.offsets, (start, end))
@@ -263,7 +267,7 @@ class _Pen:
         copies: list[list[int] | None] = [None, *[*middle, None] * (self.layout.copies - 1)]
         return self.join(own, [spelled.ids[:a], *copies, spelled.ids[b:]])
 
-    def join(self, text: Spelled, pieces: Sequence[list[int] | None]) -> Writing:
+    def join(self, text: Spelled, pieces: Sequence[list[int] | None]) -> TokenizedText:
         """Join ids: a piece is a literal's, or None for a copy of the text's."""
         layout, length, suffix = self.layout, self.length, self.suffix
         if layout.chunk is not None:
@@ -286,9 +290,9 @@ class _Pen:
             kept = spans[0][1] - spans[0][0]
         segment = Segment(body + suffix, tuple(spans), (len(self.prefix), len(suffix)))
         seen = tuple(tuple(text.offsets[: b - a]) for a, b in spans) if self.offsets else ()
-        return Writing((segment,), seen, kept, len(text.ids))
+        return TokenizedText((segment,), seen, kept, len(text.ids))
 
-    def whole(self, text: str, parts: Parts, spelled: Spelled) -> Writing:
+    def whole(self, text: str, parts: Parts, spelled: Spelled) -> TokenizedText:
         """The whole string as it was tokenized; which tokens are a copy's is read off the character offsets.
 
         Where it is too long, the text is cut and the string tokenized anew.
@@ -324,9 +328,9 @@ class _Pen:
             for (a, b), r in zip(shifted, ranges, strict=True)
             if self.offsets
         ]
-        return Writing((segment,), tuple(seen), shifted[0][1] - shifted[0][0], total)
+        return TokenizedText((segment,), tuple(seen), shifted[0][1] - shifted[0][0], total)
 
-    def chunks(self, text: Spelled) -> Writing:
+    def chunks(self, text: Spelled) -> TokenizedText:
         """The full pass, then each chunk repeated by itself (ReBA, section 6)."""
         copies, size = self.layout.copies, self.layout.chunk
         assert size is not None
@@ -344,7 +348,7 @@ class _Pen:
             body, part, final = prefix + ids * copies + suffix, len(ids) / kept, first + size >= kept
             chunks.append(Segment(body, tuple(spans), self.special, first, part=part, final=final))
         seen = (tuple(text.offsets[:kept]),) * copies if self.offsets else ()
-        return Writing((full, *chunks), seen, kept, len(text.ids))
+        return TokenizedText((full, *chunks), seen, kept, len(text.ids))
 
 
 def _single(parts: Parts) -> Parts:

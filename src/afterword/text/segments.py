@@ -40,16 +40,16 @@ class Segment:
     pooled: bool = True
     part: float = 1.0
     final: bool = True
-    lead: int = 0
+    prefix: int = 0
 
-    def led(self, by: Sequence[int]) -> Segment:
+    def with_shared_prefix(self, by: Sequence[int]) -> Segment:
         """This segment, with the lead if it begins so, goes on, and saves enough by it."""
         begins = len(by) < len(self.ids) <= WORTH * len(by) and self.ids[: len(by)] == list(by)
-        return replace(self, lead=len(by)) if begins else self
+        return replace(self, prefix=len(by)) if begins else self
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class TokenizedText:
     """One text as the model reads it.
 
     Attributes:
@@ -64,9 +64,9 @@ class Writing:
     kept: int = 0
     total: int = 0
 
-    def led(self, lead: Sequence[int]) -> Writing:
+    def with_shared_prefix(self, prefix: Sequence[int]) -> TokenizedText:
         """This writing, each segment with the lead if it begins so."""
-        return replace(self, segments=tuple(s.led(lead) for s in self.segments))
+        return replace(self, segments=tuple(s.with_shared_prefix(prefix) for s in self.segments))
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from ..errors import InputError, WordNotFound
 from .layout import Text
-from .segments import Writing
+from .segments import TokenizedText
 
 Word: TypeAlias = str | tuple[str, int] | tuple[int, int]
 """A word: a string (its first occurrence), (string, n) for its n-th occurrence from 0 (-1 = the last), or a span of
@@ -49,7 +49,7 @@ def span_of(word: Word, text: Text, where: str = "the text") -> tuple[int, int]:
     return first, number
 
 
-def tokens_of(span: tuple[int, int], writing: Writing, copy: int, what: str) -> list[int]:
+def tokens_of(span: tuple[int, int], writing: TokenizedText, copy: int, what: str) -> list[int]:
     """The tokens, counted in the copy, that overlap a span of characters.
 
     Args:
@@ -90,7 +90,7 @@ def check_words(words: Sequence[Sequence[Word]], texts: Sequence[Text]) -> None:
 
 
 def place(
-    words: Sequence[Sequence[Word]], texts: Sequence[Text], writings: Sequence[Writing], copy: int, first: int = 0
+    words: Sequence[Sequence[Word]], texts: Sequence[Text], writings: Sequence[TokenizedText], copy: int, first: int = 0
 ) -> Found:
     """The tokens of every word of every text.
 

@@ -17,7 +17,7 @@ from ..methods.frequency import ByToken
 from ..methods.weights import Weighting
 from ..text.batch import Batch, Group
 from ..text.layout import Layout
-from ..text.segments import Writing
+from ..text.segments import TokenizedText
 from .reading import Reading, read
 from .recipes import EveryHead, Family
 
@@ -113,7 +113,7 @@ def correlate_heads(
     return found.result().view(facts.layers, facts.heads)
 
 
-def written(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[Writing]:
+def written(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[TokenizedText]:
     """The texts as the model reads them; those that were cut are told of once.
 
     Raises:

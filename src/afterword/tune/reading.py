@@ -42,7 +42,7 @@ class Reading:
         width = self.rows[0][:, chosen].shape[1]
         out = flat.new_empty(self.batch.texts, width, flat.shape[1])
         for group, rows in zip(self.batch.groups, self.rows, strict=True):
-            out.index_copy_(0, group.text, torch.bmm(rows[:, chosen], group.of(flat)))
+            out.index_copy_(0, group.text, torch.bmm(rows[:, chosen], group.slice(flat)))
         return out.view(self.batch.texts, width, *self.states.shape[1:])
 
     def total(self) -> Tensor:
@@ -50,7 +50,7 @@ class Reading:
         flat = self.states.flatten(1)
         total = flat.new_zeros(self.rows[0].shape[1], flat.shape[1], dtype=torch.float64)
         for group, rows in zip(self.batch.groups, self.rows, strict=True):
-            total += rows.transpose(0, 1).flatten(1) @ group.of(flat).flatten(0, 1)
+            total += rows.transpose(0, 1).flatten(1) @ group.slice(flat).flatten(0, 1)
         return total.unflatten(1, self.states.shape[1:])  # type: ignore[no-any-return]
 
     def parts(self) -> Iterator[tuple[slice, Tensor]]:

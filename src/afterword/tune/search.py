@@ -27,7 +27,7 @@ from ..methods.states import States
 from ..post import Affine, Centre, Dense, Moments, spelled
 from ..tasks.scores import cosines as exact
 from ..text.batch import lay
-from ..text.segments import Writing
+from ..text.segments import TokenizedText
 from .bootstrap import spearmans
 from .cosines import mixture, raw_and_centred
 from .head_correlation import HeadCorrelation
@@ -95,7 +95,7 @@ class Search:
 
     backbone: Backbone
     families: Sequence[Family]
-    writings: Sequence[Writing]
+    writings: Sequence[TokenizedText]
     gold: Array
     ranking: Indices
     posts: Sequence[Affine]

@@ -20,7 +20,7 @@ from ..tasks.scores import cosines, spearman
 from ..tasks.task import as_read, embed
 from ..text.inputs import with_prompt
 from ..text.layout import Layout
-from ..text.segments import Writing
+from ..text.segments import TokenizedText
 from .bootstrap import settled
 from .choice import Choice, choose, halves
 from .head_correlation import fitted, inverse_frequencies, written
@@ -137,7 +137,7 @@ def _encoded(encoder: Encoder, pairs: ScoredPairs) -> Array:
 
 def _layouts(
     encoder: Encoder, found: Sequence[Family], texts: Sequence[str], limits: Limits
-) -> Iterator[tuple[list[Family], list[Writing]]]:
+) -> Iterator[tuple[list[Family], list[TokenizedText]]]:
     """Families that share a forward, and the texts as they are written for it."""
     backbone, limit = encoder.backbone, limits.max_length
     leads = [replace(f.lead, layout=prompted(encoder, f.lead.layout)) for f in found]
