@@ -1,4 +1,4 @@
-"""A Hugging Face model run without padding: a flat batch in, a `Trace` out. Loading is in `loading.py`."""
+"""A Hugging Face model, run without padding: from a `Batch` to the hidden states of its tokens, a `Trace`."""
 
 from __future__ import annotations
 
@@ -37,54 +37,54 @@ from .two_streams import Stack, coupled
 
 LAST, TABLE, NORMED = "last", "table", "normed:"
 Layer = int | str
-"""A state: "last" (normed, as the model returns it), "table" (the input embedding table), hidden_states[k], or
-"normed:k", what the model returns when only its first k layers are kept."""
+"""Which hidden states: "last" (after the final norm, as the model returns it), "table" (the input embedding table), an
+integer k (``hidden_states[k]``), or "normed:k" (what the model returns when only its first k layers are kept)."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a forward leaves: states (N, D) by layer, on the batch's flat axis; the taps hold their own readings."""
+    """The hidden states of one forward (N, D), by layer, in the batch's order. Taps keep their own readings."""
 
     states: dict[Layer, Tensor]
 
 
 class Backbone:
-    """A model, its tokenizer and the way it is run.
+    """A model with its tokenizer, and how it must be run.
 
     Args:
         model: a base model (no language-model head).
         tokenizer: its tokenizer.
-        facts: what loading found out.
-        modules: the attention module of each layer, in order, where the seam is used.
+        facts: what the self-check found out about the model.
+        modules: the attention module of each layer, in order, where our attention backend is used.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, facts: Facts, modules: Sequence[nn.Module] = ()) -> None:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
         self.packed = PackedLinears(model)
         self.masks = MaskCache()
-        """What sees what, worked out by the forwards that ran."""
+        """Attention masks that earlier forwards computed."""
         self.observed: list[Plan] | None = None
-        """The plans of the forwards that ran, while somebody looks (the self-check)."""
+        """While this is a list (in the self-check), each forward appends its plan."""
         self._independence = IndependenceCheck(all_modules(model))
         shared = 0 < len(set(map(id, modules))) < facts.layers
         self._shared_layers = facts.layers if shared else 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the model without the hooks that transformers left in it."""
+        """The state to pickle: the model without the hooks that transformers installed in it."""
         copies: dict[int, nn.Module] = {}
         state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed", "_independence")}
         state |= {"products": self.products, "model": without_recorders(self.model, copies)}
         return {**state, "modules": tuple(copies[id(m)] for m in self.modules)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Packed weights are made anew."""
+        """Restore the state; weights are packed again when they are needed."""
         products = state.pop("products")
         vars(self).update(state)
         self._independence = IndependenceCheck()
         self.packed = PackedLinears(self.model, products)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
-        """A backbone with a model of its own."""
+        """A backbone with a copy of the model."""
         other = memo[id(self)] = object.__new__(type(self))
         vars(other).update(copy.deepcopy({k: v for k, v in vars(self).items() if k != "_independence"}, memo))
         other._independence = IndependenceCheck()
@@ -92,23 +92,23 @@ class Backbone:
 
     @property
     def products(self) -> Products:
-        """What float32 matrices are rounded to in the products of linear layers."""
+        """The precision in which linear layers multiply float32 matrices."""
         return self.packed.products
 
     def with_products(self, products: str) -> Backbone:
-        """This backbone, its linear layers' products from now on in "float32" or "bfloat16".
+        """This backbone; its linear layers multiply in "float32" or "bfloat16" from now on.
 
         Raises:
-            ModelError: the processor lacks them, or the model is not in float32.
+            ModelError: the processor cannot do that, or the model is not in float32.
         """
         check_products(products, self.device, self.dtype)
         self.packed = PackedLinears(self.model, cast("Products", products))
         return self
 
     def renew(self) -> None:
-        """Forget what was made of the weights; call it after an edit through ``weight.data``.
+        """Drop the packed weights; call this after an edit through ``weight.data``.
 
-        Any other change of the model is noticed by itself, and most such edits too; one of a few elements is not.
+        Any other change of the model is detected, and most such edits too, but not one of a few elements.
         """
         self.packed.drop()
 
@@ -124,7 +124,7 @@ class Backbone:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model's weights."""
         weight = first_weight(self.model)
         if weight is None:  # a replica of DataParallel keeps its weights as plain attributes
             weight = self.model.get_input_embeddings().weight  # type: ignore[operator]
@@ -132,7 +132,7 @@ class Backbone:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of its states."""
+        """The data type of the hidden states."""
         first = first_weight(self.model)
         if first is not None and first.is_floating_point():
             return first.dtype
@@ -140,22 +140,22 @@ class Backbone:
 
     @cached_property
     def stack(self) -> Stack:
-        """The layers and the norm behind them, for coupled streams.
+        """The layers and the final norm, for the two streams of BeLLM's Equation 5.
 
         Raises:
-            UnsupportedModel: they cannot be told apart.
+            UnsupportedModel: they cannot be found.
         """
         return find_stack(self.model, self.modules, self.facts.depth)
 
     def require(self, attention: bool, sight: Sight | None) -> None:
-        """Whether attention can be read, and layers made to see both ways, where that is asked for.
+        """Validate that attention can be read, and that layers can attend in both directions, where a method needs it.
 
         Raises:
-            AttentionNotSeen: it cannot.
+            AttentionNotSeen: it cannot be read, or they cannot.
         """
         self.facts.require(attention, bool(sight), sight is not None and sight.couple != "replace")
         if sight and sight.couple != "replace":
-            _ = self.stack  # found once, by a forward with the model's own attention, before several threads come
+            _ = self.stack  # found by a forward with the model's own attention, before several threads run the model
 
     def forward(
         self,
@@ -169,22 +169,22 @@ class Backbone:
     ) -> Trace:
         """Run one batch.
 
-        Without gradients the model runs in eval mode, whoever trained it last, and goes back to its own mode.
+        Without gradients the model runs in eval mode, and gets its own mode back afterwards.
 
         Args:
-            batch: texts laid end to end, on any device.
-            layers: the states that are wanted.
-            sight: layers that see both ways.
-            taps: readers of attention; they are filled as it runs.
-            keep_mode: run the model in its own mode, dropout included, also without gradients.
-            read: indices of the tokens whose last states are read (R,); None = all. The others' may be anything.
+            batch: the texts, on any device.
+            layers: which hidden states to return.
+            sight: which layers use bidirectional attention; None = as the model is.
+            taps: readers of attention weights, filled while the model runs.
+            keep_mode: keep the model's own mode, dropout included, also without gradients.
+            read: indices of the tokens whose last states are used (R,); None = all. The others may get any value.
 
         Returns:
             States (N, D), in the batch's order.
 
         Raises:
-            AttentionNotSeen: taps or a sight, and the model's attention is out of reach.
-            UnsupportedModel: the model was changed in a way that cannot be followed.
+            AttentionNotSeen: taps or a sight are given, and the model's attention cannot be read or changed.
+            UnsupportedModel: the model was changed so that its vectors would no longer be exact.
             InputError: a text has more tokens than the model has positions.
         """
         sight = sight.plain(self.facts.layers) if sight else None
@@ -193,17 +193,17 @@ class Backbone:
         alone = lock.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
         prefix = batch.prefix if self._shares(sight, taps) else 0
         keep_mode = keep_mode or torch.is_grad_enabled()
-        with lock.running(self.model, keep_mode) as modules, self.packed.fast(modules) as packed_model, alone:
+        with lock.running(self.model, keep_mode) as modules, self.packed.fast(modules) as fast, alone:
             self._restore_attention()
             refuse_dynamic_quantization(modules, self.facts.kind)
             require_same_start(modules, self.facts)
-            self._check_independence(modules, packed_model.rows)
+            self._check_independence(modules, fast.rows)
             cut = None
             if layers == {LAST} and not (taps or keep_mode or (sight and sight.couple != "replace")):
-                cut = self._cut(read, modules, packed_model)
+                cut = self._cut(read, modules, fast)
             try:
                 parts = [
-                    self._run(batch, groups, prefix, layers, sight, taps, packed_model.rows, cut)
+                    self._run(batch, groups, prefix, layers, sight, taps, fast.rows, cut)
                     for groups in self._separate(batch)
                 ]
             except (IndexError, RuntimeError, ValueError) as e:
@@ -214,35 +214,30 @@ class Backbone:
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
 
     def _check_independence(self, modules: list[nn.Module], rows: int) -> None:
-        """Where modules or hooks have changed since the self-check, whether they still keep texts apart."""
+        """Check again, where modules or hooks have changed since the self-check, that texts do not affect each other."""
         if self.facts.alone or torch.is_grad_enabled() or self.model.training or not self.facts.checks:
             return
         self._independence.check(modules, self.facts.kind, self.vocabulary_size, self.device, partial(self._last, rows))
 
     def _last(self, rows: int, batch: Batch, cut: Cut | None = None) -> Tensor:
-        """The last states of a few texts (N, D)."""
+        """The last hidden states of a batch (N, D)."""
         parts = [self._run(batch, g, 0, frozenset({LAST}), None, (), rows, cut) for g in self._separate(batch)]
         return torch.cat([part[LAST] for part in parts])
 
-    def _cut(self, read: Tensor | None, modules: list[nn.Module], packed_model: PackedModel) -> Cut | None:
-        """The layers whose products a forward may leave out for tokens that are not read, found when first needed."""
-        if (
-            read is None
-            or self.facts.way != "flat"
-            or not (packed_model.modules and self.modules)
-            or has_hooks(modules)
-        ):
+    def _cut(self, read: Tensor | None, modules: list[nn.Module], fast: PackedModel) -> Cut | None:
+        """The layers whose products may be skipped for tokens that are not read, found when they are first needed."""
+        if read is None or self.facts.way != "flat" or not (fast.modules and self.modules) or has_hooks(modules):
             return None
-        if packed_model.tail is None or packed_model.tail_changes != self._independence.changes:
-            experts = any(p.dim() > 2 for p in self.model.parameters())  # the bits of theirs depend on who else comes
+        if fast.tail is None or fast.tail_changes != self._independence.changes:
+            experts = any(p.dim() > 2 for p in self.model.parameters())  # their last bits depend on the whole batch
             linears = [] if experts else [m for m in modules if is_linear(m)]
-            run = partial(self._last, packed_model.rows)
-            packed_model.tail = find(run, linears, self.modules[-1], self.vocabulary_size, self.device)
-            packed_model.tail_changes = self._independence.changes
-        return Cut(read, packed_model.tail) if packed_model.tail else None
+            run = partial(self._last, fast.rows)
+            fast.tail = find(run, linears, self.modules[-1], self.vocabulary_size, self.device)
+            fast.tail_changes = self._independence.changes
+        return Cut(read, fast.tail) if fast.tail else None
 
     def _restore_attention(self) -> None:
-        """Our attention, or the model's own eager one, where another was chosen since: outside it gives the same."""
+        """Set the attention implementation that the self-check chose, where somebody has set another since."""
         wanted = "eager" if self.facts.way == "eager" else NAME
         for config in self._configs:
             if config._attn_implementation != wanted:
@@ -250,16 +245,16 @@ class Backbone:
 
     @cached_property
     def _configs(self) -> list[Any]:
-        """The configurations that the model's modules read; those of a part of it among them."""
-        found = [m.__dict__.get("config") for m in self.model.modules()]
-        return list({id(c): c for c in found if hasattr(c, "_attn_implementation")}.values())
+        """All configurations that modules of the model read."""
+        configs = [m.__dict__.get("config") for m in self.model.modules()]
+        return list({id(c): c for c in configs if hasattr(c, "_attn_implementation")}.values())
 
     def _shares(self, sight: Sight | None, taps: Sequence[Tap]) -> bool:
-        """Whether a lead is run once: its states do not know what follows, and no tap reads it text by text."""
+        """Whether a shared prefix may run once: the model is causal, and no tap reads attention text by text."""
         return self.facts.shares and sight is None and not taps and not torch.is_grad_enabled()
 
     def _separate(self, batch: Batch) -> Iterator[list[int]]:
-        """Numbers of the groups that may share a forward; consecutive, since groups are ordered by length."""
+        """The indices of the groups that may share a forward; consecutive, since groups are ordered by length."""
         apart: list[int] = []
         last: object = None
         for i, group in enumerate(batch.groups):
@@ -291,7 +286,7 @@ class Backbone:
         rows: int,
         cut: Cut | None = None,
     ) -> dict[Layer, Tensor]:
-        """Some groups in one forward; on a CPU a flat one is filled to a multiple of the rows that kernels need."""
+        """Run some groups in one forward; on a CPU a flat one gets filler up to a multiple of the kernels' rows."""
         flat, size = self.facts.way == "flat", sum(batch.groups[i].tokens.numel() for i in groups)
         whole = filled(size, rows) if flat and self.device.type == "cpu" else 1
         packed = pack([(i, batch.groups[i]) for i in groups], prefix, whole).to(self.device)
@@ -304,17 +299,17 @@ class Backbone:
         states: dict[Layer, Tensor] = {}
         for layer in layers:
             if layer == TABLE:
-                found = self.model.get_input_embeddings()(packed.tokens)  # type: ignore[operator]
+                part = self.model.get_input_embeddings()(packed.tokens)  # type: ignore[operator]
             else:
-                found = self._state(out, layer).flatten(0, 1)
-            states[layer] = packed.back(found)
+                part = self._state(out, layer).flatten(0, 1)
+            states[layer] = packed.back(part)
         return states
 
     def _state(self, out: Any, layer: Layer) -> Tensor:
-        """One layer's states, as the model laid them out (B, n, D).
+        """One layer's hidden states, in the model's own shape (B, n, D).
 
         Raises:
-            UnsupportedModel: between its layers the model keeps something else.
+            UnsupportedModel: the model's ``hidden_states`` have another shape than its last state.
         """
         if layer in (LAST, f"{NORMED}{self.facts.states}"):
             return out.last_hidden_state  # type: ignore[no-any-return]
@@ -329,7 +324,7 @@ class Backbone:
         return self.stack.norm(state)  # type: ignore[no-any-return]
 
     def _flat(self, packed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
-        """All segments end to end."""
+        """All segments concatenated, as one sequence."""
         ids, at = packed.tokens[None], packed.positions(self.facts.offset, self.facts.skips)[None]
         return self._call(packed.runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
 
@@ -377,23 +372,24 @@ class Backbone:
         return out
 
     def _require_same_layers(self, plan: Plan) -> None:
-        """Whether the layers that ran are those that the self-check saw: a sight and a tap name them by number.
+        """Validate that the attention layers that ran are those of the self-check: methods name layers by number.
 
         Raises:
-            OtherLayers: they are not.
+            OtherLayers: they are others.
         """
         changed = plan.calls != len(self.modules) or (not self._shared_layers and len(plan.modules) > len(self.modules))
         if self.modules and changed and not self.model.training:  # in training some families leave out layers
             raise OtherLayers(self.facts.kind, plan.calls, len(self.modules))
 
     def _extra_arguments(self, ids: Tensor) -> dict[str, Any]:
-        """Arguments that keep a model from doing what nobody asked for: every token of `ids` is part of a text."""
-        quiet: dict[str, Any] = {"use_cache": False} if "use_cache" in self._arguments else {}
-        return {"attention_mask": torch.ones_like(ids), **quiet} if "attention_mask" in self._arguments else quiet
+        """Arguments for the model's forward: an attention mask of ones, since there is no padding, and no cache."""
+        cache: dict[str, Any] = {"use_cache": False} if "use_cache" in self._arguments else {}
+        return {"attention_mask": torch.ones_like(ids), **cache} if "attention_mask" in self._arguments else cache
 
     @cached_property
     def _arguments(self) -> frozenset[str]:
-        """The names of what the model's forward takes."""
+        """The names of the arguments of the model's forward."""
+
         return frozenset(inspect.signature(self.model.forward).parameters)
 
 
