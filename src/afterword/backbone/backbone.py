@@ -214,7 +214,7 @@ class Backbone:
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
 
     def _check_independence(self, modules: list[nn.Module], rows: int) -> None:
-        """Check again, where modules or hooks have changed since the self-check, that texts do not affect each other."""
+        """Where modules or hooks have changed since the self-check, check again that no text affects another."""
         if self.facts.alone or torch.is_grad_enabled() or self.model.training or not self.facts.checks:
             return
         self._independence.check(modules, self.facts.kind, self.vocabulary_size, self.device, partial(self._last, rows))
@@ -389,7 +389,6 @@ class Backbone:
     @cached_property
     def _arguments(self) -> frozenset[str]:
         """The names of the arguments of the model's forward."""
-
         return frozenset(inspect.signature(self.model.forward).parameters)
 
 
