@@ -11,7 +11,7 @@ from tests.eager import Eager
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical
-from afterword.analysis.dependency import dependency, ranks
+from afterword.analysis.dependency import dependency
 from afterword.errors import InputError
 
 TEXTS = ["the thin line", "a", "in that", "the thing in the tin"]
@@ -61,8 +61,3 @@ def test_only_texts_of_one_token(tmp_path: Path):
     found = dependency(Encoder.load(tiny("gpt2", tmp_path), classical()), ["a", "b"])
     assert math.isnan(found.mean) and found.undefined == 2
     assert found.to_json()["values"] == [None, None] and found.to_json()["quartiles"] == [None] * 3
-
-
-def test_ranks_share_ties_as_scipy_does():
-    values = torch.randint(5, (3, 4, 9), generator=torch.Generator().manual_seed(0)).double()
-    assert ranks(values).tolist() == stats.rankdata(values.numpy(), axis=-1).tolist()

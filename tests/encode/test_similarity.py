@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from afterword.encode.similarity import pairwise, similarity
+from afterword.encode.similarity import pairwise, similarity, unit
 from afterword.errors import InputError
 
 A, B = (np.random.default_rng(i).standard_normal((n, 7)).astype(np.float32) for i, n in enumerate((4, 3)))
@@ -22,10 +22,10 @@ def test_it_is_what_sentence_transformers_computes(name: str):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_vector_is_nothing_more_similar_to_than_to_itself(name: str):
-    unit = A / np.linalg.norm(A, axis=1, keepdims=True)
-    found = similarity(unit, unit, name)
+    rows = A / np.linalg.norm(A, axis=1, keepdims=True)
+    found = similarity(rows, rows, name)
     assert found.shape == (4, 4) and (found.argmax(1) == range(4)).all()
-    assert similarity(unit[0], unit, name).shape == (1, 4)
+    assert similarity(rows[0], rows, name).shape == (1, 4)
 
 
 def test_a_zero_vector_is_similar_to_nothing():
@@ -95,3 +95,11 @@ def test_what_cannot_be_compared_is_refused():
         similarity(A, B[:, :6])
     with pytest.raises(InputError, match="'jaccard': choose cosine"):
         similarity(A, B, "jaccard")
+
+
+def test_rows_of_length_one():
+    np.testing.assert_array_equal(unit(np.array([[3.0, 4.0], [0.0, 0.0]])), [[0.6, 0.8], [0.0, 0.0]])
+    assert unit(np.array([0.0, 2.0], np.float32)).tolist() == [0.0, 1.0]
+    tiny = np.array([[3.0, 4.0]])
+    for scale in (1e-300, 1e-13, 1e300):
+        np.testing.assert_allclose(unit(tiny * scale), [[0.6, 0.8]], rtol=1e-15)

@@ -7,9 +7,20 @@ import pytest
 from scipy import stats
 
 from afterword.errors import InputError
-from afterword.tasks.scores import bootstrap, cosines, pearson, published_mean, ranks, spearman
+from afterword.tasks.scores import (
+    Bootstrap,
+    bootstrap,
+    cosines,
+    pearson,
+    published_mean,
+    ranks,
+    spearman,
+    spearmans,
+)
 
 RANDOM = np.random.default_rng(0)
+GOLD = RANDOM.integers(0, 6, 90).astype(float)  # with ties
+COLUMNS = np.stack([RANDOM.normal(size=90), GOLD + RANDOM.normal(size=90), RANDOM.integers(0, 4, 90), -GOLD])
 
 
 @pytest.mark.parametrize("n", [2, 5, 1000])
@@ -53,3 +64,40 @@ def test_the_published_average_is_of_rounded_scores():
     assert published_mean([0.125, 0.375]) == 0.25
     assert published_mean([72.374, 80.596, 75.594]) == 76.19
     assert math.isnan(published_mean([]))
+
+
+def test_ranks_go_along_the_last_axis():
+    values = RANDOM.integers(-3, 4, (2, 5, 30)) * 0.5
+    assert np.array_equal(ranks(values), stats.rankdata(values, axis=-1))
+    assert ranks(np.zeros((2, 0))).shape == (2, 0)
+    assert ranks(np.array([-0.0, 0.0, 1.0])).tolist() == [1.5, 1.5, 3.0]
+
+
+def test_correlations_are_scipys():
+    assert spearmans(COLUMNS, GOLD) == pytest.approx([stats.spearmanr(c, GOLD).statistic for c in COLUMNS], abs=1e-12)
+    assert spearmans(COLUMNS, GOLD) == pytest.approx([spearman(c, GOLD) for c in COLUMNS], abs=1e-12)
+
+
+def test_what_has_no_correlation():
+    same = np.full(90, 0.7, np.float32) + np.float32(6e-8) * RANDOM.integers(0, 2, 90).astype(np.float32)
+    broken = np.where(np.arange(90) == 3, np.nan, COLUMNS[0]).astype(np.float32)
+    assert np.isnan(spearmans(np.stack([same, broken]), GOLD)).all()
+    assert np.isnan(spearmans(COLUMNS, np.ones(90))).all()
+
+
+@pytest.mark.parametrize("column", range(3))
+def test_intervals_are_those_of_the_plain_bootstrap(column):
+    found = Bootstrap(GOLD, seed=3).interval(COLUMNS[column])
+    assert found == pytest.approx(bootstrap(spearman, COLUMNS[column], GOLD, seed=3), abs=1e-12)
+
+
+def test_differences_are_paired():
+    a, b = COLUMNS[:2]
+    found = Bootstrap(GOLD, seed=1).gain(b, a)
+    slow = bootstrap(lambda x, y, g: spearman(y, g) - spearman(x, g), a, b, GOLD, seed=1)
+    assert found == pytest.approx(slow, abs=1e-12)
+    assert Bootstrap(GOLD).gain(a, a) == (0, 0)
+
+
+def test_an_interval_of_nothing():
+    assert np.isnan(Bootstrap(GOLD).interval(np.ones(90))).all()

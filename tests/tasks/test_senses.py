@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from afterword import Encoder
-from afterword.tasks.senses import UNDECIDED, unit, winner, word_rows
+from afterword.tasks.senses import UNDECIDED, winner, word_rows
 
 FAR = "many words " * 40 + "bank"
 
@@ -33,8 +33,3 @@ def test_the_winner_stands_alone() -> None:
     assert winner(np.array([1.0, 1.0 + 1e-15])) == UNDECIDED, "rounding decides nothing"
     assert winner(np.array([1.0, 1.0 + 1e-6])) == 1
     assert winner(np.array([1.0, np.nan])) == UNDECIDED and winner(np.array([1.0, np.inf])) == UNDECIDED
-
-
-def test_rows_of_length_one() -> None:
-    np.testing.assert_array_equal(unit(np.array([[3.0, 4.0], [0.0, 0.0]])), [[0.6, 0.8], [0.0, 0.0]])
-    assert unit(np.array([0.0, 2.0], np.float32)).tolist() == [0.0, 1.0]

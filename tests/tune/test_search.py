@@ -11,9 +11,8 @@ from afterword import Encoder, classical, ditto
 from afterword.encode.limits import Limits
 from afterword.methods import tfidf
 from afterword.post import Whiten, parse_post
-from afterword.tasks.scores import cosines, spearman
+from afterword.tasks.scores import cosines, quantize, spearman
 from afterword.tune import Grid, tune
-from afterword.tune.bootstrap import settled
 
 pytestmark = pytest.mark.filterwarnings("ignore:ditto on")
 
@@ -54,7 +53,7 @@ def test_every_recipe_is_what_encode_gives(found):
             tuned.recipes[i]
         )
         if np.ptp(expected) > 1e-9 and post in ("none", "centre"):
-            expected = settled(expected)  # of equal cosines, rounding decides which is larger
+            expected = quantize(expected)  # of equal cosines, rounding decides which is larger
             for half, scores in zip(tuned.split, (tuned.choice.rank, tuned.choice.confirm), strict=True):
                 assert scores[i] == pytest.approx(spearman(expected[half], pairs.gold[half]), abs=1e-6)
     assert checked["none"] > 60 and checked["centre"] > 60 and checked["fitted"] >= 8

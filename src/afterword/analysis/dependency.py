@@ -18,6 +18,7 @@ from torch import Tensor
 from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError
+from ..tasks.scores import ranks
 from ..text.layout import Text
 from .result import Measurement
 from .sweep import sweep
@@ -89,21 +90,9 @@ def _of_group(states: Tensor, pivot: int) -> list[float]:
     n = states.shape[1]
     if n == 1:
         return [math.nan] * len(states)
-    ranked = ranks(states.double())
+    ranked = torch.from_numpy(ranks(states.double().cpu().numpy()))
     ranked -= ranked.mean(-1, keepdim=True)
     ranked /= ranked.norm(dim=-1, keepdim=True)  # NaN where all components are equal
     follows = (ranked * ranked[:, pivot, None]).sum(-1)
-    others = torch.arange(n, device=states.device) != pivot % n
+    others = torch.arange(n) != pivot % n
     return [float(v) for v in follows[:, others].mean(1)]
-
-
-def ranks(values: Tensor) -> Tensor:
-    """Ranks from 1 along the last axis; equal values share the mean of theirs.
-
-    >>> ranks(torch.tensor([[3.0, 1.0, 3.0]])).tolist()
-    [[2.5, 1.0, 2.5]]
-    """
-    ordered = values.sort(-1).values
-    below = torch.searchsorted(ordered, values.contiguous())
-    upto = torch.searchsorted(ordered, values.contiguous(), right=True)
-    return (below + upto + 1).to(values.dtype) / 2

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..encode.similarity import unit
 from ..errors import InputError
 
 Vectors = NDArray[np.floating[Any]]
@@ -94,7 +95,7 @@ def _matrix(vectors: Vectors, least: int) -> Vectors:
     return vectors
 
 
-def _unit(vectors: Vectors, start: int) -> NDArray[np.float64]:
+def _unit(vectors: Vectors, start: int) -> Vectors:
     """A block of the vectors at length 1, in float64."""
     block = np.asarray(vectors[start : start + BLOCK], np.float64)
     lengths = np.linalg.norm(block, axis=1, keepdims=True)
@@ -102,5 +103,4 @@ def _unit(vectors: Vectors, start: int) -> NDArray[np.float64]:
     if len(wrong):
         what = "has length 0" if lengths[wrong[0]] == 0 else "is not finite"
         raise InputError(f"vector {start + wrong[0]} {what}: it points nowhere")
-    unit: NDArray[np.float64] = block / lengths
-    return unit
+    return unit(block)

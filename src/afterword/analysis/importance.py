@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ..backbone.attention_taps import Diagonals
@@ -18,7 +19,7 @@ from ..encode.batches import each
 from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError
-from ..methods.frequency import TfIdf, count
+from ..methods.frequency import TfIdf, count, tf_idf
 from ..tasks.scores import pearson, spearman
 from ..text.batch import Batch
 from ..text.layout import Layout
@@ -48,8 +49,8 @@ class Follows(Measurement):
 def tfidf_weights(encoder: Encoder, texts: Sequence[str], corpus: Sequence[str]) -> list[Measure]:
     """TF-IDF of each content token: how often it stands in its text times its idf in the corpus (`TfIdf`)."""
     tokenizer = encoder.backbone.tokenizer
-    idf = TfIdf().weigh(count(corpus, tokenizer, encoder.backbone.vocabulary_size), tokenizer).double().numpy()
-    return [idf[ids] * (np.equal.outer(ids, ids).sum(1)) for ids in map(np.array, tokenizer.ids(texts))]
+    inverse = TfIdf().weigh(count(corpus, tokenizer, encoder.backbone.vocabulary_size), tokenizer).double()
+    return [tf_idf(torch.tensor([ids], dtype=torch.long), inverse)[0].numpy() for ids in tokenizer.ids(texts)]
 
 
 def impact_follows(encoder: Encoder, texts: Sequence[str], weights: Sequence[Measure]) -> Follows:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..errors import InputError
 
@@ -40,7 +40,7 @@ def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
         raise InputError(f"vectors of {a.shape[1]} and {b.shape[1]} components cannot be compared")
     kind = np.result_type(a, b, np.float32)  # integers and half floats would overflow
     if name == "cosine":
-        return np.asarray(_unit(a, kind) @ _unit(b, kind).T)
+        return np.asarray(unit(a, kind) @ unit(b, kind).T)
     if name == "dot":
         return np.asarray(a.astype(kind, copy=False) @ b.astype(kind, copy=False).T)
     if name == "euclidean":
@@ -73,7 +73,7 @@ def pairwise(a: Array, b: Array, name: str = "cosine") -> Array:
     kind = np.result_type(a, b, np.float32)
     x, y = a.astype(np.float64), b.astype(np.float64)
     if name == "cosine":
-        scores = (_unit(x, x.dtype) * _unit(y, y.dtype)).sum(1)
+        scores = (unit(x) * unit(y)).sum(1)
     elif name == "dot":
         scores = (x * y).sum(1)
     elif name == "euclidean":
@@ -92,18 +92,22 @@ def _rows(x: Any) -> Array:
     return rows
 
 
-def _unit(x: Array, kind: np.dtype[Any]) -> Array:
-    """Rows scaled to length 1; a row of zeros stays. Rows whose squares would overflow or underflow are scaled first.
+def unit(vectors: Array, kind: DTypeLike = np.float64) -> Array:
+    """Vectors at length 1; zeros stay zeros. Where squares would overflow or underflow, they are scaled first, exactly.
 
-    That first scaling is by a power of two, which is exact.
+    Args:
+        vectors: (..., D).
+        kind: the type that lengths are taken in, and of what is returned.
+
+    >>> unit(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
     """
-    x = x.astype(kind, copy=False)
-    largest = np.maximum(x.max(1, initial=0), -x.min(1, initial=0))
-    far = np.abs(np.frexp(largest)[1]) > FAR
-    if far.any():
-        x = x.copy()
-        x[far] = np.ldexp(x[far], -np.frexp(largest[far])[1][:, None])
-    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+    x = np.asarray(vectors).astype(kind, copy=False)
+    largest = np.maximum(x.max(-1, initial=0, keepdims=True), -x.min(-1, initial=0, keepdims=True))
+    scale = np.frexp(largest)[1]
+    if (np.abs(scale) > FAR).any():
+        x = np.ldexp(x, np.where(np.abs(scale) > FAR, -scale, 0))
+    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
 
 
 def _negative_distances(a: Array, b: Array, between: Callable[[Array, Array], Array], kind: np.dtype[Any]) -> Array:

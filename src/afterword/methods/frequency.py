@@ -184,6 +184,25 @@ class WithoutBiases(ByToken):
         return kept
 
 
+def tf_idf(tokens: Tensor, inverse: Tensor, inside: Tensor | None = None) -> Tensor:
+    """How often each token stands in its text, times its inverse document frequency.
+
+    Args:
+        tokens: ids (G, n).
+        inverse: of each token id (V,).
+        inside: which tokens are the text's (G, n); None = all.
+
+    Returns:
+        (G, n).
+
+    >>> tf_idf(torch.tensor([[1, 0, 1]]), torch.tensor([0.5, 2.0])).tolist()
+    [[4.0, 0.5, 4.0]]
+    """
+    same = tokens[:, :, None] == tokens[:, None]
+    same = same if inside is None else same & inside[:, None]
+    return same.sum(-1) * inverse[tokens]
+
+
 def _special(tokenizer: Tokenizer, vocabulary: int) -> list[int]:
     return [i for i in {*tokenizer.prefix, *tokenizer.suffix, *tokenizer.hf.all_special_ids} if i < vocabulary]
 

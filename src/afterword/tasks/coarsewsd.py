@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..encode.similarity import unit
 from ..errors import DataError
 from .rows import Source, label, text
-from .senses import UNDECIDED, unit, winner, word_rows
+from .senses import UNDECIDED, winner, word_rows
 from .task import Array, Embedder, Loaded, Scores, Task
 
 CHUNK = 2048  # occurrences whose vectors are held at a time

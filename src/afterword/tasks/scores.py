@@ -1,9 +1,13 @@
-"""How well one list of numbers follows another: correlations, and how sure one may be of them."""
+"""How well one list of numbers follows another: correlations, and how sure one may be of them.
+
+Of two lists, and of many at once: all recipes of `tune` in one sort, all draws of the bootstrap in one sum.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,9 @@ from ..errors import InputError
 
 Array = NDArray[np.floating[Any]]
 Numbers = Sequence[float] | NDArray[Any]
+Interval = tuple[float, float]
+
+DRAWS, LEVEL = 1000, 0.95
 
 
 def pearson(a: Numbers, b: Numbers) -> float:
@@ -46,15 +53,50 @@ def spearman(a: Numbers, b: Numbers) -> float:
     return pearson(ranks(x), ranks(y))
 
 
+def spearmans(columns: Array, gold: Array) -> Array:
+    """Spearman's correlation of many lists of n numbers with one; as `spearman`, one by one.
+
+    Args:
+        columns: (m, n).
+        gold: (n,).
+
+    Returns:
+        (m,); NaN where a list is not finite, or differs by no more than its rounding.
+
+    >>> spearmans(np.array([[1.0, 2, 3], [3, 1, 3], [1, 1, 1]]), np.array([10.0, 30, 20])).round(3).tolist()
+    [0.5, -0.866, nan]
+    """
+    x, y = ranks(columns), ranks(gold)
+    x, y = x - x.mean(1, keepdims=True), y - y.mean()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = (x @ y) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y))
+    return np.where(_constant(columns), np.nan, found.clip(-1, 1))
+
+
+def _constant(columns: Array) -> NDArray[np.bool_]:
+    """Which lists say nothing: float32 cosines of one and the same vector differ by some 1e-7."""
+    with np.errstate(invalid="ignore"):
+        spread = columns.max(1) - columns.min(1)
+    return np.asarray(~(spread > 16 * np.finfo(columns.dtype).eps))
+
+
 def ranks(values: Numbers) -> Array:
-    """Ranks from 1 (n,); equal values share the mean of theirs.
+    """Ranks from 1 along the last axis (..., n); equal values share the mean of theirs.
 
     >>> ranks([3, 1, 3]).tolist()
     [2.5, 1.0, 2.5]
     """
-    _, inverse, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[inverse])
+    given = np.asarray(values)
+    order = np.argsort(given, -1)
+    ordered = np.take_along_axis(given, order, -1)
+    at = np.arange(given.shape[-1])
+    new, ends = np.ones(given.shape, bool), np.ones(given.shape, bool)
+    new[..., 1:] = ends[..., :-1] = ordered[..., 1:] != ordered[..., :-1]
+    first = np.maximum.accumulate(np.where(new, at, 0), -1)
+    last = np.minimum.accumulate(np.where(ends, at, len(at))[..., ::-1], -1)[..., ::-1]
+    made = np.empty(given.shape)
+    np.put_along_axis(made, order, (first + last) / 2 + 1, -1)
+    return made
 
 
 def cosines(a: Array, b: Array) -> Array:
@@ -64,13 +106,25 @@ def cosines(a: Array, b: Array) -> Array:
     return np.asarray((x * y).sum(1) / np.where(lengths > 0, lengths, 1))
 
 
+def quantize(cosines: Array) -> Array:
+    """Cosines to 20 bits behind the point (40 in float64): what is equal save for rounding is equal.
+
+    Many pairs have one cosine where vectors are those of few tokens; their order is no finding.
+
+    >>> quantize(np.array([1.0, 1 - 1e-14])).tolist()
+    [1.0, 1.0]
+    """
+    scale = cosines.dtype.type(2**20 if cosines.dtype == np.float32 else 2**40)
+    return np.asarray(np.round(cosines * scale) / scale)
+
+
 def bootstrap(
     statistic: Callable[..., float],
     *columns: Numbers,
-    draws: int = 1000,
-    level: float = 0.95,
+    draws: int = DRAWS,
+    level: float = LEVEL,
     seed: int = 0,
-) -> tuple[float, float]:
+) -> Interval:
     """A percentile bootstrap interval over rows that are drawn with replacement, the same of every column.
 
     Args:
@@ -91,11 +145,61 @@ def bootstrap(
     arrays = [np.asarray(c) for c in columns]
     n = len(arrays[0])
     made = [statistic(*(c[chosen] for c in arrays)) for chosen in random.integers(0, n, (draws, n))]
-    found = [m for m in made if not math.isnan(m)]
-    if not found:
+    return _interval(np.array(made, float), level)
+
+
+def _interval(drawn: Array, level: float = LEVEL) -> Interval:
+    found = drawn[~np.isnan(drawn)]
+    if not len(found):
         return math.nan, math.nan
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+class Bootstrap:
+    """Draws of n pairs with replacement, the same for every recipe, so that differences are paired.
+
+    The intervals are those of `bootstrap` with the same seed.
+
+    Args:
+        gold: scores of the pairs (n,).
+        seed: of the draws.
+    """
+
+    def __init__(self, gold: Array, seed: int = 0) -> None:
+        n = len(gold)
+        drawn = np.random.default_rng(seed).integers(0, n, (DRAWS, n))
+        rows = np.arange(DRAWS)[:, None] * n
+        self.times = np.bincount((drawn + rows).ravel(), minlength=DRAWS * n).reshape(DRAWS, n).astype(float)
+        self.gold = gold
+
+    @cached_property
+    def _gold(self) -> tuple[Array, Array]:
+        return self._ranked(self.gold)
+
+    def _ranked(self, values: Array) -> tuple[Array, Array]:
+        """Ranks of all values in each draw, less their mean (draws, n), and their length there (draws,)."""
+        found, code, _ = np.unique(values, return_inverse=True, return_counts=True)
+        order = np.argsort(code, kind="stable")
+        starts = np.searchsorted(code[order], np.arange(len(found)))
+        counts = np.add.reduceat(self.times[:, order], starts, axis=1)
+        middle = counts.cumsum(1) - (counts + len(values)) / 2  # a rank, less the mean rank n / 2
+        ranks = middle[:, code]
+        return ranks, np.sqrt((self.times * ranks**2).sum(1))
+
+    def spearman(self, similarity: Array) -> Array:
+        """The correlation with gold in each draw (draws,); NaN in a draw of equal values."""
+        (x, length), (y, other) = self._ranked(similarity), self._gold
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((self.times * x * y).sum(1) / (length * other))
+
+    def interval(self, similarity: Array) -> Interval:
+        """Of a recipe's correlation."""
+        return _interval(self.spearman(similarity))
+
+    def gain(self, similarity: Array, over: Array) -> Interval:
+        """Of the difference between two recipes' correlations, by the same draws."""
+        return _interval(self.spearman(similarity) - self.spearman(over))
 
 
 def published_mean(scores: Sequence[float]) -> float:

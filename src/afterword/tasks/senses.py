@@ -60,10 +60,3 @@ def winner(scores: Array) -> int:
     best = int(scores.argmax())
     near = scores >= scores[best] - 1e-12 * max(1.0, abs(scores[best]))  # equal but for rounding in float64
     return best if near.sum() == 1 else UNDECIDED
-
-
-def unit(vectors: Array) -> Array:
-    """The rows of an (n, D) array in float64, of length 1; zeros stay zeros."""
-    rows = np.asarray(vectors, np.float64)
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    return np.asarray(rows / np.where(lengths > 0, lengths, 1))

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..encode.similarity import unit
 from ..errors import InputError
 from .rows import Source, text, texts
-from .senses import UNDECIDED, unit, winner, word_rows
+from .senses import UNDECIDED, winner, word_rows
 from .task import Array, Embedder, Loaded, Scores, Task
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .bootstrap import Bootstrap, Interval, spearmans
+from ..tasks.scores import Bootstrap, Interval, spearmans
 from .recipes import Recipe
 
 Array = NDArray[np.floating[Any]]

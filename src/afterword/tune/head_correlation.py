@@ -13,9 +13,9 @@ from ..encode.batches import each
 from ..encode.limits import Cuts, Limits
 from ..errors import InputError
 from ..methods import ditto, tfidf
-from ..methods.frequency import ByToken
+from ..methods.frequency import ByToken, tf_idf
 from ..methods.weights import Weighting
-from ..text.batch import Batch, Group
+from ..text.batch import Batch
 from ..text.layout import Layout
 from ..text.segments import TokenizedText
 from .reading import Reading, read
@@ -42,15 +42,11 @@ class HeadCorrelation:
         """See a batch; its rows of weights are diagonals."""
         for group, rows in zip(reading.batch.groups, reading.rows, strict=True):
             inside = group.copy == 1
-            found = correlations(rows.double(), self._weights(group, inside)[:, None], inside[:, None])
+            weights = tf_idf(group.tokens, self.inverse.to(group.tokens.device), inside).double()
+            found = correlations(rows.double(), weights[:, None], inside[:, None])
             defined = found.isfinite()
             self.total += found.nan_to_num(0.0).sum(0).cpu()
             self.texts += defined.sum(0).cpu()
-
-    def _weights(self, group: Group, inside: Tensor) -> Tensor:
-        """Tf-idf (G, n): how often a token stands in the text, times its inverse frequency."""
-        same = (group.tokens[:, :, None] == group.tokens[:, None]) & inside[:, None]
-        return (same.sum(-1) * self.inverse.to(group.tokens.device)[group.tokens]).double()
 
     def result(self) -> Tensor:
         """The mean of each head (L H,); NaN where no text told."""

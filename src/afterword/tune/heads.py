@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from ..encode.limits import Limits
 from ..encoder import Encoder
-from ..tasks.scores import spearman
+from ..tasks.scores import spearman, spearmans
 from ..text.layout import Layout
-from .bootstrap import spearmans
 from .head_correlation import correlate_heads
 from .tuning import Tuned, prompted
 

@@ -17,7 +17,7 @@ from ..encoder import Encoder
 from ..files.atomic import placed
 from ..methods import ditto
 from ..methods.serialize import to_json
-from .bootstrap import Bootstrap
+from ..tasks.scores import Bootstrap
 from .heads import HeadMap, head_map, spelled_head
 from .tuning import Tuned
 

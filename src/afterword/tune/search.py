@@ -26,9 +26,9 @@ from ..methods import Method
 from ..methods.states import States
 from ..post import Affine, Centre, Dense, Moments, spelled
 from ..tasks.scores import cosines as exact
+from ..tasks.scores import spearmans
 from ..text.batch import lay
 from ..text.segments import TokenizedText
-from .bootstrap import spearmans
 from .cosines import mixture, raw_and_centred
 from .head_correlation import HeadCorrelation
 from .reading import Reading, read

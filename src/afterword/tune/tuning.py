@@ -16,12 +16,11 @@ from ..encoder import Encoder
 from ..errors import InputError
 from ..post import Normalise
 from ..tasks.pairs import ScoredPairs
-from ..tasks.scores import cosines, spearman
+from ..tasks.scores import cosines, quantize, spearman
 from ..tasks.task import as_read, embed
 from ..text.inputs import with_prompt
 from ..text.layout import Layout
 from ..text.segments import TokenizedText
-from .bootstrap import settled
 from .choice import Choice, choose, halves
 from .head_correlation import fitted, inverse_frequencies, written
 from .recipes import Family, Grid, Recipe, families
@@ -117,7 +116,7 @@ def tune(
         default = len(recipes)
         recipes.append(Recipe(encoder.method, "its own"))
         columns.append(_encoded(encoder, pairs)[None].astype(columns[0].dtype))
-    found = settled(np.concatenate(columns))
+    found = quantize(np.concatenate(columns))
     choice = choose(recipes, found, pairs.gold, split, default, seed)
     return Tuned(
         encoder, recipes, found, pairs.gold, split, choice, _heads(encoder, tried),
