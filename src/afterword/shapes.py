@@ -1,30 +1,27 @@
 """Axis names, one letter each, used in every signature that holds a tensor.
 
-    N  tokens in a batch, all texts laid end to end
+    N  tokens in a batch, all texts concatenated
     T  texts
-    S  segments: runs of tokens that attend to each other (a text is one; a chunked text is several)
+    S  segments: tokens that attend to each other (a text is one segment; a chunked text is several)
     G  segments of one length, in a group
     n  tokens in one segment
     R  rows of weights for one text: one for a sentence, one per word
-    C  attention columns that a tap reads
+    C  columns of an attention matrix that a tap reads
     H  attention heads      K  key-value heads
-    L  layers               D  width of a state         d  width of a head
+    L  layers               D  width of a hidden state  d  width of a head
 
-The types are jaxtyping's: they document, and the tests check them at run time.
+The types are jaxtyping's: they document shapes, and the tests check them at run time.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 Tokens: TypeAlias = Int[Tensor, "N"]
 States: TypeAlias = Float[Tensor, "N D"]
-GroupStates: TypeAlias = Float[Tensor, "G n D"]
 Rows: TypeAlias = Float[Tensor, "G R n"]
 Queries: TypeAlias = Float[Tensor, "G H n d"]
 Keys: TypeAlias = Float[Tensor, "G K n d"]
-Mask: TypeAlias = Bool[Tensor, "n n"]
-Vectors: TypeAlias = Float[Tensor, "R D"]

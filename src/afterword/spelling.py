@@ -1,4 +1,4 @@
-"""Options as people write them, ``name:key=value,key=value``, read by the types of what takes them."""
+"""Parse options written as ``name:key=value,key=value``, and validate them by the type annotations of a class."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .errors import MethodError
 
 
 def build(cls: type[Any], options: Mapping[str, Any], name: str | None = None) -> Any:
-    """A dataclass of its options; errors call it by its name, or the one given.
+    """Validate options and build a dataclass with them; errors use its name, or `name`.
 
     Raises:
-        MethodError: an option is unknown or makes no sense.
+        MethodError: an option is unknown, or its value is not valid.
 
     >>> from afterword.text.layout import Layout
     >>> build(Layout, {"copies": 2}).copies
@@ -34,15 +34,15 @@ def build(cls: type[Any], options: Mapping[str, Any], name: str | None = None) -
 
 
 def _as_tuple(value: Any, hint: Any) -> Any:
-    """JSON knows lists only."""
+    """A list as a tuple if the annotation is a tuple: JSON has lists only."""
     return tuple(value) if isinstance(value, list) and get_origin(hint) is tuple else value
 
 
 def check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Whether every option is there and of its type, by the annotations.
+    """Validate that every option is known and that its value has the annotated type.
 
     Raises:
-        MethodError: one is not.
+        MethodError: one is not, or has not.
     """
     names = list(known)
     for key, value in options.items():
@@ -70,7 +70,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _spoken(hint: Any) -> str:
-    """A type as a person would say it."""
+    """A type in words, for an error message."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " or ".join(map(str, parts))
@@ -84,10 +84,10 @@ OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*(,|$)'
 
 
 def read_spelling(text: str) -> tuple[str, dict[str, Any]]:
-    """A name and its options as a person writes them.
+    """Parse a name with its options.
 
     Raises:
-        MethodError: it is not of this form.
+        MethodError: the text is not of this form.
 
     >>> read_spelling('reba:copies=3,pool="mean"')
     ('reba', {'copies': 3, 'pool': 'mean'})

@@ -168,13 +168,13 @@ def test_attention_is_read_in_float32_under_autocast_and_in_half_precision(speci
             q.double(),
             k.double(),
             v.double(),
-            Rule(Plan(rule.plan.runs, readers=(wanted,)), rule.mask_function),
+            Rule(Plan(rule.plan.groups, readers=(wanted,)), rule.mask_function),
             **special,
         )
         for half in (q.dtype, torch.float32):
             limit = 2e-4 if half == q.dtype and not special else 1e-5  # the fused kernel's exp, in half precision
             keep = Keep()
-            mask = Rule(Plan(rule.plan.runs, readers=(keep,)), rule.mask_function)
+            mask = Rule(Plan(rule.plan.groups, readers=(keep,)), rule.mask_function)
             with torch.autocast("cpu", torch.bfloat16, enabled=half == torch.float32):
                 attend(nn.Identity(), q.to(half), k.to(half), v.to(half), mask, **special)
             assert keep.seen[0][0].dtype == torch.float32

@@ -82,7 +82,7 @@ def runs_of(backbone: Backbone, batch: Batch, **options: Any) -> list[PackedGrou
     backbone.observed = []
     backbone.forward(batch, **options)
     plans, backbone.observed = backbone.observed, None
-    return [run for plan in plans for run in plan.runs]
+    return [run for plan in plans for run in plan.groups]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_without_a_lead_the_stream_is_the_batch_and_its_ballast():
     made = fed(batch, whole=5)
     assert made.tokens.tolist() == [1, 2, 3, 4, 5, 6, 7, 1, 1, 1]
     assert made.position.tolist() == [0, 1, 2, 0, 1, 0, 1, 0, 0, 0]
-    assert made.runs == (PackedGroup(0, 0, 1, 3), PackedGroup(1, 3, 2, 2), PackedGroup(FILLER, 7, 3, 1))
+    assert made.groups == (PackedGroup(0, 0, 1, 3), PackedGroup(1, 3, 2, 2), PackedGroup(FILLER, 7, 3, 1))
     assert made.index is None and same(batch, made)
 
 
@@ -36,7 +36,7 @@ def test_a_lead_is_there_once_in_front_of_the_longest_text_that_has_it():
     assert made.tokens.tolist() == [9, 9, 1, 2, 3, 4, 1, 2, 3, 4, 5, 6]
     assert made.position.tolist() == [0, 1, 2, 3, 2, 3, 0, 1, 2, 3, 2, 0]
     front = range(2)
-    assert made.runs == (
+    assert made.groups == (
         PackedGroup(FILLER, 0, 1, 2),
         PackedGroup(0, 2, 2, 2, front),
         PackedGroup(0, 6, 1, 4),
@@ -50,11 +50,11 @@ def test_a_longer_text_without_the_lead_stays_in_front_of_it():
     batch = batch_of([9, 9, 1], [1, 2, 3, 4], prefix=(9, 9))
     made = fed(batch, batch.prefix)
     assert made.tokens.tolist() == [1, 2, 3, 4, 9, 9, 1] and made.position.tolist() == [0, 1, 2, 3, 0, 1, 2]
-    assert made.runs == (PackedGroup(0, 0, 1, 4), PackedGroup(FILLER, 4, 1, 2), PackedGroup(1, 6, 1, 1, range(4, 6)))
+    assert made.groups == (PackedGroup(0, 0, 1, 4), PackedGroup(FILLER, 4, 1, 2), PackedGroup(1, 6, 1, 1, range(4, 6)))
     assert same(batch, made)
 
 
 def test_a_lead_that_is_not_to_be_shared_is_in_every_text():
     batch = batch_of([9, 9, 1], [9, 9, 2], prefix=(9, 9))
     made = fed(batch)
-    assert made.tokens.tolist() == batch.tokens.tolist() and made.runs == (PackedGroup(0, 0, 2, 3),)
+    assert made.tokens.tolist() == batch.tokens.tolist() and made.groups == (PackedGroup(0, 0, 2, 3),)

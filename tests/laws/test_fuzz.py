@@ -18,7 +18,7 @@ from afterword.methods import CATALOGUE
 from afterword.methods.serialize import from_json, make, parse_method, to_json
 from afterword.text.layout import Layout
 from afterword.text.tokenizer import Tokenizer, check_text
-from afterword.text.words import place, span_of
+from afterword.text.words import find_tokens, span_of
 
 BYTES = {b: c for c, b in zip(
     [*map(chr, range(33, 127)), *map(chr, range(161, 173)), *map(chr, range(174, 256))],
@@ -99,7 +99,7 @@ def test_offsets(oracle: Path, model: str, text: str, cut: tuple[int, int]) -> N
     assume(own.hf.unk_token not in spelled or model == "llama_gqa")
     characters = set(range(start, end))
     expected = [i for i, held in enumerate(brute(spelled, text, model == "llama_gqa")) if held & characters]
-    assert place([[(start, end)]], [text], [writing], 1)[0][0] == expected
+    assert find_tokens([[(start, end)]], [text], [writing], 1)[0][0] == expected
 
 
 @given(text=texts, word=st.one_of(texts, st.integers(), st.none()), n=st.integers(-3, 3))

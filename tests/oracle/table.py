@@ -13,7 +13,7 @@ from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, re
 from afterword.analysis.dependency import dependency
 from afterword.analysis.sweep import sweep
 from afterword.text.layout import Layout
-from afterword.text.words import place
+from afterword.text.words import find_tokens
 
 DECODERS = ("gpt2", "gpt2_cls", "llama_gqa")
 ENCODERS = ("bert", "roberta")
@@ -96,7 +96,7 @@ def tokens(encoder: Encoder, text: str, word: Any, copies: int) -> list[int]:
     writing = layout.write([text], encoder.backbone.tokenizer, offsets=True)[0]
     copy = copies if word[1] == -1 else 1
     start = writing.segments[0].copies[copy - 1][0]
-    return [start + i for i in place([[word]], [text], [writing], copy)[0][0]]
+    return [start + i for i in find_tokens([[word]], [text], [writing], copy)[0][0]]
 
 
 def matrix(method: Method, sentence: int, ids: bool) -> Call:

@@ -9,7 +9,7 @@ from afterword.backbone.loading import load_backbone
 from afterword.errors import InputError, WordNotFound
 from afterword.text.layout import Layout
 from afterword.text.tokenizer import Tokenizer
-from afterword.text.words import place, span_of
+from afterword.text.words import find_tokens, span_of
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_a_word_in_ids_is_a_span_of_tokens() -> None:
 def test_a_word_that_was_cut_off_is_said(own: Tokenizer) -> None:
     writings = Layout().write(["a river bank"], own, 8, offsets=True)
     with pytest.raises(WordNotFound, match="cut off"):
-        place([["bank"]], ["a river bank"], writings, 1)
+        find_tokens([["bank"]], ["a river bank"], writings, 1)
 
 
 def test_which_copy_is_read(backbone) -> None:

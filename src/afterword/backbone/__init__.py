@@ -1,1 +1,1 @@
-"""`Batch` in, `Trace` out: a Hugging Face model is loaded, checked and run; its states and attention are read."""
+"""From a `Batch` to a `Trace`: load, check and run a Hugging Face model; read its hidden states and attention."""

@@ -1,10 +1,10 @@
-"""The seam: one attention function and one mask function, registered with transformers under one name.
+"""Our attention backend: an attention function and a mask function, registered with transformers under one name.
 
-The mask function returns no tensor but a `Rule`: the running `Plan` and the model's own rule of what sees what.
-Models hand it untouched to every layer, so the plan reaches each of them without a keyword, also when gradient
-checkpointing runs a layer again in another thread. The attention function runs each group of equal-length
-segments by itself: tokens of two texts never meet, and nothing is padded. A model that somebody else calls runs as
-under transformers' own "sdpa": see `outside`.
+The mask function returns no tensor but a `Rule`: the running `Plan` and the model's own mask function. Models pass it
+unchanged to every layer, so the plan reaches each layer without a keyword, also when gradient checkpointing runs a
+layer again in another thread. The attention function runs each group of equal-length segments by itself, so tokens
+of different texts never attend to each other, and nothing is padded. Without a plan, as when a trainer calls the
+model, attention is transformers' own "sdpa": see `attention_outside`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HARMLESS = frozenset(
     "sliding_window deterministic position_ids output_attentions output_hidden_states output_router_logits use_cache "
     "return_dict cache_position num_items_in_batch".split()
 )
-"""Extras that layers pass along and that never change attention: the rule already holds the window."""
+"""Extra arguments of layers that never change attention; a window is in the mask function already."""
 
 
 def rule(mask_function: Callable[..., Tensor], **options: Any) -> Rule | Tensor:
@@ -59,14 +59,14 @@ def attend(
         module: the attention layer; its identity numbers it.
         query: (B, H, N, d).
         key, value: (B, K, N, d), not repeated for grouped queries.
-        attention_mask: the `Rule` that our mask function made; a tensor where nobody runs the model under a plan.
+        attention_mask: the `Rule` that our mask function returned; a tensor where no plan is running.
         scaling: as the model gives it; None = d ** -0.5.
         dropout: probability, in training.
-        is_causal: not read under a plan: the rule says it.
-        position_bias: T5's relative bias (1, H, N, N), by distances only; or one for each text of a stack (B, H, N, N).
+        is_causal: ignored under a plan, where the mask function says it.
+        position_bias: T5's relative bias (1, H, N, N), by distances only; or one for each text of a batch (B, H, N, N).
         softcap: Gemma 2's.
         s_aux: gpt_oss' sinks (H,).
-        extra: whatever else the layer passes; what is not known to be harmless raises.
+        extra: other arguments of the layer; any that is not in `HARMLESS` raises.
 
     Returns:
         (B, N, H, d) and None for the weights.
@@ -95,20 +95,20 @@ def _by_groups(
     softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Every group by itself (B, N, H, d); readers look on."""
+    """Attention of each group by itself (B, N, H, d); the plan's readers read it."""
     plan = rule.plan
     layer = plan.enter(module)
     readers = () if plan.force_bidirectional else tuple(r for r in plan.readers if r.wants(layer))
     out = []
-    for number, start, count, n, prefix in plan.runs:
-        if number == FILLER and n == 1 and not prefix and sinks is None:  # who sees itself alone gets its own value
+    for number, start, count, n, prefix in plan.groups:
+        if number == FILLER and n == 1 and not prefix and sinks is None:  # a token that attends to itself alone
             own = value[:, :, start : start + count].transpose(1, 2)
             per = query.shape[1] // value.shape[1]
             out.append(own if per == 1 else own.repeat_interleave(per, 2))
             continue
-        q, k, v = ((_cut(t, start, count, n) if plan.flat else t) for t in (query, key, value))
+        q, k, v = ((_slice(t, start, count, n) if plan.flat else t) for t in (query, key, value))
         if prefix:
-            k, v = _behind(key, prefix, k), _behind(value, prefix, v)
+            k, v = _with_prefix(key, prefix, k), _with_prefix(value, prefix, v)
         mask = rule.mask(n, plan.force_bidirectional or layer in plan.both_ways, q.device, len(prefix))
         o, lse = fused.attention(
             q, k, v, mask, scale, dropout, bias=bias, softcap=softcap, sinks=sinks, want_lse=bool(readers)
@@ -116,7 +116,7 @@ def _by_groups(
         if readers and number != FILLER:
             counted = sinks if plan.sinks_count else None
             view = _view(layer, number, q, k, scale, mask, lse if counted is sinks else None, bias, softcap, counted)
-            with torch.autocast(q.device.type, enabled=False):  # what is read is read in float32
+            with torch.autocast(q.device.type, enabled=False):  # readers compute in float32
                 for reader in readers:
                     reader.read(view)
         o = o.transpose(1, 2)
@@ -124,14 +124,14 @@ def _by_groups(
     return (torch.cat(out, 1) if len(out) > 1 else out[0]).contiguous()
 
 
-def _cut(flat: Tensor, start: int, count: int, n: int) -> Tensor:
-    """A group's part of (1, H, N, d) as (G, H, n, d), without a copy."""
+def _slice(flat: Tensor, start: int, count: int, n: int) -> Tensor:
+    """A group of (1, H, N, d) as (G, H, n, d), without a copy."""
     group: Tensor = flat[0, :, start : start + count * n].unflatten(1, (count, n))
     return group.transpose(0, 1)
 
 
-def _behind(flat: Tensor, prefix: range, own: Tensor) -> Tensor:
-    """Keys or values (G, K, n, d) and, in front of each segment's own, those that it shares: (G, K, p + n, d)."""
+def _with_prefix(flat: Tensor, prefix: range, own: Tensor) -> Tensor:
+    """Keys or values of the shared prefix in front of each segment's own (G, K, n, d): (G, K, p + n, d)."""
     shared = flat[:, :, prefix.start : prefix.stop].expand(len(own), -1, -1, -1)
     return torch.cat([shared, own], 2)
 

@@ -1,4 +1,4 @@
-"""What one forward pass is made of, and what sees what in it: by the model's own rule instead of by a tensor."""
+"""The plan of one forward pass, and its attention masks: each is computed from the model's own mask function."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from ..errors import UnsupportedModel
 from .attention_views import AttentionView
 
-FILLER = -1  # the group of what is run and never read: texts that fill a stream, a lead
-CELLS = 1 << 21  # entries of a rule that are worked out at once
+FILLER = -1  # group number of tokens that belong to no group: filler, and a shared prefix
+CELLS = 1 << 21  # entries of a mask that are computed at once
 
 
 class OtherLayers(UnsupportedModel):
-    """Not the attention layers that the self-check saw asked the seam for their attention."""
+    """The attention layers that ran are not those that used our attention backend in the self-check."""
 
     def __init__(self, kind: str, ran: int, loaded: int) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class OtherLayers(UnsupportedModel):
 
 
 class NoTensor(UnsupportedModel, AttributeError):
-    """Something other than the seam's attention takes a `Rule` for a tensor."""
+    """Attention other than our backend's was given a `Rule`, and used it as a tensor."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -44,24 +44,24 @@ class NoTensor(UnsupportedModel, AttributeError):
 
 @runtime_checkable
 class AttentionReader(Protocol):
-    """What reads attention as it passes: see `taps.Tap`."""
+    """Reads attention weights while the model runs: see `attention_taps.Tap`."""
 
     def wants(self, layer: int) -> bool:
-        """Whether this layer is to be read."""
+        """Whether this layer is read."""
 
     def read(self, view: AttentionView) -> None:
-        """Read one layer over one group."""
+        """Read the attention of one layer in one group."""
 
 
 class PackedGroup(NamedTuple):
-    """Segments of one length.
+    """Segments of one length, one after another in a packed batch.
 
     Attributes:
-        group: the number of their group.
-        start: where they start on the flat axis.
-        segments: how many, G.
-        length: how long each is, n.
-        before: where p tokens lie that stand in front of each segment and are run once for all of them.
+        group: the number of their group in the batch.
+        start: index of their first token in the packed batch.
+        segments: the number of segments, G.
+        length: the tokens of each, n, without a shared prefix.
+        prefix: indices of the p tokens of the shared prefix, which run once for all segments; empty for none.
     """
 
     group: int
@@ -72,12 +72,12 @@ class PackedGroup(NamedTuple):
 
 
 class Mask(NamedTuple):
-    """What sees what in a segment.
+    """The attention mask of a segment.
 
     Attributes:
-        mask: (n, p + n), or None where `causal` says it all.
-        causal: each token sees itself and everything before it, no more (with mask None: else everything).
-        backward: no token sees what comes after it.
+        allowed: whether each query may attend to each key (n, p + n); None where `causal` alone says it.
+        causal: with `allowed` None, True for a causal mask, and False where all tokens attend to all.
+        backward: no token attends to a later one.
     """
 
     allowed: Tensor | None
@@ -86,13 +86,14 @@ class Mask(NamedTuple):
 
 
 class MaskCache:
-    """What sees what, kept from one forward to the next.
+    """Attention masks, kept from one forward to the next; the least recently used are dropped.
 
-    A rule is recognised by its code and by every constant that it closes over, down to the functions it is made of:
-    two rules of one key cannot differ. A rule that closes over anything else, a tensor for instance, is not kept.
+    The key of a mask function is its code and every constant in its closure, down to the functions that it calls, so
+    two functions with one key cannot differ. The masks of a function that closes over anything else, such as a
+    tensor, are not kept.
 
     Args:
-        limit: bytes of masks at most; the ones not asked for longest are forgotten.
+        limit: the most bytes that masks may take.
     """
 
     def __init__(self, limit: int = 1 << 26) -> None:
@@ -101,27 +102,27 @@ class MaskCache:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, int]:
-        """Neither masks nor locks are copied; a copy works them out for itself."""
+        """Copy neither masks nor locks; the copy computes its own masks."""
         return {"limit": self._limit}
 
     def __setstate__(self, state: dict[str, int]) -> None:
-        """Start anew."""
+        """Start empty."""
         self.__init__(state["limit"])  # type: ignore[misc]
 
     def __len__(self) -> int:
-        """How many are kept."""
+        """The number of masks."""
         return len(self._kept)
 
     def find(self, key: Hashable) -> Mask | None:
-        """What was kept under a key."""
+        """The mask of a key, or None."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
+            mask = self._kept.get(key)
+            if mask is not None:
                 self._kept.move_to_end(key)
-            return found
+            return mask
 
     def keep(self, key: Hashable, mask: Mask) -> None:
-        """Keep it, and forget what has not been asked for longest; what is too large by itself is not kept."""
+        """Keep a mask and drop the least recently used ones; a mask larger than the limit is not kept."""
         if _size(mask) > self._limit:
             return
         with self._lock:
@@ -137,7 +138,7 @@ def _size(mask: Mask) -> int:
 
 
 def identity(value: object) -> Hashable | None:
-    """What a mask function does, as a key: its code, its constants and the functions it calls; None where unsure."""
+    """A key for what a mask function does: its code, its constants and the functions it calls; None if unsure."""
     if value is None or type(value) in (bool, int, float, str):
         return type(value), value
     if type(value) is tuple:
@@ -162,20 +163,21 @@ class Plan:
     """One forward pass.
 
     Attributes:
-        runs: the groups, as they lie on the flat axis; it begins with a whole segment, the longest of all.
-        flat: whether they do; else the one run is an ordinary batch [B, n].
-        both_ways: layers whose tokens also see what comes after them.
+        groups: of the packed batch; it begins with a whole segment, the longest of all.
+        flat: True for a packed batch; False for one group as an ordinary batch (B, n).
+        both_ways: the layers with bidirectional attention.
         readers: taps.
-        layers: how many layers the model has, where one module serves several (ALBERT); else 0.
-        masks: what sees what, as earlier forwards of the model found it.
-        sinks_count: readers see shares of what a query gives to tokens and sinks; False: to tokens alone.
-        seeing: while True, every layer sees both ways (a second stream, BeLLM's Eq. 5); readers rest.
+        layers: the number of layers, if several of them share one attention module (ALBERT); else 0.
+        masks: attention masks that earlier forwards of the model computed.
+        sinks_count: the weights that taps read sum to 1 with the attention sinks; False: without them.
+        force_bidirectional: while True, every layer attends in both directions (the second stream of BeLLM's
+            Equation 5), and taps do not read.
         modules: the number of each attention module, by identity, in order of first call.
-        order: the attention modules as they were called.
-        calls: how many of these calls were not a second stream's.
+        order: the identities of the attention modules, in the order of their calls.
+        calls: the number of these calls outside a second stream.
     """
 
-    runs: tuple[PackedGroup, ...]
+    groups: tuple[PackedGroup, ...]
     flat: bool = True
     both_ways: frozenset[int] = frozenset()
     readers: tuple[AttentionReader, ...] = ()
@@ -188,7 +190,7 @@ class Plan:
     calls: int = 0
 
     def enter(self, module: nn.Module) -> int:
-        """The number of the layer that is being run."""
+        """Record a call of an attention module; return the number of its layer."""
         self.order.append(id(module))
         self.calls += not self.force_bidirectional
         if self.layers:
@@ -198,28 +200,28 @@ class Plan:
 
 @dataclass(eq=False)
 class Rule:
-    """What the mask function returns: which tokens a token sees, by rule instead of by tensor.
+    """What our mask interface returns in place of a mask tensor: the plan, and the model's own mask function.
 
-    Two rules are equal where they are one object: a model may look for its mask in a dict or a list.
+    Equality is identity, since a model may look for its mask in a dict or a list.
 
     Attributes:
-        plan: the running forward's.
-        sees: the model's own rule, sees(batch, head, query, key) on token indices (transformers' mask_function).
+        plan: of the running forward.
+        mask_function: the model's own, mask_function(batch, head, query, key) on token indices (transformers).
     """
 
     plan: Plan
     mask_function: Callable[..., Tensor]
 
     def __post_init__(self) -> None:
-        """What was worked out; a rule that is recognised also asks earlier forwards."""
+        """Compute the key under which masks are kept for later forwards."""
         self._key = identity(self.mask_function)
         self._masks: dict[Hashable, Mask] = {}
 
     def __getitem__(self, key: object) -> Rule:
-        """The rule itself for a whole slice: models that borrow the keys of an earlier layer cut masks to them.
+        """The rule itself for a full slice: models that reuse the keys of an earlier layer slice their masks.
 
         Raises:
-            UnsupportedModel: a part of it; what a cut mask means is not known.
+            UnsupportedModel: any other slice, since only the model knows what it would mean.
         """
         parts = key if isinstance(key, tuple) else (key,)
         if any(part is not Ellipsis and part not in (slice(None), slice(0, None)) for part in parts):
@@ -230,7 +232,7 @@ class Rule:
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """A rule is no mask tensor: the layer that hands it to torch has another attention by now.
+        """Refuse use as a tensor: a layer that does so uses another attention implementation by now.
 
         Raises:
             NoTensor: always.
@@ -238,52 +240,52 @@ class Rule:
         raise NoTensor(getattr(function, "__name__", str(function)))
 
     def __getattr__(self, name: str) -> Any:
-        """The same, where a layer asks for what tensors have.
+        """Refuse access to a tensor's attributes.
 
         Raises:
-            NoTensor: always; to ``hasattr`` it says no.
+            NoTensor: always; an AttributeError too, so that ``hasattr`` is False.
         """
         raise NoTensor(name)
 
     def mask(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Mask:
-        """What sees what in a segment of n tokens behind p others; the same for all segments of this length.
+        """The mask of a segment of n tokens behind a shared prefix of p tokens.
 
         Raises:
-            UnsupportedModel: both ways, and what stands in front, run once for many texts, would have to see each.
+            UnsupportedModel: bidirectional attention with a shared prefix, which would have to attend to each text.
         """
         if both_ways and p:
             raise UnsupportedModel(f"{p} tokens are run once for many texts: no layer sees both ways, set shares=False")
         key = (self._key, n, p, both_ways, device)
         if key not in self._masks:
-            found = None if self._key is None else self.plan.masks.find(key)
-            if found is None:
-                with torch.inference_mode(False):  # what is kept may serve a training step later
-                    found = self._build(p, p + n, both_ways, device)
+            mask = None if self._key is None else self.plan.masks.find(key)
+            if mask is None:
+                with torch.inference_mode(False):  # a training step may use it later
+                    mask = self._build(p, p + n, both_ways, device)
                 if self._key is not None:
-                    self.plan.masks.keep(key, found)
-            self._masks[key] = found
+                    self.plan.masks.keep(key, mask)
+            self._masks[key] = mask
         return self._masks[key]
 
     def _build(self, p: int, n: int, both_ways: bool, device: torch.device) -> Mask:
-        """Every entry is looked at: a window or a chunk may show in the last row only, a rule of one's own anywhere."""
-        full, causal = True, p == 0  # no kernel has a name for the last rows of a causal mask
+        """Compute every entry: a window or a chunk may change the last row only, and a custom function any entry."""
+        full, causal = True, p == 0  # the kernels' causal flag does not mean the last rows of a causal mask
         for first in range(p, n, step := max(1, CELLS // n)):
             rows = torch.arange(first, min(first + step, n), device=device)
-            some = self._rows(rows, n, both_ways)
-            full = full and bool(some.all())
-            causal = causal and bool((some == (torch.arange(n, device=device) <= rows[:, None])).all())
+            part = self._rows(rows, n, both_ways)
+            full = full and bool(part.all())
+            causal = causal and bool((part == (torch.arange(n, device=device) <= rows[:, None])).all())
             if not (full or causal):
-                mask = self._rows(torch.arange(p, n, device=device), n, both_ways)
-                return Mask(mask, False, not bool(mask.triu(p + 1).any()))
+                allowed = self._rows(torch.arange(p, n, device=device), n, both_ways)
+                return Mask(allowed, False, not bool(allowed.triu(p + 1).any()))
         return Mask(None, not full, n == p + 1 or not full)
 
     def _rows(self, rows: Tensor, n: int, both_ways: bool) -> Tensor:
-        """Some rows of the rule's mask (rows, n); both ways: what each row sees or is seen by."""
-        q, k = rows[:, None], torch.arange(n, device=rows.device)[None]  # on the flat axis: its first segment
-        mask: Tensor = self.mask_function(0, 0, q, k)
+        """Some rows of the mask (rows, n); bidirectional: the mask or its transpose allows it."""
+        q, k = rows[:, None], torch.arange(n, device=rows.device)[None]  # indices in the batch's first segment
+        allowed: Tensor = self.mask_function(0, 0, q, k)
         if both_ways:
-            mask = mask | self.mask_function(0, 0, k, q)
-        return mask.expand(len(rows), n)
+            allowed = allowed | self.mask_function(0, 0, k, q)
+        return allowed.expand(len(rows), n)
 
 
 _PLAN: ContextVar[Plan | None] = ContextVar("afterword_plan", default=None)
@@ -291,7 +293,7 @@ _PLAN: ContextVar[Plan | None] = ContextVar("afterword_plan", default=None)
 
 @contextmanager
 def running(plan: Plan) -> Iterator[Plan]:
-    """Run a model under a plan; what was there before is back afterwards."""
+    """Run a model under a plan, in this thread; afterwards the former plan is restored."""
     token = _PLAN.set(plan)
     try:
         yield plan
@@ -300,5 +302,5 @@ def running(plan: Plan) -> Iterator[Plan]:
 
 
 def current() -> Plan | None:
-    """The plan that this thread's forward runs under."""
+    """The plan of this thread's running forward, or None."""
     return _PLAN.get()

@@ -1,7 +1,7 @@
-"""A model under our attention that somebody else calls: it attends as under transformers' own "sdpa".
+"""Our attention backend without a plan: attention is computed as by transformers' own "sdpa".
 
-A model that an Encoder holds may also be called by itself, by a language-model head around it, or by a trainer.
-There is no plan then, and masks are ordinary tensors.
+The model of an Encoder may also be called directly, through a language-model head around it, or by a trainer. There
+is no plan then, and masks are ordinary tensors.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from transformers.masking_utils import sdpa_mask
 
 
 def mask(**options: Any) -> Tensor:
-    """What sees what, every entry of it (B, 1, n, p + n): `None` would mean another thing to each attention."""
-    made = sdpa_mask(**{**options, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False})
-    assert isinstance(made, Tensor)
-    return made
+    """The full mask (B, 1, n, p + n), never `None`, which attention functions read in different ways."""
+    full = sdpa_mask(**{**options, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False})
+    assert isinstance(full, Tensor)
+    return full
 
 
 def attention(
@@ -37,7 +37,7 @@ def attention(
     s_aux: Tensor | None = None,
     **extra: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention by transformers' sdpa; softmax by hand where weights are asked for, or sdpa lacks a rule.
+    """Attention by transformers' sdpa, or by an explicit softmax for weights, a softcap or sinks, which sdpa lacks.
 
     Args:
         module: the attention layer.
@@ -45,7 +45,7 @@ def attention(
         key, value: (B, K, p + n, d), not repeated for grouped queries.
         attention_mask: bool, or added to the scores (B, 1 or H, n, p + n); None = as the layer says, causal or all.
         scaling, dropout, is_causal, position_bias, softcap, s_aux: as `attention.attend` takes them.
-        extra: what else the layer passes.
+        extra: other arguments of the layer.
 
     Returns:
         (B, n, H, d); weights (B, H, n, p + n) where ``output_attentions`` asks for them.

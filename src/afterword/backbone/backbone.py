@@ -326,14 +326,14 @@ class Backbone:
     def _flat(self, packed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
         """All segments concatenated, as one sequence."""
         ids, at = packed.tokens[None], packed.positions(self.facts.offset, self.facts.skips)[None]
-        return self._call(packed.runs, True, layers, sight, taps, input_ids=ids, position_ids=at)
+        return self._call(packed.groups, True, layers, sight, taps, input_ids=ids, position_ids=at)
 
     def _stacked(self, packed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
         """One group as an ordinary batch of equal lengths."""
-        (run,) = packed.runs
-        ids = packed.tokens.view(run.segments, run.length)
+        (group,) = packed.groups
+        ids = packed.tokens.view(group.segments, group.length)
         if self.facts.way == "stacked":
-            return self._call((run,), False, layers, sight, taps, input_ids=ids)
+            return self._call((group,), False, layers, sight, taps, input_ids=ids)
         extra = {"output_attentions": True} if taps else {}
         rows = ids.split(1) if self.facts.alone else (ids,)
         out = side_by_side(
@@ -343,14 +343,14 @@ class Backbone:
         if taps and len(matrices) != self.facts.layers:
             raise AttentionNotSeen(f"{self.facts.kind} no longer shows the attention of its {self.facts.layers} layers")
         for layer, matrix in enumerate(matrices):
-            view = MatrixView(layer, run.group, self.facts.causal, wide(matrix))
+            view = MatrixView(layer, group.group, self.facts.causal, wide(matrix))
             for tap in (t for t in taps if t.wants(layer)):
                 tap.read(view)
         return out
 
     def _call(
         self,
-        runs: tuple[PackedGroup, ...],
+        groups: tuple[PackedGroup, ...],
         flat: bool,
         layers: frozenset[Layer],
         sight: Sight | None,
@@ -360,7 +360,7 @@ class Backbone:
         both, streams = frozenset[int](), nullcontext()
         if sight is not None and sight.couple == "replace":
             both = sight.resolve(self.facts.layers)
-        plan = Plan(runs, flat, both, tuple(taps), self._shared_layers, self.masks, self.facts.sinks_count)
+        plan = Plan(groups, flat, both, tuple(taps), self._shared_layers, self.masks, self.facts.sinks_count)
         plan.modules.update({id(m): i for i, m in enumerate(self.modules)} if not self._shared_layers else {})
         if sight is not None and sight.couple != "replace":
             streams = coupled(self.stack, sight, plan)  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The tokens of one forward as the model reads them: what many texts begin with once, then what each has of its own."""
+"""The packed input of one forward: a shared prefix once, then the tokens of each segment behind it."""
 
 from __future__ import annotations
 
@@ -15,80 +15,81 @@ from .attention_masks import FILLER, PackedGroup
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Tokens end to end.
+    """The tokens of one forward, concatenated. P is their number, N that of the batch.
 
     Attributes:
-        tokens, position: (S,).
-        runs: segments as they lie there.
-        size: N, the tokens of the batch that this is.
-        index: where each of them lies (N,); None = in their order, from the first.
+        tokens: token ids (P,).
+        position: position of each token in its segment (P,).
+        groups: segments of one length, in order.
+        size: N.
+        index: of each of the batch's tokens, its index here (N,); None = the first N tokens, in order.
     """
 
     tokens: Tokens
     position: Tokens
-    runs: tuple[PackedGroup, ...]
+    groups: tuple[PackedGroup, ...]
     size: int
     index: Tensor | None = None
 
     def to(self, device: torch.device) -> PackedBatch:
-        """The same on another device."""
+        """This packed batch on another device."""
         index = None if self.index is None else self.index.to(device)
         return replace(self, tokens=self.tokens.to(device), position=self.position.to(device), index=index)
 
     def back(self, states: Tensor) -> Tensor:
-        """States (S, ...) on the batch's own axis (N, ...)."""
+        """States (P, ...) in the order of the batch's tokens (N, ...)."""
         return states[: self.size] if self.index is None else states.index_select(0, self.index)
 
     def positions(self, first: int = 0, skipped: int | None = None) -> Tensor:
-        """The position of each token (S,).
+        """The position of each token (P,).
 
         Args:
-            first: of a text's first token.
-            skipped: a token that is not counted, and stands itself in front of the first one; None = all are.
+            first: position of a text's first token.
+            skipped: id of a token that takes no position; it gets position `first` - 1 itself. None = there is none.
         """
-        at = self.position + first
-        if skipped is None or not bool((lost := self.tokens == skipped).any()):
-            return at
-        for run in self.runs:
-            part = slice(run.start, run.start + run.segments * run.length)
-            kept = ~lost[part].view(run.segments, run.length)
-            in_front = int((~lost[run.prefix.start : run.prefix.stop]).sum())
-            at[part] = ((kept.cumsum(1) + in_front) * kept + first - 1).flatten()
-        return at
+        positions = self.position + first
+        if skipped is None or not bool((without := self.tokens == skipped).any()):
+            return positions
+        for group in self.groups:
+            part = slice(group.start, group.start + group.segments * group.length)
+            counted = ~without[part].view(group.segments, group.length)
+            in_front = int((~without[group.prefix.start : group.prefix.stop]).sum())
+            positions[part] = ((counted.cumsum(1) + in_front) * counted + first - 1).flatten()
+        return positions
 
 
 def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0, whole: int = 1) -> PackedBatch:
-    """Lay segments out for one forward.
+    """Concatenate segments for one forward.
 
-    The lead stands right in front of the longest segment that begins with it: the first tokens of a packed batch are
-    always one whole segment, the longest there is, of which a model's rule of what sees what can be asked.
+    The shared prefix stands right in front of the longest segment that begins with it. The first tokens are therefore
+    always one whole segment, the longest one: a model's mask function is called on their indices.
 
     Args:
-        groups: with their numbers, longest first.
-        lead: so many tokens, with which `Group.with_prefix` segments begin, are there once; 0 = in every segment.
-        whole: the batch is filled to a multiple of so many tokens, with one-token texts that nobody reads.
+        groups: with their numbers in the batch, longest first.
+        prefix: length of the shared prefix, which then runs once; 0 = it runs in every segment.
+        whole: filler, one-token texts whose states are discarded, pads the input to a multiple of so many tokens.
     """
-    laid: list[Tensor] = []
-    runs: list[PackedGroup] = []
-    places: list[Tensor] = []
-    size, place = 0, range(0)
+    ids_of: list[Tensor] = []
+    packed: list[PackedGroup] = []
+    indices: list[Tensor] = []
+    size, place = 0, range(0)  # place: indices of the shared prefix
     for number, group in groups:
         with_prefix = group.with_prefix if prefix else 0
         if with_prefix and not place:
-            laid, runs = [*laid, group.tokens[0, :prefix]], [*runs, PackedGroup(FILLER, size, 1, prefix)]
+            ids_of, packed = [*ids_of, group.tokens[0, :prefix]], [*packed, PackedGroup(FILLER, size, 1, prefix)]
             place = range(size, size := size + prefix)
         for ids, shared in ((group.tokens[:with_prefix, prefix:], place), (group.tokens[with_prefix:], range(0))):
             if len(ids):
                 own = torch.arange(size, size + ids.numel(), device=ids.device).view(ids.shape)
-                places.append(torch.cat([own.new_tensor(shared).expand(len(ids), -1), own], 1).flatten())
-                laid.append(ids.flatten())
-                runs.append(PackedGroup(number, size, len(ids), ids.shape[1], shared))
+                indices.append(torch.cat([own.new_tensor(shared).expand(len(ids), -1), own], 1).flatten())
+                ids_of.append(ids.flatten())
+                packed.append(PackedGroup(number, size, len(ids), ids.shape[1], shared))
                 size += ids.numel()
-    if spare := -size % whole:
-        laid, runs = [*laid, laid[0][:1].expand(spare)], [*runs, PackedGroup(FILLER, size, spare, 1)]
-    index = torch.cat(places)
-    tokens = torch.cat(laid)
+    if filler := -size % whole:
+        ids_of, packed = [*ids_of, ids_of[0][:1].expand(filler)], [*packed, PackedGroup(FILLER, size, filler, 1)]
+    index = torch.cat(indices)
+    tokens = torch.cat(ids_of)
     position = torch.cat(
-        [torch.arange(r.length, device=tokens.device).add(len(r.prefix)).repeat(r.segments) for r in runs]
+        [torch.arange(g.length, device=tokens.device).add(len(g.prefix)).repeat(g.segments) for g in packed]
     )
-    return PackedBatch(tokens, position, tuple(runs), len(index), index if place else None)
+    return PackedBatch(tokens, position, tuple(packed), len(index), index if place else None)

@@ -329,7 +329,7 @@ class _Check:
         for times in (1, 2):  # what counts something else has another length the second time
             texts, before = self.texts * times, self._states(backbone, self.texts * times)
             assert backbone.observed is not None
-            length = sum(run.segments * run.length for run in backbone.observed[-1].runs)
+            length = sum(run.segments * run.length for run in backbone.observed[-1].groups)
             try:
                 with counting_from_afar(length):
                     moved = apart(self._states(backbone, texts), before)

@@ -18,7 +18,7 @@ from ..methods.code_hash import is_own
 from ..methods.targets import word_targets
 from ..methods.weights import Weighting
 from ..text.batch import Batch
-from ..text.words import Found
+from ..text.words import WordTokens
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def weights(
     backbone: Backbone,
     methods: Sequence[Method],
     batch: Batch,
-    words: Found | None = None,
+    words: WordTokens | None = None,
     *,
     keep_mode: bool = False,
     weighed_only: bool = False,
@@ -155,7 +155,9 @@ def _needed(batch: Batch, weights: list[list[Tensor]]) -> Tensor | None:
     return indices if len(indices) <= MOST * len(used) else None
 
 
-def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: Found | None = None) -> list[Tensor]:
+def vectors(
+    backbone: Backbone, methods: Sequence[Method], batch: Batch, words: WordTokens | None = None
+) -> list[Tensor]:
     """The vectors of a batch by several methods that share its layout, from one forward.
 
     Args:
@@ -173,7 +175,7 @@ def vectors(backbone: Backbone, methods: Sequence[Method], batch: Batch, words: 
 
 
 def _targets(
-    backbone: Backbone, weigh: Weighting, batch: Batch, words: Found | None, dtype: torch.dtype
+    backbone: Backbone, weigh: Weighting, batch: Batch, words: WordTokens | None, dtype: torch.dtype
 ) -> list[Tensor]:
     if words is not None:
         return [word_targets(group, words, weigh.which(group), dtype) for group in batch.groups]

@@ -12,7 +12,7 @@ from ..post import Post, after
 from ..text.batch import Batch
 from ..text.inputs import check_ids, check_written
 from ..text.layout import Text
-from ..text.words import Found, Word, check_words, place
+from ..text.words import Word, WordTokens, check_words, find_tokens
 from .batches import each
 from .forward import vectors
 from .limits import Cuts, Limits
@@ -57,10 +57,10 @@ def word_vectors(
             named = [[first + i] for i in range(len(window))]
             writings = method.layout.write(window, tokenizer, limits.max_length, offsets=True)
             check_written(writings, tokenizer, backbone.vocabulary_size, named)
-            tokens = place(here, window, writings, copy, first)
+            tokens = find_tokens(here, window, writings, copy, first)
             cuts.note(writings, limits, named)
 
-            def run(batch: Batch, indices: list[int], tokens: Found = tokens) -> list[Array]:
+            def run(batch: Batch, indices: list[int], tokens: WordTokens = tokens) -> list[Array]:
                 raw = vectors(backbone, [method], batch, [tokens[i] for i in indices])[0]
                 done = [after(vector[: len(tokens[i])], post) for i, vector in zip(indices, raw, strict=True)]
                 return [vector.cpu().numpy() for vector in done]

@@ -1,1 +1,1 @@
-"""Texts in, `Batch` out: checked, written by a layout, tokenized, laid end to end without padding."""
+"""From texts to a `Batch`: texts are validated, put into a layout, tokenized, and concatenated without padding."""

@@ -1,4 +1,4 @@
-"""A flat batch: the tokens of all its texts laid end to end, segments of one length side by side. No padding."""
+"""A packed batch: the tokens of all its texts concatenated, segments of equal length together. No padding."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Member = tuple[int, Segment]
 """A segment and the index of its text in the batch."""
 
 TEMPLATE, SPECIAL = 0, -1
-"""What `Group.copy` says of a token that belongs to no copy of the text."""
+"""Values of `Group.copy` for tokens that belong to no copy of the text."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Segments of one length n: G of them, contiguous on the flat axis.
+    """The G segments of one length n, contiguous in the batch.
 
     Attributes:
-        start, count, length: where the group begins, G, n.
-        text: index in the batch of each segment's text (G,); -1 where the vector does not read the segment.
+        start, count, length: index of the group's first token in the batch, G, n.
+        text: index in the batch of each segment's text (G,); -1 if the text's vector does not read the segment.
         spans: half-open token span of each copy (G, copies, 2).
-        special: special tokens in front and behind (G, 2).
-        first: index in its text of the segment's first copied token (G,).
-        part: share of its text that the segment's copies hold (G,).
-        final: whether its text ends in it (G,).
+        special: number of special tokens in front and behind (G, 2).
+        first: index in its text of the first token of the segment's copies (G,).
+        part: share of its text that each of the segment's copies holds (G,).
+        final: whether the text ends in this segment (G,).
         tokens: token ids (G, n).
-        leading: so many segments, the first ones, begin with the batch's lead.
-        limit: how many copies a method sees, where a longer forward is shared.
+        with_prefix: the number of segments, the first ones, that begin with the batch's shared prefix.
+        limit: how many copies a method sees, if several methods share a forward with more; None = all.
     """
 
     start: int
@@ -71,32 +71,32 @@ class Group:
 
     @cached_property
     def scope(self) -> Tensor:
-        """Tokens that exist for the method (G, n): all, less the copies past `limit`."""
+        """Whether the method sees each token (G, n): all but those of the copies past `limit`."""
         within: Tensor = self.copy <= self.copies
         return within
 
     def limited(self, copies: int) -> Group:
-        """This group as a method of fewer copies sees it. Exact where later tokens cannot change earlier ones."""
+        """This group as a method with fewer copies sees it; exact if later tokens cannot change earlier ones."""
         return replace(self, limit=copies)
 
     def slice(self, flat: Tensor) -> Tensor:
-        """A flat (N, ...) tensor's part (G, n, ...)."""
+        """The part (G, n, ...) of a tensor over the batch (N, ...) that belongs to this group."""
         part = flat[self.start : self.start + self.count * self.length]
         return part.view(self.count, self.length, *part.shape[1:])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one forward reads.
+    """The input of one forward.
 
     Attributes:
-        tokens: ids (N,).
+        tokens: token ids (N,).
         position: position of each token in its segment (N,).
-        groups: the segments by length; together they cover the flat axis.
-        texts: how many texts, T.
-        source: whose state each token lends (N,); None = its own. In a chunked text the tokens of a chunk's
-            first copy lend those of the full pass.
-        lead: so many tokens many of its segments begin with; 0 = none.
+        groups: the segments by length; together they are the whole batch.
+        texts: the number of texts, T.
+        source: index of the token whose state each token uses (N,); None = its own. In a chunked text the tokens of
+            a chunk's first copy use the states of the full pass.
+        prefix: length of the shared prefix, with which many segments begin; 0 = none.
     """
 
     tokens: Tokens
@@ -106,46 +106,41 @@ class Batch:
     source: Tensor | None = None
     prefix: int = 0
 
-    @property
-    def runs(self) -> tuple[tuple[int, int, int], ...]:
-        """(start, G, n) of each group."""
-        return tuple((g.start, g.count, g.length) for g in self.groups)
-
     def limited(self, copies: int) -> Batch:
-        """This batch as a method of fewer copies sees it."""
+        """This batch as a method with fewer copies sees it."""
         return replace(self, groups=tuple(g.limited(copies) for g in self.groups))
 
 
-def lay(writings: Sequence[TokenizedText], device: torch.device | str = "cpu") -> Batch:
-    """Lay texts end to end.
+def lay(texts: Sequence[TokenizedText], device: torch.device | str = "cpu") -> Batch:
+    """Concatenate tokenized texts.
 
     Args:
-        writings: one per text, each with the same number of copies.
-        device: where the tensors go.
+        texts: each with the same number of copies.
+        device: of the batch's tensors.
 
     Returns:
-        The batch; its texts keep their order as indices, its tokens are ordered by segment length. A lead is its
-        own only where all leads in it are the same tokens, as those of one layout are.
+        The batch. Its texts keep their indices, its tokens are ordered by segment length. It has a shared prefix only
+        if that of all its texts is the same, as it is for one layout.
     """
-    rows = [(len(s.ids), s.copies, s.prefix, t, i) for t, w in enumerate(writings) for i, s in enumerate(w.segments)]
+    rows = [(len(s.ids), s.copies, s.prefix, t, i) for t, w in enumerate(texts) for i, s in enumerate(w.segments)]
     rows.sort(key=lambda r: (-r[0], r[1], -r[2]))
     flat: list[int] = []
     where: dict[tuple[int, int], int] = {}
     groups = []
-    for begin, end in _runs([r[:2] for r in rows]):  # copies at one place: what reads attention reads one run of it
+    for begin, end in _runs([r[:2] for r in rows]):  # equal spans too, so that taps read contiguous columns
         start = len(flat)
         for *_, t, i in rows[begin:end]:
             where[t, i] = len(flat)
-            flat += writings[t].segments[i].ids
-        members = [(t, writings[t].segments[i]) for *_, t, i in rows[begin:end]]
+            flat += texts[t].segments[i].ids
+        members = [(t, texts[t].segments[i]) for *_, t, i in rows[begin:end]]
         groups.append((start, members))
     tokens = torch.tensor(flat, dtype=torch.long, device=device)
-    made = tuple(_group(start, members, tokens) for start, members in groups)
-    position = torch.cat([g.at.expand(g.count, -1).reshape(-1) for g in made]) if made else tokens
-    chunked = any(len(w.segments) > 1 for w in writings)
-    leads = {tuple(s.ids[: s.prefix]) for w in writings for s in w.segments if s.prefix}
-    prefix = len(leads.pop()) if len(leads) == 1 else 0
-    return Batch(tokens, position, made, len(writings), _sources(writings, where, tokens) if chunked else None, prefix)
+    grouped = tuple(_group(start, members, tokens) for start, members in groups)
+    position = torch.cat([g.at.expand(g.count, -1).reshape(-1) for g in grouped]) if grouped else tokens
+    chunked = any(len(w.segments) > 1 for w in texts)
+    prefixes = {tuple(s.ids[: s.prefix]) for w in texts for s in w.segments if s.prefix}
+    prefix = len(prefixes.pop()) if len(prefixes) == 1 else 0
+    return Batch(tokens, position, grouped, len(texts), _sources(texts, where, tokens) if chunked else None, prefix)
 
 
 def _runs(kinds: Sequence[object]) -> Iterator[tuple[int, int]]:
@@ -175,13 +170,13 @@ def _group(start: int, members: Sequence[Member], tokens: Tensor) -> Group:
 
 
 def _precise(device: torch.device) -> torch.dtype:
-    """The most precise type that a device computes with: those of Apple and Intel have no float64."""
+    """float64 if the device computes with it; GPUs of Apple and Intel do not."""
     return torch.float64 if device.type in ("cpu", "cuda") else torch.float32
 
 
-def _sources(writings: Sequence[TokenizedText], where: dict[tuple[int, int], int], tokens: Tensor) -> Tensor:
+def _sources(texts: Sequence[TokenizedText], where: dict[tuple[int, int], int], tokens: Tensor) -> Tensor:
     source = torch.arange(len(tokens), device=tokens.device)
-    for t, w in enumerate(writings):
+    for t, w in enumerate(texts):
         if len(w.segments) == 1:
             continue
         full, origin = w.segments[0], where[t, 0]

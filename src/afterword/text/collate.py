@@ -1,4 +1,4 @@
-"""Writings as tensors with one row per text, for whoever slices, moves or gathers batches along their first axis."""
+"""Tokenized texts in collated form, one row per text, as DataLoader, DataParallel and trainers need them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor
 from .segments import Segment, TokenizedText
 
 FIELDS = 5
-"""Numbers that `segments` holds before the spans of the copies: length, special tokens in front, behind, `first`,
-`prefix`."""
+"""Columns of `segments` before the spans of the copies: length, special tokens in front, behind, `first`, `prefix`."""
 
 
-def to_features(writings: Sequence[TokenizedText], pad_id: int) -> dict[str, Tensor]:
-    """Writings as tensors.
+def to_features(texts: Sequence[TokenizedText], pad_id: int) -> dict[str, Tensor]:
+    """Collate tokenized texts.
 
     Returns:
-        ``input_ids`` and ``attention_mask`` (T, n): a text's segments in a row, then padding; ``segments``
-        (T, S, 5 + 2C): length, special tokens in front and behind, first, lead, the spans of C copies; 0 = none.
+        ``input_ids`` and ``attention_mask`` (T, n): all segments of a text in a row, then padding; ``segments``
+        (T, S, 5 + 2C): length, number of special tokens in front and behind, first, prefix, and the spans of C
+        copies of each segment; all zero where there is no segment.
     """
-    copies = max((len(s.copies) for w in writings for s in w.segments), default=1)
-    width, most = max((w.size for w in writings), default=0), max((len(w.segments) for w in writings), default=1)
-    ids = torch.full((len(writings), width), pad_id)
-    mask = torch.zeros(len(writings), width, dtype=torch.long)
-    segments = torch.zeros(len(writings), most, FIELDS + 2 * copies, dtype=torch.long)
-    for t, w in enumerate(writings):
+    copies = max((len(s.copies) for w in texts for s in w.segments), default=1)
+    width, most = max((w.size for w in texts), default=0), max((len(w.segments) for w in texts), default=1)
+    ids = torch.full((len(texts), width), pad_id)
+    mask = torch.zeros(len(texts), width, dtype=torch.long)
+    segments = torch.zeros(len(texts), most, FIELDS + 2 * copies, dtype=torch.long)
+    for t, w in enumerate(texts):
         ids[t, : w.size] = torch.tensor([i for s in w.segments for i in s.ids])
         mask[t, : w.size] = 1
         for i, s in enumerate(w.segments):
@@ -36,21 +36,21 @@ def to_features(writings: Sequence[TokenizedText], pad_id: int) -> dict[str, Ten
 
 
 def from_features(ids: Tensor, segments: Tensor) -> list[TokenizedText]:
-    """The writings again: what `to_features` took, without character offsets."""
+    """The inverse of `to_features`; character offsets are not restored."""
     rows = zip(ids.tolist(), segments.tolist(), strict=True)
-    return [_writing(row, [part for part in parts if part[0]]) for row, parts in rows]
+    return [_text(row, [part for part in parts if part[0]]) for row, parts in rows]
 
 
-def _writing(ids: list[int], parts: list[list[int]]) -> TokenizedText:
+def _text(ids: list[int], parts: list[list[int]]) -> TokenizedText:
     segments, at, chunked = [], 0, len(parts) > 1
-    whole = parts[0][FIELDS + 1] - parts[0][FIELDS]  # of a text in pieces, the full pass
+    whole = parts[0][FIELDS + 1] - parts[0][FIELDS]  # for a chunked text, its length in the full pass
     for i, (length, front, behind, first, prefix, *ends) in enumerate(parts):
         copies = tuple(zip(ends[::2], ends[1::2], strict=True))
         piece = chunked and i > 0
         share = (copies[0][1] - copies[0][0]) / whole if piece else 1.0
         final = i == len(parts) - 1 if piece else True
         if chunked and not piece:
-            copies = copies[:1]  # the full pass has one, its chunks may have more
+            copies = copies[:1]  # the full pass has one copy, the chunks may have more
         body = ids[at : at + length]
         segments.append(Segment(body, copies, (front, behind), first, piece or not chunked, share, final, prefix))
         at += length

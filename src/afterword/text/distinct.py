@@ -1,4 +1,4 @@
-"""Texts as they were handed in, each different one once: equal texts have equal vectors, and are embedded once."""
+"""Texts without duplicates: equal texts have equal vectors, and are embedded once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .layout import Text
 
 
 def one_each(conditions: Sequence[str], texts: Sequence[Text]) -> Sequence[str]:
-    """The conditions, if there are as many as texts.
+    """Validate that there is one condition per text, and return the conditions.
 
     Raises:
-        InputError: there are not.
+        InputError: their numbers differ.
     """
     if len(conditions) != len(texts):
         raise InputError(f"{len(conditions)} conditions for {len(texts)} texts: give one per text")
@@ -22,13 +22,13 @@ def one_each(conditions: Sequence[str], texts: Sequence[Text]) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Distinct:
-    """Texts as they were handed in, each different one once.
+    """Texts without duplicates.
 
     Attributes:
-        texts: the different ones, in the order in which each comes first.
-        conditions: of each, where there are conditions; a text under two conditions is there twice.
-        rows: of each, where it stands among those handed in.
-        numbers: what each of those handed in is called in a message; None = as it stands.
+        texts: the different texts, in the order of their first occurrence.
+        conditions: one for each of them, or None; a text with two conditions counts as two texts.
+        rows: for each of them, its indices among the caller's texts.
+        numbers: for each of the caller's texts, its number in messages; None = its index.
     """
 
     texts: Sequence[Text]
@@ -40,7 +40,7 @@ class Distinct:
     def from_texts(
         cls, texts: Sequence[Text], conditions: Sequence[str] | None = None, numbers: Sequence[int] | None = None
     ) -> Distinct:
-        """Texts by their strings or token ids, and by their conditions.
+        """Find duplicates by strings or token ids, and by conditions.
 
         >>> Distinct.from_texts(["a", "b", "a"]).rows
         [[0, 2], [1]]
@@ -51,26 +51,26 @@ class Distinct:
         rows: dict[object, list[int]] = {}
         for i, key in enumerate(keys):
             rows.setdefault(key, []).append(i)
-        firsts = [found[0] for found in rows.values()]
+        firsts = [indices[0] for indices in rows.values()]
         paired = None if conditions is None else [conditions[i] for i in firsts]
         return cls([texts[i] for i in firsts], paired, list(rows.values()), numbers)
 
     @property
     def total(self) -> int:
-        """How many were handed in."""
+        """The number of the caller's texts."""
         return sum(map(len, self.rows))
 
     def some(self, window: slice) -> Distinct:
-        """Some of them."""
+        """A slice of the different texts."""
         conditions = None if self.conditions is None else self.conditions[window]
         return Distinct(self.texts[window], conditions, self.rows[window], self.numbers)
 
     def where(self, indices: Sequence[int]) -> list[int]:
-        """The rows of some texts, those of equal ones next to each other."""
+        """The caller's indices of some of the different texts, those of equal texts next to each other."""
         return [row for i in indices for row in self.rows[i]]
 
     @property
     def named(self) -> Sequence[Sequence[int]]:
-        """Of each, what it is called in a message."""
+        """For each of the different texts, its numbers in messages."""
         numbers = self.numbers
         return self.rows if numbers is None else [[numbers[row] for row in rows] for rows in self.rows]

@@ -1,4 +1,4 @@
-"""What a user may hand in as texts and words, checked before anything runs."""
+"""Validate the texts, conditions and words that a user gives, before anything runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .words import Word
 
 
 def listed(values: object, name: str) -> list[Any]:
-    """What holds one item per text, as a list: a list, an array, a Series, a column, a generator.
+    """Items, one per text, as a list; they may come as a list, an array, a Series, a column or a generator.
 
     Args:
-        values: what the caller gave.
+        values: the items.
         name: of the argument, for an error.
 
     Raises:
-        InputError: it is one string, a table, a dictionary, or has no order.
+        InputError: they are one string, a table, a dictionary, or have no order.
 
     >>> listed(("a", "b"), "texts")
     ['a', 'b']
@@ -48,18 +48,18 @@ def listed(values: object, name: str) -> list[Any]:
 
 
 def check_texts(texts: object) -> list[Text]:
-    """Texts as a list of strings and lists of token ids.
+    """Validate texts, and return them as a list of strings and lists of token ids.
 
     Raises:
-        InputError: one cannot be used; the message names it.
+        InputError: a text is not valid; the message names it.
 
     >>> check_texts(["a", [1, 2]])
     ['a', [1, 2]]
     """
-    found = listed(texts, "texts")
-    if found and all(isinstance(t, numbers.Integral) for t in found):
-        raise InputError(f"{found!r:.60} is a list of numbers: one text of token ids is written [{found!r:.60}]")
-    return [_text(t, i) for i, t in enumerate(found)]
+    items = listed(texts, "texts")
+    if items and all(isinstance(t, numbers.Integral) for t in items):
+        raise InputError(f"{items!r:.60} is a list of numbers: one text of token ids is written [{items!r:.60}]")
+    return [_text(t, i) for i, t in enumerate(items)]
 
 
 def _text(text: Any, i: int) -> Text:
@@ -78,10 +78,10 @@ def _natural(number: object) -> bool:
 
 
 def check_conditions(conditions: object) -> list[str] | None:
-    """Conditions as a list of strings, or None where there are none.
+    """Validate conditions, and return them as a list of strings, or None if there are none.
 
     Raises:
-        InputError: one cannot be used; the message names it.
+        InputError: a condition is not valid; the message names it.
 
     >>> check_conditions(["colour"])
     ['colour']
@@ -90,12 +90,12 @@ def check_conditions(conditions: object) -> list[str] | None:
         return None
     if isinstance(conditions, str):
         raise InputError(f"conditions is one string, {conditions!r:.60}: give a list with one condition per text")
-    found = [c.as_py() if hasattr(c, "as_py") else c for c in listed(conditions, "conditions")]
-    return [check_text(c, f"condition {i}", "give a string") for i, c in enumerate(found)]
+    items = [c.as_py() if hasattr(c, "as_py") else c for c in listed(conditions, "conditions")]
+    return [check_text(c, f"condition {i}", "give a string") for i, c in enumerate(items)]
 
 
 def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
-    """Whether token ids are in the vocabulary.
+    """Validate that all token ids are in the vocabulary.
 
     Raises:
         InputError: one is not.
@@ -106,37 +106,37 @@ def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
 
 
 def check_written(
-    writings: list[TokenizedText], tokenizer: Tokenizer, vocabulary: int, rows: Sequence[Sequence[int]] | None = None
+    tokenized: list[TokenizedText], tokenizer: Tokenizer, vocabulary: int, rows: Sequence[Sequence[int]] | None = None
 ) -> list[TokenizedText]:
-    """The writings, none of which holds a token that the model has no embedding for.
+    """Validate that the model has an embedding for every token, and return the texts.
 
     Raises:
-        InputError: a token was added to the tokenizer, and the model's table was not made larger.
+        InputError: a token was added to the tokenizer, but not to the model's input embedding table.
     """
     if tokenizer.top >= vocabulary:
-        for i, writing in enumerate(writings):
-            largest = max((max(s.ids, default=0) for s in writing.segments), default=0)
+        for i, text in enumerate(tokenized):
+            largest = max((max(s.ids, default=0) for s in text.segments), default=0)
             if largest >= vocabulary:
                 token, size = tokenizer.tokens([largest])[0], tokenizer.top + 1
                 raise InputError(
                     f"text {rows[i][0] if rows else i} holds {token!r}, token {largest}, and the model's table ends at "
                     f"{vocabulary - 1}: call encoder.backbone.model.resize_token_embeddings({size})"
                 )
-    return writings
+    return tokenized
 
 
 def with_prompt(layout: Layout, prompt: str | None) -> Layout:
-    """The layout with an instruction in front of all.
+    """The layout with a prompt in front.
 
-    Prompt and text are tokenized as one string, as sentence-transformers does. Where a layout repeats the text's ids,
-    the copies repeat those that the text has behind the prompt.
+    Prompt and text are tokenized as one string, as sentence-transformers does. If a layout repeats the text's ids,
+    the copies repeat the ids that the text has behind the prompt.
 
     >>> with_prompt(Layout(), "query: ").template
     'query: {text}'
 
     Raises:
-        InputError: the prompt cannot be used.
-        MethodError: the layout writes texts in pieces, which have no front.
+        InputError: the prompt is not a valid text.
+        MethodError: the layout splits texts into chunks, which take no prompt.
     """
     if prompt is None or prompt == "":
         return layout
@@ -151,33 +151,33 @@ def with_prompt(layout: Layout, prompt: str | None) -> Layout:
 
 
 def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[list[list[Word]], bool]:
-    """The words of each text, and whether each text has exactly one that was not given in a list.
+    """The words of each text, and whether each text has a single word, given without a list.
 
     Raises:
-        InputError: as many words as texts are needed.
+        InputError: the number of words, or of lists of words, is not that of the texts.
     """
     if single and (isinstance(words, str) or _is_word(words)):
         return [[words]], False  # type: ignore[list-item]
     if isinstance(words, str) or _is_word(words):
         raise InputError(f"words is {words!r:.60}: give one word, or a list of words, per text")
-    found = listed(words, "words")
+    items = listed(words, "words")
     if single:
-        return [found], False
-    if len(found) != len(texts):
-        raise InputError(f"{len(found)} words for {len(texts)} texts: give one word, or a list of words, per text")
-    found = [w if isinstance(w, str | tuple) or not hasattr(w, "__iter__") else listed(w, "words") for w in found]
-    one_each = not any(isinstance(w, list) for w in found)
-    return [[w] if not isinstance(w, list) else w for w in found], one_each
+        return [items], False
+    if len(items) != len(texts):
+        raise InputError(f"{len(items)} words for {len(texts)} texts: give one word, or a list of words, per text")
+    items = [w if isinstance(w, str | tuple) or not hasattr(w, "__iter__") else listed(w, "words") for w in items]
+    one_each = not any(isinstance(w, list) for w in items)
+    return [[w] if not isinstance(w, list) else w for w in items], one_each
 
 
 def _is_word(word: object) -> bool:
-    """Whether it is a tuple that names one word: (string, n), or a span (start, end)."""
+    """Whether a value is a tuple that names one word: (string, n), or a span (start, end)."""
     pair = isinstance(word, tuple) and len(word) == 2
     return pair and isinstance(word[1], numbers.Integral)  # type: ignore[index]
 
 
 def refuse_blank(texts: list[Text]) -> list[Text]:
-    """The texts, none of which is empty or blank.
+    """Validate that no text is empty or blank, and return the texts.
 
     Raises:
         InputError: one is.

@@ -1,4 +1,4 @@
-"""How a text is written for the model: a template, copies, special tokens. Texts in, `TokenizedText`s out."""
+"""The input format of texts: template, copies, special tokens, truncation. From texts to `TokenizedText`s."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ MASK = "[MASK]"
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text is written.
+    """How a text is turned into the model's input.
 
     Args:
-        template: a string with ``{text}`` (once or more) and perhaps ``{condition}``; None is the text alone.
+        template: a string with ``{text}`` (once or more) and optionally ``{condition}``; None is the text alone.
             ``[MASK]`` becomes the tokenizer's own mask token.
-        copies: how often the text stands there.
-        join: "ids" tokenizes each part by itself and joins the ids, "text" tokenizes the whole string, "first" the
-            string with one copy, whose ids the further copies repeat (so a prompt goes in front of copies). None
-            means "text" for a template and "ids" without one.
-        separator: what stands between two copies, as text.
+        copies: how often the text occurs in the input.
+        join: "ids" tokenizes each part by itself and joins the ids, "text" tokenizes the whole string, "first"
+            tokenizes the string with one copy, whose ids the other copies repeat (as for a prompt in front of
+            copies). None means "text" for a template and "ids" without one.
+        separator: text between two copies.
         truncate: cut the text "before" the repetition (each copy loses the same tail), the copies "after" it, or
             the "whole" sequence with the special tokens behind it (cqdyf099/ReBA@6448aa9 does so).
-        add_special_tokens: whether the tokenizer's special tokens are fed, once around the whole.
+        add_special_tokens: add the tokenizer's special tokens, once around the whole input.
         punctuate: clean the text up first: "stop" ends it with a full stop (kongds/Prompt-BERT,
-            evaluation.py:193-202), "all" besides writes ' for " and ends a question with a full stop
+            evaluation.py:193-202), "all" also replaces " by ' and a final question mark by a full stop
             (kongds/scaling_sentemb, evaluation.py:191-223).
-        chunk: write the text in pieces of this many tokens, each repeated by itself (ReBA, section 6).
+        chunk: split the text into chunks of this many tokens and repeat each by itself (ReBA, section 6).
 
     >>> Layout(template="In one word, {text} is").parts
     ['In one word, ', None, ' is']
@@ -52,7 +52,7 @@ class Layout:
     chunk: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be written."""
+        """Validate the options."""
         for name in ("copies", "chunk"):
             value = getattr(self, name)
             if value is None and name == "chunk":
@@ -83,10 +83,10 @@ class Layout:
         self._check_effect(times)
 
     def _check_effect(self, times: int) -> None:
-        """Refuse options that nothing would read.
+        """Refuse options that would have no effect.
 
-        What is read but changes nothing here stays, since the papers' sweeps over copies=1, 2, 3 spell it so:
-        join="text" and truncate="after" of one copy.
+        join="text" and truncate="after" are accepted with one copy, where they change nothing: the papers' sweeps
+        over copies=1, 2, 3 use them.
         """
         repeats = times == 1 and self.copies > 1
         if self.chunk is not None:
@@ -110,14 +110,14 @@ class Layout:
 
     @property
     def parts(self) -> list[str | None]:
-        """The literals in order, None where a copy of the text goes; ``{condition}`` stays in its literal."""
+        """The template's literals in order, with None for each copy of the text; ``{condition}`` is in its literal."""
         parts: list[str | None] = [""]
         for literal, field, _, _ in string.Formatter().parse(self.template or "{text}"):
             parts[-1] = f"{parts[-1]}{literal}"
             if field == TEXT:
                 parts += [None, ""]
             elif field is not None:
-                parts[-1] = f"{parts[-1]}\0"  # a NUL cannot be in a text: it marks the condition
+                parts[-1] = f"{parts[-1]}\0"  # marks the condition: no text may contain a NUL
         if parts.count(None) == 1 and self.copies > 1:
             at = parts.index(None)
             parts[at : at + 1] = [None, *[p for _ in range(self.copies - 1) for p in (self.separator, None)]]
@@ -125,12 +125,12 @@ class Layout:
 
     @property
     def total_copies(self) -> int:
-        """How often the text stands in the writing."""
+        """The number of copies of the text in the input."""
         return self.parts.count(None)
 
     @property
     def plain(self) -> bool:
-        """Whether the writing is nothing but special tokens and copies of the ids."""
+        """Whether the input consists of special tokens and copies of the text's ids only."""
         return self.template is None and self.join != "text" and not self.separator and self.chunk is None
 
     def write(
@@ -142,12 +142,12 @@ class Layout:
         conditions: Sequence[str] | None = None,
         offsets: bool = False,
     ) -> list[TokenizedText]:
-        """Write each text.
+        """Put each text into the layout and tokenize it.
 
         Args:
-            texts: strings, or lists of content token ids.
+            texts: strings, or lists of token ids without special tokens.
             tokenizer: the model's.
-            max_length: tokens at most in one segment, special tokens and template included.
+            max_length: the most tokens of one segment, special tokens and template included.
             conditions: one per text, for a template with ``{condition}``.
             offsets: keep character offsets, for words.
 
@@ -155,8 +155,8 @@ class Layout:
             One `TokenizedText` per text, in order.
 
         Raises:
-            InputError: a text with no room left by its template; a condition missing or not asked for.
-            NoMaskToken: ``[MASK]`` in the template, none in the tokenizer.
+            InputError: a template leaves no room for the text; a condition is missing, or the template has none.
+            NoMaskToken: the template has ``[MASK]``, and the tokenizer has no mask token.
         """
         self._check_conditions(texts, conditions)
         prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
@@ -170,12 +170,8 @@ class Layout:
         joint = self.join in ("text", "first") or (self.join is None and self.template is not None)
         strings = [i for i, t in enumerate(texts) if isinstance(t, str)]
         plain = [self._clean(str(texts[i])) for i in strings]
-        found = (
-            writer.joint(plain, [parts[i] for i in strings])
-            if joint
-            else writer.apart(plain, [parts[i] for i in strings])
-        )
-        written = dict(zip(strings, found, strict=True))
+        tokenize = writer.joint if joint else writer.separate
+        written = dict(zip(strings, tokenize(plain, [parts[i] for i in strings]), strict=True))
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 places = [(j, j + 1) for j in range(len(text))] if offsets else []
@@ -211,11 +207,11 @@ class Layout:
 
 
 Parts = Sequence[str | None]
-"""Literals in order, None where a copy of the text goes."""
+"""Literals in order, with None for each copy of the text."""
 
 
 class _Writer:
-    """What writes by a layout: a tokenizer, special tokens and a length."""
+    """Turns texts into tokens by a layout, with a tokenizer, its special tokens and a maximum length."""
 
     def __init__(
         self, layout: Layout, tokenizer: Tokenizer, prefix: list[int], suffix: list[int], length: int | None,
@@ -227,7 +223,7 @@ class _Writer:
         self._pieces: dict[tuple[str | None, ...], list[list[int] | None]] = {}
 
     def shared_prefix(self, parts: Parts) -> list[int]:
-        """The tokens that stand in front of every text, but for those that the text's first letter may change."""
+        """The shared prefix: all tokens in front of the text, less those that its first letter may change."""
         front = (parts[0] or "").split("\0")[0]
         if not front:
             return []
@@ -236,20 +232,20 @@ class _Writer:
         return self.prefix + bare[:same]
 
     def pieces(self, parts: Parts) -> list[list[int] | None]:
-        """The literals' ids, each tokenized by itself."""
+        """The token ids of each literal, tokenized by itself."""
         key = tuple(parts)
         if key not in self._pieces:
             ids = iter(self.tokenizer.ids([p for p in parts if p is not None]) if any(parts) else [])
             self._pieces[key] = [None if p is None else next(ids) for p in parts]
         return self._pieces[key]
 
-    def apart(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[TokenizedText]:
-        """Texts that are tokenized by themselves; where offsets are not wanted they are left out."""
+    def separate(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[TokenizedText]:
+        """Tokenize texts by themselves, with offsets only where they are needed."""
         spell = self.tokenizer.spell if self.offsets else lambda t: [Spelled(ids, []) for ids in self.tokenizer.ids(t)]
         return [self.join(s, self.pieces(p)) for s, p in zip(spell(texts), parts, strict=True)]
 
     def joint(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[TokenizedText]:
-        """Texts that are tokenized with what stands around them, all in one batch."""
+        """Tokenize texts together with the template around them, all in one call."""
         first = self.layout.join == "first"
         if first:
             parts = [_single(p) for p in parts]
@@ -259,7 +255,7 @@ class _Writer:
         return [write(t, p, s) for t, p, s in zip(texts, parts, spelled, strict=True)]
 
     def repeated(self, text: str, parts: Parts, spelled: Spelled) -> TokenizedText:
-        """The ids that one copy has in the whole string, repeated."""
+        """Repeat the ids that one copy of the text has in the whole string."""
         start, end = _ranges(text, parts)[0]
         a, b = _tokens_of(spelled.offsets, (start, end))
         own = Spelled(spelled.ids[a:b], [(s - start, e - start) for s, e in spelled.offsets[a:b]])
@@ -268,7 +264,7 @@ class _Writer:
         return self.join(own, [spelled.ids[:a], *copies, spelled.ids[b:]])
 
     def join(self, text: Spelled, pieces: Sequence[list[int] | None]) -> TokenizedText:
-        """Join ids: a piece is a literal's, or None for a copy of the text's."""
+        """Join token ids: each piece is the ids of a literal, or None for a copy of the text's ids."""
         layout, length, suffix = self.layout, self.length, self.suffix
         if layout.chunk is not None:
             return self.chunks(text)
@@ -289,32 +285,32 @@ class _Writer:
             spans = [(min(a, len(body)), min(b, len(body))) for a, b in spans]
             kept = spans[0][1] - spans[0][0]
         segment = Segment(body + suffix, tuple(spans), (len(self.prefix), len(suffix)))
-        seen = tuple(tuple(text.offsets[: b - a]) for a, b in spans) if self.offsets else ()
-        return TokenizedText((segment,), seen, kept, len(text.ids))
+        offsets = tuple(tuple(text.offsets[: b - a]) for a, b in spans) if self.offsets else ()
+        return TokenizedText((segment,), offsets, kept, len(text.ids))
 
     def whole(self, text: str, parts: Parts, spelled: Spelled) -> TokenizedText:
-        """The whole string as it was tokenized; which tokens are a copy's is read off the character offsets.
+        """The tokens of the whole string; character offsets say which of them belong to a copy of the text.
 
-        Where it is too long, the text is cut and the string tokenized anew.
+        If there are too many, the text is cut and the string is tokenized again.
         """
         layout, prefix, suffix = self.layout, self.prefix, self.suffix
         room = None if self.length is None else self.length - sum(self.special)
         cut, total = text, None
-        bare = parts[-1] is None and parts.count(None) == 1  # nothing behind the text: its last tokens are dropped
+        last = parts[-1] is None and parts.count(None) == 1  # nothing follows the text: its last tokens are dropped
         while True:
             ranges = _ranges(cut, parts)
             spans = [_tokens_of(spelled.offsets, r) for r in ranges]
             total = total if total is not None else spans[0][1] - spans[0][0]
             over = 0 if room is None else len(spelled.ids) - room
-            if over <= 0 or layout.truncate != "before" or (bare and room is not None and spans[0][0] < room):
+            if over <= 0 or layout.truncate != "before" or (last and room is not None and spans[0][0] < room):
                 break
             if not cut:
                 raise InputError(
                     f"the template alone is {len(spelled.ids)} tokens, max_length={self.length} leaves {room}"
                 )
             keep = max(spans[0][1] - spans[0][0] - -(-over // len(spans)), 0)
-            last = spelled.offsets[spans[0][0] + keep][0] if spans[0][0] + keep < len(spelled.ids) else ranges[0][0]
-            cut = cut[: min(max(last - ranges[0][0], 0), len(cut) - 1)]
+            end = spelled.offsets[spans[0][0] + keep][0] if spans[0][0] + keep < len(spelled.ids) else ranges[0][0]
+            cut = cut[: min(max(end - ranges[0][0], 0), len(cut) - 1)]
             spelled = self.tokenizer.spell(["".join(cut if p is None else p for p in parts)])[0]
         if room is not None and over > 0 and layout.truncate == "whole":
             suffix = suffix[: max(room + len(suffix) - len(spelled.ids), 0)]
@@ -323,15 +319,15 @@ class _Writer:
         end = len(ids) - len(suffix)
         shifted = [(min(a + len(prefix), end), min(b + len(prefix), end)) for a, b in spans]
         segment = Segment(ids, tuple(shifted), (len(prefix), len(suffix)))
-        seen = [
+        offsets = [
             tuple((s - r[0], e - r[0]) for s, e in spelled.offsets[a - len(prefix) : b - len(prefix)])
             for (a, b), r in zip(shifted, ranges, strict=True)
             if self.offsets
         ]
-        return TokenizedText((segment,), tuple(seen), shifted[0][1] - shifted[0][0], total)
+        return TokenizedText((segment,), tuple(offsets), shifted[0][1] - shifted[0][0], total)
 
     def chunks(self, text: Spelled) -> TokenizedText:
-        """The full pass, then each chunk repeated by itself (ReBA, section 6)."""
+        """The full pass over the text, then each chunk, repeated by itself (ReBA, section 6)."""
         copies, size = self.layout.copies, self.layout.chunk
         assert size is not None
         prefix, suffix, kept = self.prefix, self.suffix, len(text.ids)
@@ -347,18 +343,18 @@ class _Writer:
             spans = [(start + c * len(ids), start + (c + 1) * len(ids)) for c in range(copies)]
             body, part, final = prefix + ids * copies + suffix, len(ids) / kept, first + size >= kept
             chunks.append(Segment(body, tuple(spans), self.special, first, part=part, final=final))
-        seen = (tuple(text.offsets[:kept]),) * copies if self.offsets else ()
-        return TokenizedText((full, *chunks), seen, kept, len(text.ids))
+        offsets = (tuple(text.offsets[:kept]),) * copies if self.offsets else ()
+        return TokenizedText((full, *chunks), offsets, kept, len(text.ids))
 
 
 def _single(parts: Parts) -> Parts:
-    """The parts with one copy of the text, without what stands between copies."""
+    """The parts with one copy of the text, without the separators."""
     last = len(parts) - 1 - parts[::-1].index(None)
     return [*parts[: parts.index(None)], None, *parts[last + 1 :]]
 
 
 def _ranges(text: str, parts: Parts) -> list[Span]:
-    """The characters that each copy takes in the whole string."""
+    """The span of characters of each copy in the whole string."""
     ranges, at = [], 0
     for part in parts:
         at += len(text if part is None else part)
@@ -368,7 +364,7 @@ def _ranges(text: str, parts: Parts) -> list[Span]:
 
 
 def _room(tokens: int, copies: int, max_length: int) -> int:
-    """Content tokens that each copy may have."""
+    """The most tokens that each copy may have."""
     if tokens < copies:
         raise InputError(f"max_length={max_length} leaves no room for {copies} copies of the text beside its template")
     return tokens // copies

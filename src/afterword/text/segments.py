@@ -1,7 +1,7 @@
-"""A text as the model reads it: one or more *segments*, runs of tokens that attend to each other.
+"""A tokenized text: one or more *segments*, whose tokens attend to each other.
 
-In a segment every copy of the text is a half-open span of token indices; what lies outside the spans is template or
-special.
+Each copy of the text in a segment is a half-open span of token indices; tokens outside all spans belong to the
+template or are special tokens.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .tokenizer import Offset
 Span = tuple[int, int]
 
 WORTH = 16
-"""A lead is run once for texts of at most so many times its length. Longer ones gain nothing that can be measured, and
-what they attend to must be told by a mask, which grows with the square of their length."""
+"""A shared prefix runs once for texts of at most this many times its length. Longer texts gain nothing measurable from
+it, and they would need an attention mask, whose size grows with the square of their length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,15 @@ class Segment:
 
     Attributes:
         ids: token ids (n,).
-        copies: per copy of the text, its half-open span of token indices; empty where truncation cut it off.
-        special: how many special tokens stand in front of and behind the rest.
-        first: index, in the text, of the first token of the copies (not 0 in a chunk).
-        pooled: whether the text's vector reads this segment (a chunked text's full pass only lends its states).
-        part: the share of the text that its copies hold (less than 1 in a chunk).
+        copies: the half-open span of token indices of each copy of the text; empty where truncation cut it off.
+        special: the number of special tokens in front of and behind all others.
+        first: index in the text of the first token of each copy (not 0 in a later chunk).
+        pooled: whether the text's vector reads this segment (False for a chunked text's full pass, from which the
+            chunks only take states).
+        part: the share of the text that each copy holds (less than 1 in a chunk).
         final: whether the text ends here.
-        lead: so many tokens at its front, fewer than it has, are those of every other text that has a lead.
+        prefix: the number of tokens, fewer than n, with which this segment and others of the batch begin: the
+            shared prefix; 0 = none.
     """
 
     ids: list[int]
@@ -42,10 +44,10 @@ class Segment:
     final: bool = True
     prefix: int = 0
 
-    def with_shared_prefix(self, by: Sequence[int]) -> Segment:
-        """This segment, with the lead if it begins so, goes on, and saves enough by it."""
-        begins = len(by) < len(self.ids) <= WORTH * len(by) and self.ids[: len(by)] == list(by)
-        return replace(self, prefix=len(by)) if begins else self
+    def with_shared_prefix(self, prefix: Sequence[int]) -> Segment:
+        """This segment with its shared prefix noted, if it begins with these tokens and running them once pays."""
+        begins = len(prefix) < len(self.ids) <= WORTH * len(prefix) and self.ids[: len(prefix)] == list(prefix)
+        return replace(self, prefix=len(prefix)) if begins else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,9 @@ class TokenizedText:
 
     Attributes:
         segments: one; for a chunked text the full pass and then its chunks.
-        offsets: per copy, per token of the copy, the characters it stands for (token indices where the text
-            was given as ids); empty unless asked for.
-        kept, total: content tokens kept and there in all, before any repetition.
+        offsets: for each copy, the span of characters of each of its tokens (token indices if the text was given as
+            ids); empty unless asked for.
+        kept, total: the text's own tokens that were kept, and all of them, before any repetition.
     """
 
     segments: tuple[Segment, ...]
@@ -65,10 +67,10 @@ class TokenizedText:
     total: int = 0
 
     def with_shared_prefix(self, prefix: Sequence[int]) -> TokenizedText:
-        """This writing, each segment with the lead if it begins so."""
+        """This text, with the shared prefix noted in each segment that begins with it."""
         return replace(self, segments=tuple(s.with_shared_prefix(prefix) for s in self.segments))
 
     @property
     def size(self) -> int:
-        """Tokens of all segments."""
+        """The number of tokens of all segments."""
         return sum(len(s.ids) for s in self.segments)

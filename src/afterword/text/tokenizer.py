@@ -1,8 +1,8 @@
-"""Texts to token ids and character offsets, with a backend of our own.
+"""From texts to token ids and character offsets, by a copy of the Hugging Face tokenizer's backend.
 
-Another library that holds the same tokenizer may switch padding or truncation on behind our back, so the
-backend is copied and neither is ever on in the copy. The copy is made anew when the tokenizer has changed, and used
-only where it gives what the Hugging Face object itself gives.
+Another library that uses the same tokenizer may switch on padding or truncation, so the backend is copied, and both
+are always off in the copy. It is copied again when the tokenizer has changed, and the copy is used only if it gives
+the same ids as the Hugging Face tokenizer itself.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from tokenizers import Tokenizer as Backend
 
 from ..errors import InputError, ModelError, NoMaskToken
 
-BLANKS = "▁Ġ "  # how SentencePiece and byte-level BPE spell a leading blank
+BLANKS = "▁Ġ "  # a leading space as SentencePiece and byte-level BPE write it
 
-TORTURE = (
+TEST_LINE = (
     "Été Ångström e\u0301 ﬁ ß 世界 日本語 한국 नमस्ते 👩\u200d👧 🇩🇪 3.14 1,000 ①  two blanks\tA TAB\nUPPER lower "
     "don't x_y \u200b … “q” "
 )
-"""A text on which a copy shows whether it treats everything as its original does."""
+"""A text of many scripts, on which a copy is compared with its original."""
 
 OPTIONS = (
     "dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "continuing_subword_prefix",
     "end_of_word_suffix", "max_input_chars_per_word",
 )  # fmt: skip
-"""What can be set in a backend's model. Its vocabulary and merges are not compared: exchanged for others of the same
-size, they need `Tokenizer.renew`, and so does a change far behind in a long normaliser, whose spelling is shortened."""
+"""Settings of a backend's model that are compared to detect a change. Call `Tokenizer.renew` after a change that is not
+detected: another vocabulary or other merges of the same size, or a change at the end of a long normaliser."""
 
 FLAGS = 64
-"""Up to so many added tokens are compared one by one at every use. With more, which would take longer than a short
-text's encoding, only the size of the vocabulary is: a piece that is made an added token, or a flag that is edited,
-needs `Tokenizer.renew`."""
+"""Up to this many added tokens are compared one by one at every use. More would take longer than encoding a short text:
+then only the size of the vocabulary is compared, and a changed flag, or a token of the vocabulary that becomes an added
+token, needs `Tokenizer.renew`."""
 
 BATCH = 1024  # texts whose encodings with offsets are held at a time
 
-_MAKING = threading.Lock()
+_COPYING = threading.Lock()
 
 Offset = tuple[int, int]
 
 
 class Spelled(NamedTuple):
-    """A text as tokens: ids (n,) and, per token, the half-open range of characters it stands for."""
+    """A tokenized string: ids (n,) and, for each token, its half-open span of characters."""
 
     ids: list[int]
     offsets: list[Offset]
 
 
 def check_text(text: object, where: str = "text", fix: str = "give a string, or a list of token ids") -> str:
-    """The text itself, if it can be tokenized at all.
+    """Validate that a text can be tokenized, and return it.
 
     Raises:
-        InputError: not a string, a lone surrogate, a NUL character.
+        InputError: it is not a string, or holds a lone surrogate or a NUL character.
 
     >>> check_text("fine")
     'fine'
@@ -72,21 +72,21 @@ def check_text(text: object, where: str = "text", fix: str = "give a string, or 
             raise InputError(
                 f"{where} holds a lone surrogate {text[e.start]!r} at {e.start}: decode it with errors='replace'"
             ) from None
-    return str.__str__(text)  # the text alone: a class of one's own may call two texts equal
+    return str.__str__(text)  # a plain string: a subclass may define equality in another way
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
-    """What was made of a Hugging Face tokenizer, and of which state of it.
+class _Copy:
+    """A copy of a Hugging Face tokenizer's backend, and the state of the tokenizer that was copied.
 
     Attributes:
-        live: its own backend, None for a slow tokenizer.
-        state: all of the original that can change, and is quickly read.
-        one_by_one: whether its added tokens are part of the state.
-        copy: of the backend; None where only the original gives its own ids.
+        live: the original's backend; None for a slow tokenizer.
+        state: what can change in the original and is quick to compare.
+        one_by_one: whether the state includes each added token.
+        copy: of the backend; None if a copy does not give the same ids.
         prefix, suffix: the special tokens in front of and behind one text.
-        top: the largest id that it can give.
-        blank: whether a token may be a blank marker, by id, as far as that was asked.
+        top: the largest token id.
+        blank: whether a token may be a blank marker, by id; filled when needed.
     """
 
     live: Any
@@ -118,24 +118,24 @@ class Tokenizer:
 
     def __init__(self, hf: Any) -> None:
         self.hf = hf
-        self._last = _make(hf)
-        self._description: tuple[_Made, str] | None = None
+        self._last = _copy(hf)
+        self._description: tuple[_Copy, str] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy makes its own: a pickled backend forgets some of its settings."""
+        """Pickle the Hugging Face tokenizer only: a pickled backend loses some of its settings."""
         return Tokenizer, (self.hf,)
 
-    def _now(self) -> _Made:
-        """The copy and all that belongs to it, made anew where the original has changed."""
+    def _now(self) -> _Copy:
+        """The current copy; the backend is copied again if the original has changed."""
         last, live = self._last, getattr(self.hf, "backend_tokenizer", None)
         if last.live is not live or last.state != _state(self.hf, live, last.one_by_one):
             self.renew()
         return self._last
 
     def renew(self) -> None:
-        """Follow a change in the original that is not noticed by itself: see `FLAGS`."""
-        with _MAKING:
-            self._last = _make(self.hf)
+        """Copy the original again, after a change that is not detected: see `OPTIONS` and `FLAGS`."""
+        with _COPYING:
+            self._last = _copy(self.hf)
 
     @property
     def prefix(self) -> list[int]:
@@ -149,21 +149,21 @@ class Tokenizer:
 
     @property
     def top(self) -> int:
-        """The largest id that it can give."""
+        """The largest token id."""
         return self._now().top
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
         copy = self._now().copy
         if copy is None:
-            return [_bare(self.hf, t) for t in texts]
+            return [_ids(self.hf, t) for t in texts]
         return [e.ids for e in copy.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def spell(self, texts: Sequence[str]) -> list[Spelled]:
         """Token ids and character offsets of each text, without special tokens.
 
         Raises:
-            ModelError: the tokenizer is a slow one, which knows no offsets, or rewrites a text before it counts.
+            ModelError: the tokenizer gives no offsets: it is a slow one, or rewrites texts in Python first.
         """
         now = self._now()
         copy = now.copy
@@ -174,22 +174,22 @@ class Tokenizer:
                 f"{type(self.hf).__name__} {why} gives no character offsets of the text, which words and templates "
                 "need: use a model with a fast tokenizer (tokenizer.json), or texts without prompt, template and words"
             )
-        found: list[Spelled] = []
-        for i in range(0, len(texts), BATCH):  # an encoding is many times as large as what is kept of it
-            some = list(texts[i : i + BATCH])
-            encodings = copy.encode_batch(some, add_special_tokens=False)
-            found += [Spelled(e.ids, self._offsets(e, t, now)) for e, t in zip(encodings, some, strict=True)]
-        return found
+        spelled: list[Spelled] = []
+        for i in range(0, len(texts), BATCH):  # an encoding takes far more memory than its ids and offsets
+            part = list(texts[i : i + BATCH])
+            encodings = copy.encode_batch(part, add_special_tokens=False)
+            spelled += [Spelled(e.ids, self._offsets(e, t, now)) for e, t in zip(encodings, part, strict=True)]
+        return spelled
 
-    def _offsets(self, encoding: Encoding, text: str, now: _Made) -> list[Offset]:
-        """Offsets, looked through for blank markers only where a token may be one."""
+    def _offsets(self, encoding: Encoding, text: str, now: _Copy) -> list[Offset]:
+        """Offsets; those of blank markers are corrected, which needs time only if there may be one."""
         blank, unknown = now.blank, self.hf.unk_token
         for i in set(encoding.ids):
-            if i not in blank:  # a token that is not known may stand for anything
+            if i not in blank:  # the unknown token may stand for a blank
                 token = now.copy.id_to_token(i)
                 blank[i] = token is None or not token.strip(BLANKS) or token == unknown
             if blank[i]:
-                return _honest(encoding, text)
+                return _without_blanks(encoding, text)
         return list(encoding.offsets)
 
     @property
@@ -208,13 +208,13 @@ class Tokenizer:
 
     @property
     def max_length(self) -> int | None:
-        """The longest input in tokens, special tokens included, or None where the tokenizer does not say."""
+        """The most tokens of one input, special tokens included; None if the tokenizer does not say."""
         length = int(self.hf.model_max_length)
         return length if length < 10**9 else None
 
     @property
     def description(self) -> str:
-        """A hash of all that the tokenizer does, wherever it was loaded from."""
+        """A hash of everything that determines the tokenizer's ids, independent of where it was loaded from."""
         now, known = self._now(), self._description
         if known is not None and known[0] is now:
             return known[1]
@@ -222,17 +222,17 @@ class Tokenizer:
             text = now.copy.to_str() + ("split_special_tokens" if now.copy.encode_special_tokens else "")
         else:
             text = repr((type(self.hf).__name__, now.prefix, now.suffix, sorted(self.hf.get_vocab().items())))
-        made = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        self._description = now, made
-        return made
+        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        self._description = now, digest
+        return digest
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The tokens' own spelling, for a person to read."""
+        """The tokens of ids as strings, as the vocabulary writes them."""
         return [str(t) for t in self.hf.convert_ids_to_tokens(list(ids))]
 
 
 def _state(hf: Any, live: Any, one_by_one: bool) -> tuple[object, ...]:
-    """All of a tokenizer that can change after it was loaded, without its vocabulary's own spelling."""
+    """The state of a tokenizer that can change after loading, without the vocabulary's strings."""
     split = bool(getattr(hf, "split_special_tokens", False))
     if live is None:
         return split, len(getattr(hf, "added_tokens_decoder", ()))
@@ -244,24 +244,24 @@ def _state(hf: Any, live: Any, one_by_one: bool) -> tuple[object, ...]:
     return split, live.get_vocab_size(with_added_tokens=True), flags, *map(str, parts), options
 
 
-def _make(hf: Any) -> _Made:
-    """A copy of a tokenizer's backend, where there is one that gives the same ids.
+def _copy(hf: Any) -> _Copy:
+    """Copy a tokenizer's backend, if it has one and the copy gives the same ids.
 
     Raises:
-        ModelError: it gives other ids each time, or its special tokens do not stand around a text.
+        ModelError: it gives a text other ids each time, or its special tokens are not in front of and behind a text.
     """
     live = getattr(hf, "backend_tokenizer", None)
     few = live is not None and len(live.get_added_tokens_decoder()) <= FLAGS
     state = _state(hf, live, few)
     top = max([len(hf) - 1, *hf.added_tokens_decoder]) if hasattr(hf, "added_tokens_decoder") else -1
     prefix, suffix = _affixes(hf)
-    if live is not None and set(_bare(hf, TORTURE)) <= set(hf.all_special_ids):
+    if live is not None and set(_ids(hf, TEST_LINE)) <= set(hf.all_special_ids):
         raise ModelError(
             f"the tokenizer, a {type(hf).__name__} of {len(hf)} tokens, knows no letter of any script: its files are "
             "missing; put tokenizer.json and tokenizer_config.json beside the model"
         )
     if live is None:
-        return _Made(None, state, few, None, prefix, suffix, top)
+        return _Copy(None, state, few, None, prefix, suffix, top)
     if dropout := getattr(live.model, "dropout", None):
         raise ModelError(
             f"the tokenizer leaves out merges at random (dropout={dropout}), so that a text has other ids each time: "
@@ -270,40 +270,40 @@ def _make(hf: Any) -> _Made:
     copy = Backend.from_str(live.to_str())
     copy.no_padding()
     copy.no_truncation()
-    copy.encode_special_tokens = bool(hf.split_special_tokens)  # no part of what to_str writes
+    copy.encode_special_tokens = bool(hf.split_special_tokens)  # to_str does not write it
     same = all(
-        _tried(lambda line: list(copy.encode(line, add_special_tokens=False).ids), line)
-        == _tried(lambda line: _bare(hf, line), line)
-        for line in _torture(hf)
+        _ids_or_none(lambda line: list(copy.encode(line, add_special_tokens=False).ids), line)
+        == _ids_or_none(lambda line: _ids(hf, line), line)
+        for line in _test_lines(hf)
     )
-    return _Made(live, state, few, copy if same else None, prefix, suffix, top)
+    return _Copy(live, state, few, copy if same else None, prefix, suffix, top)
 
 
-def _torture(hf: Any) -> Iterator[str]:
-    """Lines that show a difference: every script, and the spelling of every added token alone and inside a word."""
-    yield TORTURE
+def _test_lines(hf: Any) -> Iterator[str]:
+    """Lines on which a copy is compared: many scripts, and every added token alone and inside a word."""
+    yield TEST_LINE
     added = sorted({str(t) for t in hf.added_tokens_decoder.values() if "\0" not in str(t)})
     for i in range(0, len(added), 16):
         yield " ".join(f"{t} a{t}b {t.upper()}" for t in added[i : i + 16])
 
 
-def _tried(spell: Callable[[str], list[int]], line: str) -> list[int] | None:
-    """The ids of a line; None where it has a letter that the tokenizer refuses."""
+def _ids_or_none(spell: Callable[[str], list[int]], line: str) -> list[int] | None:
+    """The ids of a line; None if the tokenizer refuses one of its letters."""
     try:
         return spell(line)
-    except Exception:  # the backend raises nothing more special
+    except Exception:  # the backend raises no other class
         return None
 
 
-def _bare(hf: Any, text: str) -> list[int]:
+def _ids(hf: Any, text: str) -> list[int]:
     return list(hf(text, add_special_tokens=False)["input_ids"])
 
 
 def _affixes(hf: Any) -> tuple[list[int], list[int]]:
     """The special tokens that a tokenizer puts in front of and behind one text."""
     for probe in ("a", "1", ".", "一"):
-        bare, full = _bare(hf, probe), list(hf(probe, add_special_tokens=True)["input_ids"])
-        if not bare:  # it drops what it does not know, which says nothing of where a text stands
+        bare, full = _ids(hf, probe), list(hf(probe, add_special_tokens=True)["input_ids"])
+        if not bare:  # the tokenizer drops unknown characters: try another one
             continue
         for start in range(len(full) - len(bare) + 1):
             if full[start : start + len(bare)] == bare:
@@ -315,11 +315,11 @@ def _affixes(hf: Any) -> tuple[list[int], list[int]]:
     )
 
 
-def _honest(encoding: Encoding, text: str) -> list[Offset]:
-    """Offsets, with none for a blank marker that claims a visible character.
+def _without_blanks(encoding: Encoding, text: str) -> list[Offset]:
+    """Offsets, with an empty span for a blank marker whose span holds a visible character.
 
-    SentencePiece puts a blank before the first word that the text does not have; the backend gives it the
-    offset of the first character, so that the word would seem to have one token more than it has.
+    SentencePiece adds a blank in front of the first word. The backend gives it the span of the first character, so
+    the word would seem to have one token too many.
     """
     offsets = list(encoding.offsets)
     for i, token in enumerate(encoding.tokens):

@@ -1,4 +1,4 @@
-"""Words in their texts: which tokens spell them, by character offsets, in any script."""
+"""The tokens of words in their texts, by character offsets, in any script."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ characters (start, end). In a text of token ids, a span counts tokens."""
 
 
 def span_of(word: Word, text: Text, where: str = "the text") -> tuple[int, int]:
-    """The half-open span of characters that a word takes.
+    """The half-open span of characters of a word.
 
     Raises:
-        WordNotFound: it is not there, or not so often.
-        InputError: it is no word.
+        WordNotFound: the text does not contain it, or not often enough.
+        InputError: it is not a valid word.
 
     >>> span_of(("bank", 1), "bank by bank")
     (8, 12)
@@ -39,72 +39,77 @@ def span_of(word: Word, text: Text, where: str = "the text") -> tuple[int, int]:
             )
         if not first:
             raise InputError("a word is an empty string")
-        found = [m.span() for m in re.finditer(re.escape(first), text)]
-        if not -len(found) <= number < len(found):
-            times = f"only {len(found)} times" if found else "not"
+        spans = [m.span() for m in re.finditer(re.escape(first), text)]
+        if not -len(spans) <= number < len(spans):
+            times = f"only {len(spans)} times" if spans else "not"
             raise WordNotFound(f"{first!r} (occurrence {number}, from 0) is {times} in {where} {_short(text)}")
-        return found[number]
+        return spans[number]
     if not 0 <= first < number <= len(text):
         raise WordNotFound(f"the span {first}:{number} is not in {where} {_short(text)}, of length {len(text)}")
     return first, number
 
 
-def tokens_of(span: tuple[int, int], writing: TokenizedText, copy: int, what: str) -> list[int]:
-    """The tokens, counted in the copy, that overlap a span of characters.
+def tokens_of(span: tuple[int, int], tokens: TokenizedText, copy: int, what: str) -> list[int]:
+    """The indices, in a copy of the text, of the tokens that overlap a span of characters.
 
     Args:
         span: half-open.
-        writing: the text as written, with offsets.
+        tokens: of the text, with offsets.
         copy: which copy, from 1.
-        what: how to name the word in an error.
+        what: the word, for an error.
 
     Raises:
-        WordNotFound: no token spells it, or its text was cut before its end.
+        WordNotFound: the word has no token, or the text was truncated before its end.
     """
-    offsets = writing.offsets[copy - 1]
-    found = [i for i, (s, e) in enumerate(offsets) if s < span[1] and e > span[0]]
+    offsets = tokens.offsets[copy - 1]
+    indices = [i for i, (s, e) in enumerate(offsets) if s < span[1] and e > span[0]]
     end = max((e for _, e in offsets), default=0)
-    if (span[1] > end and writing.kept < writing.total) or (span[1] > end and not found):
+    if (span[1] > end and tokens.kept < tokens.total) or (span[1] > end and not indices):
         raise WordNotFound(f"{what} was cut off with the end of its text, after character {end}: raise max_length")
-    if not found:
+    if not indices:
         raise WordNotFound(f"{what} leaves no token: the tokenizer drops all its characters")
-    return found
+    return indices
 
 
 def _short(text: Text) -> str:
     return f"{text!r:.60}"
 
 
-Found: TypeAlias = list[list[list[int]]]
+WordTokens: TypeAlias = list[list[list[int]]]
+"""For each text, for each of its words, the indices of its tokens."""
 
 
 def check_words(words: Sequence[Sequence[Word]], texts: Sequence[Text]) -> None:
-    """Whether every word is in its text.
+    """Validate that every word is in its text.
 
     Raises:
-        WordNotFound: one is not there; the message names text and word.
+        WordNotFound: one is not; the message names text and word.
     """
     for t, text in enumerate(texts):
         for word in words[t]:
             span_of(word, text, f"text {t}")
 
 
-def place(
-    words: Sequence[Sequence[Word]], texts: Sequence[Text], writings: Sequence[TokenizedText], copy: int, first: int = 0
-) -> Found:
+def find_tokens(
+    words: Sequence[Sequence[Word]],
+    texts: Sequence[Text],
+    tokenized: Sequence[TokenizedText],
+    copy: int,
+    first: int = 0,
+) -> WordTokens:
     """The tokens of every word of every text.
 
     Args:
         words: of each text.
-        texts: as they were given.
-        writings: as they are read, with offsets.
-        copy: which copy of the text is looked into, from 1.
+        texts: as the user gave them.
+        tokenized: the same texts, tokenized, with offsets.
+        copy: which copy of the text, from 1.
         first: the number of the first text, for errors.
 
     Raises:
-        WordNotFound: one is not there, or was cut off; the message names text and word.
+        WordNotFound: a word is not in its text, or was truncated; the message names text and word.
     """
     return [
-        [tokens_of(span_of(w, text, f"text {t}"), writing, copy, f"the word {w!r} of text {t}") for w in mine]
-        for t, (text, writing, mine) in enumerate(zip(texts, writings, words, strict=True), first)
+        [tokens_of(span_of(w, text, f"text {t}"), tokens, copy, f"the word {w!r} of text {t}") for w in mine]
+        for t, (text, tokens, mine) in enumerate(zip(texts, tokenized, words, strict=True), first)
     ]
