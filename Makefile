@@ -14,10 +14,14 @@ ARGS ?=
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --retries 10
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
+# What asks other packages for something that may differ from version to version.
+VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/adapters tests/train tests/test_st.py \
+	tests/encode/test_sentence_transformers_interface.py tests/test_facade.py tests/test_mini.py tests/test_trained.py \
+	tests/cli/test_console.py tests/cli/test_options.py tests/cli/test_progress.py
 
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests compiles all of them anew
 
-.PHONY: help setup demo test quick thorough lowest check fix bench docs models pins clean
+.PHONY: help setup demo test quick soak thorough lowest check fix bench docs models pins clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,13 +54,16 @@ test: $(VENV)/.ready ## all tests (ARGS="-k words" to choose)
 	$(PY) $(PYTEST) $(ARGS)
 
 quick: $(VENV)/.ready ## the tests that take seconds
-	$(PY) $(PYTEST) -m "not slow" $(ARGS)
+	$(PY) $(PYTEST) -m "not slow and not soak" $(ARGS)
 
-thorough: $(VENV)/.ready ## all tests, 10,000 examples for each property, MiniLM on all STS sets
-	HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) $(ARGS)
+soak: $(VENV)/.ready ## the full counts: kills, threads, kinds of models, all scores of MiniLM (ARGS="--seed 1")
+	$(PY) $(PYTEST) -m soak --durations=15 $(ARGS)
 
-lowest: $(LOWEST)/.ready ## the quick tests on the lowest versions that pyproject.toml declares
-	$(LOWEST)/bin/python $(PYTEST) -m "not slow" $(ARGS)
+thorough: $(VENV)/.ready ## every property with 10,000 examples
+	HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) -m "hypothesis and not soak" --durations=15 $(ARGS)
+
+lowest: $(LOWEST)/.ready ## what touches other packages, on the lowest versions that pyproject.toml declares
+	$(LOWEST)/bin/python $(PYTEST) -m "not slow and not soak and not hypothesis" $(VERSIONS) $(ARGS)
 
 check: $(VENV)/.ready ## style, docstrings, types, architecture
 	$(PY) -m ruff check .

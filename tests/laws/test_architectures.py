@@ -1,7 +1,7 @@
 """Every kind of model, every method: what the package gives is what the model's own eager attention gives.
 
 `make models` judges every type of transformers and writes docs/models.md; here a fixed sample of kinds, chosen to
-differ, is judged anew by the same judge, and the page must say of them what is found.
+differ, is judged anew by the same judge, by `make soak` every kind, and the page must say of them what is found.
 """
 
 import json
@@ -57,23 +57,21 @@ OLD = Version(version("transformers")) < Version(json.loads(TABLE.read_text("utf
 WAYS = ("flat", "stacked", "eager")  # the better first: a run may do better than the page says, never worse
 LENGTHS = (12, 5, 1, 23, 70, 5)
 DOUBLE = 1e-13  # float64, of models that take no step in float32
+ROWS = {row["kind"]: row for row in json.loads(TABLE.read_text("utf-8"))["types"]}
+"""What docs/models.json says of each kind."""
+OTHERS = [kind for kind, row in ROWS.items() if row["worst"] and kind not in SAMPLE]
+"""Every other kind that is judged: for `make soak`."""
 
 
-@pytest.fixture(scope="module")
-def table() -> dict[str, Any]:
-    """What docs/models.json says of each kind."""
-    return {row["kind"]: row for row in json.loads(TABLE.read_text("utf-8"))["types"]}
-
-
-@pytest.mark.parametrize("kind", SAMPLE)
-def test_a_kind_is_what_the_page_says(kind: str, table: dict[str, Any], tmp_path: Path):
+@pytest.mark.parametrize("kind", [*SAMPLE, *(pytest.param(kind, marks=pytest.mark.soak) for kind in OTHERS)])
+def test_a_kind_is_what_the_page_says(kind: str, tmp_path: Path):
     try:
         folder = write(kind, tmp_path / "model")
     except LeftOut as e:
         if not OLD:
             raise
         pytest.skip(f"an older transformers: {e}")
-    verdict, told = judge(kind, folder, LENGTHS), table[kind]
+    verdict, told = judge(kind, folder, LENGTHS), ROWS[kind]
     assert verdict.worst and not verdict.wrong
     assert set(told["worst"]) <= set(verdict.worst), f"make models: no longer exact, {verdict.refused}"
     assert WAYS.index(verdict.way) <= WAYS.index(told["way"]), f"make models: no longer {told['way']}"

@@ -74,7 +74,10 @@ def test_attention_that_changes_during_a_forward_is_said_in_one_line(
         assert np.array_equal(encode(backbone, method, TEXTS), expected)
 
 
-def test_attention_that_changes_all_the_time_never_gives_another_vector(loaded: Callable[[str], Backbone]) -> None:
+@pytest.mark.parametrize("rounds", [20, pytest.param(2000, marks=pytest.mark.soak)])
+def test_attention_that_changes_all_the_time_never_gives_another_vector(
+    rounds: int, loaded: Callable[[str], Backbone]
+) -> None:
     backbone, over = loaded("llama"), threading.Event()
     model: Any = backbone.model
     expected = encode(backbone, classical(), TEXTS)
@@ -89,7 +92,7 @@ def test_attention_that_changes_all_the_time_never_gives_another_vector(loaded: 
     with ThreadPoolExecutor(1) as pool:
         changed = pool.submit(change)
         try:
-            for _ in range(20):
+            for _ in range(rounds):
                 with suppress(AfterwordError):
                     assert np.array_equal(encode(backbone, classical(), TEXTS), expected)
         finally:
@@ -98,11 +101,12 @@ def test_attention_that_changes_all_the_time_never_gives_another_vector(loaded: 
     assert np.array_equal(encode(backbone, classical(), TEXTS), expected)
 
 
+@pytest.mark.parametrize("rounds", [2, pytest.param(200, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     ("kind", "method"), [("llama", reba(2, "mean")), ("llama dynamic", classical()), ("t5", classical())]
 )
 def test_a_check_beside_threads_that_encode_changes_nothing(
-    kind: str, method: Method, loaded: Callable[[str], Backbone]
+    kind: str, method: Method, rounds: int, loaded: Callable[[str], Backbone]
 ) -> None:
     backbone, over = loaded(kind), threading.Event()
     expected = encode(backbone, method, TEXTS)
@@ -117,7 +121,7 @@ def test_a_check_beside_threads_that_encode_changes_nothing(
     with ThreadPoolExecutor(3) as pool:
         embedding = [pool.submit(embed) for _ in range(2)]
         try:
-            checked = [pool.submit(check, backbone.model, backbone.tokenizer).result(PATIENCE) for _ in range(3)]
+            checked = [pool.submit(check, backbone.model, backbone.tokenizer).result(PATIENCE) for _ in range(rounds)]
         finally:
             over.set()
         found = [vectors for one in embedding for vectors in one.result(PATIENCE)]

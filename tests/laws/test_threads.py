@@ -65,16 +65,18 @@ def test_threads_get_what_one_gets_alone(case: str, load: Callable[[str], Encode
     assert not any("forward" in m.__dict__ for m in encoder.backbone.model.modules())
 
 
-def test_threads_may_use_different_methods(load: Callable[[str], Encoder]):
+@pytest.mark.parametrize("rounds", [3, pytest.param(500, marks=pytest.mark.soak)])
+def test_threads_may_use_different_methods(rounds: int, load: Callable[[str], Encoder]):
     first = load("bellm sum")
     encoders = [Encoder(first.backbone, m) for m in (first.method, classical(), reba(), bellm(last=2))]
     alone = [e.encode(JOBS[0]) for e in encoders]
-    for _ in range(5):
+    for _ in range(rounds):
         found = at_once(lambda i: encoders[i].encode(JOBS[0]))
         assert all(np.array_equal(a, b) for a, b in zip(alone, found, strict=True))
 
 
-def test_a_thread_may_train_while_others_encode(load: Callable[[str], Encoder]):
+@pytest.mark.parametrize("rounds", [2, pytest.param(300, marks=pytest.mark.soak)])
+def test_a_thread_may_train_while_others_encode(rounds: int, load: Callable[[str], Encoder]):
     from afterword.encode.forward import vectors
     from afterword.text.batch import lay
 
@@ -92,7 +94,7 @@ def test_a_thread_may_train_while_others_encode(load: Callable[[str], Encoder]):
     def run(job: int) -> np.ndarray:
         return slope().numpy() if job == 0 else encoder.encode(JOBS[0])
 
-    for _ in range(3):
+    for _ in range(rounds):
         found = at_once(run)
         assert np.array_equal(found[0], alone.numpy())
         assert all(np.array_equal(f, expected) for f in found[1:])

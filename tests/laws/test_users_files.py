@@ -6,9 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -201,6 +203,38 @@ with placed(Path(sys.argv[1])) as new:
     (new / "model.safetensors").write_bytes(b"0" * 10_000)
     os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+SAVING = """
+import itertools, sys
+from pathlib import Path
+from afterword.files.atomic import placed
+print("ready", flush=True)
+for i in itertools.count():
+    with placed(Path(sys.argv[1])) as new:
+        for name in ("config.json", "added_tokens.json", *(["1_Pooling/config.json"] if i % 2 else ["2_Dense/x"])):
+            (new / name).parent.mkdir(exist_ok=True)
+            (new / name).write_text(f"save {i}")
+"""
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(500, marks=pytest.mark.soak)])
+def test_whenever_saves_are_killed_the_users_files_stay(kills: int, chance: Random, tmp_path: Path):
+    """The kernel ends the process wherever it is."""
+    place = tmp_path / "place"
+    write(place, ["mine", "1_raw/x"], "mine")
+    for _ in range(kills):
+        running = subprocess.Popen([sys.executable, "-c", SAVING, str(place)], stdout=subprocess.PIPE)
+        assert running.stdout is not None and running.stdout.readline() == b"ready\n"
+        time.sleep(chance.random() * 0.05)
+        running.kill()
+        assert running.wait() == -signal.SIGKILL
+        running.stdout.close()
+        seen = read(place) or {}
+        assert (place / "mine").read_text() == (place / "1_raw" / "x").read_text() == "mine"
+        assert len(set(seen.values()) - {b"mine"}) <= 1, "a mixture of two saves is read"
+    save(place, [], "last")
+    assert read(place) == {"config.json": b"last", "mine": b"mine", "1_raw/x": b"mine"}
 
 
 @pytest.mark.parametrize("there", [True, False])
