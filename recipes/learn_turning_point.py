@@ -36,7 +36,7 @@ from afterword.backbone.bidirectional import Sight
 from afterword.st import sentence_transformer
 from afterword.train.callbacks import StepsBar
 from afterword.train.lora import attach
-from afterword.train.losses import make
+from afterword.train.losses import make_loss
 from afterword.train.rows import TrainingRows
 from afterword.train.settings import Settings
 from afterword.train.trainer import Trainer, evaluator
@@ -97,8 +97,8 @@ def spearman(model: SentenceTransformer, dev: TrainingRows | None) -> float | No
 def learn(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train the gates, and the model's LoRA matrices beside them; what came of it."""
     settings = Settings(rank=16, batch_size=arguments.batch_size, max_length=64, seed=arguments.seed)
-    rows = TrainingRows.of(arguments.data)
-    dev = TrainingRows.of(arguments.dev) if arguments.dev else None
+    rows = TrainingRows.read(arguments.data)
+    dev = TrainingRows.read(arguments.dev) if arguments.dev else None
     set_seed(settings.seed)
     method = replace(bellm(last=1, template=arguments.template or None), sight=Sight(), name="gated")
     encoder = Encoder.load(arguments.model, method)
@@ -120,7 +120,7 @@ def learn(arguments: argparse.Namespace) -> dict[str, Any]:
         )  # fmt: skip
         trainer = Trainer(
             model=model, args=options, train_dataset=Dataset.from_dict(dict(rows.columns)),
-            loss=make(model, settings), callbacks=[watch],
+            loss=make_loss(model, settings), callbacks=[watch],
         )  # fmt: skip
         trainer.remove_callback(ProgressCallback)
         trainer.remove_callback(PrinterCallback)

@@ -75,7 +75,7 @@ def test_pairs(run: Run, model: Path, tmp_path: Path, name: str):
     evaluated = run("evaluate", *own, "--data", tmp_path, "--tasks", path, "--out", tmp_path / "results")
     assert evaluated.code == 0 and "1/1 rows: classical: " in evaluated.err
     assert run("analyse", "turning-point", "-m", model, "--dev", path, "--pool", "mean").code == 0
-    assert TrainingRows.of(path).form == "scored pairs" and len(TrainingRows.of(path)) == 44
+    assert TrainingRows.read(path).form == "scored pairs" and len(TrainingRows.read(path)) == 44
 
 
 @pytest.mark.parametrize("verb", ["embed", "words"])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from afterword import Encoder, bellm, classical
 from afterword.errors import InputError, MissingExtra, ModelError
-from afterword.train.lora import attach, check_four_bit, merge, moved
+from afterword.train.lora import attach, check_four_bit, merge, merge_into
 from afterword.train.settings import Settings
 
 LORA = Settings(rank=4, alpha=8, dropout=0.0)
@@ -109,7 +109,7 @@ def test_matrices_move_to_the_weights_of_before(models: Path):
         one.backbone.model.get_submodule("layers.0.mlp.up_proj").weight.mul_(1.01)  # as if it had been held in 4 bits
     adapted = attach(one.backbone.model, LORA)
     trained(adapted)
-    moved(adapted, two.backbone.model, LORA)
+    merge_into(adapted, two.backbone.model, LORA)
     assert close(two.encode(TEXTS), plain(models / "llama", by_hand(models / "llama", adapted)))
 
 

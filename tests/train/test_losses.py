@@ -7,13 +7,13 @@ from tests.train.conftest import DEV, ROWS
 from afterword import Encoder, classical
 from afterword.errors import DataError, InputError
 from afterword.st import sentence_transformer
-from afterword.train.losses import check_rows, make
+from afterword.train.losses import check_rows, make_loss
 from afterword.train.rows import TrainingRows
 from afterword.train.settings import Settings
 
-PAIRS = TrainingRows.of(ROWS)
-TRIPLETS = TrainingRows.of([{**row, "negative": "n"} for row in ROWS])
-BINARY, SCORED = TrainingRows.of(DEV), TrainingRows.of([{**row, "score": i} for i, row in enumerate(DEV)])
+PAIRS = TrainingRows.read(ROWS)
+TRIPLETS = TrainingRows.read([{**row, "negative": "n"} for row in ROWS])
+BINARY, SCORED = TrainingRows.read(DEV), TrainingRows.read([{**row, "score": i} for i, row in enumerate(DEV)])
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def test_which_rows_a_loss_takes(loss: str, takes: set[str]):
 
 def test_they_are_the_librarys_own(models):
     model = sentence_transformer(Encoder.load(models / "llama", classical()))
-    ranking = make(model, Settings(temperature=0.1), gather=True)
+    ranking = make_loss(model, Settings(temperature=0.1), gather=True)
     assert type(ranking) is theirs.MultipleNegativesRankingLoss
     assert ranking.scale == pytest.approx(10) and ranking.gather_across_devices
-    cached = make(model, Settings(loss="cached_ranking", mini_batch=7, matryoshka=(64, 8)))
+    cached = make_loss(model, Settings(loss="cached_ranking", mini_batch=7, matryoshka=(64, 8)))
     assert type(cached) is theirs.MatryoshkaLoss and type(cached.loss) is theirs.CachedMultipleNegativesRankingLoss
     assert cached.loss.mini_batch_size == 7 and list(cached.matryoshka_dims) == [64, 8]
-    assert type(make(model, Settings(loss="angle"))) is theirs.AnglELoss
-    assert type(make(model, Settings(loss="cosent"))) is theirs.CoSENTLoss
+    assert type(make_loss(model, Settings(loss="angle"))) is theirs.AnglELoss
+    assert type(make_loss(model, Settings(loss="cosent"))) is theirs.CoSENTLoss
     with pytest.raises(InputError, match="matryoshka=65: the model's vectors have 64 components"):
-        make(model, Settings(matryoshka=(8, 65)))
+        make_loss(model, Settings(matryoshka=(8, 65)))

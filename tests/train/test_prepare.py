@@ -29,7 +29,7 @@ def test_the_methods_weights_and_layers_are_as_the_settings_say(models: Path):
 
 def test_the_turning_point_is_found_on_dev(models: Path):
     pairs = [{"sentence1": f"a {w}", "sentence2": f"the {w * (i % 3)}", "score": i % 5} for i, w in enumerate(WORDS)]
-    found = load(models / "llama", Settings(method=bellm(last="auto")), TrainingRows.of(pairs), device="cpu").method
+    found = load(models / "llama", Settings(method=bellm(last="auto")), TrainingRows.read(pairs), device="cpu").method
     assert found.sight.last in (1, 2, 3) and found == bellm(last=found.sight.last)
     with pytest.raises(MethodError, match="needs pairs to find the number with"):
         load(models / "llama", Settings(method=bellm(last="auto")), device="cpu")
@@ -38,8 +38,8 @@ def test_the_turning_point_is_found_on_dev(models: Path):
 def test_rows_that_cannot_be_used(models: Path):
     plain = Encoder.load(models / "llama", classical())
     asked = Encoder.load(models / "llama", prompt("{condition}: {text}"))
-    rows, dev = TrainingRows.of(ROWS), TrainingRows.of(DEV)
-    given = TrainingRows.of([{"sentence1": "a", "sentence2": "b", "condition": "c", "label": i} for i in range(6)])
+    rows, dev = TrainingRows.read(ROWS), TrainingRows.read(DEV)
+    given = TrainingRows.read([{"sentence1": "a", "sentence2": "b", "condition": "c", "label": i} for i in range(6)])
     scored = Settings(loss="cosent", batch_size=6)
     check(Settings(batch_size=36), plain, rows, dev)
     check(scored, asked, given, given)
@@ -51,7 +51,7 @@ def test_rows_that_cannot_be_used(models: Path):
         check(scored, asked, given, dev)
     with pytest.raises(DataError, match="row holds pairs, and dev is scored pairs"):
         check(Settings(batch_size=6), plain, rows, rows)
-    same = TrainingRows.of([{**row, "score": 3} for row in DEV])
+    same = TrainingRows.read([{**row, "score": 3} for row in DEV])
     with pytest.raises(DataError, match="row holds one score, 3, for all pairs: nothing ranks them"):
         check(Settings(batch_size=6), plain, rows, same)
     with pytest.raises(InputError, match="prompts name the column 'query': row holds anchor, positive"):
@@ -63,7 +63,7 @@ def test_rows_that_cannot_be_used(models: Path):
 def test_a_batch_is_that_of_all_processes(models: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(DataError, match="fewer than a batch of 40"):
-        check(Settings(batch_size=10), Encoder.load(models / "llama", classical()), TrainingRows.of(ROWS), None)
+        check(Settings(batch_size=10), Encoder.load(models / "llama", classical()), TrainingRows.read(ROWS), None)
 
 
 def test_products_are_in_float32_on_a_cpu():

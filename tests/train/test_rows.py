@@ -38,27 +38,27 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
 @pytest.mark.parametrize("rows", [TRIPLETS, SCORED, CSTS], ids=["triplets", "scored", "conditioned"])
 def test_every_format_gives_the_same_rows(rows: list[dict[str, Any]], name: str, tmp_path: Path):
-    there = TrainingRows.of([{**row, "other": "left out"} for row in rows])
-    read = TrainingRows.of(write(tmp_path / name, [{**row, "other": "left out"} for row in rows]))
+    there = TrainingRows.read([{**row, "other": "left out"} for row in rows])
+    read = TrainingRows.read(write(tmp_path / name, [{**row, "other": "left out"} for row in rows]))
     assert (read.form, read.columns, read.digest) == (there.form, there.columns, there.digest)
-    assert len(read) == len(rows) and TrainingRows.of(read) is read
+    assert len(read) == len(rows) and TrainingRows.read(read) is read
 
 
 def test_columns_by_form():
-    assert TrainingRows.of(TRIPLETS).columns == {
+    assert TrainingRows.read(TRIPLETS).columns == {
         "anchor": ["a", "d,e"],
         "positive": ["b", 'f"g'],
         "negative": ["c", "ü"],
     }
-    assert TrainingRows.of([{"anchor": "a", "positive": "b"}]).form == "pairs"
-    scored = TrainingRows.of(SCORED)
+    assert TrainingRows.read([{"anchor": "a", "positive": "b"}]).form == "pairs"
+    scored = TrainingRows.read(SCORED)
     assert scored.scored and scored.columns["score"] == [0.5, 5.0] and not scored.conditioned
-    assert TrainingRows.of(CSTS).columns == {"sentence1": [["a", "c"]], "sentence2": [["b", "c"]], "score": [3.0]}
-    assert TrainingRows.of(TRIPLETS).digest != TrainingRows.of(TRIPLETS[::-1]).digest
+    assert TrainingRows.read(CSTS).columns == {"sentence1": [["a", "c"]], "sentence2": [["b", "c"]], "score": [3.0]}
+    assert TrainingRows.read(TRIPLETS).digest != TrainingRows.read(TRIPLETS[::-1]).digest
 
 
 def test_the_triplets_beside_the_project(data: Path):
-    found = TrainingRows.of(data / "nli" / "triplets_10k.jsonl.gz")
+    found = TrainingRows.read(data / "nli" / "triplets_10k.jsonl.gz")
     assert len(found) == 10_000 and found.form == "triplets"
 
 
@@ -86,7 +86,7 @@ def test_a_bad_row_is_named_by_its_line(text: str, line: int, said: str, tmp_pat
     path = tmp_path / "a.jsonl"
     path.write_text(text)
     with pytest.raises(BadRow, match=said) as found:
-        TrainingRows.of(path)
+        TrainingRows.read(path)
     assert str(found.value).startswith(f"{path}:{line}: ") and "\n" not in str(found.value)
 
 
@@ -94,7 +94,7 @@ def test_csv_lines_are_counted_as_an_editor_counts_them(tmp_path: Path):
     path = tmp_path / "a.csv"
     path.write_text('anchor,positive\n"two\nlines",b\nc,\n')
     with pytest.raises(BadRow, match=r"a\.csv:4: 'positive' is empty"):
-        TrainingRows.of(path)
+        TrainingRows.read(path)
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_csv_lines_are_counted_as_an_editor_counts_them(tmp_path: Path):
 def test_a_file_that_is_none_is_said(name: str, content: bytes, error: type[AfterwordError], said: str, tmp_path: Path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(error, match=said):
-        TrainingRows.of(tmp_path / name)
+        TrainingRows.read(tmp_path / name)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path):
     with pytest.raises(MissingDataset, match="is not there"):
-        TrainingRows.of(tmp_path / "a.jsonl")
+        TrainingRows.read(tmp_path / "a.jsonl")
     (tmp_path / "b.jsonl").mkdir()
     with pytest.raises(DataError, match="is a folder: give a file"):
-        TrainingRows.of(tmp_path / "b.jsonl")
+        TrainingRows.read(tmp_path / "b.jsonl")
     with pytest.raises(BadRow, match="row:2: 'positive' is empty"):
-        TrainingRows.of([TRIPLETS[0], {**TRIPLETS[0], "positive": ""}])
+        TrainingRows.read([TRIPLETS[0], {**TRIPLETS[0], "positive": ""}])

@@ -1,4 +1,4 @@
-"""What is shown and written while a run goes on."""
+"""Callbacks of the trainer: the log of losses and the progress bar."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any
 from transformers import ProgressCallback, TrainerCallback
 
 SCORE = "eval_dev_spearman_cosine"
-"""The score on dev, as the trainer calls it."""
+"""The trainer's name for the score on the dev pairs: Spearman's correlation with the cosines."""
 
 
 class LossLog(TrainerCallback):
-    """Write the losses as they come, a JSON object per line.
+    """Write every logged loss to a file, one JSON object per line.
 
     Args:
-        path: of the file. A run that goes on keeps what stood there up to its checkpoint.
+        path: the file. A resumed run keeps the lines up to its checkpoint.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start from what the checkpoint knows."""
+        """Write the log history of the checkpoint; a new run begins with an empty file."""
         if state.is_world_process_zero:
             self.path.write_text("".join(json.dumps(row) + "\n" for row in state.log_history), encoding="utf-8")
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """One more."""
+        """Append the newest entry."""
         if state.is_world_process_zero:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(state.log_history[-1]) + "\n")
 
 
 class StepsBar(ProgressCallback):
-    """The trainer's progress bar, with the last numbers behind it."""
+    """The trainer's progress bar, followed by the latest loss and dev score."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Show the loss and the score on dev."""
+        """Show the loss and the dev score."""
         shown = {"loss": "loss", SCORE: "dev"}
         if state.is_world_process_zero and self.training_bar is not None and logs:
             self.training_bar.set_postfix({shown[k]: f"{v:.4f}" for k, v in logs.items() if k in shown})

@@ -1,4 +1,4 @@
-"""A run on disk: what it was told, its checkpoints, and whether it can go on from one of them."""
+"""A training run on disk: its settings, its checkpoints, and whether it can be resumed from one of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..files.manifest import there
 
 RECORD, CURVE, FOLDER, ADAPTER = "training.json", "loss.jsonl", "checkpoints", "adapter"
 PLOT = "loss.png"
-EVAL = "eval"  # a folder that the trainer makes for its evaluator
+EVAL = "eval"  # a folder that the trainer creates for its evaluator
 HELD = ".afterword-training"
 WEIGHTS, STATE, SEAL = "trained.safetensors", "trainer_state.json", "whole.json"
 NAME = re.compile(r"checkpoint-(\d+)")
@@ -28,51 +28,51 @@ NAME = re.compile(r"checkpoint-(\d+)")
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of a run: ``training.json``, ``loss.jsonl`` and, while it runs, ``checkpoints``.
+    """The folder of a training run: ``training.json``, ``loss.jsonl`` and, until it is finished, ``checkpoints``.
 
     Args:
-        folder: the model comes here in the end.
+        folder: the trained model is saved here.
     """
 
     folder: Path
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints lie while the run is not finished."""
+        """The folder of the checkpoints; it is removed when the run is finished."""
         return self.folder / FOLDER
 
     @property
     def curve(self) -> Path:
-        """The losses, a JSON object per line."""
+        """The file of the losses, one JSON object per line."""
         return self.folder / CURVE
 
     def record(self) -> dict[str, Any] | None:
-        """What a run that began here was told; None where none did.
+        """The content of ``training.json``: settings, data, versions; None if no run was started here.
 
         Raises:
-            ModelError: the record cannot be read, or is none.
+            ModelError: the file cannot be read, or is not a record of a run.
         """
         path = self.folder / RECORD
         if not path.exists():
             return None
         try:
-            found = json.loads(path.read_text("utf-8"))
+            record = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError, RecursionError) as e:
             raise ModelError(f"{path} cannot be read: {e}") from None
-        if not isinstance(found, dict) or "told" not in found:
+        if not isinstance(record, dict) or "told" not in record:
             raise ModelError(f"{path} is no record of a run: choose another folder")
-        return found
+        return record
 
     @property
     def finished(self) -> bool:
-        """Whether the run that was recorded came to its end."""
+        """Whether the recorded run is finished."""
         return "finished" in (self.record() or {})
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Write the record whole: it is never half there.
+        """Write ``training.json`` atomically: the file is either complete or unchanged.
 
         Raises:
-            ModelError: it cannot be written.
+            ModelError: the file cannot be written.
         """
         half = self.folder / f".{RECORD}.{secrets.token_hex(4)}"
         try:
@@ -86,10 +86,10 @@ class Place:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """No other process trains into this folder; where several train together, the first one holds it.
+        """Lock the folder against other runs. Of several processes that train together, the first takes the lock.
 
         Raises:
-            ModelError: another does.
+            ModelError: another run holds the lock, or the folder cannot be written.
         """
         if not is_first():
             yield
@@ -105,105 +105,106 @@ class Place:
             yield
 
     def _leave(self) -> None:
-        with suppress(OSError):  # the run has come to something
+        with suppress(OSError):  # the folder holds files: the run wrote something
             self.folder.rmdir()
 
-    def begin(self, told: Mapping[str, Any], resume: bool, adapter: bool = False) -> Path | None:
-        """Whether to start, or from which checkpoint to go on.
+    def begin(self, settings: Mapping[str, Any], resume: bool, adapter: bool = False) -> Path | None:
+        """Check the folder, and find the checkpoint to resume from.
 
         Args:
-            told: everything the run depends on, as plain data.
-            resume: go on from the last whole checkpoint, if there is one. What a killed process left of others goes.
-            adapter: whether the run will write one beside the model.
+            settings: everything the run depends on, as plain data; stored under "told" in ``training.json``.
+            resume: resume from the last complete checkpoint, if there is one. Incomplete checkpoints are removed.
+            adapter: whether the run will save the LoRA adapter beside the model.
 
         Returns:
-            A checkpoint, or None to start.
+            A checkpoint, or None to start from the beginning.
 
         Raises:
-            InputError: a model lies here, or an unfinished run that is not to be resumed; it was told otherwise.
+            InputError: the folder holds a model, an unfinished run that is not to be resumed, or a run with other
+                settings.
             InputError: a file here has a name that the run needs.
             ModelError: a file here would be read as a part of the model.
         """
-        found = self.record()
-        if found is None or not resume:
-            if found is not None and self.last() is not None:
+        record = self.record()
+        if record is None or not resume:
+            if record is not None and self.last() is not None:
                 raise InputError(f"{self.folder} holds an unfinished run: resume it, or choose another folder")
             if (self.folder / "config.json").exists():
                 raise InputError(f"{self.folder} holds a model: choose another folder, or remove it")
-        if found is None:
+        if record is None:
             needed = (CURVE, PLOT, FOLDER, *((ADAPTER,) if adapter else ()))
             if other := next((name for name in needed if there(self.folder / name)), None):
                 raise InputError(f"{self.folder} holds {other}, which no run here has written: choose another folder")
-        if found is None or "finished" not in found:
+        if record is None or "finished" not in record:
             check_place(self.folder)
-        if found is None or not resume:
+        if record is None or not resume:
             return None
-        compare(self.folder, found["told"], json.loads(json.dumps(told)))
+        compare(self.folder, record["told"], json.loads(json.dumps(settings)))
         for path in listed(self.checkpoints):
             if not is_whole(path):
                 shutil.rmtree(path, ignore_errors=True)
         return self.last()
 
     def last(self) -> Path | None:
-        """The last checkpoint that was written whole."""
+        """The last complete checkpoint."""
         return next((path for path in reversed(listed(self.checkpoints)) if is_whole(path)), None)
 
     def clear(self) -> None:
-        """Remove the checkpoints: the run is finished, and its result on the disk."""
+        """Remove the checkpoints of a finished run, once its result is flushed to the disk."""
         for path in (*sorted(self.folder.rglob("*"), reverse=True), self.folder):
             if self.checkpoints not in path.parents and (path.is_file() or path.is_dir()):
-                with suppress(PermissionError):  # somebody else's
+                with suppress(PermissionError):  # a file of another user
                     sync(path)
         for path in listed(self.checkpoints):
             drop(path)
         for path in (self.checkpoints / EVAL, self.checkpoints):
-            with suppress(OSError):  # it holds something of somebody else's
+            with suppress(OSError):  # it holds files that the run did not write
                 path.rmdir()
 
 
 def rotate(checkpoints: Path, best: str | Path | None) -> None:
-    """Keep two whole checkpoints: the last and the best, or the last two. Called once the last one is sealed.
+    """Keep two complete checkpoints: the last and the best, or the last two. Called once the last one is sealed.
 
     Args:
-        checkpoints: the folder of all.
-        best: the one that did best on dev.
+        checkpoints: the folder that holds them.
+        best: the checkpoint with the best dev score.
     """
-    found = [path for path in reversed(listed(checkpoints)) if is_whole(path)]
-    kept = dict.fromkeys([*found[:1], *(path for path in found if best is not None and path == Path(best)), *found])
+    paths = [path for path in reversed(listed(checkpoints)) if is_whole(path)]
+    kept = dict.fromkeys([*paths[:1], *(path for path in paths if best is not None and path == Path(best)), *paths])
     for path in [*kept][2:]:
         drop(path)
 
 
 def drop(checkpoint: Path) -> None:
-    """Remove a checkpoint, its seal first; of a whole one, only the files that were sealed."""
+    """Remove a checkpoint, its seal first; of a complete one, only the files that its seal lists."""
     if not is_whole(checkpoint):
         shutil.rmtree(checkpoint, ignore_errors=True)
         return
     names = json.loads((checkpoint / SEAL).read_text("utf-8"))
-    with suppress(OSError):  # it holds something of somebody else's
+    with suppress(OSError):  # it holds files that the run did not write
         for name in (SEAL, *names):
             (checkpoint / name).unlink()
         checkpoint.rmdir()
 
 
 def listed(checkpoints: Path) -> list[Path]:
-    """The checkpoints of a folder, by their steps."""
+    """The checkpoints of a folder, in the order of their steps."""
     steps = {int(m[1]): path for path in checkpoints.glob("*") if (m := NAME.fullmatch(path.name))}
     return [steps[step] for step in sorted(steps)]
 
 
 def processes() -> int:
-    """How many train together."""
+    """The number of processes that train together (torchrun's WORLD_SIZE)."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_first() -> bool:
-    """Whether this process writes what is written once."""
+    """Whether this is the process of rank 0, which writes the files."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint was sealed, and all its files are as long as they were."""
+    """Whether a checkpoint is sealed and all its files still have the recorded size."""
     try:
         sizes = json.loads((checkpoint / SEAL).read_text("utf-8"))
         return isinstance(sizes, dict) and all((checkpoint / n).stat().st_size == size for n, size in sizes.items())
@@ -212,7 +213,7 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def seal(checkpoint: Path) -> None:
-    """Say that a checkpoint is whole, once the disk has all of it: neither SIGKILL nor a power cut can pretend it."""
+    """Mark a checkpoint as complete, after all its files are flushed to disk: a SIGKILL or power cut leaves no seal."""
     sizes = {path.name: path.stat().st_size for path in sorted(checkpoint.iterdir()) if path.name != SEAL}
     for name in sizes:
         sync(checkpoint / name)
@@ -225,16 +226,16 @@ def seal(checkpoint: Path) -> None:
 
 
 def stopped(checkpoint: Path) -> bool:
-    """Whether the run had ended when this checkpoint was written: all its steps were done, or it stopped early."""
+    """Whether training had ended when this checkpoint was written: after its last step, or by early stopping."""
     state = json.loads((checkpoint / STATE).read_text("utf-8"))
     return bool(state["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"])
 
 
 def compare(folder: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Whether two runs were told the same.
+    """Check that a resumed run has the settings it was started with.
 
     Raises:
-        InputError: they were not; the first difference is named.
+        InputError: it has not; the first difference is named.
     """
     for name in sorted({*was, *now}):
         before, after = was.get(name), now.get(name)

@@ -1,4 +1,4 @@
-"""Low-rank matrices beside a model's layers: put there, trained, added to the weights."""
+"""LoRA by PEFT: attach low-rank matrices to a model's linear layers, and merge them into the weights after training."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ except ImportError as e:
 
 
 def attach(model: nn.Module, settings: Settings, whole: Sequence[nn.Module] = ()) -> Any:
-    """Put LoRA's matrices beside a model's layers; everything else is frozen.
+    """Add LoRA matrices to a model's linear layers; all other weights are frozen.
 
     Source: BeLLM, "Model Settings": r = 32, alpha = 32, dropout 0.1; all linear layers, as its released code.
 
     Args:
         model: a base model; its layers are wrapped in place.
         settings: rank, alpha, dropout, targets, four_bit.
-        whole: parts that get none: all their weights are trained.
+        whole: modules without LoRA, all of whose weights are trained.
 
     Returns:
-        PEFT's model around it.
+        PEFT's model, which wraps the given one.
 
     Raises:
-        InputError: no linear layer has a target's name.
+        InputError: a target is not the name of a linear layer.
     """
     there = {name.rpartition(".")[2] for name, m in model.named_modules() if is_linear(m)}
     if wrong := [t for t in settings.targets if t not in there]:
@@ -50,7 +50,7 @@ def attach(model: nn.Module, settings: Settings, whole: Sequence[nn.Module] = ()
         target_modules=list(settings.targets) or "all-linear",
         exclude_modules=f"({'|'.join(names[id(m)] for m in whole)})\\..*" if whole else None,
     )
-    with warnings.catch_warnings():  # of names that transformers has given new ones
+    with warnings.catch_warnings():  # PEFT uses names that transformers has deprecated
         warnings.simplefilter("ignore")
         adapted = get_peft_model(model, config)
     for part in whole:
@@ -59,10 +59,10 @@ def attach(model: nn.Module, settings: Settings, whole: Sequence[nn.Module] = ()
 
 
 def merge(adapted: Any) -> nn.Module:
-    """Add the matrices' products to the weights; the model is what it was, with other weights.
+    """Merge the LoRA matrices into the weights and unwrap the model.
 
     Raises:
-        ModelError: the sum is not finite.
+        ModelError: a merged weight is NaN or infinite.
     """
     try:
         return adapted.merge_and_unload(safe_merge=True)  # type: ignore[no-any-return]
@@ -70,13 +70,13 @@ def merge(adapted: Any) -> nn.Module:
         raise ModelError(f"the trained matrices cannot be merged: {e}") from None
 
 
-def moved(adapted: Any, base: nn.Module, settings: Settings) -> nn.Module:
-    """Add the matrices' products to the weights of another model of the same shape: to those of before `quantise`.
+def merge_into(adapted: Any, base: nn.Module, settings: Settings) -> nn.Module:
+    """Merge trained LoRA matrices into another model of the same shape: the copy from before `quantise`.
 
     Args:
-        adapted: what `attach` gave, trained.
-        base: is changed in place.
-        settings: those of `attach`.
+        adapted: the trained result of `attach`.
+        base: the model that is changed, in place.
+        settings: the settings given to `attach`.
     """
     other = attach(base, replace(settings, four_bit=False))
     set_peft_model_state_dict(other, get_peft_model_state_dict(adapted))
@@ -84,12 +84,12 @@ def moved(adapted: Any, base: nn.Module, settings: Settings) -> nn.Module:
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Whether it is a layer that LoRA stands beside; GPT-2's are of a class of their own."""
+    """Whether LoRA can be added to a module: a linear layer, or GPT-2's Conv1D, which is one too."""
     return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
 
 
 def check_four_bit(model: nn.Module, device: torch.device) -> None:
-    """Whether weights can be held in 4 bits.
+    """Check that a model's weights can be held in 4 bits.
 
     Raises:
         InputError: the model is not on a CUDA GPU, or its layers are of a class that bitsandbytes has no 4 bits for.
@@ -104,7 +104,7 @@ def check_four_bit(model: nn.Module, device: torch.device) -> None:
 
 
 def quantise(model: Any) -> None:
-    """Hold the weights of linear layers in 4 bits (QLoRA: NF4, doubly quantised), in place; the others in float32."""
+    """Quantise the linear layers to 4 bits in place (QLoRA: NF4, double quantisation); other weights become float32."""
     import bitsandbytes as bnb
 
     for parent in list(model.modules()):
@@ -119,4 +119,4 @@ def quantise(model: Any) -> None:
     for parameter in model.parameters():
         if parameter.is_floating_point():
             parameter.data = parameter.data.float()
-    model.is_loaded_in_4bit = True  # PEFT asks for it
+    model.is_loaded_in_4bit = True  # PEFT looks for this attribute

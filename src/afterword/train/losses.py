@@ -1,6 +1,6 @@
 """Losses by name: sentence-transformers' own classes, and the weighted sum of the released code.
 
-Against the authors' code, value and gradient, on the same vectors:
+Tests compare their values and gradients with the authors' code on the same vectors:
 
 - "ranking" is Equation 6 of BeLLM as a mean over the batch, where the equation as printed sums; it is SimCSE's loss
   with hard negatives and AnglE's ``contrastive_with_negative_loss``. Its scale is 1 / temperature.
@@ -34,10 +34,11 @@ class Released(nn.Module):
 
     Args:
         model: a SentenceTransformer.
-        weights: of the three.
-        temperature: of the contrastive one.
-        cosine_scale, angle_scale: of the other two. 0.3.10 has 1 for the angle, BeLLM's train.py 20.
-        gather: negatives come from every process.
+        weights: of the cosine, contrastive and angle objectives, in this order.
+        temperature: of the contrastive objective.
+        cosine_scale, angle_scale: of the other two objectives. angle_emb 0.3.10 uses 1 for the angle, BeLLM's train.py
+            20.
+        gather: take in-batch negatives from all processes.
 
     For triplets the contrastive objective is "ranking", and positives and negatives are pairs with scores 1 and 0.
     For pairs with scores 1 and 0 it is `in_batch`.
@@ -58,16 +59,16 @@ class Released(nn.Module):
         self.cosine, self.angle = theirs.CoSENTLoss(model, cosine_scale), theirs.AnglELoss(model, angle_scale)
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None) -> Tensor:
-        """The loss of a batch, as the trainer asks for it."""
+        """The loss of a batch, with the signature that the trainer calls."""
         embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
         return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
-        """The loss.
+        """The loss of given vectors.
 
         Args:
-            embeddings: per column (N, D): anchor, positive, negative; or both sides of pairs.
-            labels: (N,) scores 1 and 0 for pairs; None for triplets.
+            embeddings: one (N, D) per column: anchor, positive, negative; or the two sides of pairs.
+            labels: scores of pairs (N,), 1 or 0; None for triplets.
         """
         if labels is None:
             anchor, positive, negative = embeddings
@@ -83,34 +84,36 @@ class Released(nn.Module):
 
 
 def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather: bool = False) -> Tensor:
-    """Each text of a pair with score 1 finds the other among all 2N - 1 texts; a mean over all 2N.
+    """Cross-entropy of picking the partner of each text of a pair with score 1 among the 2N - 1 other texts.
+
+    The mean is over all 2N texts; those of pairs with score 0 count as 0.
 
     Source: ``in_batch_negative_loss`` of angle_emb, for binary labels.
 
     Args:
-        first, second: (N, D).
-        labels: (N,) 1 or 0.
-        scale: of the cosines.
-        gather: the texts of every process are among them; the mean is over this one's.
+        first, second: vectors of the two sides (N, D).
+        labels: 1 or 0 per pair (N,).
+        scale: factor on the cosines.
+        gather: compare with the texts of all processes; the mean is over the texts of this one.
     """
     everyone = [all_gather_with_grad(side) if gather else side for side in (first, second)]
     mine = torch.arange(len(first), device=first.device) + (torch.distributed.get_rank() * len(first) if gather else 0)
     itself, partner = torch.cat([mine, mine + len(everyone[0])]), torch.cat([mine + len(everyone[0]), mine])
     scores = F.normalize(torch.cat([first, second]), dim=1) @ F.normalize(torch.cat(everyone), dim=1).T * scale
-    found = scores.scatter(1, itself[:, None], -torch.inf).log_softmax(1).gather(1, partner[:, None])[:, 0]
-    return -(found * labels.repeat(2).eq(1)).mean()
+    log_p = scores.scatter(1, itself[:, None], -torch.inf).log_softmax(1).gather(1, partner[:, None])[:, 0]
+    return -(log_p * labels.repeat(2).eq(1)).mean()
 
 
-def make(model: Any, settings: Settings, gather: bool = False) -> nn.Module:
+def make_loss(model: Any, settings: Settings, gather: bool = False) -> nn.Module:
     """The loss that the settings name.
 
     Args:
         model: a SentenceTransformer.
         settings: of the run.
-        gather: negatives come from every process.
+        gather: take in-batch negatives from all processes.
 
     Raises:
-        InputError: a Matryoshka dimension that the model has not.
+        InputError: a Matryoshka dimension is larger than the model's vectors.
     """
     scale = 1 / settings.temperature
     loss: nn.Module
@@ -133,10 +136,10 @@ def make(model: Any, settings: Settings, gather: bool = False) -> nn.Module:
 
 
 def check_rows(settings: Settings, rows: TrainingRows) -> None:
-    """Whether the loss can learn from rows of this form.
+    """Check that the loss can learn from rows of this form.
 
     Raises:
-        DataError: it cannot; the message says which loss can.
+        DataError: it cannot; the message names a loss that can.
     """
     form, loss = rows.form, settings.loss
     if loss in ("ranking", "cached_ranking") and rows.scored:

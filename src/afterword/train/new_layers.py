@@ -1,4 +1,4 @@
-"""New layers behind a model's last one, with weights of their own: the "addition" of BeLLM's Table 4."""
+"""New layers after a model's last one, with their own weights: the "addition" of BeLLM's Table 4."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 
 def append(backbone: Backbone, count: int, fresh: bool = False) -> Backbone:
-    """A model that has more layers than another, and otherwise its weights.
+    """A copy of a model with new layers appended; all its other weights are those of the model.
 
-    Source: BeLLM, Table 4. The last `count` layers of the result are the new ones: let a sight name them. They stand
-    in front of the last norm, as layers do.
+    Source: BeLLM, Table 4. The last `count` layers of the result are the new ones: `Sight(last=count)` makes them
+    bidirectional. They come before the final norm.
 
     Args:
-        backbone: the model; it stays as it is.
-        count: of new layers.
-        fresh: they start with the family's random weights; otherwise as copies of the last layers, in order.
+        backbone: the model; it is not changed.
+        count: number of new layers.
+        fresh: initialise the new layers at random, as the model's class does; otherwise as copies of the last layers,
+            in order.
 
     Raises:
-        UnsupportedModel: the layers are no list, there are too few to copy, or the family cannot be built anew.
+        UnsupportedModel: the layers are not in a list, there are too few to copy, or the model's class cannot be built
+            from its configuration.
     """
     model: Any = backbone.model
     path, old = path_of_layers(backbone), len(backbone.modules)
@@ -40,7 +42,7 @@ def append(backbone: Backbone, count: int, fresh: bool = False) -> Backbone:
         grown: Any = type(model)(longer(model.config, old, count)).to(model.device, backbone.dtype)
         lacks = grown.load_state_dict(model.state_dict(), strict=False)
         if lacks.unexpected_keys or not all(new.match(name) for name in lacks.missing_keys):
-            raise ValueError("it has other weights besides")
+            raise ValueError("its class creates other weights as well")
         layers = grown.get_submodule(path)
         for i in () if fresh else range(count):
             layers[old + i].load_state_dict(layers[old - count + i].state_dict())
@@ -51,10 +53,10 @@ def append(backbone: Backbone, count: int, fresh: bool = False) -> Backbone:
 
 
 def path_of_layers(backbone: Backbone) -> str:
-    """The name of the list that holds a model's layers.
+    """The name of the module list that holds a model's layers.
 
     Raises:
-        UnsupportedModel: no list holds them one by one.
+        UnsupportedModel: the layers are not in a module list.
     """
     try:
         first = backbone.stack.layers[0]
@@ -66,7 +68,7 @@ def path_of_layers(backbone: Backbone) -> str:
 
 
 def longer(config: Any, old: int, count: int) -> Any:
-    """A model's configuration with more layers; what it says of each of the last ones it says again of the new ones."""
+    """A configuration with `count` more layers; its per-layer lists repeat their last `count` values for them."""
     config = copy.deepcopy(config)
     for name, value in list(vars(config).items()):
         if isinstance(value, list) and len(value) == old and name != "architectures":

@@ -1,4 +1,4 @@
-"""What a run starts from: the encoder that is trained, and whether everything fits together."""
+"""Before training: load the encoder, complete the settings from it, and check that settings, model and data fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .rows import TrainingRows
 from .settings import Precision, Settings
 
 EMBEDDINGS = ("static", "static_h0", "layer:0", "normed:0")
-"""States that lie before the first layer."""
+"""Kinds of states that no layer has computed: LoRA would have nothing to train."""
 
 
 def load(
@@ -35,17 +35,18 @@ def load(
     device: Any = None,
     trust_remote_code: bool = False,
 ) -> Encoder:
-    """The encoder that is trained, by the settings' method; its weights in float32, new layers in place.
+    """Load the encoder that will be trained: with the settings' method, float32 weights and the new layers, if any.
 
     Args:
-        model: as for `Encoder.load`, or an encoder, whose model is taken as it is.
+        model: as for `Encoder.load`, or an encoder, whose model is used without a copy.
         settings: of the run.
         dev: scored pairs, from which bellm(last="auto") finds the turning point.
         device: None = a GPU where there is one, each process its own.
         trust_remote_code: run the model's own code.
 
     Raises:
-        MethodError: the method makes layers see both ways in a model that does so already, or others than are added.
+        MethodError: the method asks for bidirectional layers in a model that is bidirectional already, or for a
+            number of them that differs from the number of new layers.
     """
     if isinstance(model, Encoder):
         encoder = model
@@ -79,8 +80,8 @@ def load(
     return replace(encoder, prompts=prompts, default_prompt_name="trained")
 
 
-def told(settings: Settings, encoder: Encoder) -> Settings:
-    """What the settings leave to the encoder: its method, and the prompt that it puts in front of a text."""
+def complete(settings: Settings, encoder: Encoder) -> Settings:
+    """The settings with nothing left open: the encoder's method and default prompt, and the device's precision."""
     prompt = settings.prompt
     if prompt is None and settings.prompts is None and encoder.default_prompt_name is not None:
         prompt = (encoder.prompts or {}).get(encoder.default_prompt_name) or None
@@ -89,13 +90,13 @@ def told(settings: Settings, encoder: Encoder) -> Settings:
 
 
 def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None) -> None:
-    """Refuse, before anything is written, what cannot be trained.
+    """Validate settings, model and data together, before anything is written.
 
     Raises:
         DataError: too few rows, or of a form that the loss, the method or the evaluation cannot use.
-        InputError: patience without dev; a prompt for a column that is not there; 4 bits, and no CUDA.
-        MethodError: LoRA, and states that no layer has touched.
-        MissingExtra: 4 bits, and no bitsandbytes.
+        InputError: patience without dev pairs; a prompt for a column that is missing; 4 bits without CUDA.
+        MethodError: LoRA with a method that reads states from before the first layer.
+        MissingExtra: 4 bits without bitsandbytes.
     """
     check_rows(settings, rows)
     needed = settings.batch_size * processes()
@@ -104,14 +105,14 @@ def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: Trainin
     if dev is not None and not dev.scored:
         raise DataError(f"{dev.source} holds {dev.form}, and dev is scored pairs: sentence1, sentence2, score")
     wanted = "condition" in encoder.method.layout.fields
-    for found in (rows, dev):
-        if found is not None and wanted and not found.conditioned:
+    for part in (rows, dev):
+        if part is not None and wanted and not part.conditioned:
             raise DataError(
-                f"{found.source} holds {found.form}, and the method's template holds {{condition}}: "
+                f"{part.source} holds {part.form}, and the method's template holds {{condition}}: "
                 "give sentence1, sentence2, condition, label"
             )
-        if found is not None and found.conditioned and not wanted:
-            raise DataError(f"{found.source} holds conditions: use a method whose template holds {{condition}}")
+        if part is not None and part.conditioned and not wanted:
+            raise DataError(f"{part.source} holds conditions: use a method whose template holds {{condition}}")
     if dev is not None and len(set(dev.columns["score"])) < 2:
         raise DataError(f"{dev.source} holds one score, {dev.columns['score'][0]:g}, for all pairs: nothing ranks them")
     if settings.patience and dev is None:
@@ -127,5 +128,5 @@ def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: Trainin
 
 
 def precision(device: torch.device) -> Precision:
-    """That of the products, where the user names none."""
+    """The default precision of the matrix products: bfloat16 on a GPU that supports it, else float32."""
     return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"

@@ -1,4 +1,4 @@
-"""Training rows: pairs, triplets, scored pairs, scored pairs with a condition. Every problem names its line."""
+"""Training rows: pairs, triplets, scored pairs, scored pairs with a condition. Errors name the line."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from ..text.tokenizer import check_text
 PAIRS, TRIPLETS = ("anchor", "positive"), ("anchor", "positive", "negative")
 SCORED, CONDITIONED = ("sentence1", "sentence2", "score"), ("sentence1", "sentence2", "condition", "label")
 FORMS = {"pairs": PAIRS, "triplets": TRIPLETS, "scored pairs": SCORED, "conditioned pairs": CONDITIONED}
-NUMBERS, HIDDEN = ("score", "label"), -1  # C-STS gives -1 where it keeps a label to itself
+NUMBERS, HIDDEN = ("score", "label"), -1  # C-STS writes -1 for the hidden labels of its test split
 
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """What is trained on, or evaluated.
+    """Rows to train on, or to evaluate on.
 
     Args:
-        form: a name of `FORMS`.
-        columns: by name, in order, n values each; ``score`` holds numbers; a text with a condition is a pair.
-        source: where they came from, for errors.
+        form: a key of `FORMS`.
+        columns: name to N values, in the order of the form; ``score`` holds numbers; a text with a condition is a
+            list of the two.
+        source: the file, or "row"; named in errors.
 
-    >>> TrainingRows.of([{"anchor": "a", "positive": "b"}]).form
+    >>> TrainingRows.read([{"anchor": "a", "positive": "b"}]).form
     'pairs'
     """
 
@@ -40,12 +41,12 @@ class TrainingRows:
     source: str
 
     def __len__(self) -> int:
-        """N rows."""
+        """The number of rows, N."""
         return len(next(iter(self.columns.values())))
 
     @property
     def scored(self) -> bool:
-        """Whether each pair has a number."""
+        """Whether each pair has a similarity score."""
         return "score" in self.columns
 
     @property
@@ -55,22 +56,22 @@ class TrainingRows:
 
     @property
     def digest(self) -> str:
-        """A hash of all of them, in order."""
+        """A hash of all rows, in order."""
         return hashlib.blake2b(json.dumps(self.columns).encode(), digest_size=16).hexdigest()
 
     @classmethod
-    def of(cls, data: TrainingRows | str | Path | Iterable[Mapping[str, Any]]) -> TrainingRows:
-        """Read a file, or take rows that are there already.
+    def read(cls, data: TrainingRows | str | Path | Iterable[Mapping[str, Any]]) -> TrainingRows:
+        """Read and check the rows of a file or of an iterable; a `TrainingRows` is returned unchanged.
 
         Args:
             data: a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or mappings. Columns: anchor, positive and
-                perhaps negative; sentence1, sentence2 and score; or those of C-STS: sentence1, sentence2,
-                condition and label. Others are left out.
+                optionally negative; sentence1, sentence2 and score; or those of C-STS: sentence1, sentence2,
+                condition and label. Other columns are ignored.
 
         Raises:
-            MissingDataset: no such file.
-            BadRow: a field is missing, empty, or of another type.
-            DataError: no rows, or none of these columns.
+            MissingDataset: there is no such file.
+            BadRow: a field is missing, empty, or of the wrong type.
+            DataError: there are no rows, or none of these columns.
         """
         if isinstance(data, TrainingRows):
             return data
@@ -80,13 +81,13 @@ class TrainingRows:
 
 
 def _records(path: Path) -> Iterator[Record]:
-    """The records of a file, by its ending."""
+    """The records of a file, in the format that its ending names."""
     with closing(open_rows(path)) as reader:
         yield from reader
 
 
 def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
-    """Check every record; the first one says what form they have."""
+    """Check every record; the fields of the first one decide the form."""
     form, columns = "", dict[str, list[Any]]()
     for record in records:
         fields = record.fields
@@ -141,7 +142,7 @@ def _number(value: Any, name: str, source: str, line: int) -> float:
 
 
 def _conditioned(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    """Each text beside its condition."""
+    """Columns of (text, condition) lists, and the score."""
     first, second, conditions, labels = columns.values()
     return {
         "sentence1": [list(pair) for pair in zip(first, conditions, strict=True)],

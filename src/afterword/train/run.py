@@ -1,4 +1,4 @@
-"""Train an encoder: a model, rows and settings in; an encoder out, whose folder sentence-transformers opens too."""
+"""Train an encoder: model, rows and settings in; out comes an encoder in a folder that sentence-transformers opens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from transformers import set_seed
 
 from ..analysis.plots import draw_losses
-from ..backbone.self_check import check as checked
+from ..backbone.self_check import check as self_check
 from ..encoder import Encoder
 from ..errors import InputError, MissingExtra
 from ..files.fingerprint import LIBRARIES, weights_digest
@@ -26,12 +26,12 @@ from .rows import TrainingRows
 from .settings import Settings
 
 try:
-    import accelerate  # noqa: F401  (the trainer imports it when it is made)
+    import accelerate  # noqa: F401  (the trainer imports it when it is created)
     import datasets  # noqa: F401
 
     from ..st import sentence_transformer
-    from .lora import attach, merge, moved
-    from .prepare import check, load, told
+    from .lora import attach, merge, merge_into
+    from .prepare import check, complete, load
     from .trainer import make_trainer
 except ImportError as e:
     raise MissingExtra(getattr(e, "package", None) or e.name or "sentence-transformers", "train") from e
@@ -55,35 +55,35 @@ def train(
     log_every: int = 10,
     **changes: Any,
 ) -> Encoder:
-    """Train a model for a method.
+    """Train a model for an embedding method.
 
     Args:
-        model: as for `Encoder.load`; or an encoder, whose weights are trained in place; with four_bit they are left in
-            4 bits, and what is returned has others.
-        data: what `TrainingRows.of` takes.
-        out: the folder that the encoder is saved to; ``training.json``, ``loss.jsonl`` and ``loss.png`` lie beside
-            it, and ``checkpoints`` as long as the run is not finished.
-        method: None keeps the encoder's own. A string is parsed.
-        dev: scored pairs. They are evaluated at every checkpoint, and the best one is the result.
-        settings: everything the result depends on.
-        resume: go on from the last checkpoint in `out`, to the very weights that an unbroken run gives; start if
-            there is none; if the run is finished, load what it made.
-        keep_adapter: save LoRA's matrices to ``out/adapter`` too; they are added to the weights either way.
+        model: as for `Encoder.load`; or an encoder, whose weights are trained in place; with four_bit its weights stay
+            in 4 bits, and the returned encoder has new ones.
+        data: rows, as `TrainingRows.read` takes them.
+        out: the folder that the encoder is saved to; ``training.json``, ``loss.jsonl`` and ``loss.png`` are written
+            beside it, and ``checkpoints`` until the run is finished.
+        method: the embedding method; None keeps the encoder's own. A string is parsed.
+        dev: scored pairs. They are evaluated at every checkpoint, and the best checkpoint is the result.
+        settings: everything that the result depends on.
+        resume: resume from the last checkpoint in `out`; the final weights equal those of an uninterrupted run. Without
+            a checkpoint, start from the beginning; if the run is finished, load its result.
+        keep_adapter: save the LoRA matrices to ``out/adapter`` too; they are merged into the weights in any case.
         device: None = a GPU where there is one.
         trust_remote_code: run the model's own code.
-        progress: a bar on stderr.
-        log_every: steps from one line of ``loss.jsonl`` to the next.
-        changes: of single settings.
+        progress: show a progress bar on stderr.
+        log_every: number of steps between two lines of ``loss.jsonl``.
+        changes: single settings by name; they replace those of `settings`.
 
     Returns:
-        The trained encoder, as the folder gives it.
+        The trained encoder, equal to the one that `out` loads to.
 
     Raises:
-        InputError: a setting cannot be; an unfinished or another run lies in `out`, or a file of somebody else's with a
-            name that the run needs.
+        InputError: a setting is invalid; or `out` holds an unfinished or another run, or a file that the run did not
+            write under a name that it needs.
         MethodError: the method does not fit the model.
         DataError: the rows cannot be used, or are too few.
-        ModelError: a loss is not finite, or something cannot be written; the last whole checkpoint is kept.
+        ModelError: a loss is NaN or infinite, or a file cannot be written; the last complete checkpoint is kept.
 
     >>> from afterword.train import train
     >>> train("afterword-mini", "triplets.jsonl", "mini-bellm", method="bellm:last=2", epochs=2)  # doctest: +SKIP
@@ -93,9 +93,9 @@ def train(
         raise InputError(f"log_every={log_every}: give 1 or more")
     if keep_adapter and not settings.lora:
         raise InputError("every weight is trained, so there is no adapter to keep: leave keep_adapter out")
-    rows, scored = TrainingRows.of(data), None if dev is None else TrainingRows.of(dev)
+    rows, scored = TrainingRows.read(data), None if dev is None else TrainingRows.read(dev)
     encoder = load(model, settings, scored, device, trust_remote_code)
-    settings = told(settings, encoder)
+    settings = complete(settings, encoder)
     check(settings, encoder, rows, scored)
     place = Place(Path(out))
     record = _record(str(model) if not isinstance(model, Encoder) else None, settings, encoder, rows, scored)
@@ -107,39 +107,39 @@ def train(
             place.write(record)
         run = Run(encoder, settings, place)
         try:
-            running = make_trainer(run.model, settings, place, rows, scored, log_every, progress)
+            trainer = make_trainer(run.model, settings, place, rows, scored, log_every, progress)
             if checkpoint is not None and stopped(checkpoint):
-                running.finish(checkpoint)
+                trainer.finish(checkpoint)
             else:
-                running.fit(checkpoint)
+                trainer.fit(checkpoint)
             encoder = run.finished(keep_adapter)
         finally:
             run.close()
         if is_first():
             encoder.save(place.folder)
-            place.write({**record, "finished": running.summary()})
+            place.write({**record, "finished": trainer.summary()})
             place.clear()
-            with suppress(MissingExtra):  # where matplotlib is not installed the numbers are enough
+            with suppress(MissingExtra):  # without matplotlib there is no plot
                 draw_losses(place.curve, place.folder / PLOT, SCORE, place.folder.name)
     return encoder
 
 
 class Run:
-    """An encoder while it is trained: as a SentenceTransformer, with LoRA's matrices or without.
+    """An encoder during training: a SentenceTransformer, with or without LoRA.
 
     Args:
         encoder: its weights are trained in place.
         settings: of the run.
-        place: where the adapter is saved, if it is.
+        place: the run's folder, for the adapter.
     """
 
     def __init__(self, encoder: Encoder, settings: Settings, place: Place) -> None:
         self.encoder, self.settings, self.place = encoder, settings, place
-        self.before = _copied(encoder.backbone.model) if settings.four_bit else None
+        self.before = _copied(encoder.backbone.model) if settings.four_bit else None  # the weights not quantised
         self.adapted: Any = None
         set_seed(settings.seed)
         self.model = sentence_transformer(encoder)
-        for module in list(self.model)[1:]:  # steps behind the model stay as they are
+        for module in list(self.model)[1:]:  # post-processing steps are not trained
             module.requires_grad_(False)
         encoder.backbone.model.requires_grad_(True)
         first: Any = self.model[0]
@@ -151,7 +151,7 @@ class Run:
             _checkpointing(encoder.backbone.model, "enable", {"use_reentrant": False})
 
     def finished(self, keep_adapter: bool) -> Encoder:
-        """The encoder with what was learned in its weights."""
+        """The trained encoder, with the LoRA matrices merged into its weights."""
         if self.adapted is None:
             return self.encoder
         if keep_adapter and is_first():
@@ -160,12 +160,12 @@ class Run:
         if self.before is None:
             merge(adapted)
             return self.encoder
-        whole = moved(adapted, self.before, self.settings)
+        whole = merge_into(adapted, self.before, self.settings)
         adapted.unload()
-        return replace(self.encoder, backbone=checked(whole, self.encoder.backbone.tokenizer))
+        return replace(self.encoder, backbone=self_check(whole, self.encoder.backbone.tokenizer))
 
     def close(self) -> None:
-        """Leave the encoder as one to encode with, whatever happened."""
+        """Make the encoder ready to encode again, also after an error: LoRA off, no gradients, evaluation mode."""
         model: Any = self.encoder.backbone.model
         if self.adapted is not None:
             self.adapted.unload()
@@ -175,7 +175,7 @@ class Run:
 
 
 def _copied(model: Any) -> Any:
-    """The weights in the computer's own memory: a GPU may not hold them twice."""
+    """A copy of the model in main memory: the GPU's may be too small for two."""
     device = model.device
     copied = copy.deepcopy(model.cpu())
     model.to(device)
@@ -183,7 +183,7 @@ def _copied(model: Any) -> Any:
 
 
 def _checkpointing(model: Any, what: str, *options: Any) -> None:
-    """Switch gradient checkpointing, under its newer name where there is one."""
+    """Switch gradient checkpointing; newer versions of transformers call it activation checkpointing."""
     name = "activation" if hasattr(model, "activation_checkpointing_enable") else "gradient"
     getattr(model, f"{name}_checkpointing_{what}")(*options)
 
@@ -200,8 +200,8 @@ def _settings(settings: Settings, method: Method | str | None, changes: Mapping[
 def _record(
     name: str | None, settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None
 ) -> dict[str, Any]:
-    """What stands in ``training.json``; what a resumed run must be told again stands under "told"."""
-    told = {
+    """The content of ``training.json``; under "told" are the settings that a resumed run must have again."""
+    fixed = {
         "settings": settings.to_json(),
         "processes": processes(),
         "weights": weights_digest(encoder.backbone.model).hex(),
@@ -214,5 +214,5 @@ def _record(
         "data": rows.source,
         "rows": len(rows),
         "versions": {library: version(library) for library in libraries},
-        "told": told,
+        "told": fixed,
     }

@@ -1,4 +1,4 @@
-"""What a run depends on, as one value: written beside the result, and compared before a run goes on."""
+"""The settings of a training run, in one value: saved beside the result, and compared before a run is resumed."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is trained. The defaults are the BeLLM paper's, section 4.1, where it names them.
+    """The hyperparameters of training. The defaults are those of the BeLLM paper, section 4.1, where it gives them.
 
     Args:
-        method: how a text becomes a vector; None keeps the encoder's own.
-        rank: of LoRA's matrices; 0 trains every weight ("full rank").
-        alpha: LoRA adds alpha / rank times their product.
-        dropout: in front of them.
-        targets: names of the layers they stand beside; empty = all linear ones.
-        four_bit: the frozen weights in 4 bits (QLoRA); needs CUDA and bitsandbytes.
-        added: new both-ways layers behind the last one (Table 4's "addition"; see `addition.append`).
-        fresh: those start with fresh weights, not with copies of the last layers'.
-        loss: a name of `losses.LOSSES`.
-        temperature: of the ranking losses, whose scale is its inverse.
-        scale: of "angle" and "cosent".
-        weights: of "released": cosine, in-batch negatives, angle.
-        mini_batch: texts of a forward of "cached_ranking".
-        matryoshka: the loss is also summed over the first so many components.
-        learning_rate: at its highest.
-        warmup: steps, or a share of all, in which it grows to that; then it falls to 0 in a straight line.
+        method: the embedding method; None keeps the encoder's own.
+        rank: LoRA rank r; 0 trains every weight.
+        alpha: LoRA alpha: the product of the two matrices is scaled by alpha / rank.
+        dropout: LoRA dropout probability.
+        targets: names of the linear layers that get LoRA; empty = all.
+        four_bit: keep the frozen weights in 4 bits (QLoRA); needs CUDA and bitsandbytes.
+        added: number of new bidirectional layers after the last one (Table 4's "addition"; see `new_layers.append`).
+        fresh: initialise the new layers at random, not as copies of the last layers.
+        loss: name of the loss: "ranking", "cached_ranking", "angle", "cosent" or "released".
+        temperature: of the ranking losses, whose scale is 1 / temperature.
+        scale: factor on the cosines in "angle" and "cosent".
+        weights: of the three parts of "released": cosine, in-batch negatives, angle.
+        mini_batch: texts per forward of "cached_ranking".
+        matryoshka: numbers of leading components; the loss is summed over the vectors truncated to each.
+        learning_rate: peak learning rate.
+        warmup: number of warm-up steps, or their share of all steps; then the learning rate falls linearly to 0.
         weight_decay: of AdamW.
-        clip: the largest norm of a step's gradient.
-        batch_size: rows of a step in one process.
-        accumulate: batches of a step.
+        clip: maximum norm of the gradient.
+        batch_size: rows per batch and process.
+        accumulate: batches per step (gradient accumulation).
         epochs: passes over the rows.
-        steps: or so many steps.
-        max_length: tokens of a text at most; None = the model's limit.
-        distinct: no text twice in a batch, where in-batch negatives are used.
-        prompt: put in front of every text.
-        prompts: or in front of a column's, by its name.
-        precision: of the products; "bfloat16" is autocast over float32 weights.
-        checkpointing: keep only the layers' inputs and run layers again for their gradients.
-        seed: of LoRA's start, the rows' order and dropout.
-        every: steps from one checkpoint, and one evaluation, to the next.
-        patience: evaluations without a better score after which training ends; 0 = never.
+        steps: number of steps; replaces `epochs`.
+        max_length: maximum number of tokens per text; None = the model's limit.
+        distinct: never put a text into a batch twice, if the loss uses in-batch negatives.
+        prompt: prepended to every text.
+        prompts: prepended to the texts of a column, by column name.
+        precision: of the matrix products; "bfloat16" is autocast over float32 weights.
+        checkpointing: gradient checkpointing: keep only the layers' inputs, and run layers again for their gradients.
+        seed: random seed of LoRA's initial weights, the order of the rows, and dropout.
+        every: number of steps between two checkpoints, each with an evaluation on dev.
+        patience: stop after this many evaluations without a better dev score; 0 = never.
 
     Raises:
-        InputError: one of them cannot be.
+        InputError: a value is invalid.
 
     >>> Settings().temperature, Settings(method=None, rank=0).lora
     (0.05, False)
@@ -91,7 +91,7 @@ class Settings:
     patience: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the values."""
         object.__setattr__(self, "targets", tuple(self.targets))
         object.__setattr__(self, "matryoshka", tuple(self.matryoshka))
         object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
@@ -131,16 +131,16 @@ class Settings:
 
     @property
     def lora(self) -> bool:
-        """Whether low-rank matrices are trained, not the weights themselves."""
+        """Whether LoRA matrices are trained instead of the weights."""
         return self.rank > 0
 
     @property
     def ranking(self) -> bool:
-        """Whether the loss takes other rows of the batch as negatives."""
+        """Whether the loss uses in-batch negatives."""
         return self.loss in ("ranking", "cached_ranking", "released")
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data.
+        """Plain data for JSON.
 
         >>> Settings.from_json(Settings(rank=4, matryoshka=(8, 4)).to_json()).matryoshka
         (8, 4)
@@ -151,6 +151,6 @@ class Settings:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Settings:
-        """From what `to_json` gave."""
+        """Settings from the result of `to_json`."""
         method = data.get("method")
         return cls(**{**data, "method": None if method is None else from_json(method)})

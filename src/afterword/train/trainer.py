@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer with small, exact checkpoints, that stops at the first number that is none."""
+"""sentence-transformers' trainer with small, exact checkpoints; it stops at the first NaN or infinite value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 from ..errors import DataError, ModelError
 from .callbacks import SCORE, LossLog, StepsBar
 from .checkpoints import STATE, WEIGHTS, Place, is_first, processes, rotate, seal
-from .losses import make
+from .losses import make_loss
 from .rows import TrainingRows
 from .settings import Settings
 
@@ -26,58 +26,62 @@ NUMBERS = ("loss", "grad_norm")
 
 
 class Trainer(SentenceTransformerTrainer):
-    """sentence-transformers' own; a checkpoint holds the weights that are trained and no others."""
+    """sentence-transformers' trainer, whose checkpoints hold only the trained weights."""
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """No model card: the folder is written by the encoder."""
+        """Add no model card: the encoder writes the folder."""
 
     def training_step(self, model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
-        """One batch, forward and backward."""
+        """Run one batch forward and backward, and keep its loss for `_get_grad_norm`."""
         loss: Tensor = super().training_step(model, *args, **kwargs)
         self.last_loss = loss
         return loss
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        """Called right before the weights change.
+        """Check loss and gradient; the trainer calls this right before it updates the weights.
 
         Raises:
-            ModelError: the loss or its gradient is not finite; the weights are as they were.
+            ModelError: the loss or the gradient is NaN or infinite; the weights are unchanged.
         """
         norm = super()._get_grad_norm(model, grad_norm)
-        found = (float(self.last_loss), float(norm))
-        if bad := next((n for n, v in zip(NUMBERS, found, strict=True) if not torch.tensor(v).isfinite()), None):
+        values = (float(self.last_loss), float(norm))
+        if bad := next((n for n, v in zip(NUMBERS, values, strict=True) if not torch.tensor(v).isfinite()), None):
             what = "the loss" if bad == "loss" else "the gradient"
             raise ModelError(
-                f"step {self.state.global_step + 1}: {what} is {found[NUMBERS.index(bad)]}; "
+                f"step {self.state.global_step + 1}: {what} is {values[NUMBERS.index(bad)]}; "
                 f"{_kept(Path(self.args.output_dir))}; lower the learning rate, or train in float32"
             )
         return norm
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """The trained weights alone."""
+        """Save the trained weights only."""
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         save_file({n: p.detach().contiguous() for n, p in _trained(self.model).items()}, folder / WEIGHTS)
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: Any = None) -> None:
-        """Put the weights of a checkpoint in their places."""
+        """Copy the weights of a checkpoint into the model.
+
+        Raises:
+            ModelError: the checkpoint holds weights of other names or shapes.
+        """
         path = Path(checkpoint_path) / WEIGHTS
-        found, places = load_file(path), _trained(self.model)
-        if found.keys() != places.keys() or any(found[n].shape != p.shape for n, p in places.items()):
+        weights, parameters = load_file(path), _trained(self.model)
+        if weights.keys() != parameters.keys() or any(weights[n].shape != p.shape for n, p in parameters.items()):
             raise ModelError(f"{path} holds other weights than are trained here: it is of another run")
         with torch.no_grad():
-            for name, place in places.items():
-                place.copy_(found[name])
+            for name, parameter in parameters.items():
+                parameter.copy_(weights[name])
 
     def _load_best_model(self) -> None:
-        """The weights that did best on dev."""
+        """Load the weights with the best dev score."""
         self._load_from_checkpoint(str(self.state.best_model_checkpoint))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """A checkpoint, or none.
+        """Write a checkpoint and seal it, or leave nothing of it.
 
         Raises:
-            ModelError: a weight is not finite; it cannot be written. The one before it stays.
+            ModelError: a weight is NaN or infinite, or the checkpoint cannot be written. Earlier ones are kept.
         """
         self._check_weights()
         half = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
@@ -87,19 +91,19 @@ class Trainer(SentenceTransformerTrainer):
             if is_first():
                 seal(half)
                 rotate(half.parent, self.state.best_model_checkpoint)
-        except Exception as e:  # a full disk is told by errors of many kinds
+        except Exception as e:  # libraries report a full disk by errors of many classes
             shutil.rmtree(half, ignore_errors=True)
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e).splitlines()[0]
             raise ModelError(f"{half} cannot be written: {reason}; {_kept(half.parent)}") from e
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The score on dev, of weights that are numbers."""
+        """Evaluate on dev, after checking that the weights are finite."""
         self._check_weights()
         scores: dict[str, float] = super().evaluate(*args, **kwargs)
         return scores
 
     def _check_weights(self) -> None:
-        """An update can be too large for a number to hold, with a loss and a gradient that were finite."""
+        """Check the weights: an update can overflow although loss and gradient are finite."""
         if bad := next((name for name, p in _trained(self.model).items() if not p.isfinite().all()), None):
             kept = _kept(Path(self.args.output_dir))
             raise ModelError(f"step {self.state.global_step}: {bad} is not finite; {kept}; lower the learning rate")
@@ -108,8 +112,8 @@ class Trainer(SentenceTransformerTrainer):
         """Train, from the start or from a checkpoint.
 
         Raises:
-            ModelError: a number is not finite, or something cannot be written.
-            DataError: the rows fill no batch.
+            ModelError: a value is NaN or infinite, or a file cannot be written.
+            DataError: the rows are too few for one batch of distinct texts.
         """
         try:
             self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -125,10 +129,10 @@ class Trainer(SentenceTransformerTrainer):
         self.accelerator.wait_for_everyone()
 
     def finish(self, checkpoint: Path) -> None:
-        """Take a run that had ended to where its end would have taken it.
+        """Restore the final state of a run that ended right after a checkpoint: load its best or last weights.
 
         Args:
-            checkpoint: its last one.
+            checkpoint: the last checkpoint of the run.
         """
         self.state = TrainerState.load_from_json(str(checkpoint / STATE))
         best = self.state.best_model_checkpoint if self.args.load_best_model_at_end else None
@@ -136,7 +140,7 @@ class Trainer(SentenceTransformerTrainer):
         self.accelerator.wait_for_everyone()
 
     def summary(self) -> dict[str, Any]:
-        """How far it went, and the best score on dev, None where it has none."""
+        """Steps, epochs, and the best dev score with its step; None without dev."""
         best = self.state.best_metric
         return {"steps": self.state.global_step, "epochs": self.state.epoch,
                 "best_dev": best if best is not None and math.isfinite(best) else None,
@@ -144,7 +148,7 @@ class Trainer(SentenceTransformerTrainer):
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The weights that change, by name."""
+    """The parameters that are trained, by name."""
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
@@ -165,13 +169,13 @@ def make_trainer(
     """The trainer of a run.
 
     Args:
-        model: a SentenceTransformer; what of it asks for gradients is trained.
+        model: a SentenceTransformer; its parameters with `requires_grad` are trained.
         settings: of the run.
-        place: where its losses and checkpoints go.
-        rows: what it learns from.
+        place: the run's folder, for losses and checkpoints.
+        rows: training rows.
         dev: scored pairs, or None.
-        log_every: steps from one line of losses to the next.
-        progress: a bar on stderr.
+        log_every: number of steps between two lines of losses.
+        progress: show a progress bar on stderr.
     """
     callbacks: list[Any] = [LossLog(place.curve)]
     if settings.patience and dev is not None:
@@ -182,24 +186,24 @@ def make_trainer(
                    "metric_for_best_model": SCORE, "greater_is_better": True}  # fmt: skip
     if model.device.type == "cpu":
         options |= {"use_cpu": True, "ddp_backend": "gloo" if processes() > 1 else None}
-    running = Trainer(
+    trainer = Trainer(
         model=model,
         args=arguments(settings, place, logging_steps=log_every, disable_tqdm=not progress, **options),
         train_dataset=Dataset.from_dict(dict(rows.columns)),
         evaluator=None if dev is None else evaluator(dev),
-        loss=make(model, settings, gather=processes() > 1),
+        loss=make_loss(model, settings, gather=processes() > 1),
         callbacks=callbacks,
     )
-    running.remove_callback(ProgressCallback)
-    running.remove_callback(PrinterCallback)
+    trainer.remove_callback(ProgressCallback)
+    trainer.remove_callback(PrinterCallback)
     if progress:
-        running.add_callback(StepsBar())
-    return running
+        trainer.add_callback(StepsBar())
+    return trainer
 
 
 def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTransformerTrainingArguments:
-    """The settings in the trainer's words. Several processes split one batch, in which no text stands twice."""
-    made = SentenceTransformerTrainingArguments(
+    """The settings as the trainer's arguments. Several processes split one batch, in which no text occurs twice."""
+    result = SentenceTransformerTrainingArguments(
         output_dir=str(place.checkpoints),
         per_device_train_batch_size=settings.batch_size * processes(),
         accelerator_config={"split_batches": processes() > 1},
@@ -214,22 +218,22 @@ def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTrans
         seed=settings.seed,
         batch_sampler="no_duplicates" if settings.distinct and settings.ranking else "batch_sampler",
         prompts=settings.prompt or (dict(settings.prompts) if settings.prompts else None),
-        dataloader_drop_last=True,  # every step has as many negatives
+        dataloader_drop_last=True,  # every step has the same number of negatives
         dataloader_pin_memory=False,
-        logging_nan_inf_filter=False,  # it would show a loss that is none as 0
+        logging_nan_inf_filter=False,  # the filter would hide a NaN or infinite loss
         save_strategy="steps",
         save_steps=settings.every,
-        save_total_limit=None,  # older ones go when the new one is sealed, not before
-        restore_callback_states_from_checkpoint=True,  # how long early stopping has waited
+        save_total_limit=None,  # `rotate` removes older ones, after the new one is sealed
+        restore_callback_states_from_checkpoint=True,  # early stopping's count of evaluations without gain
         report_to=[],
         **options,
     )
-    made._n_gpu = min(made.n_gpu, 1)  # a process trains on one GPU; torchrun starts one for each
-    return made
+    result._n_gpu = min(result.n_gpu, 1)  # each process trains on one GPU; torchrun starts a process per GPU
+    return result
 
 
 def evaluator(dev: TrainingRows) -> Any:
-    """Spearman between the scores of pairs and their vectors' cosines."""
+    """Spearman's correlation between the scores of pairs and the cosines of their vectors."""
     first, second, scores = dev.columns.values()
     return EmbeddingSimilarityEvaluator(
         first, second, scores, name="dev", main_similarity="cosine", batch_size=64, write_csv=False,
