@@ -36,7 +36,7 @@ def test_a_winner_with_a_fitted_step_is_saved_with_it(tmp_path):
     tuned = tune(encoder, pairs)
     for post in ("centre", "whiten", "remove_top", "tfidf"):
         at = next(i for i, r in enumerate(tuned.recipes) if r.post.startswith(post) or r.spec == post)
-        tuned.made(at).save(tmp_path / post)
+        tuned.encoder_of(at).save(tmp_path / post)
         vectors = Encoder.load(tmp_path / post, dtype="float64").encode([*pairs.left, *pairs.right])
         assert cosines(vectors[:100], vectors[100:]) == pytest.approx(tuned.cosines[at], abs=2e-5)
 

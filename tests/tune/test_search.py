@@ -66,7 +66,7 @@ def test_the_encoder_of_a_recipe_gives_its_cosines(found):
         posts.setdefault(recipe.post, i)
     for i in posts.values():
         if not np.isnan(tuned.choice.rank[i]):
-            vectors = tuned.made(i).encode([*pairs.left, *pairs.right]).reshape(2, len(pairs.gold), -1)
+            vectors = tuned.encoder_of(i).encode([*pairs.left, *pairs.right]).reshape(2, len(pairs.gold), -1)
             assert cosines(*vectors) == pytest.approx(tuned.cosines[i], abs=2e-5)
 
 
@@ -82,7 +82,7 @@ def test_heads_are_dittos(found):
     encoder, pairs, tuned = found
     for head in ((0, 0), (1, 1)):
         method = ditto(head)
-        at = next(i for i, r in enumerate(tuned.recipes) if r.of_ditto and r.method == method)
+        at = next(i for i, r in enumerate(tuned.recipes) if r.is_ditto and r.method == method)
         vectors = Encoder(encoder.backbone, method).encode([*pairs.left, *pairs.right])
         assert cosines(vectors[:44], vectors[44:]) == pytest.approx(tuned.cosines[at], abs=1e-6)
 
@@ -108,7 +108,7 @@ def test_batches_and_halving_change_nothing(tmp_path, monkeypatch):
         return real(self, some)
 
     monkeypatch.setattr(search.Search, "_read", short_of_memory)
-    small = tune(encoder, pairs, told=heard.append)
+    small = tune(encoder, pairs, on_progress=heard.append)
     assert small.cosines == pytest.approx(whole.cosines, abs=1e-9, nan_ok=True) and sum(heard) == 88
 
 
@@ -137,4 +137,4 @@ def test_fewer_directions_than_components_are_whitened_all_the_same(tmp_path):
             p.data.fill_(1.0 if "weight" in name else 0.0)
     tuned = tune(encoder, pairs, Grid(heads="none", posts=(Whiten(),)))
     at = next(i for i, r in enumerate(tuned.recipes) if r.post == "whiten")
-    assert tuned.made(at).encode(["a cat"]).shape == (1, 15) and not tuned.notes
+    assert tuned.encoder_of(at).encode(["a cat"]).shape == (1, 15) and not tuned.notes

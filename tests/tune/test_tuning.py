@@ -23,7 +23,7 @@ def test_noise_is_not_believed(tmp_path):
 def test_the_default_is_what_the_encoder_does_already(tmp_path):
     encoder, pairs = load("gpt2", tmp_path, reba(2)), made_up()
     tuned = tune(encoder, pairs, Grid(heads="none", posts=()))
-    assert str(tuned.recipes[tuned.choice.default]) == "reba" and tuned.made(tuned.choice.default) is encoder
+    assert str(tuned.recipes[tuned.choice.default]) == "reba" and tuned.encoder_of(tuned.choice.default) is encoder
     own = Encoder(encoder.backbone, reba(3, normalise="token"), (Normalise(),))
     tuned = tune(own, pairs, Grid(heads="none", posts=()))
     assert tuned.recipes[tuned.choice.default].post == "its own"
@@ -37,7 +37,7 @@ def test_a_prompt_stands_in_front_of_every_recipe(tmp_path):
     tuned = tune(encoder, pairs, Grid(heads="none"))
     assert tuned.recipes[tuned.choice.default].method == classical()
     for i in (0, 5, 20):
-        vectors = tuned.made(i).encode([*pairs.left, *pairs.right])
+        vectors = tuned.encoder_of(i).encode([*pairs.left, *pairs.right])
         assert cosines(vectors[:44], vectors[44:]) == pytest.approx(tuned.cosines[i], abs=1e-6)
 
 

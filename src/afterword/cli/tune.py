@@ -226,7 +226,7 @@ def with_labels(
     from ..tune.report import as_json, save
 
     bar.begin(0, NOBODY_KNOWS)
-    tuned = tune(encoder, sets[0][1], grid, seed=seed, limits=limits, told=bar.more)
+    tuned = tune(encoder, sets[0][1], grid, seed=seed, limits=limits, on_progress=bar.more)
     chosen = tuned.chosen
     tests = [
         {"name": name, "pairs": len(p.gold), "chosen": score(chosen, p), "default": score(encoder, p)}

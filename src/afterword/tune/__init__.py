@@ -1,4 +1,4 @@
-"""One forward per text and layout, every recipe: which way of pooling serves a model best on pairs of one's own."""
+"""Find the best embedding recipe for a model on scored pairs, with one forward per text and layout."""
 
 from .heads import HeadMap, head_map, label_free
 from .recipes import Grid, Recipe

@@ -1,4 +1,4 @@
-"""Which recipe to take: ranked on one half of the pairs, the simplest within noise, confirmed on the other half."""
+"""Choose a recipe: rank all on one half of the pairs, take the simplest within noise, confirm it on the other half."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
 
 FEWEST = 40
-"""Pairs at least: twenty in each half already leave an interval of +-0.4."""
+"""Minimum number of pairs: with twenty in each half the interval is +-0.4 already."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was taken, and why.
+    """The chosen recipe, and the numbers that led to it. Recipes are given by their index.
 
     Attributes:
-        rank: Spearman of each recipe on the half that ranks (m,).
-        confirm: on the half that confirms (m,).
-        leader: the best on the half that ranks.
+        rank: Spearman's correlation of each recipe on the half that ranks (m,).
+        confirm: the same on the half that confirms (m,).
+        leader: the best recipe on the half that ranks.
         simplest: the simplest recipe that is worse than the leader there by no more than noise.
-        chosen: that one, where the other half confirms that it is better than the default; else the default.
+        chosen: `simplest`, if the half that confirms shows that it is better than the default; else the default.
         default: the recipe to beat.
-        gain: on the half that confirms, how much better `simplest` is than the default: a 95 % interval.
+        gain: how much better `simplest` is than the default on the half that confirms: a 95 % interval.
     """
 
     rank: Array
@@ -44,15 +44,15 @@ class Choice:
 
     @property
     def improved(self) -> bool:
-        """Whether a better recipe than the default was found and confirmed."""
+        """Whether a recipe better than the default was found and confirmed."""
         return self.chosen != self.default
 
 
 def halves(pairs: int, seed: int) -> tuple[Indices, Indices]:
-    """Two halves of the pairs, drawn by the seed.
+    """Indices of two random halves of the pairs.
 
     Raises:
-        InputError: there are too few.
+        InputError: there are too few pairs.
 
     >>> [len(half) for half in halves(41, seed=0)]
     [20, 21]
@@ -75,15 +75,15 @@ def choose(
     the 95 % interval of the gain holds 0, the default stays.
 
     Args:
-        recipes: m of them.
-        cosines: of their n pairs (m, n).
-        gold: scores (n,).
-        split: what `halves` gave.
+        recipes: all recipes (m).
+        cosines: each recipe's cosines of the n pairs (m, n).
+        gold: scores of the pairs (n,).
+        split: the result of `halves`.
         default: index of the recipe to beat.
-        seed: of the bootstrap.
+        seed: random seed of the bootstrap.
 
     Raises:
-        InputError: no recipe has a correlation.
+        InputError: no recipe has a defined correlation.
     """
     first, second = split
     rank, confirm = spearmans(cosines[:, first], gold[first]), spearmans(cosines[:, second], gold[second])
@@ -111,4 +111,4 @@ def _best_by_level(recipes: Sequence[Recipe], rank: Array) -> list[int]:
 def _within(bootstrap: Bootstrap, leader: Array, other: Array) -> bool:
     """Whether a recipe is worse than the leader by no more than one standard error."""
     lost = bootstrap.spearman(leader) - bootstrap.spearman(other)
-    return bool(lost.mean() <= lost.std())  # NaN, of constant cosines, is not
+    return bool(lost.mean() <= lost.std())  # False for NaN, which constant cosines give

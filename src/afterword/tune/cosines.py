@@ -1,4 +1,4 @@
-"""Cosines of pairs by many recipes at once, from the products of their layers."""
+"""Cosines of pairs for many recipes at once, from dot products between layers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from ..methods.states import States
 from .recipes import Family
 
 NOTHING = 1e-6
-"""Vectors that keep less than this share of their length without the mean are nothing but rounding."""
+"""Centred vectors shorter than this share of their length before centring are rounding errors."""
 
 
 def mixture(family: Family) -> Tensor:
-    """From products of layers to those of the kinds of states (S S, C): a mean of layers is a sum, save its length."""
+    """The matrix (S S, C) that turns dot products of S layers into those of C kinds of states.
+
+    A mean of layers is summed here: cosines do not depend on the factor.
+    """
     layers = family.layers
     mix = torch.zeros(len(layers), len(layers), len(family.kinds))
     for c, kind in enumerate(family.kinds):
@@ -24,14 +27,14 @@ def mixture(family: Family) -> Tensor:
 
 
 def products(vectors: Tensor, mix: Tensor) -> tuple[Tensor, Tensor]:
-    """Products of the vectors of pairs.
+    """Dot products of the vectors of pairs.
 
     Args:
         vectors: of the P left texts, then of the P right ones, by R weightings in S layers (2 P, R, S, D).
-        mix: what `mixture` gave.
+        mix: the result of `mixture`.
 
     Returns:
-        left . right (P, R, C); and of each vector with itself (2 P, R, C).
+        Left times right (P, R, C), and each vector times itself (2 P, R, C).
     """
     texts, rows, *_ = vectors.shape
     flat = vectors.flatten(0, 1)
@@ -42,22 +45,22 @@ def products(vectors: Tensor, mix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def cosines(cross: Tensor, own: Tensor) -> Tensor:
-    """Cosines (P, R, C) of what `products` gave; 0 where a vector is zero, as in `scores.cosines`."""
+    """Cosines (P, R, C) from the results of `products`; 0 if a vector is zero, as in `scores.cosines`."""
     left, right = own.chunk(2)
     lengths = left.sqrt() * right.sqrt()
     return cross / torch.where(lengths > 0, lengths, 1)
 
 
 def raw_and_centred(vectors: Tensor, mean: Tensor, mix: Tensor) -> Tensor:
-    """Cosines of the vectors as they are and without their mean (P, R, C, 2).
+    """Cosines of the raw vectors and of the centred ones (P, R, C, 2).
 
-    The mean is taken off the vectors themselves, which are overwritten: worked out from products, what is left of
-    vectors that all point one way would be lost in rounding.
+    The mean is subtracted from the vectors themselves, which are overwritten: if all vectors have nearly one
+    direction, centring the dot products instead would lose the differences in rounding.
 
     Args:
-        vectors: (2 P, R, S, D), as for `products`.
-        mean: (R, S, D).
-        mix: what `mixture` gave.
+        vectors: (2 P, R, S, D), as for `products`; overwritten.
+        mean: their mean (R, S, D).
+        mix: the result of `mixture`.
     """
     cross, own = products(vectors, mix)
     raw = cosines(cross, own)

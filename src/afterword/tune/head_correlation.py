@@ -1,4 +1,4 @@
-"""Choosing Ditto's head without labels: the head whose diagonal follows the tf-idf weights of the tokens."""
+"""Choose Ditto's head without labels: the head whose diagonal correlates best with the tokens' TF-IDF weights."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .recipes import EveryHead, Family
 
 
 class HeadCorrelation:
-    """The mean, over texts, of Pearson's correlation of each head's diagonal with the tokens' tf-idf weights.
+    """Pearson's correlation of each head's diagonal with the tokens' TF-IDF weights, averaged over texts.
 
-    Ditto chooses its head on labelled pairs and names other ways as future work (Limitations); its Table 4 shows
-    that heads that serve well follow tf-idf. Texts in which either is constant are left out.
+    Ditto chooses its head on labelled pairs and names other ways as future work (Limitations). Its Table 4 shows
+    that the diagonals of good heads correlate with TF-IDF. Texts in which either is constant are left out.
 
     Args:
         inverse: inverse document frequencies of the tokens (V,).
-        heads: L H.
+        heads: number of heads in all layers (L H).
     """
 
     def __init__(self, inverse: Tensor, heads: int) -> None:
@@ -39,22 +39,21 @@ class HeadCorrelation:
         self.texts = torch.zeros(heads, dtype=torch.float64)
 
     def add(self, reading: Reading) -> None:
-        """See a batch; its rows of weights are diagonals."""
+        """Add a batch; its rows of weights are the heads' diagonals."""
         for group, rows in zip(reading.batch.groups, reading.rows, strict=True):
             inside = group.copy == 1
             weights = tf_idf(group.tokens, self.inverse.to(group.tokens.device), inside).double()
-            found = correlations(rows.double(), weights[:, None], inside[:, None])
-            defined = found.isfinite()
-            self.total += found.nan_to_num(0.0).sum(0).cpu()
-            self.texts += defined.sum(0).cpu()
+            by_text = correlations(rows.double(), weights[:, None], inside[:, None])
+            self.total += by_text.nan_to_num(0.0).sum(0).cpu()
+            self.texts += by_text.isfinite().sum(0).cpu()
 
     def result(self) -> Tensor:
-        """The mean of each head (L H,); NaN where no text told."""
+        """The mean of each head (L H,); NaN if the correlation is undefined on every text."""
         return self.total / torch.where(self.texts > 0, self.texts, torch.nan)
 
 
 def correlations(a: Tensor, b: Tensor, inside: Tensor) -> Tensor:
-    """Pearson's correlation along the last axis, of the tokens that are inside only; NaN where one is constant.
+    """Pearson's correlation along the last axis, over the tokens marked `inside`; NaN if either side is constant.
 
     >>> x, y, all_ = torch.tensor([1.0, 2, 3, 9]), torch.tensor([2.0, 4, 6, 0]), torch.tensor([True, True, True, False])
     >>> correlations(x, y, all_).item()
@@ -74,46 +73,46 @@ def correlate_heads(
     texts: Sequence[str],
     limits: Limits,
     layout: Layout,
-    told: Callable[[int], object] = lambda _: None,
+    on_progress: Callable[[int], object] = lambda _: None,
 ) -> Tensor:
-    """How each head's diagonal follows tf-idf on texts without labels (L, H), in one forward.
+    """Correlation of each head's diagonal with TF-IDF on texts without labels (L, H), in one forward per text.
 
     Args:
         backbone: the model.
-        texts: some hundreds; inverse frequencies are theirs.
-        limits: how much at a time.
-        layout: how they are written.
-        told: hears how many more texts are done.
+        texts: some hundreds; document frequencies are counted on them.
+        limits: batch size and maximum length.
+        layout: the input format.
+        on_progress: called with the number of texts that were just finished.
 
     Raises:
-        InputError: too few texts, or one of no token.
-        AttentionNotSeen: the model does not show its attention.
+        InputError: there are too few texts, or one has no token.
+        AttentionNotSeen: the model's attention weights cannot be read.
     """
     facts = backbone.facts
     backbone.require(True, None)
     if len(texts) < 2:
         raise InputError(f"{len(texts)} texts have no tf-idf: give at least 2, some hundreds if you can")
-    writings = written(layout, texts, backbone, limits)
+    writings = write_texts(layout, texts, backbone, limits)
     heads = partial(ditto, (0, 0))
     family = Family((EveryHead("sum", "all", True),), (heads,), ("last",))
-    found = HeadCorrelation(
-        inverse_frequencies(fitted(backbone, backbone.tokenizer.ids(texts))), facts.layers * facts.heads
+    correlation = HeadCorrelation(
+        inverse_frequencies(fit_tfidf(backbone, backbone.tokenizer.ids(texts))), facts.layers * facts.heads
     )
 
     def run(batch: Batch, _: list[int]) -> Reading:
         return read(backbone, [family], batch)[0]
 
     for indices, reading in each(writings, run, limits.budget(backbone.device), backbone.device):
-        found.add(reading)
-        told(len(indices))
-    return found.result().view(facts.layers, facts.heads)
+        correlation.add(reading)
+        on_progress(len(indices))
+    return correlation.result().view(facts.layers, facts.heads)
 
 
-def written(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[TokenizedText]:
-    """The texts as the model reads them; those that were cut are told of once.
+def write_texts(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[TokenizedText]:
+    """Write and tokenize texts; one warning says how many were truncated.
 
     Raises:
-        InputError: a text of no token.
+        InputError: a text has no token.
     """
     writings = layout.write(texts, backbone.tokenizer, limits.max_length)
     if empty := [t for w, t in zip(writings, texts, strict=True) if not w.total]:
@@ -124,12 +123,12 @@ def written(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Li
     return writings
 
 
-def fitted(backbone: Backbone, ids: Sequence[Sequence[int]]) -> Weighting:
-    """TF-IDF with the document frequencies of some texts, given as token ids."""
+def fit_tfidf(backbone: Backbone, ids: Sequence[Sequence[int]]) -> Weighting:
+    """TF-IDF with the document frequencies of texts given as token ids."""
     return tfidf().weigh.fit(ids, backbone.tokenizer, backbone.vocabulary_size)
 
 
 def inverse_frequencies(weigh: Weighting) -> Tensor:
-    """What was fitted (V,)."""
+    """The inverse document frequencies of a fitted TF-IDF (V,)."""
     assert isinstance(weigh, ByToken) and weigh.table is not None
     return weigh.table.values

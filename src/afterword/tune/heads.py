@@ -1,4 +1,4 @@
-"""Ditto's search: the map of heads, by labels and without."""
+"""Scores of all attention heads for Ditto: on labelled pairs, and without labels by their correlation with TF-IDF."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..encoder import Encoder
 from ..tasks.scores import spearman, spearmans
 from ..text.layout import Layout
 from .head_correlation import correlate_heads
-from .tuning import Tuned, prompted
+from .tuning import Tuned, with_default_prompt
 
 Array = NDArray[np.floating[Any]]
 Head = tuple[int, int]
@@ -23,11 +23,11 @@ Head = tuple[int, int]
 
 @dataclass(frozen=True)
 class HeadMap:
-    """Every head's score on the first and last states, and its correlation with tf-idf.
+    """For every head, Ditto's score on the states "first_last" and the correlation of its diagonal with TF-IDF.
 
     Attributes:
-        correlation: of its diagonal with tf-idf, the mean over texts (L, H).
-        scores: Spearman on all pairs (L, H); None without labels.
+        correlation: of the diagonal with TF-IDF, averaged over texts (L, H).
+        scores: Spearman's correlation on all pairs (L, H); None without labels.
     """
 
     correlation: Array
@@ -35,22 +35,22 @@ class HeadMap:
 
     @property
     def label_free(self) -> Head:
-        """The head that tf-idf chooses (layer, head), from 0."""
+        """The head with the highest correlation with TF-IDF, as (layer, head) from 0."""
         return _highest(self.correlation)
 
     @property
     def best(self) -> Head:
-        """The head that labels choose."""
+        """The head with the highest score, as (layer, head) from 0."""
         return _highest(self._scores)
 
     @property
     def place(self) -> int:
-        """Where labels place the head that tf-idf chooses, from 1."""
+        """The rank of the `label_free` head by score, from 1."""
         return int((self._scores > self._scores[self.label_free]).sum()) + 1
 
     @property
     def agreement(self) -> float:
-        """Spearman's correlation, over heads, of scores and correlations with tf-idf."""
+        """Spearman's correlation over all heads between their scores and their correlations with TF-IDF."""
         if self._scores.size < 2:
             return math.nan
         return spearman(self._scores.ravel(), self.correlation.ravel())
@@ -62,7 +62,7 @@ class HeadMap:
 
 
 def spelled_head(head: Head) -> str:
-    """A head from 1, as in the paper.
+    """A head as ``layer-head`` from 1, as in the paper.
 
     >>> spelled_head((0, 9))
     '1-10'
@@ -76,34 +76,38 @@ def _highest(table: Array) -> Head:
 
 
 def head_map(tuned: Tuned) -> HeadMap | None:
-    """The map, where heads were read."""
+    """The map of heads from a tuning run; None if it did not try Ditto."""
     if tuned.correlation is None:
         return None
-    where = [i for i, r in enumerate(tuned.recipes) if r.of_ditto and r.method.states.kind == "first_last"]
+    where = [i for i, r in enumerate(tuned.recipes) if r.is_ditto and r.method.states.kind == "first_last"]
     return HeadMap(tuned.correlation, spearmans(tuned.cosines[where], tuned.gold).reshape(tuned.correlation.shape))
 
 
 def label_free(
-    encoder: Encoder, texts: Sequence[str], limits: Limits | None = None, told: Callable[[int], object] = lambda _: None
+    encoder: Encoder,
+    texts: Sequence[str],
+    limits: Limits | None = None,
+    on_progress: Callable[[int], object] = lambda _: None,
 ) -> HeadMap:
-    """The map without labels: Ditto chooses its head by labelled pairs and names other ways as future work.
+    """The map of heads from texts without labels, by their correlation with TF-IDF.
 
-    Source: Ditto, Limitations; its Table 4 has the correlation of heads with tf-idf.
+    Source: Ditto chooses its head on labelled pairs and names other ways as future work (Limitations); its Table 4
+    has the correlation of heads with TF-IDF.
 
     Args:
-        encoder: any of the model.
+        encoder: an encoder of the model; its method is not used.
         texts: some hundreds.
-        limits: how much at a time.
-        told: hears how many more texts are done.
+        limits: batch size and maximum length.
+        on_progress: called with the number of texts that were just finished.
 
     Raises:
-        InputError: too few texts, or one that holds no token.
-        AttentionNotSeen: the model does not show its attention.
+        InputError: there are too few texts, or one has no token.
+        AttentionNotSeen: the model's attention weights cannot be read.
 
     >>> heads = label_free(Encoder.load("afterword-mini", "classical"), ["the cat sat", "the dog ran off"])
     >>> heads.correlation.shape
     (6, 8)
     """
     limits = limits or Limits(encoder.max_length)
-    found = correlate_heads(encoder.backbone, texts, limits, prompted(encoder, Layout()), told)
-    return HeadMap(found.numpy())
+    layout = with_default_prompt(encoder, Layout())
+    return HeadMap(correlate_heads(encoder.backbone, texts, limits, layout, on_progress).numpy())

@@ -1,4 +1,4 @@
-"""One forward, read for many methods: rows of weights, and the states they weigh."""
+"""One forward for many methods: their token weights, and the hidden states that the weights apply to."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..text.batch import Batch
 from .recipes import Family
 
 CELLS = 1 << 21
-"""Numbers of the vectors that are worked on at once: 8 MB in float32."""
+"""How many numbers of vectors are computed at once: 8 MB in float32."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A family's half of a forward over T texts.
+    """What a family needs of a forward over T texts.
 
     Attributes:
-        batch: as the family sees it.
-        rows: weights, per group (G, R, n).
-        states: of S layers side by side (N, S, D).
+        batch: the batch, with only the copies that the family's layout has.
+        rows: token weights of R weightings, per group (G, R, n).
+        states: hidden states of S layers (N, S, D).
     """
 
     batch: Batch
@@ -33,11 +33,11 @@ class Reading:
 
     @property
     def nbytes(self) -> int:
-        """What it holds in memory."""
+        """Memory of weights and states, in bytes."""
         return self.states.nbytes + sum(rows.nbytes for rows in self.rows)
 
     def vectors(self, chosen: slice | list[int]) -> Tensor:
-        """The vectors of some rows of weights, in all layers (T, R, S, D)."""
+        """The vectors of the chosen weightings in all layers (T, R, S, D)."""
         flat = self.states.flatten(1)
         width = self.rows[0][:, chosen].shape[1]
         out = flat.new_empty(self.batch.texts, width, flat.shape[1])
@@ -46,7 +46,7 @@ class Reading:
         return out.view(self.batch.texts, width, *self.states.shape[1:])
 
     def total(self) -> Tensor:
-        """The sum of all texts' vectors, in float64 (R, S, D)."""
+        """The sum of the vectors of all texts, in float64 (R, S, D)."""
         flat = self.states.flatten(1)
         total = flat.new_zeros(self.rows[0].shape[1], flat.shape[1], dtype=torch.float64)
         for group, rows in zip(self.batch.groups, self.rows, strict=True):
@@ -54,7 +54,7 @@ class Reading:
         return total.unflatten(1, self.states.shape[1:])  # type: ignore[no-any-return]
 
     def parts(self) -> Iterator[tuple[slice, Tensor]]:
-        """The vectors of all rows, as many at a time as stay in the cache."""
+        """The vectors of all weightings, in parts that fit into the processor's cache."""
         total = self.rows[0].shape[1]
         step = max(1, CELLS // max(self.batch.texts * self.states[0].numel(), 1))
         for first in range(0, total, step):
@@ -63,29 +63,29 @@ class Reading:
 
 
 def read(backbone: Backbone, families: Sequence[Family], batch: Batch) -> list[Reading]:
-    """Run a batch once and read it for several families that share its layout and its sight.
+    """Run a batch once for several families that share its layout and its bidirectional layers.
 
     Args:
         backbone: the model.
-        families: of fewer copies than the batch has, some of them: such a family sees only those.
-        batch: texts laid end to end, none of them in chunks.
+        families: a family whose layout has fewer copies than the batch reads only the first ones.
+        batch: packed texts, each in one segment.
     """
     dtype = precision_of(backbone)
-    seen = [batch.limited(family.lead.layout.total_copies) for family in families]
+    views = [batch.limited(family.first.layout.total_copies) for family in families]
     weighings = [
         [Weighing(weigh, view, sentence_targets(backbone, weigh, view, dtype)) for weigh in family.weigh]
-        for family, view in zip(families, seen, strict=True)
+        for family, view in zip(families, views, strict=True)
     ]
     layers = [family.layers for family in families]
     everything = frozenset(layer for part in layers for layer in part)
     trace, rows = weigh(
-        backbone, batch, [one for part in weighings for one in part], everything, families[0].lead.sight
+        backbone, batch, [weighing for part in weighings for weighing in part], everything, families[0].first.sight
     )
     stacks = {part: torch.stack([trace.states[x].to(dtype) for x in part], 1) for part in dict.fromkeys(layers)}
     rest = iter(rows)
-    found = []
-    for view, part, mine in zip(seen, layers, weighings, strict=True):
-        by_group = zip(*(next(rest) for _ in mine), strict=True)
+    readings = []
+    for view, part, own in zip(views, layers, weighings, strict=True):
+        by_group = zip(*(next(rest) for _ in own), strict=True)
         joined = [torch.cat(parts, 1) if len(parts) > 1 else parts[0] for parts in by_group]
-        found.append(Reading(view, joined, stacks[part]))
-    return found
+        readings.append(Reading(view, joined, stacks[part]))
+    return readings

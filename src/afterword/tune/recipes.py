@@ -1,4 +1,4 @@
-"""What is tried: ways of writing a text, of weighing its tokens and of choosing their states, each a `Method`."""
+"""The recipes that tuning tries: combinations of layout, token weights and hidden states, each a `Method`."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from ..text.batch import Group
 from ..text.layout import Layout
 
 Heads = Literal["paper", "all", "none"]
-Make = partial[Method]
+MethodMaker = partial[Method]
 
 PLAIN = Plain("mean", "all", True)
 DITTO = ("first_last", "last", "static")
-"""The states that Ditto weights in its paper (Table 1)."""
+"""The states that the Ditto paper uses (Table 1)."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What to try besides mean, first and last token of the text as it is.
+    """What to try besides the mean, first and last token of the plain text.
 
     Args:
-        templates: names of `TEMPLATES`, or strings with {text}; each is a forward of its own.
-        copies: how often the text stands there, for Echo and, on causal models, ReBA; None is 1 and 2 on a causal
+        templates: names of `TEMPLATES`, or strings with {text}; each needs a forward of its own.
+        copies: how often the text is repeated, for Echo and, on causal models, ReBA; None is 1 and 2 on a causal
             model, where they share a forward, and 1 on others.
-        both_ways: so many layers at the end see both ways (BeLLM); each number is a forward of its own.
-        heads: every head's diagonal (Ditto) on the three states of the "paper", on "all" states, or on "none".
-        posts: steps that are fitted to the leaders' vectors. Centring needs no mention: every recipe is tried so.
+        both_ways: numbers of last layers with bidirectional attention (BeLLM); each needs a forward of its own.
+        heads: try Ditto with every head on the three states of the "paper", on "all" states, or on "none".
+        posts: post-processing steps, fitted to the vectors of the best recipes. Centring is tried with every recipe
+            and need not be named.
     """
 
     templates: tuple[str, ...] = ()
@@ -53,10 +54,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method and what is done to its vectors.
+    """A method and the post-processing of its vectors.
 
     Args:
-        method: how a text becomes a vector.
+        method: the embedding method.
         post: "none", "centre", "whiten" ..., as `parse_post` reads it.
         spec: the method as `parse_method` reads it.
 
@@ -70,54 +71,54 @@ class Recipe:
 
     @property
     def level(self) -> int:
-        """How far it is from the mean of the last states: layout, weights, states, sight and post count one each."""
+        """How complex it is: 1 each for layout, weights, states, sight and post that differ from the plain mean."""
         m = self.method
         changed = (m.layout != Layout(), m.weigh != PLAIN, m.states != States(), bool(m.sight), self.post != "none")
         return sum(changed)
 
     @property
-    def of_ditto(self) -> bool:
-        """Whether it is one head's diagonal and nothing behind it."""
+    def is_ditto(self) -> bool:
+        """Whether it is Ditto (the diagonal of one head) without post-processing."""
         return self.post == "none" and isinstance(self.method.weigh, SelfAttention)
 
     def __str__(self) -> str:
-        """As a table shows it."""
+        """The method and the step, as tables show them."""
         return self.spec if self.post == "none" else f"{self.spec} + {self.post}"
 
 
 @dataclass(frozen=True)
 class Family:
-    """Methods of one layout and one sight that weigh the same states: one product of matrices serves them all.
+    """Methods with one layout, one sight and the same states: one matrix product computes all their vectors.
 
     Args:
-        weigh: what gives the rows of weights, fitted.
-        rows: per row of weights, from the kind of its states to the method.
-        kinds: of states.
+        weigh: the fitted weightings; together they give R rows of weights.
+        rows: for each row of weights, a function from a kind of states to the method.
+        kinds: kinds of states (C).
     """
 
     weigh: tuple[Weighting, ...]
-    rows: tuple[Make, ...]
+    rows: tuple[MethodMaker, ...]
     kinds: tuple[str, ...]
 
     @property
-    def lead(self) -> Method:
-        """One of the methods: its layout and its sight are those of all."""
+    def first(self) -> Method:
+        """The first of the methods; all have its layout and its sight."""
         return self.rows[0](states=self.kinds[0])
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers whose states are read."""
+        """The layers whose hidden states are needed (S)."""
         return tuple(dict.fromkeys(layer for kind in self.kinds for layer in States(kind).layers))
 
     def method(self, row: int, kind: int) -> tuple[Method, str]:
-        """One of them, and how it is spelled."""
-        made = self.rows[row](states=self.kinds[kind])
-        if not made.weigh.fitted:
-            made = replace(made, weigh=self.weigh[row])
-        return made, spell(self.rows[row], self.kinds[kind])
+        """The method of a row of weights and a kind of states, fitted, and its spelling."""
+        method = self.rows[row](states=self.kinds[kind])
+        if not method.weigh.fitted:
+            method = replace(method, weigh=self.weigh[row])
+        return method, spell(self.rows[row], self.kinds[kind])
 
     def methods(self) -> Iterator[tuple[Method, str]]:
-        """All of them: row by row, in each the kinds of states."""
+        """All R C methods, with the kinds of states as the inner loop."""
         return (self.method(row, kind) for row in range(len(self.rows)) for kind in range(len(self.kinds)))
 
 
@@ -128,52 +129,52 @@ class EveryHead(Weighting):
     reads_attention = True
 
     def tap(self, *_: object) -> Tap:
-        """All diagonals."""
+        """Keep the diagonals of all heads."""
         return Diagonals()
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Tensor:
-        """A_kk, read as (G, L, H, n), on the targets (G, L H, n)."""
+        """A_kk of all heads (G, L, H, n), on the targets, as rows of weights (G, L H, n)."""
         assert reading is not None
         return targets * reading.flatten(1, 2)
 
 
 def families(grid: Grid, backbone: Backbone, frequency: Weighting | None = None) -> list[Family]:
-    """What there is to try on a model.
+    """All methods of a grid that apply to a model, grouped into families.
 
     Args:
-        grid: what is asked for.
+        grid: what to try.
         backbone: the model.
-        frequency: TF-IDF, fitted; without it, it is not tried.
+        frequency: fitted TF-IDF; None leaves it out.
 
     Raises:
-        InputError: the grid asks for what makes no sense.
-        MethodError: a template or a number that no method takes.
-        AttentionNotSeen: both-ways layers, or ReBA asked for, on a model that does not show its attention.
+        InputError: the grid has bidirectional layers that the model cannot have.
+        MethodError: a template or a number is invalid for its method.
+        AttentionNotSeen: bidirectional layers, on a model whose attention cannot be changed.
     """
     facts = backbone.facts
     kinds = tuple(_kinds(facts.layers, _table_fits(backbone)))
     special = bool(backbone.tokenizer.prefix or backbone.tokenizer.suffix)
-    plain: list[Make] = [partial(classical, "mean"), partial(classical, "last")]
+    plain: list[MethodMaker] = [partial(classical, "mean"), partial(classical, "last")]
     plain += [partial(classical, "mean", pool_special_tokens=False)] if special else []
     plain += [] if facts.causal else [partial(classical, "cls")]
     first = _family(plain, kinds)
     if frequency is not None:
         first = Family((*first.weigh, frequency), (*first.rows, partial(tfidf)), kinds)
-    found = [first]
+    result = [first]
     for copies in grid.copies if grid.copies is not None else ((1, 2) if facts.causal else (1,)):
-        rows: list[Make] = [partial(echo, copies, pool) for pool in ("mean", "last") if copies > 1]
+        rows: list[MethodMaker] = [partial(echo, copies, pool) for pool in ("mean", "last") if copies > 1]
         if facts.causal and facts.attention:
             rows += [partial(reba, copies, pool) for pool in ("mean", "last") if copies > 1 or pool == "mean"]
-        found += [_family(rows, kinds)] if rows else []
+        result += [_family(rows, kinds)] if rows else []
     if grid.heads != "none" and facts.attention:
         heads = [partial(ditto, (layer, head)) for layer in range(facts.layers) for head in range(facts.heads)]
         wanted = kinds if grid.heads == "all" else tuple(k for k in DITTO if k in kinds)
-        found.append(Family((EveryHead("sum", "all", True),), tuple(heads), wanted))
-    found += [_family([partial(prompt, t, pool) for pool in (None, "mean")], kinds) for t in grid.templates]
-    if conditioned := [f.lead for f in found if "condition" in f.lead.layout.fields]:
+        result.append(Family((EveryHead("sum", "all", True),), tuple(heads), wanted))
+    result += [_family([partial(prompt, t, pool) for pool in (None, "mean")], kinds) for t in grid.templates]
+    if conditioned := [f.first for f in result if "condition" in f.first.layout.fields]:
         raise MethodError(f"{conditioned[0]} needs a condition per text, and pairs have none")
-    found += _both_ways(grid, backbone, kinds)
-    return found
+    result += _both_ways(grid, backbone, kinds)
+    return result
 
 
 def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> list[Family]:
@@ -185,18 +186,18 @@ def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> list[F
         if not 1 <= last <= backbone.facts.layers:
             raise InputError(f"both_ways={last}: the model has {backbone.facts.layers} layers")
     return [
-        # with one layer the last token is what it was: it saw everything already
+        # with one such layer the last token's state does not change: it attends to all tokens in a causal model too
         _family([partial(bellm, n, pool, template=None) for pool in ("mean", "last") if n > 1 or pool == "mean"], kinds)
         for n in grid.both_ways
     ]
 
 
-def _family(rows: list[Make], kinds: tuple[str, ...]) -> Family:
+def _family(rows: list[MethodMaker], kinds: tuple[str, ...]) -> Family:
     return Family(tuple(make().weigh for make in rows), tuple(rows), kinds)
 
 
 def _kinds(layers: int, table: bool) -> Iterator[str]:
-    """Single layers from the last down, the word table, and means of two: the first with each, and two more."""
+    """Kinds of states: single layers from the last down, the input embeddings, and means of two layers."""
     yield "last"
     yield from (f"layer:{k}" for k in range(layers - 1, -1, -1))
     yield from ["static"] if table else []
@@ -207,12 +208,12 @@ def _kinds(layers: int, table: bool) -> Iterator[str]:
 
 
 def _table_fits(backbone: Backbone) -> bool:
-    """Whether rows of the word table are as wide as states; ELECTRA's and ALBERT's are not always."""
+    """Whether input embeddings are as wide as hidden states; ELECTRA's and ALBERT's are not always."""
     return backbone.table_width == backbone.facts.width
 
 
-def spell(make: Make, states: str) -> str:
-    """A method as `parse_method` reads it, what is not said being the default.
+def spell(make: MethodMaker, states: str) -> str:
+    """A method as `parse_method` reads it; options with their default value are left out.
 
     >>> spell(partial(echo, 3, "last"), "layer:0+2"), spell(partial(ditto, (0, 9)), "last")
     ('echo:copies=3,pool=last,states=layer:0+2', 'ditto:states=last')

@@ -1,4 +1,4 @@
-"""What tuning found, as files: JSON with everything, tables for a spreadsheet, the encoder itself."""
+"""The result of tuning, as files (JSON, CSV tables, the encoder itself) and as text to print."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ..tune import HeadMap
 
 SHOWN = 10
-"""Recipes that are told of with an interval."""
+"""Number of best recipes that are reported with an interval."""
 
 
 def best(tuned: Tuned) -> list[int]:
-    """The recipes to tell of: the best on the half that ranks, what was chosen and the default."""
+    """Indices of the recipes to report: the best on the half that ranks, the chosen one and the default."""
     rank = np.nan_to_num(tuned.choice.rank, nan=-2)
     first = [int(i) for i in np.argsort(-rank, kind="stable")[:SHOWN]]
     extra = {tuned.choice.simplest, tuned.choice.chosen, tuned.choice.default} - set(first)
@@ -37,7 +37,7 @@ def best(tuned: Tuned) -> list[int]:
 
 
 def as_json(tuned: Tuned, tests: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Everything that was found, as plain data; scores that are undefined are null."""
+    """The whole result as plain data; undefined scores are null."""
     choice, (first, second) = tuned.choice, tuned.split
     bootstrap = Bootstrap(tuned.gold[second], tuned.seed)
     shown = {i: bootstrap.interval(tuned.cosines[i, second]) for i in best(tuned)}
@@ -49,7 +49,7 @@ def as_json(tuned: Tuned, tests: Sequence[Mapping[str, Any]] = ()) -> dict[str, 
             "rank": _number(choice.rank[i]), "confirm": _number(choice.confirm[i]),
         }  # fmt: skip
 
-    def told(i: int) -> dict[str, Any]:
+    def with_interval(i: int) -> dict[str, Any]:
         return {**row(i), "confirm_95": [_number(x) for x in shown[i]]}
 
     return {
@@ -59,11 +59,11 @@ def as_json(tuned: Tuned, tests: Sequence[Mapping[str, Any]] = ()) -> dict[str, 
         "tried": len(tuned.recipes),
         "undefined": int(np.isnan(choice.rank).sum()),
         "improved": choice.improved,
-        "chosen": {**told(choice.chosen), "as": to_json(tuned.recipes[choice.chosen].method)},
-        "default": told(choice.default),
-        "leader": told(choice.leader),
-        "simplest": {**told(choice.simplest), "gain_95": [_number(x) for x in choice.gain]},
-        "best": [told(i) for i in best(tuned)],
+        "chosen": {**with_interval(choice.chosen), "as": to_json(tuned.recipes[choice.chosen].method)},
+        "default": with_interval(choice.default),
+        "leader": with_interval(choice.leader),
+        "simplest": {**with_interval(choice.simplest), "gain_95": [_number(x) for x in choice.gain]},
+        "best": [with_interval(i) for i in best(tuned)],
         "heads": None if (heads := head_map(tuned)) is None else heads_json(heads),
         "tests": list(tests),
         "notes": tuned.notes,
@@ -77,42 +77,46 @@ def _number(value: float) -> float | None:
 
 
 def save(tuned: Tuned, folder: Path, tests: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Write the chosen encoder, and beside it tune.json, recipes.csv and heads.csv; all of it or nothing.
+    """Write the chosen encoder, and beside it tune.json, recipes.csv and heads.csv; all files or none.
 
     Args:
-        tuned: what was found.
-        folder: made if it is not there.
-        tests: what the chosen and the default gave on other pairs.
+        tuned: the result of tuning.
+        folder: created if it is missing.
+        tests: scores of the chosen recipe and of the default on other pairs.
     """
     with placed(folder) as half:
         tuned.chosen.save(half)
-        found = as_json(tuned, tests)
-        (half / "tune.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        result = as_json(tuned, tests)
+        (half / "tune.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         columns = ("method", "post", "level", "rank", "confirm")
-        _table(half / "recipes.csv", columns, ([row[c] for c in columns] for row in found["recipes"]))
+        _table(half / "recipes.csv", columns, ([row[c] for c in columns] for row in result["recipes"]))
         if heads := head_map(tuned):
             _heads(half / "heads.csv", heads)
 
 
 def save_head(encoder: Encoder, heads: HeadMap, texts: int, folder: Path) -> dict[str, Any]:
-    """Write the encoder of the head that tf-idf chooses, and beside it tune.json and heads.csv; what was found."""
-    found = {"afterword": version("afterword"), "texts": texts, "heads": heads_json(heads)}
+    """Write a Ditto encoder with the head chosen by TF-IDF, beside it tune.json and heads.csv.
+
+    Returns:
+        The content of tune.json.
+    """
+    result = {"afterword": version("afterword"), "texts": texts, "heads": heads_json(heads)}
     with placed(folder) as half:
         replace(encoder, method=ditto(heads.label_free)).save(half)
-        (half / "tune.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        (half / "tune.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         _heads(half / "heads.csv", heads)
-    return found
+    return result
 
 
 def heads_json(heads: HeadMap) -> dict[str, Any]:
-    """The map as plain data; heads are spelled from 1, rows are layers."""
-    found: dict[str, Any] = {
+    """The map as plain data: heads are counted from 1, each row is a layer."""
+    result: dict[str, Any] = {
         "label_free": spelled_head(heads.label_free),
         "tfidf": [[_number(x) for x in row] for row in heads.correlation],
     }
     if heads.scores is None:
-        return found
-    return found | {
+        return result
+    return result | {
         "states": "first_last",
         "best": spelled_head(heads.best),
         "best_score": _number(heads.scores[heads.best]),
@@ -124,7 +128,7 @@ def heads_json(heads: HeadMap) -> dict[str, Any]:
 
 
 def _heads(path: Path, heads: HeadMap) -> None:
-    """Layer and head from 1, score, correlation with tf-idf."""
+    """Write a table: layer and head from 1, score, correlation with TF-IDF."""
     layers, count = heads.correlation.shape
     scores = np.full((layers, count), np.nan) if heads.scores is None else heads.scores
     rows = ((i + 1, j + 1, scores[i, j], heads.correlation[i, j]) for i in range(layers) for j in range(count))
@@ -138,45 +142,46 @@ def _table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) ->
         writer.writerows(rows)
 
 
-Found = Mapping[str, Any]
+Report = Mapping[str, Any]
+"""The content of tune.json."""
 
 
-def page(found: Found, heads: HeadMap | None, out: Path) -> str:
-    """What was found, for a person to read."""
-    parts = [chosen(found)] if "recipes" in found else []
+def page(report: Report, heads: HeadMap | None, out: Path) -> str:
+    """The result as text for the terminal."""
+    parts = [chosen(report)] if "recipes" in report else []
     parts += [grid(heads)] if heads is not None else []
     return "\n\n".join([*parts, f"saved in {out}"])
 
 
-def chosen(found: Found) -> str:
-    """The best recipes, which was taken, and what it gave elsewhere."""
-    half = len(found["split"]["rank"])
+def chosen(report: Report) -> str:
+    """The best recipes, which was chosen, and its scores on other pairs."""
+    half = len(report["split"]["rank"])
     lines = [
-        f"{found['tried']} recipes, {found['pairs']} pairs: {half} rank, {found['pairs'] - half} confirm "
-        f"(seed {found['seed']}); Spearman x 100",
+        f"{report['tried']} recipes, {report['pairs']} pairs: {half} rank, {report['pairs'] - half} confirm "
+        f"(seed {report['seed']}); Spearman x 100",
         "",
         "  rank  confirm (95 %)        level  recipe",
     ]
-    marks = {key: _name(found[key]) for key in ("default", "simplest", "leader")}
-    for row in found["best"]:
+    marks = {key: _name(report[key]) for key in ("default", "simplest", "leader")}
+    for row in report["best"]:
         notes = [key for key, name in marks.items() if name == _name(row)]
         note = f"  <- {', '.join(notes)}" if notes else ""
         lines.append(f"{_x100(row['rank'])}  {_interval(row)}  {row['level']:>5}  {_name(row)}{note}")
-    if found["undefined"]:
-        lines.append(f"{found['undefined']} recipes have no score: their vectors are constant, or not finite")
-    lines += ["", _verdict(found), *(f"note: {note}" for note in found["notes"])]
-    if found["tests"]:
+    if report["undefined"]:
+        lines.append(f"{report['undefined']} recipes have no score: their vectors are constant, or not finite")
+    lines += ["", _verdict(report), *(f"note: {note}" for note in report["notes"])]
+    if report["tests"]:
         lines += ["", "default  chosen  test"]
         lines += [
-            f"{_x100(t['default']):>7}  {_x100(t['chosen'])}  {t['name']}, {t['pairs']} pairs" for t in found["tests"]
+            f"{_x100(t['default']):>7}  {_x100(t['chosen'])}  {t['name']}, {t['pairs']} pairs" for t in report["tests"]
         ]
     return "\n".join(lines)
 
 
-def _verdict(found: Found) -> str:
-    simplest, default = found["simplest"], found["default"]
+def _verdict(report: Report) -> str:
+    simplest, default = report["simplest"], report["default"]
     low, high = (_x100(x).strip() for x in simplest["gain_95"])
-    if found["improved"]:
+    if report["improved"]:
         return f"chosen: {_name(simplest)}, better than the default by {low} to {high} on the half that confirms"
     if _name(simplest) == _name(default):
         return f"chosen: {_name(default)}, the default: no recipe is better by more than noise on the half that ranks"
@@ -187,7 +192,7 @@ def _verdict(found: Found) -> str:
 
 
 def grid(heads: HeadMap) -> str:
-    """The map of heads, a row per layer, and what tf-idf chooses."""
+    """The map of heads as a table with a row per layer, and the head that TF-IDF chooses."""
     from ..tune.heads import spelled_head
 
     label_free = spelled_head(heads.label_free)
@@ -204,17 +209,17 @@ def grid(heads: HeadMap) -> str:
 
 
 def _numbers(table: Any, title: str) -> str:
-    """Layers down, heads across, both from 1."""
+    """A table with a row per layer and a column per head, both counted from 1."""
     lines = [title, "layer  " + "".join(f"{f'head {j + 1}' if j == 0 else j + 1:>7}" for j in range(table.shape[1]))]
     return "\n".join(lines + [f"{i + 1:>5}  " + "".join(f"{_x100(x):>7}" for x in row) for i, row in enumerate(table)])
 
 
-def _name(row: Found) -> str:
-    """As a table shows it."""
+def _name(row: Mapping[str, Any]) -> str:
+    """A recipe's method and step, as tables show them."""
     return str(row["method"]) if row["post"] == "none" else f"{row['method']} + {row['post']}"
 
 
-def _interval(row: Found) -> str:
+def _interval(row: Mapping[str, Any]) -> str:
     low, high = row["confirm_95"]
     return f"{_x100(row['confirm'])} ({_x100(low)} {_x100(high)})"
 

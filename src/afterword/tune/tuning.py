@@ -1,4 +1,4 @@
-"""From a model and scored pairs to the best recipe, and how far to trust it."""
+"""Tune: find the best recipe for a model on scored pairs, with intervals that say how far to trust it."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from ..text.inputs import with_prompt
 from ..text.layout import Layout
 from ..text.segments import TokenizedText
 from .choice import Choice, choose, halves
-from .head_correlation import fitted, inverse_frequencies, written
+from .head_correlation import fit_tfidf, inverse_frequencies, write_texts
 from .recipes import Family, Grid, Recipe, families
-from .search import Search, Tried
+from .search import Search, SearchResult
 
 Array = NDArray[np.floating[Any]]
 
 
 @dataclass
 class Tuned:
-    """What tuning found.
+    """The result of tuning.
 
     Attributes:
         encoder: the default, as it was given.
-        recipes: all that were tried (m).
-        cosines: of the n pairs (m, n).
-        gold: scores (n,).
+        recipes: all recipes that were tried (m).
+        cosines: each recipe's cosines of the n pairs (m, n).
+        gold: scores of the pairs (n,).
         split: indices of the pairs that rank, and of those that confirm.
-        choice: which recipe, and why.
-        correlation: of each head's diagonal with tf-idf (L, H); None where heads were not read.
-        notes: what a reader must know.
+        choice: the chosen recipe, and the numbers that led to it.
+        correlation: of each head's diagonal with TF-IDF (L, H); None if Ditto was not tried.
+        notes: recipes that could not be tried, and why.
+        seed: random seed of the split and of the bootstrap.
     """
 
     encoder: Encoder
@@ -55,8 +56,8 @@ class Tuned:
     seed: int = 0
     _fits: list[Callable[[], tuple[Any, ...]]] = field(default_factory=list, repr=False)
 
-    def made(self, index: int) -> Encoder:
-        """The encoder of a recipe, fitted."""
+    def encoder_of(self, index: int) -> Encoder:
+        """The encoder of a recipe, with its post-processing steps fitted."""
         if index == self.choice.default:
             return self.encoder
         normal = tuple(step for step in self.encoder.post if isinstance(step, Normalise))
@@ -64,8 +65,8 @@ class Tuned:
 
     @property
     def chosen(self) -> Encoder:
-        """The encoder to use."""
-        return self.made(self.choice.chosen)
+        """The encoder of the chosen recipe."""
+        return self.encoder_of(self.choice.chosen)
 
 
 def tune(
@@ -75,21 +76,21 @@ def tune(
     *,
     seed: int = 0,
     limits: Limits | None = None,
-    told: Callable[[int], object] = lambda _: None,
+    on_progress: Callable[[int], object] = lambda _: None,
 ) -> Tuned:
-    """Find the best recipe for a model on scored pairs, in one forward per text and layout.
+    """Find the best recipe for a model on scored pairs, with one forward per text and layout.
 
     Args:
         encoder: the model, with the recipe to beat.
         pairs: at least 40, better some hundreds.
-        grid: what to try.
-        seed: of the halves and of the bootstrap.
-        limits: how much at a time; texts that are too long are cut, with a warning.
-        told: hears how many more texts are done, both of every pair in each layout.
+        grid: what to try; None = the default `Grid`.
+        seed: random seed of the split and of the bootstrap.
+        limits: batch size and maximum length; longer texts are truncated, with a warning.
+        on_progress: called with the number of texts that were just finished; every layout runs both texts of a pair.
 
     Raises:
-        InputError: too few pairs, or no recipe with a correlation.
-        MethodError: the grid asks for what the model has not.
+        InputError: there are too few pairs, or no recipe has a defined correlation.
+        MethodError: a template or a number of the grid is invalid for its method.
 
     >>> from afterword.tasks import pairs
     >>> encoder = Encoder.load("afterword-mini", "classical")
@@ -103,66 +104,66 @@ def tune(
         raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: no ranking can follow it")
     texts = [as_read(text) for text in (*pairs.left, *pairs.right)]
     backbone, ids = encoder.backbone, encoder.backbone.tokenizer.ids(texts)
-    inverse = inverse_frequencies(fitted(backbone, ids))
-    frequency = fitted(backbone, [ids[i] for i in (*split[0], *(split[0] + len(pairs.gold)))])
-    tried = [
-        Search(backbone, some, writings, pairs.gold, split[0], grid.posts, inverse, limits, told).run()
+    inverse = inverse_frequencies(fit_tfidf(backbone, ids))
+    frequency = fit_tfidf(backbone, [ids[i] for i in (*split[0], *(split[0] + len(pairs.gold)))])
+    passes = [
+        Search(backbone, some, writings, pairs.gold, split[0], grid.posts, inverse, limits, on_progress).run()
         for some, writings in _layouts(encoder, families(grid, backbone, frequency), texts, limits)
     ]
-    recipes = [r for t in tried for r in t.recipes]
-    columns = [t.cosines for t in tried]
+    recipes = [r for p in passes for r in p.recipes]
+    columns = [p.cosines for p in passes]
     default = _default(encoder, recipes)
     if default is None:
         default = len(recipes)
         recipes.append(Recipe(encoder.method, "its own"))
-        columns.append(_encoded(encoder, pairs)[None].astype(columns[0].dtype))
-    found = quantize(np.concatenate(columns))
-    choice = choose(recipes, found, pairs.gold, split, default, seed)
+        columns.append(_cosines(encoder, pairs)[None].astype(columns[0].dtype))
+    rounded = quantize(np.concatenate(columns))
+    choice = choose(recipes, rounded, pairs.gold, split, default, seed)
     return Tuned(
-        encoder, recipes, found, pairs.gold, split, choice, _heads(encoder, tried),
-        [note for t in tried for note in t.notes], seed, [f for t in tried for f in t.fits],
+        encoder, recipes, rounded, pairs.gold, split, choice, _heads(encoder, passes),
+        [note for p in passes for note in p.notes], seed, [f for p in passes for f in p.fits],
     )  # fmt: skip
 
 
 def score(encoder: Encoder, pairs: ScoredPairs) -> float:
-    """Spearman's correlation of an encoder's cosines with the scores."""
-    return spearman(_encoded(encoder, pairs), pairs.gold)
+    """Spearman's correlation between an encoder's cosines and the scores of pairs."""
+    return spearman(_cosines(encoder, pairs), pairs.gold)
 
 
-def _encoded(encoder: Encoder, pairs: ScoredPairs) -> Array:
+def _cosines(encoder: Encoder, pairs: ScoredPairs) -> Array:
     vectors = embed(encoder, (*pairs.left, *pairs.right))
     return cosines(vectors[: len(pairs.left)], vectors[len(pairs.left) :])
 
 
 def _layouts(
-    encoder: Encoder, found: Sequence[Family], texts: Sequence[str], limits: Limits
+    encoder: Encoder, tried: Sequence[Family], texts: Sequence[str], limits: Limits
 ) -> Iterator[tuple[list[Family], list[TokenizedText]]]:
-    """Families that share a forward, and the texts as they are written for it."""
+    """The families that share a forward, with the texts as written for that forward."""
     backbone, limit = encoder.backbone, limits.max_length
-    leads = [replace(f.lead, layout=prompted(encoder, f.lead.layout)) for f in found]
-    for share in shares(leads, backbone):
-        layouts = list(dict.fromkeys(leads[i].layout for i in share.methods))
-        # what is cut for two copies may be whole in one: then each layout has a forward of its own
+    methods = [replace(f.first, layout=with_default_prompt(encoder, f.first.layout)) for f in tried]
+    for share in shares(methods, backbone):
+        layouts = list(dict.fromkeys(methods[i].layout for i in share.methods))
+        # a text that is truncated in two copies may fit in one: then each layout gets a forward of its own
         if len(layouts) > 1 and not any(w.kept < w.total for w in share.layout.write(texts, backbone.tokenizer, limit)):
             layouts = [share.layout]
         for layout in layouts:
-            members = [found[i] for i in share.methods if len(layouts) == 1 or leads[i].layout == layout]
-            yield members, written(layout, texts, backbone, limits)
+            members = [tried[i] for i in share.methods if len(layouts) == 1 or methods[i].layout == layout]
+            yield members, write_texts(layout, texts, backbone, limits)
 
 
-def prompted(encoder: Encoder, layout: Layout) -> Layout:
-    """The layout with the encoder's default prompt in front, as `Encoder.encode` has it."""
+def with_default_prompt(encoder: Encoder, layout: Layout) -> Layout:
+    """The layout with the encoder's default prompt prepended, as `Encoder.encode` does it."""
     return with_prompt(layout, choose_prompt(encoder.prompts, encoder.default_prompt_name))
 
 
 def _default(encoder: Encoder, recipes: Sequence[Recipe]) -> int | None:
-    """The recipe that the encoder is already, where it is one of them."""
+    """The index of the recipe that equals the given encoder; None if no recipe does."""
     if not all(isinstance(step, Normalise) for step in encoder.post):
         return None
     return next((i for i, r in enumerate(recipes) if r.post == "none" and r.method == encoder.method), None)
 
 
-def _heads(encoder: Encoder, tried: Sequence[Tried]) -> Array | None:
+def _heads(encoder: Encoder, passes: Sequence[SearchResult]) -> Array | None:
     facts = encoder.backbone.facts
-    found = next((t.correlation for t in tried if t.correlation is not None), None)
-    return None if found is None else found.reshape(facts.layers, facts.heads)
+    correlation = next((p.correlation for p in passes if p.correlation is not None), None)
+    return None if correlation is None else correlation.reshape(facts.layers, facts.heads)
