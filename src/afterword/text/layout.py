@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import InputError, MethodError
+from .punctuation import Punctuate, punctuated
 from .segments import Segment, Span, TokenizedText
 from .tokenizer import Offset, Spelled, Tokenizer, check_text
 
@@ -33,9 +34,7 @@ class Layout:
         truncate: cut the text "before" the repetition (each copy loses the same tail), the copies "after" it, or
             the "whole" sequence with the special tokens behind it (cqdyf099/ReBA@6448aa9 does so).
         add_special_tokens: add the tokenizer's special tokens, once around the whole input.
-        punctuate: clean the text up first: "stop" ends it with a full stop (kongds/Prompt-BERT,
-            evaluation.py:193-202), "all" also replaces " by ' and a final question mark by a full stop
-            (kongds/scaling_sentemb, evaluation.py:191-223).
+        punctuate: change the text's punctuation as the authors' released code does: "stop" or "all", see `punctuated`.
         chunk: split the text into chunks of this many tokens and repeat each by itself (ReBA, section 6).
 
     >>> Layout(template="In one word, {text} is").parts
@@ -48,7 +47,7 @@ class Layout:
     separator: str = ""
     truncate: Literal["before", "after", "whole"] = "before"
     add_special_tokens: bool = True
-    punctuate: Literal["stop", "all"] | None = None
+    punctuate: Punctuate | None = None
     chunk: int | None = None
 
     def __post_init__(self) -> None:
@@ -169,7 +168,9 @@ class Layout:
         shared_prefix = writer.shared_prefix(front)
         joint = self.join in ("text", "first") or (self.join is None and self.template is not None)
         strings = [i for i, t in enumerate(texts) if isinstance(t, str)]
-        plain = [self._clean(str(texts[i])) for i in strings]
+        plain = [str(texts[i]) for i in strings]
+        if self.punctuate is not None:
+            plain = [punctuated(text, self.punctuate) for text in plain]
         tokenize = writer.joint if joint else writer.separate
         written = dict(zip(strings, tokenize(plain, [parts[i] for i in strings]), strict=True))
         for i, text in enumerate(texts):
@@ -188,15 +189,6 @@ class Layout:
             raise InputError("conditions were given, but the template holds no {condition}")
         if conditions is not None and len(conditions) != len(texts):
             raise InputError(f"{len(conditions)} conditions for {len(texts)} texts: give one per text")
-
-    def _clean(self, text: str) -> str:
-        if self.punctuate is None or not text:
-            return text
-        text = text if text[-1] in ".?\"'" else text + "."
-        if self.punctuate == "stop":
-            return text
-        text = text.replace('"', "'")
-        return text[:-1] + "." if text[-1] == "?" else text
 
     def _literals(self, tokenizer: Tokenizer, condition: str | None) -> list[str | None]:
         parts = self.parts
