@@ -95,7 +95,7 @@ def test_empty_texts(llama, blank) -> None:
 def test_a_text_of_no_token(oracle: Path) -> None:
     """BERT's normaliser drops control characters: nothing is left of this text."""
     encoder = Encoder.load(oracle / "models/bert", classical())
-    with pytest.raises(InputError, match="no token the model knows"):
+    with pytest.raises(InputError, match="no token that the model knows"):
         encoder.encode(["\x01\x02"])
 
 

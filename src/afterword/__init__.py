@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name's room when the name is first asked for, so that ``import afterword`` stays light."""
+    """Import the module of a public name when the name is first used, so that ``import afterword`` stays fast."""
     if name in ("errors", "methods"):
         return import_module(f".{name}", __name__)
     if name not in _ROOMS:

@@ -1,23 +1,23 @@
-"""Every error that Afterword raises on purpose.
+"""The errors that Afterword raises.
 
     AfterwordError
-    ├── InputError              a text, a word, an argument
-    │   ├── TooLong             a text over the length, under on_long="error"
-    │   └── WordNotFound        a word that is not in its text, or was cut off
-    ├── ModelError              a model
-    │   ├── UnsupportedModel    no exact way of running it is known
-    │   ├── AttentionNotSeen    the method reads attention, the model shows none
-    │   └── NoMaskToken         the template needs [MASK], the tokenizer has none
-    ├── MethodError             a method and its options
-    │   ├── UnknownMethod       no method of that name
-    │   └── NoSuchHead          a head or a layer that is not there
-    ├── NotFitted               transform before fit
-    ├── DataError               a file of the user's
-    │   ├── MissingDataset      a file or folder that is not there
-    │   └── BadRow              one row, named by file and line
-    └── MissingExtra            an optional dependency (also an ImportError)
+    ├── InputError              a text, a word or an argument cannot be used
+    │   ├── TooLong             a text is too long, under on_long="error"
+    │   └── WordNotFound        a word is not in its text, or was cut off
+    ├── ModelError              a model cannot be loaded, run or saved
+    │   ├── UnsupportedModel    the model cannot be run exactly
+    │   ├── AttentionNotSeen    the method needs attention weights, which the model does not give
+    │   └── NoMaskToken         the template needs [MASK], which the tokenizer does not have
+    ├── MethodError             a method or one of its options is wrong
+    │   ├── UnknownMethod       there is no method of that name
+    │   └── NoSuchHead          the model does not have that layer or head
+    ├── NotFitted               a method or step is used before it is fitted
+    ├── DataError               a file or folder cannot be used
+    │   ├── MissingDataset      a file or folder does not exist
+    │   └── BadRow              a row of a file is wrong; named by file and line
+    └── MissingExtra            an optional dependency is not installed (also an ImportError)
 
-A message says what was wrong, shows its value and names the fix, on one line.
+A message is one line that says what is wrong, shows the value and names the fix.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Sequence
 
 
 class AfterwordError(Exception):
-    """The root: catch it to catch everything that is not a bug."""
+    """The base class: catch it to catch every error that is not a bug."""
 
 
 class InputError(AfterwordError, ValueError):
@@ -35,35 +35,35 @@ class InputError(AfterwordError, ValueError):
 
 
 class TooLong(InputError):
-    """A text longer than the model can read, under ``on_long="error"``."""
+    """A text longer than the maximum length, under ``on_long="error"``."""
 
 
 class WordNotFound(InputError):
-    """A word that does not occur in its text, or was cut off with its end."""
+    """A word that does not occur in its text, or was cut off with the end of the text."""
 
 
 class ModelError(AfterwordError):
-    """Something is wrong with the model."""
+    """A model cannot be loaded, run or saved."""
 
 
 class UnsupportedModel(ModelError):
-    """No way of running this model gives its own, exact vectors."""
+    """The model cannot be run exactly: every way of running it gives other vectors than the model's own code."""
 
 
 class AttentionNotSeen(ModelError):
-    """The method reads attention weights and this model has none to read."""
+    """The method needs attention weights, which this model does not give."""
 
 
 class NoMaskToken(ModelError):
-    """The template holds ``[MASK]`` and the tokenizer has no such token."""
+    """The template holds ``[MASK]``, but the tokenizer has no mask token."""
 
 
 class MethodError(AfterwordError, ValueError):
-    """A method, or one of its options, that makes no sense."""
+    """A method or one of its options is wrong."""
 
 
 class UnknownMethod(MethodError):
-    """No method has this name."""
+    """There is no method of this name."""
 
 
 class NoSuchHead(MethodError):
@@ -71,7 +71,7 @@ class NoSuchHead(MethodError):
 
 
 class NotFitted(AfterwordError):
-    """A transformation was applied before it was fitted."""
+    """A method or a post-processing step is used before it is fitted."""
 
 
 class DataError(AfterwordError):
@@ -79,11 +79,11 @@ class DataError(AfterwordError):
 
 
 class MissingDataset(DataError, FileNotFoundError):
-    """A file or folder that is not there."""
+    """A file or folder that does not exist."""
 
 
 class BadRow(DataError, ValueError):
-    """One row of a file, named by its line."""
+    """A row of a file cannot be used; the message names the file and the line."""
 
     def __init__(self, path: object, line: int, problem: str) -> None:
         super().__init__(f"{path}:{line}: {problem}")
@@ -103,7 +103,7 @@ class MissingExtra(AfterwordError, ImportError):
 
 
 class TextsCut(UserWarning):
-    """Texts were cut: ``lost`` tokens each, out of ``texts`` texts; several warnings can be summed up by these."""
+    """Some of ``texts`` texts were cut; ``lost`` holds the number of tokens that each of them lost."""
 
     def __init__(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
         self.lost, self.texts, self.max_length = lost, texts, max_length

@@ -1,7 +1,7 @@
-"""One sentence-transformers module over the same core: any method, encoded, trained and saved by that library.
+"""A sentence-transformers module for any method, so that sentence-transformers can encode, train and save with it.
 
-A text becomes a row of token ids and, beside it, the places of its segments and copies; rows are padded only on
-their way through the trainer. The forward lays them end to end again, so nothing ever attends to padding.
+`preprocess` tokenizes texts into padded rows of token ids, with the positions of their segments and copies. `forward`
+removes the padding again and concatenates the texts, so no token ever attends to padding.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .backbone.saving import write_model
 from .backbone.text_part import base_of
 from .encode.forward import combine, weights
 from .errors import InputError, MethodError, MissingExtra, ModelError
-from .files.atomic import settled
+from .files.atomic import refuse_while_written
 from .files.folder_modules import CONFIG, read_flow, read_ours
-from .files.write_encoder import laid_out, write_config, write_flow
+from .files.write_encoder import module_steps, write_config, write_flow
 from .methods import Method
 from .methods.serialize import to_json
 from .post import Dense, FittedFlow, Glow, Normalise
@@ -49,7 +49,7 @@ class Afterword(InputModule):
     Args:
         backbone: the model and its tokenizer.
         method: how a text becomes a vector.
-        max_seq_length: tokens at most; None = the model's own limit.
+        max_seq_length: maximum number of tokens; None = the model's own limit.
 
     >>> from sentence_transformers import SentenceTransformer
     >>> from afterword import Encoder, reba
@@ -73,19 +73,21 @@ class Afterword(InputModule):
         self._backbone = backbone
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: without the hooks that transformers left in the model, and one model for both who hold it.
+        """The state to pickle, without the hooks that transformers left in the model.
 
-        The adapters that may stand around the model hold it themselves.
+        Module and backbone refer to the same model, or to an adapter and the model in it; so do their copies.
         """
-        made: dict[int, nn.Module] = {}
-        model, held = without_recorders(self.model, made), object.__new__(Backbone)
-        vars(held).update(vars(self._backbone))
-        held.model = made[id(held.model)] if id(held.model) in made else without_recorders(held.model, made)
-        held.modules = tuple(made[id(m)] for m in held.modules)
-        return {**vars(self), "_modules": {**self._modules, "model": model}, "_backbone": held}
+        copies: dict[int, nn.Module] = {}
+        model, backbone = without_recorders(self.model, copies), object.__new__(Backbone)
+        vars(backbone).update(vars(self._backbone))
+        backbone.model = (
+            copies[id(backbone.model)] if id(backbone.model) in copies else without_recorders(backbone.model, copies)
+        )
+        backbone.modules = tuple(copies[id(m)] for m in backbone.modules)
+        return {**vars(self), "_modules": {**self._modules, "model": model}, "_backbone": backbone}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """``auto_model`` is the name under which adapters are put around a model."""
+        """Accept ``auto_model`` as another name of ``model``: sentence-transformers adds adapters under that name."""
         super().__setattr__("model" if name == "auto_model" else name, value)
 
     @property
@@ -110,15 +112,15 @@ class Afterword(InputModule):
 
     @property
     def processor(self) -> Any:
-        """The same, under the trainer's name."""
+        """The same, under the name that the trainer uses."""
         return self.tokenizer
 
     @property
     def backbone(self) -> Backbone:
-        """The model as it is run here: adapters are inside it; a replica (DataParallel) has attention of its own.
+        """The model that is run: with an adapter's layers in it; in a DataParallel replica, the replica's own modules.
 
         Raises:
-            MethodError: an adapter puts tokens in front of the text instead of changing layers.
+            MethodError: an adapter puts learned tokens in front of the text instead of changing layers.
         """
         if getattr(getattr(self.model, "active_peft_config", None), "is_prompt_learning", False):
             raise MethodError("an adapter of learned prompt tokens is not supported: use one in the layers, as LoRA")
@@ -132,19 +134,19 @@ class Afterword(InputModule):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, *, max_length: int | None = None, **kwargs: Any
     ) -> dict[str, Tensor]:
-        """Write texts by the method's layout.
+        """Tokenize texts by the method's layout.
 
         Args:
             inputs: T strings, or lists of token ids; pairs (text, condition) for a template with {condition}.
-            prompt: put in front of every text.
-            max_length: tokens at most, for this call.
-            kwargs: ``task`` and whatever else is of no concern here.
+            prompt: an instruction, put in front of every text.
+            max_length: maximum number of tokens, for this call.
+            kwargs: ignored, such as ``task``.
 
         Returns:
             ``input_ids`` and ``attention_mask`` (T, n), and ``segments`` (T, S, 5 + 2 copies).
 
         Raises:
-            InputError: a text cannot be used, or nothing of it is left.
+            InputError: a text cannot be used, or has no tokens.
         """
         inputs, conditions = _conditions(inputs)
         texts, tokenizer = check_texts(inputs), self._backbone.tokenizer
@@ -159,19 +161,19 @@ class Afterword(InputModule):
         return to_features(writings, tokenizer.hf.pad_token_id or 0)
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Run a batch. Gradients flow wherever they are asked for.
+        """Run a batch, with gradients if torch has them enabled.
 
         Args:
-            features: what `preprocess` made, on any device.
-            kwargs: not read.
+            features: the result of `preprocess`, on any device.
+            kwargs: ignored.
 
         Returns:
-            The features with ``sentence_embedding`` (T, D) and, unless the method writes texts in pieces,
-            ``token_embeddings`` (T, n, D), zero where there is no token.
+            The features with ``sentence_embedding`` (T, D) and, unless the method splits texts into chunks,
+            ``token_embeddings`` (T, n, D), zero for padding.
 
         Raises:
-            InputError: features of another tokenizer.
-            MethodError: the method cannot be trained under gradient checkpointing.
+            InputError: the features are not from `preprocess`.
+            MethodError: the method cannot be trained with gradient checkpointing.
         """
         if "segments" not in features:
             raise InputError(f"features {', '.join(features)} hold no 'segments': make them with preprocess()")
@@ -179,17 +181,20 @@ class Afterword(InputModule):
         self._check_recomputed(backbone.model)
         ids = features["input_ids"]
         batch = lay(from_features(ids, features["segments"]), ids.device)
-        made = weights(backbone, [self.method], batch, keep_mode=self.training)[0]
-        features["sentence_embedding"] = combine(made.batch, made.weights, made.states)[:, 0]
+        weighed = weights(backbone, [self.method], batch, keep_mode=self.training)[0]
+        features["sentence_embedding"] = combine(weighed.batch, weighed.weights, weighed.states)[:, 0]
         if batch.source is None:
-            states = made.states.new_zeros(*ids.shape, made.states.shape[-1])
+            states = weighed.states.new_zeros(*ids.shape, weighed.states.shape[-1])
             for group in batch.groups:
-                states[group.text, : group.length] = group.slice(made.states)
+                states[group.text, : group.length] = group.slice(weighed.states)
             features["token_embeddings"] = states
         return features
 
     def _check_recomputed(self, model: Any) -> None:
-        """Checkpointing runs layers a second time, when taps and second streams are gone."""
+        """Refuse gradient checkpointing for methods that read attention or use two streams.
+
+        It runs the layers a second time in the backward pass, after the hooks that these methods need were removed.
+        """
         names = ("is_activation_checkpointing", "is_gradient_checkpointing")  # transformers renamed it
         checkpointing = next((getattr(model, name) for name in names if hasattr(model, name)), False)
         again = self.training and torch.is_grad_enabled() and checkpointing
@@ -200,11 +205,11 @@ class Afterword(InputModule):
             )
 
     def get_embedding_dimension(self) -> int:
-        """D, the width of a vector."""
+        """D, the number of components of a vector."""
         return self.method.states.width(self._backbone)
 
     def get_sentence_embedding_dimension(self) -> int:
-        """D, under its older name."""
+        """The same, under its older name."""
         return self.get_embedding_dimension()
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -212,7 +217,7 @@ class Afterword(InputModule):
         return {"method": to_json(self.method), "max_length": self.max_seq_length}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write the model, its tokenizer and the method; weights always as safetensors."""
+        """Save the model, its tokenizer and the method; the weights always as safetensors."""
         write_model(self.model, self.tokenizer, Path(output_path))
         write_config(Path(output_path), self.method, self.max_seq_length)
 
@@ -232,19 +237,19 @@ class Afterword(InputModule):
         backend: str = "torch",
         **kwargs: Any,
     ) -> Afterword:
-        """Load what `save` wrote, as `Encoder.load` does.
+        """Load a saved module, as `Encoder.load` does.
 
         Args:
-            model_name_or_path, subfolder, token, cache_folder, revision, local_files_only: where it lies.
-            trust_remote_code: run the model's own code.
-            model_kwargs: ``dtype`` is followed, anything else refused: it would be gone when the model is saved.
-            processor_kwargs: ``padding_side`` is of no concern here, anything else is refused.
+            model_name_or_path, subfolder, token, cache_folder, revision, local_files_only: the module's folder.
+            trust_remote_code: run the Python code that comes with the model.
+            model_kwargs: only ``dtype`` is accepted: other arguments would be lost when the model is saved.
+            processor_kwargs: only ``padding_side`` is accepted, which has no effect here.
             config_kwargs: refused.
             backend: "torch".
-            kwargs: defaults for modules of other kinds.
+            kwargs: ignored; sentence-transformers passes them to modules of other kinds.
 
         Raises:
-            ModelError: the folder is broken, or an argument cannot be followed.
+            ModelError: the folder is broken, or an argument is not supported.
         """
         options = {k: v for k, v in (model_kwargs or {}).items() if k != "torch_dtype"}
         dtype = options.pop("dtype", (model_kwargs or {}).get("torch_dtype"))
@@ -255,16 +260,16 @@ class Afterword(InputModule):
         folder = cls.load_dir_path(model_name_or_path, subfolder, local_files_only=local_files_only, **where)
         if folder is None:
             raise ModelError(f"{model_name_or_path} is not there, or not in the cache")
-        with settled(Path(folder)):
+        with refuse_while_written(Path(folder)):
             method, max_length = read_ours(Path(folder))
             return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
 
 
 class Flow(Module):
-    """A fitted flow as a module; its weights can be trained further.
+    """A fitted normalising flow as a module; its weights can be trained further.
 
     Args:
-        net: from vectors to latents.
+        net: the network from vectors to latents.
     """
 
     def __init__(self, net: Glow) -> None:
@@ -277,7 +282,7 @@ class Flow(Module):
         return features
 
     def get_embedding_dimension(self) -> int:
-        """D."""
+        """D, the number of components of a vector."""
         return int(self.net.shape["width"])
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -285,19 +290,19 @@ class Flow(Module):
         return dict(self.net.shape)
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write shape and weights; these always as safetensors."""
+        """Save the shape and the weights; the weights always as safetensors."""
         write_flow(FittedFlow(self.net), Path(output_path))
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Flow:
-        """Load what `save` wrote.
+        """Load a saved flow.
 
         Args:
-            model_name_or_path, subfolder: where it lies.
-            kwargs: ``token``, ``cache_folder``, ``revision`` and ``local_files_only`` say how to get it.
+            model_name_or_path, subfolder: the module's folder.
+            kwargs: ``token``, ``cache_folder``, ``revision`` and ``local_files_only``, for a download.
 
         Raises:
-            ModelError: the folder is broken, or not there.
+            ModelError: the folder is broken, or does not exist.
         """
         where = {k: kwargs[k] for k in ("token", "cache_folder", "revision", "local_files_only") if k in kwargs}
         folder = cls.load_dir_path(model_name_or_path, subfolder, **where)
@@ -307,21 +312,21 @@ class Flow(Module):
 
 
 def _conditions(inputs: Sequence[Any]) -> tuple[Sequence[Any], list[str] | None]:
-    """Texts, and the conditions that stand beside them where each input is a pair of strings."""
+    """The texts; and the conditions, if each input is a pair (text, condition)."""
     if inputs and all(isinstance(i, list | tuple) and len(i) == 2 and isinstance(i[0], str) for i in inputs):
         return [text for text, _ in inputs], [condition for _, condition in inputs]
     return inputs, None
 
 
 def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransformer:
-    """An encoder as a SentenceTransformer that shares its weights: to train it, or to hand it to other tools.
+    """An encoder as a SentenceTransformer with the same weights in memory, to train it or to pass it to other tools.
 
     Args:
-        encoder: any; its steps become modules.
-        options: for SentenceTransformer; ``device`` defaults to the encoder's own.
+        encoder: the encoder; its post-processing steps become modules.
+        options: passed to SentenceTransformer; ``device`` defaults to the encoder's device.
 
     Raises:
-        ModelError: a step has no module.
+        ModelError: a step has no module in sentence-transformers.
 
     >>> from afterword import Encoder
     >>> model = sentence_transformer(Encoder.load("afterword-mini"))
@@ -329,7 +334,7 @@ def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransforme
     1
     """
     modules: list[nn.Module] = [Afterword(encoder.backbone, encoder.method, encoder.max_length)]
-    steps, cut = laid_out(encoder)
+    steps, cut = module_steps(encoder)
     for step in steps:
         if isinstance(step, Normalise):
             modules.append(theirs.Normalize())

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from afterword.errors import MethodError, ModelError
-from afterword.files.atomic import JOURNAL, placed, settled
-from afterword.files.folder_lock import held
+from afterword.files.atomic import JOURNAL, atomic_folder, refuse_while_written
+from afterword.files.folder_lock import lock_folder
 from afterword.files.manifest import MANIFEST
 
 
@@ -29,7 +29,7 @@ def write(folder: Path, *files: str, text: str = "mine") -> None:
 
 
 def save(place: Path, *files: str, text: str = "saved") -> None:
-    with placed(place) as new:
+    with atomic_folder(place) as new:
         write(new, *files, text=text)
 
 
@@ -45,7 +45,7 @@ def refused(place: Path, *files: str) -> str:
 
 def left(stage: Path, *files: str) -> None:
     """What a save that was killed leaves: its lock, and files."""
-    with held(stage, "saving into"):
+    with lock_folder(stage, "saving into"):
         write(stage, *files)
 
 
@@ -58,21 +58,21 @@ def interrupted(place: Path, **moved: object) -> None:
 
 def fail(place: Path, error: BaseException) -> None:
     """Write half of something."""
-    with placed(place) as half:
+    with atomic_folder(place) as half:
         (half / "config.json").write_text("new")
         raise error
 
 
 def overtaken(place: Path) -> None:
     """Save into a folder that somebody makes before the save is done."""
-    with placed(place) as new:
+    with atomic_folder(place) as new:
         write(new, "config.json")
         write(place, "mine")
 
 
 def test_it_appears_whole_in_the_end(tmp_path: Path):
     place = tmp_path / "a" / "b"
-    with placed(place) as half:
+    with atomic_folder(place) as half:
         (half / "config.json").write_text("new")
         assert not place.exists()
     assert names(tmp_path) == ["a/b/config.json"]
@@ -80,7 +80,7 @@ def test_it_appears_whole_in_the_end(tmp_path: Path):
 
 def test_others_may_read_what_is_shared(tmp_path: Path):
     """safetensors keeps what it writes to its owner."""
-    with placed(tmp_path / "a") as half:
+    with atomic_folder(tmp_path / "a") as half:
         save_file({"x": torch.ones(1)}, half / "model.safetensors")
     (tmp_path / "usual").touch()
     assert (tmp_path / "a" / "model.safetensors").stat().st_mode == (tmp_path / "usual").stat().st_mode
@@ -240,7 +240,7 @@ def test_an_empty_folder_of_the_users_stays_when_the_model_no_longer_needs_it(tm
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
 def test_a_name_that_no_folder_can_have_is_refused(name: str, tmp_path: Path):
-    assert "is no name of a folder: it holds a character" in refused(tmp_path / name, "config.json")
+    assert "cannot name a folder: it holds a character" in refused(tmp_path / name, "config.json")
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -248,7 +248,7 @@ def test_of_two_writers_one_wins_and_the_other_is_refused(there: bool, tmp_path:
     place = tmp_path / "a"
     if there:
         save(place, "config.json")
-    with placed(place) as new:
+    with atomic_folder(place) as new:
         write(new, "config.json", text="first")
         with pytest.raises(ModelError, match="another process is saving into"):
             save(place, "config.json", text="second")
@@ -266,18 +266,24 @@ def test_a_folder_that_appeared_meanwhile_is_not_touched(tmp_path: Path):
 def test_a_folder_whose_files_are_being_moved_is_not_read(tmp_path: Path):
     place = tmp_path / "a"
     save(place, "config.json")
-    with settled(place):
+    with refuse_while_written(place):
         pass
-    with pytest.raises(ModelError, match="was saved anew while it was read: load it again"), settled(place):
+    with (
+        pytest.raises(ModelError, match="was saved anew while it was read: load it again"),
+        refuse_while_written(place),
+    ):
         save(place, "config.json")
     write(place, ".afterword-saving/moving.json")
-    with pytest.raises(ModelError, match="a save there was interrupted: wait, or save into it again"), settled(place):
+    with (
+        pytest.raises(ModelError, match="a save there was interrupted: wait, or save into it again"),
+        refuse_while_written(place),
+    ):
         pass
 
 
 def test_a_link_is_followed(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with placed(tmp_path / "link") as half:
+    with atomic_folder(tmp_path / "link") as half:
         (half / "config.json").write_text("new")
     assert (tmp_path / "link").is_symlink() and names(tmp_path / "real") == ["config.json"]

@@ -5,23 +5,26 @@ import pytest
 
 from afterword.errors import ModelError
 from afterword.files import folder_lock as lock
-from afterword.files.folder_lock import held
+from afterword.files.folder_lock import lock_folder
 
 
 def test_one_at_a_time_and_nothing_is_left(tmp_path: Path):
     folder = tmp_path / "a" / "held"
     for _ in range(2):
-        with held(folder, "writing"), pytest.raises(ModelError, match=r"another process is writing .*a: wait for it"):  # noqa: SIM117
-            with held(folder, "writing"):
-                pass
+        with (
+            lock_folder(folder, "writing"),
+            pytest.raises(ModelError, match=r"another process is writing .*a: wait for it"),
+            lock_folder(folder, "writing"),
+        ):
+            pass
         assert not folder.exists()
 
 
 def test_what_else_lies_there_stays_with_the_lock(tmp_path: Path):
-    with held(tmp_path / "a", "writing"):
+    with lock_folder(tmp_path / "a", "writing"):
         (tmp_path / "a" / "file").write_text("")
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["file", "lock"]
-    with held(tmp_path / "a", "writing"):
+    with lock_folder(tmp_path / "a", "writing"):
         (tmp_path / "a" / "file").unlink()
     assert not list(tmp_path.iterdir())
 
@@ -31,7 +34,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     for folder in (tmp_path, tmp_path / "link"):
-        with pytest.raises(ModelError, match="was not made by Afterword: move it away"), held(folder, "writing"):
+        with pytest.raises(ModelError, match="was not made by Afterword: move it away"), lock_folder(folder, "writing"):
             pass
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "mine", "real"]
 
@@ -45,7 +48,7 @@ def test_a_lock_of_somebody_else_is_neither_read_nor_written_nor_removed(tmp_pat
     }.items():
         (tmp_path / name).mkdir()
         make(tmp_path / name / "lock")
-        with pytest.raises(ModelError, match="was not made by Afterword"), held(tmp_path / name, "writing"):
+        with pytest.raises(ModelError, match="was not made by Afterword"), lock_folder(tmp_path / name, "writing"):
             pass
         assert os.path.lexists(tmp_path / name / "lock") and (tmp_path / "mine").read_text() == ""
 
@@ -55,7 +58,7 @@ def test_a_lock_without_a_word_is_taken_when_it_is_alone(tmp_path: Path):
     for said in ("", "After", f"{lock.MARK}5"):
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "lock").write_text(said)
-        with held(tmp_path / "a", "writing"):
+        with lock_folder(tmp_path / "a", "writing"):
             pass
         assert not (tmp_path / "a").exists()
 
@@ -71,8 +74,8 @@ def test_where_there_are_no_locks_a_folder_that_is_there_is_taken_for_held(
         monkeypatch.setattr(lock, "fcntl", None)
     else:
         monkeypatch.setattr(lock.fcntl, "flock", fails)
-    with held(tmp_path / "a", "writing"), pytest.raises(ModelError, match="if there is none, remove"):  # noqa: SIM117
-        with held(tmp_path / "a", "writing"):
+    with lock_folder(tmp_path / "a", "writing"), pytest.raises(ModelError, match="if there is none, remove"):  # noqa: SIM117
+        with lock_folder(tmp_path / "a", "writing"):
             pass
-    with held(tmp_path / "a", "writing"):
+    with lock_folder(tmp_path / "a", "writing"):
         pass

@@ -8,7 +8,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, classical
 from afterword.errors import AfterwordError
-from afterword.files.folder_modules import spelled_out
+from afterword.files.folder_modules import with_document_prompt
 from afterword.post import Normalise
 
 
@@ -106,6 +106,6 @@ def test_modules_stay_in_their_folder(stock: Path):
 
 
 def test_prompts_are_spelled_out():
-    assert spelled_out(None) == {} == spelled_out({"query": "", "document": ""})
-    assert spelled_out({"corpus": "c: ", "passage": "p: "})["document"] == "p: "
-    assert spelled_out({"document": "", "passage": "p: "}) == {"passage": "p: "}
+    assert with_document_prompt(None) == {} == with_document_prompt({"query": "", "document": ""})
+    assert with_document_prompt({"corpus": "c: ", "passage": "p: "})["document"] == "p: "
+    assert with_document_prompt({"document": "", "passage": "p: "}) == {"passage": "p: "}

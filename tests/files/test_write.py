@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from afterword.errors import DataError
-from afterword.files.write import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled, whole
+from afterword.files.atomic import atomic_file
+from afterword.files.write import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled
 
 TYPES = [np.float32, np.float64]
 
@@ -36,7 +37,7 @@ def joined(parts: list[Block]) -> np.ndarray:
 
 
 def write(path: Path, parts: list[Block], sink: Callable[..., Sink]) -> None:
-    with whole(path) as file:
+    with atomic_file(path) as file:
         into = sink(file)
         for part in parts:
             into.write(part)
@@ -108,7 +109,7 @@ def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path):
     path.write_bytes(b"before")
 
     def interrupted() -> None:
-        with whole(path) as file:
+        with atomic_file(path) as file:
             file.write(b"half")
             file.flush()
             assert path.read_bytes() == b"before" and (tmp_path / "a.txt.writing").read_bytes() == b"half"
@@ -117,7 +118,7 @@ def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"] and path.read_bytes() == b"before"
-    with whole(path) as file:
+    with atomic_file(path) as file:
         file.write(b"whole")
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"] and path.read_bytes() == b"whole"
 
@@ -132,7 +133,10 @@ def test_a_full_disk_is_told():
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path):
-    with pytest.raises(DataError, match=r"a\.txt cannot be written: No such file"), whole(tmp_path / "none" / "a.txt"):
+    with (
+        pytest.raises(DataError, match=r"a\.txt cannot be written: No such file"),
+        atomic_file(tmp_path / "none" / "a.txt"),
+    ):
         pass
     with pytest.raises(DataError, match=r"write a \.jsonl, \.parquet, \.npy file"):
         kind_of(tmp_path / "a.doc")

@@ -14,7 +14,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
 from afterword.errors import AfterwordError, ModelError, NotFitted
-from afterword.files.write_encoder import is_stock
+from afterword.files.write_encoder import fits_library_modules
 from afterword.methods import remove_biases, tfidf
 from afterword.post import Dense, Normalise, Post, Truncate, parse_post
 
@@ -166,7 +166,7 @@ def test_a_fresh_process_gives_the_same(models: Path, tmp_path: Path):
 @pytest.mark.parametrize("max_length", [None, 16])
 def test_stock_modules_without_any_flag(kind: str, pool: str, max_length: int | None, models: Path, tmp_path: Path):
     encoder = replace(Encoder.load(models / kind, classical(pool), max_length=max_length), prompts=PROMPTS)
-    assert is_stock(encoder)
+    assert fits_library_modules(encoder)
     hf = encoder.backbone.tokenizer.hf
     hf.padding_side, hf.pad_token = "left", None  # stock modules must not be led astray by either
     encoder.save(tmp_path / "a")
@@ -182,7 +182,7 @@ def test_stock_modules_without_any_flag(kind: str, pool: str, max_length: int | 
 )
 def test_what_stock_modules_cannot_say_is_ours(method: Method, models: Path, tmp_path: Path):
     encoder = Encoder.load(models / "bert", method)
-    assert not is_stock(encoder)
+    assert not fits_library_modules(encoder)
     encoder.save(tmp_path / "a")
     assert "afterword.st.Afterword" in (tmp_path / "a" / "modules.json").read_text()
     if int(library.__version__.split(".")[0]) >= 6:  # before, local folders were trusted

@@ -21,7 +21,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
 from afterword.errors import AfterwordError, ModelError
-from afterword.files.atomic import placed, settled
+from afterword.files.atomic import atomic_folder, refuse_while_written
 from afterword.files.manifest import MANIFEST
 
 CALLS = ("mkdir", "rename", "unlink", "rmdir", "open", "fsync", "chmod", "scandir", "stat", "lstat")
@@ -96,7 +96,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 def read(folder: Path) -> dict[str, bytes] | None:
     """The model as a loader sees it; None where it is refused, or where there is none."""
     try:
-        with settled(folder):
+        with refuse_while_written(folder):
             return tree(folder) if (folder / "config.json").exists() else None
     except ModelError:
         return None
@@ -104,7 +104,7 @@ def read(folder: Path) -> dict[str, bytes] | None:
 
 def save(folder: Path, names: list[str], text: str) -> None:
     """The tiniest of models."""
-    with placed(folder) as new:
+    with atomic_folder(folder) as new:
         write(new, ["config.json", *names], text)
 
 
@@ -198,8 +198,8 @@ def test_an_encoder_among_the_users_files(model: Path, tmp_path: Path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from afterword.files.atomic import placed
-with placed(Path(sys.argv[1])) as new:
+from afterword.files.atomic import atomic_folder
+with atomic_folder(Path(sys.argv[1])) as new:
     (new / "model.safetensors").write_bytes(b"0" * 10_000)
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..backbone.loading import load_head
 from ..encode.limits import Limits
 from ..encoder import Encoder
-from ..files.atomic import settled
+from ..files.atomic import refuse_while_written
 from ..text.layout import Text
 from .result import Measurement
 from .sweep import sweep
@@ -80,7 +80,7 @@ def representative_words(
         ModelError: the model is no causal one, or has no head.
         InputError: no text, or a blank one.
     """
-    with settled(Path(head or encoder.backbone.model.name_or_path)):  # type: ignore[arg-type]
+    with refuse_while_written(Path(head or encoder.backbone.model.name_or_path)):  # type: ignore[arg-type]
         predict, hf = load_head(encoder.backbone, head), encoder.backbone.tokenizer.hf
 
     def read(states: Tensor) -> list[int]:

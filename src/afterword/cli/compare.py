@@ -178,9 +178,9 @@ def as_csv(rows: Sequence[Row], comparisons: Sequence[Comparison], theirs: Seque
 
 def write(path: Path, text: str) -> None:
     """Write a file whole, or not at all."""
-    from ..files.write import whole
+    from ..files.atomic import atomic_file
 
-    with whole(path) as file:
+    with atomic_file(path) as file:
         file.write(text.encode())
 
 

@@ -238,7 +238,7 @@ def reported(evaluation: Evaluation, out: Path) -> int:
     Returns:
         The exit code.
     """
-    from ..files.write import whole
+    from ..files.atomic import atomic_file
     from ..tasks.report import Row, as_csv, found_in, markdown, named, tables
 
     by_name: dict[str, dict[str, Any]] = {}
@@ -248,7 +248,7 @@ def reported(evaluation: Evaluation, out: Path) -> int:
         typer.echo(markdown(tables([Row(name, results) for name, results in by_name.items()])), nl=False)
         everything = named(found_in(out))
         for file_of, written in {"results.md": markdown(tables(everything)), "results.csv": as_csv(everything)}.items():
-            with whole(out / file_of) as file:
+            with atomic_file(out / file_of) as file:
                 file.write(written.encode())
     if evaluation.failures:
         say(f"{len(evaluation.failures)} could not be run; the rest is in {out}")

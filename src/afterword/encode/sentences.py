@@ -162,9 +162,9 @@ class _Window:
         rows = self.given.where(empty)
         if self.limits.on_empty == "error":
             text = texts[empty[0]]
-            what = "blank" if is_blank(text) else "without a token that the model knows"
+            what = "is blank" if is_blank(text) else "has no token that the model knows"
             raise InputError(
-                f"text {self.given.named[empty[0]][0]} is {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN"
+                f"text {self.given.named[empty[0]][0]} {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN"
             )
         for m in methods:
             results[m][rows] = np.nan

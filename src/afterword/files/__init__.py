@@ -1,1 +1,1 @@
-"""Files of the user's: texts in, vectors out. Reading is in `read`, writing in `write`."""
+"""The user's files: texts are read (`read`), vectors written (`write`), encoders loaded and saved."""

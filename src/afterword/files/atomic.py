@@ -1,52 +1,106 @@
-"""A model's folder, written aside and moved to its place when it is whole; files of others are never touched.
+"""Atomic files and folders: written under another name, and moved into place once they are complete.
 
-Where no folder is, the new one appears by a single rename. Into a folder that is there, the files are moved one by
-one, so that the folder itself stays what it is: a working directory, a mount, the target of a link. config.json goes
-first and comes last: without it nobody can load a mixture of two models. A journal says what is being moved; if the
-process dies in between, loading is refused by that journal, and the next save puts everything back before it begins.
+A new folder appears by a single rename. Into an existing folder the files are moved one by one, so that the folder
+itself stays: it may be a working directory, a mount or the target of a link. config.json is moved out first and moved
+in last, because without it a mixture of two models cannot be loaded. A journal lists what is being moved. If the
+process ends in between, loading is refused while the journal is there, and the next save first puts the old files
+back. Files that Afterword did not write are never changed.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
-from ..errors import AfterwordError, ModelError
-from .folder_lock import LOCK, held
+from ..errors import AfterwordError, DataError, ModelError
+from .folder_lock import LOCK, lock_folder
 from .manifest import (
     MANIFEST,
     check_names,
     files_of,
     folders_of,
+    lexists,
     read_manifest,
     refuse_foreign,
     refuse_odd_folders,
     saved_files,
-    there,
     write_manifest,
 )
 
 STAGE = ".afterword-saving"
-"""The hidden folder, in the place or beside it, that holds what is being saved."""
+"""The hidden folder, in the target folder or beside it, that new files are written to."""
 NEW, OLD, JOURNAL = "new", "old", "moving.json"
 GATE = ("modules.json", "config.json")
-"""What loading needs: it goes first and comes last, in this order."""
+"""The files without which loading is refused: they are moved out first and moved in last, in this order."""
+WRITING, PARTIAL = ".writing", ".partial"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def placed(folder: Path) -> Iterator[Path]:
-    """A new folder to write to, whose files take their place in the end; if anything fails, the old ones stay.
+def atomic_file(path: Path, lines: bool = False) -> Iterator[BinaryIO]:
+    """Write a file under another name, and rename it once it is complete.
 
     Args:
-        folder: the place; folders above it are made. Files there that no save has written stay as they are.
+        path: the file; a file of that name stays until the new one is complete.
+        lines: each line is complete in itself, so that after an error the finished lines are worth keeping.
+
+    Yields:
+        The open file. After any error it is removed; finished lines stay in ``NAME.partial``.
 
     Raises:
-        ModelError: it cannot be written, in one line; somebody else's file is in the way; another process is saving.
+        DataError: it cannot be written, or the disk is full.
+    """
+    half = path.with_name(path.name + WRITING)
+    try:
+        file = half.open("w+b")
+    except OSError as e:
+        raise DataError(f"{path} cannot be written: {e.strerror or e}") from None
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    except BaseException as e:
+        kept = _keep_lines(half, path.with_name(path.name + PARTIAL)) if lines else "nothing of it was kept"
+        half.unlink(missing_ok=True)
+        if isinstance(e, OSError) and e.errno in FULL:
+            raise DataError(f"{path} cannot be written whole: {os.strerror(e.errno)}; {kept}") from e
+        raise
+
+
+def _keep_lines(half: Path, partial: Path) -> str:
+    """Keep the finished lines of an incomplete file; return a message that says what was kept."""
+    with half.open("r+b") as file:
+        count = end = 0
+        for line in file:
+            if line.endswith(b"\n"):
+                count, end = count + 1, end + len(line)
+        file.truncate(end)
+    if not count:
+        return "nothing of it was kept"
+    half.replace(partial)
+    return f"{count} finished rows are kept in {partial}"
+
+
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Replace a saved model by a new one, or leave the old one as it was if anything fails.
+
+    Args:
+        folder: the target; its parents are created. Files there that were not saved by Afterword stay.
+
+    Yields:
+        A new folder to write to, whose files are moved into the target at the end.
+
+    Raises:
+        ModelError: it cannot be written, another program's file is in the way, or another process is saving.
     """
     folder = _real(folder)
     try:
@@ -62,7 +116,7 @@ def placed(folder: Path) -> Iterator[Path]:
                 (stage / NEW).rename(folder)
     except AfterwordError:
         raise
-    except Exception as e:  # a full disk is told by OSError here, by errors of their own in safetensors and tokenizers
+    except Exception as e:  # for a full disk, safetensors and tokenizers raise errors of their own, not OSError
         reason = (e.strerror if isinstance(e, OSError) else None) or str(e) or type(e).__name__
         kept = "what was there before is kept"
         if (folder / STAGE / JOURNAL).exists():
@@ -71,14 +125,14 @@ def placed(folder: Path) -> Iterator[Path]:
 
 
 def check_place(folder: Path) -> None:
-    """Refuse, before anything else is done, a folder that a model cannot be saved into.
+    """Refuse, at the start of a run, a folder that a model cannot be saved into.
 
     Raises:
-        ModelError: it is a file, or holds somebody else's file that would be read as a part of the model.
+        ModelError: it is a file, or holds another program's file that would be read as a part of the model.
     """
     folder = _real(folder)
     _check_folder(folder)
-    if not (folder / STAGE / JOURNAL).exists():  # else the save itself looks, once it has put everything back
+    if not (folder / STAGE / JOURNAL).exists():  # else the save checks, once it has put the old files back
         refuse_foreign(folder, (), (), saved_files(folder))
 
 
@@ -86,13 +140,13 @@ def _real(folder: Path) -> Path:
     try:
         return Path(os.path.realpath(folder))
     except ValueError:
-        raise ModelError(f"{str(folder)!r} is no name of a folder: it holds a character that none may hold") from None
+        raise ModelError(f"{str(folder)!r} cannot name a folder: it holds a character that no name may hold") from None
 
 
 def _of_others(new: Path, folder: Path) -> list[str]:
-    """The folders of a model that are in its place already, and that no save has made."""
+    """The folders of a model that exist in the target already, and that no save created."""
     ours = (read_manifest(folder) or {}).get("folders", ())
-    return [name for name in folders_of(new) if name not in ours and there(folder / name)]
+    return [name for name in folders_of(new) if name not in ours and lexists(folder / name)]
 
 
 def _check_folder(folder: Path) -> None:
@@ -101,11 +155,12 @@ def _check_folder(folder: Path) -> None:
 
 
 @contextmanager
-def settled(folder: Path) -> Iterator[None]:
-    """Refuse to read a folder whose files are being moved, or were while it was read.
+def refuse_while_written(folder: Path) -> Iterator[None]:
+    """Refuse to read a folder while a model is being saved into it.
 
     Raises:
-        ModelError: a save is going on or was interrupted; what was read may be of two models.
+        ModelError: a save is going on, was interrupted, or took place while the folder was read, so that the files
+            read may belong to two models.
     """
     before = _state(folder)
     yield
@@ -128,26 +183,26 @@ def _state(folder: Path) -> tuple[int, int] | None:
 
 @contextmanager
 def _staged(folder: Path) -> Iterator[Path]:
-    """A hidden folder for this save alone; what a process that was killed has left is put back and cleaned away.
+    """A hidden folder for this save alone. If an earlier save was killed, its files are first put back or removed.
 
     Raises:
-        ModelError: another process saves into this place.
+        ModelError: another process is saving into the same folder.
     """
     _check_folder(folder)
     inside, beside = folder / STAGE, folder.parent / f".{folder.name}{STAGE}"
     stage = inside if folder.is_dir() else beside
     for left in (inside, beside):
-        if left != stage and there(left):
-            with held(left, "saving into"):
+        if left != stage and lexists(left):
+            with lock_folder(left, "saving into"):
                 _clean(left)
-    with held(stage, "saving into"):
+    with lock_folder(stage, "saving into"):
         if (stage / JOURNAL).exists():
             _undo(stage, folder)
         _clean(stage)
         try:
             yield stage
         finally:
-            if not (stage / JOURNAL).exists():  # else it holds files of the place
+            if not (stage / JOURNAL).exists():  # else it holds the old files
                 with suppress(OSError):
                     _clean(stage)
 
@@ -159,7 +214,7 @@ def _clean(stage: Path) -> None:
 
 
 def _open(folder: Path) -> None:
-    """Give every file the mode of a new one: safetensors keeps what it writes to its owner."""
+    """Give every file the permissions of a new file: safetensors lets only the owner read what it writes."""
     probe = folder / ".mode"
     probe.touch()
     mode = probe.stat().st_mode & 0o777
@@ -169,7 +224,7 @@ def _open(folder: Path) -> None:
 
 
 def _replace(stage: Path, folder: Path) -> None:
-    """Move what an earlier save wrote out of a folder, and the new files in."""
+    """Move the files of an earlier save out of a folder, and the new files in."""
     new, old, inner = files_of(stage / NEW), saved_files(folder), folders_of(stage / NEW)
     emptied = set((read_manifest(folder) or {}).get("folders", ())) - set(inner)
     refuse_foreign(folder, new, inner, old)
@@ -189,15 +244,15 @@ def _replace(stage: Path, folder: Path) -> None:
             _undo(stage, folder)
         raise
     for name in sorted(emptied, reverse=True):
-        with suppress(OSError):  # it holds something of somebody else's
+        with suppress(OSError):  # the folder holds other files
             (folder / name).rmdir()
 
 
 def _write_journal(stage: Path, new: Sequence[str], old: Sequence[str], made: Sequence[str]) -> None:
-    """Say what will be moved, once the disk has all of it."""
+    """Write the list of files to move, once all of them are on disk."""
     for name in new:
         sync(stage / NEW / name)
-    sync(stage / LOCK)  # without it the next save would not put anything back
+    sync(stage / LOCK)  # without the lock file the next save would not put anything back
     (stage / OLD).mkdir()
     moved = {"new": {name: _stamp(stage / NEW / name) for name in new}, "old": [*old], "folders": [*made]}
     half = stage / (JOURNAL + ".writing")
@@ -213,10 +268,10 @@ def _stamp(path: Path) -> list[int]:
 
 
 def _read_journal(stage: Path, folder: Path) -> dict[str, Any]:
-    """What was being moved.
+    """The list of files that an interrupted save was moving.
 
     Raises:
-        ModelError: it is broken, or names what lies outside the folder or behind a link.
+        ModelError: the list is broken, or names a path outside the folder or behind a link.
     """
     try:
         moved = json.loads((stage / JOURNAL).read_text("utf-8"))
@@ -241,19 +296,19 @@ def _read_journal(stage: Path, folder: Path) -> dict[str, Any]:
 
 
 def _undo(stage: Path, folder: Path) -> None:
-    """Put everything back where it was before files were moved, however far that came.
+    """Put every file back where it was before an interrupted save, at whatever point that ended.
 
     Raises:
-        ModelError: somebody has put a file in the way since; the journal is not one of ours.
+        ModelError: a file was changed or put in the way since; or the journal is broken.
     """
     moved = _read_journal(stage, folder)
     for name in reversed(_gate_last(moved["new"])):
-        if not (stage / NEW / name).exists() and there(folder / name):
+        if not (stage / NEW / name).exists() and lexists(folder / name):
             if _stamp(folder / name) != moved["new"][name]:
                 raise ModelError(f"{folder / name} was changed since a save there was interrupted: move it away first")
             _move(folder / name, stage / NEW / name)
     for name in reversed(moved["folders"]):
-        with suppress(OSError):  # not made yet, or no longer empty
+        with suppress(OSError):  # the folder was not created yet, or is no longer empty
             (folder / name).rmdir()
     for name in _gate_last(moved["old"]):
         if (stage / OLD / name).exists():
@@ -262,20 +317,20 @@ def _undo(stage: Path, folder: Path) -> None:
 
 
 def _gate_last(names: Sequence[str]) -> list[str]:
-    """Names in the order in which they are moved in: what loading needs comes last."""
+    """Names in the order in which they are moved in: the files of `GATE` come last."""
     return sorted(names, key=lambda name: (GATE.index(name) if name in GATE else -1, name))
 
 
 def _move(source: Path, target: Path) -> None:
-    """Rename a file to a place where nothing is."""
-    if there(target):
+    """Rename a file, but never over another one."""
+    if lexists(target):
         raise ModelError(f"{target} is in the way: move it away, and save again")
     target.parent.mkdir(parents=True, exist_ok=True)
     source.rename(target)
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file, or the names in a folder; where the system can say so."""
+    """Wait until a file, or the list of names in a folder, is on disk; does nothing on Windows."""
     if os.name == "posix":
         handle = os.open(path, os.O_RDONLY)
         try:

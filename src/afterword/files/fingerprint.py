@@ -1,4 +1,4 @@
-"""A name for everything that a vector depends on, so that vectors of two encoders are never mixed."""
+"""The fingerprint: a hash of everything that a vector depends on, so that vectors of two encoders are never mixed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..methods import Method
 from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
-from .folder_modules import spelled_out
+from .folder_modules import with_document_prompt
 from .parts import Parts
 
 LIBRARIES = ("afterword", "torch", "transformers", "tokenizers")
@@ -23,18 +23,18 @@ PASSING = frozenset(
     "_name_or_path _commit_hash transformers_version architectures dtype torch_dtype use_cache output_attentions "
     "output_hidden_states return_dict id2label label2id problem_type auto_map".split()
 )
-"""Settings of a model that no vector depends on, or that are described apart; saving changes some of them."""
+"""Settings in a model's config that do not change vectors, or that are hashed separately; saving changes some."""
 
 
 def fingerprint(encoder: Parts, weights: bytes | None = None) -> str:
-    """32 hexadecimal digits: weights, the hub's commit, method, steps, length, prompts, library versions.
+    """A hash (32 hexadecimal digits) of weights, commit, method, steps, maximum length, prompts and library versions.
 
-    Two encoders of one fingerprint give the same vectors on the same machine. It stays the same when an encoder is
-    saved and loaded again.
+    Two encoders with the same fingerprint give the same vectors on the same machine. The fingerprint stays the same
+    when an encoder is saved and loaded again.
 
     Args:
-        encoder: any.
-        weights: the `weights_digest` of its model, where that was made before.
+        encoder: the encoder.
+        weights: the `weights_digest` of its model, if it is known already.
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps(described(encoder), sort_keys=True, default=str).encode())
@@ -43,13 +43,13 @@ def fingerprint(encoder: Parts, weights: bytes | None = None) -> str:
 
 
 def described(encoder: Parts) -> dict[str, Any]:
-    """All that a fingerprint hashes beside the weights."""
+    """Everything that a fingerprint hashes, apart from the weights."""
     config: Any = encoder.backbone.model.config
     return {
         "method": _method(encoder.method),
         "post": [described_step(step) for step in encoder.post],
         "max_length": encoder.max_length,
-        "prompts": spelled_out(encoder.prompts),
+        "prompts": with_document_prompt(encoder.prompts),
         "default_prompt_name": encoder.default_prompt_name,
         "tokenizer": encoder.backbone.tokenizer.description,
         "revision": encoder.revision,
@@ -61,22 +61,22 @@ def described(encoder: Parts) -> dict[str, Any]:
 
 
 def _method(method: Method) -> dict[str, Any]:
-    """All of a method but its name; of a weighting of the user's own its code, not where that is imported from."""
-    found = {k: v for k, v in to_json(method).items() if k != "name"} | fitted(method)
-    weigh = {k: v for k, v in found["weigh"].items() if k != "class"}
-    return {**found, "weigh": weigh if method.weigh.code is None else {**weigh, "code": method.weigh.code}}
+    """A method without its name; for a user's own weighting, a hash of its code instead of its import path."""
+    described = {k: v for k, v in to_json(method).items() if k != "name"} | fitted(method)
+    weigh = {k: v for k, v in described["weigh"].items() if k != "class"}
+    return {**described, "weigh": weigh if method.weigh.code is None else {**weigh, "code": method.weigh.code}}
 
 
 def fitted(method: Method) -> dict[str, str]:
-    """A hash of what a method has fitted, where it has."""
+    """A hash of the token weights that a method was fitted to, if it was fitted."""
     weigh = method.weigh
     return {"table": weights_hash(weigh.table.values)} if isinstance(weigh, ByToken) and weigh.table else {}
 
 
 def weights_digest(model: nn.Module) -> bytes:
-    """A hash of every weight that can reach a state, whatever file it came from.
+    """A hash of every weight that can change a hidden state, whatever file it came from.
 
-    A pooler stands behind the states: where a folder has none, each load would make another one up.
+    A pooler comes after the hidden states, and is left out: if a checkpoint has none, each load initialises it anew.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
@@ -91,7 +91,7 @@ def _bytes(tensor: Tensor) -> bytes:
 
 
 def described_step(step: object) -> dict[str, Any]:
-    """A step by its kind and everything it holds."""
+    """A post-processing step: its kind, and its values or hashes of them."""
     return {"kind": type(step).__name__, **{k: _described(v) for k, v in sorted(vars(step).items())}}
 
 
@@ -104,7 +104,7 @@ def _described(value: Any) -> Any:
 
 
 def weights_hash(tensor: Tensor) -> str:
-    """A hash of one tensor, its type and shape."""
+    """A hash of one tensor, with its type and shape."""
     digest = hashlib.blake2b(f"{tensor.dtype} {list(tensor.shape)}".encode(), digest_size=16)
     digest.update(_bytes(tensor))
     return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""A folder that one process holds at a time; the lock goes with its process, however that ends.
+"""A lock on a folder, which one process holds at a time; the system releases it when the process ends in any way.
 
-The lock file says that Afterword made the folder, and where: it holds its own inode, which no copy and no download
-has. Without that, nothing in a folder of that name is ever touched.
+The lock file says that Afterword created the folder. It holds its own inode number, so a copy or a download of the
+folder is not mistaken for the original. Without such a lock file, nothing in a folder of that name is ever changed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ MARK = "Afterword made this folder, with inode "
 
 
 @contextmanager
-def held(folder: Path, what: str) -> Iterator[None]:
-    """Hold a folder, made if it is not there, and remove it in the end if nothing but the lock is left in it.
+def lock_folder(folder: Path, what: str) -> Iterator[None]:
+    """Create and lock a folder, and remove it at the end if only the lock file is left in it.
 
     Args:
-        folder: may be one that a killed process has left.
-        what: another process would be doing, for the message.
+        folder: the folder; it may exist, left by a process that was killed.
+        what: what another process that holds the lock is doing, for the error message.
 
     Raises:
-        ModelError: another process holds it, or it was not made for that.
+        ModelError: another process holds the lock, or Afterword did not create the folder.
     """
     handle = _hold(folder, what)
     try:
@@ -40,7 +40,7 @@ def held(folder: Path, what: str) -> Iterator[None]:
     finally:
         try:
             with suppress(OSError):
-                if os.listdir(folder) == [LOCK]:  # as long as anything is left, the lock says whose it is
+                if os.listdir(folder) == [LOCK]:  # as long as other files are left, the lock file says whose they are
                     (folder / LOCK).unlink()
                     folder.rmdir()
         finally:
@@ -56,7 +56,7 @@ def _hold(folder: Path, what: str) -> int:
         new = True
     except FileExistsError:
         new = False
-    with suppress(FileNotFoundError):  # the other has just finished
+    with suppress(FileNotFoundError):  # another process has just finished and removed the folder
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         mine = False
         try:
@@ -73,7 +73,7 @@ def _hold(folder: Path, what: str) -> int:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a file itself, not a link to one."""
+    """Whether the path is a file, not a link to one."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
@@ -81,15 +81,15 @@ def _is_file(path: Path) -> bool:
 
 
 def _marked(handle: int, folder: Path) -> bool:
-    """Whether an open lock says that its folder was made here; one that is new is told so.
+    """Whether an open lock file says that Afterword created its folder; a new lock file gets that mark.
 
-    A process that was killed may have left a lock without a word, but then nothing else beside it.
+    A process that was killed may have left an empty lock file, but then no other file in the folder.
     """
     mark = f"{MARK}{os.fstat(handle).st_ino}".encode()
-    said = os.read(handle, len(mark) + 1)
-    if said == mark:
+    content = os.read(handle, len(mark) + 1)
+    if content == mark:
         return True
-    if os.listdir(folder) != [LOCK] or not (mark.startswith(said) or said.startswith(MARK.encode())):
+    if os.listdir(folder) != [LOCK] or not (mark.startswith(content) or content.startswith(MARK.encode())):
         return False
     os.lseek(handle, 0, os.SEEK_SET)
     os.ftruncate(handle, 0)
@@ -98,7 +98,7 @@ def _marked(handle: int, folder: Path) -> bool:
 
 
 def _locked(handle: int, otherwise: bool) -> bool:
-    """Whether this process has the lock of an open file; where the system has no locks, what else is known."""
+    """Whether this process got the lock of an open file; ``otherwise`` if the system has no file locks."""
     if fcntl is None:
         return otherwise
     try:

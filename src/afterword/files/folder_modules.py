@@ -1,4 +1,4 @@
-"""What a sentence-transformers folder says, read without that library: every setting is honoured or refused by name."""
+"""Read a sentence-transformers folder without that library; each setting is followed, or refused by name."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..methods.serialize import from_json
 from ..post import Dense, FittedFlow, Glow, Normalise, Post, Truncate
 
 CONFIG = "afterword.json"
-"""Our module's configuration; where it lies, the method is the folder's own."""
+"""The configuration of our module, which holds the method."""
 
 
 FITTED = "afterword.safetensors"
-"""Beside it, what the method has fitted."""
+"""The file beside it with fitted token weights."""
 
 
 OURS = "afterword.st.Afterword"
@@ -32,8 +32,8 @@ OURS = "afterword.st.Afterword"
 FLOW = "afterword.st.Flow"
 
 
-STOCK = "sentence_transformers.models."
-"""Where every version of sentence-transformers finds its modules."""
+LIBRARY = "sentence_transformers.models."
+"""The path from which every version of sentence-transformers can import its own modules."""
 
 
 POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last"}
@@ -47,20 +47,23 @@ LEGACY = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""How Pooling spelled its modes before sentence-transformers 5.4."""
+"""The names of the pooling modes before sentence-transformers 5.4."""
 
 
 PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
-"""The Transformer module's modality_config where texts are just tokenized."""
+"""The modality_config of a Transformer module that only tokenizes texts."""
 
 
 HARMLESS = {"dtype", "torch_dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"}
-"""Arguments of a model that do not change its vectors beyond rounding."""
+"""Model arguments that change vectors by rounding at most."""
 
 
 @dataclass
 class SavedEncoder:
-    """What a sentence-transformers folder says, besides its model."""
+    """The content of a sentence-transformers folder, without the model itself.
+
+    `library_modules` says that its first modules are sentence-transformers' own Transformer and Pooling, not ours.
+    """
 
     model: Path
     method: Method
@@ -70,14 +73,14 @@ class SavedEncoder:
     default_prompt_name: str | None = None
     similarity_fn_name: str = "cosine"
     revision: str | None = None
-    stock: bool = True
+    library_modules: bool = True
 
 
 def read_folder(folder: Path) -> SavedEncoder:
-    """What a sentence-transformers folder says.
+    """Read a sentence-transformers folder, without the model itself.
 
     Raises:
-        ModelError: it is broken, or holds what changes vectors in a way we do not know.
+        ModelError: it is broken, or holds a module or a setting that is not supported.
     """
     check_links(folder)
     saved, kinds = SavedEncoder(folder, classical()), []
@@ -89,8 +92,8 @@ def read_folder(folder: Path) -> SavedEncoder:
         check_links(folder, str(module.get("path", "")))
         READERS[kind](saved, path)
         kinds.append(kind)
-    saved.stock = kinds[:1] != ["Afterword"]
-    start = ["Transformer", "Pooling"] if saved.stock else ["Afterword"]
+    saved.library_modules = kinds[:1] != ["Afterword"]
+    start = ["Transformer", "Pooling"] if saved.library_modules else ["Afterword"]
     if kinds[: len(start)] != start or {"Afterword", "Transformer", "Pooling"} & set(kinds[len(start) :]):
         raise ModelError(
             f"{folder}/modules.json lists {', '.join(kinds) or 'nothing'}: known is Transformer, Pooling, …"
@@ -105,8 +108,8 @@ def _kind(folder: Path, module: Any) -> str:
     kind = str(module["type"])
     name = kind.rsplit(".", 1)[-1]
     ours = {own.rsplit(".", 1)[-1] for own in (OURS, FLOW)}
-    stock = kind.startswith("sentence_transformers.") and name in READERS and name not in ours
-    if kind not in (OURS, FLOW) and not stock:
+    theirs = kind.startswith("sentence_transformers.") and name in READERS and name not in ours
+    if kind not in (OURS, FLOW) and not theirs:
         raise ModelError(f"{folder} holds a {kind!r} module: known are {', '.join(READERS)}")
     return name
 
@@ -120,7 +123,7 @@ def _read_settings(saved: SavedEncoder, path: Path) -> None:
         raise ModelError(f"{path.parent} is a {kind}: only a SentenceTransformer gives one vector per text")
     saved.prompts = {k: v for k, v in (read.get("prompts") or {}).items() if v}
     if {"passage", "corpus"} & set(saved.prompts):
-        saved.prompts.setdefault("document", "")  # as there, where an empty one stands in front of those two
+        saved.prompts.setdefault("document", "")  # sentence-transformers' own empty one, chosen before those two
     name = read.get("default_prompt_name")
     if name is not None and name not in (read.get("prompts") or {}):
         raise ModelError(f"{path}: default_prompt_name {name!r} is none of its prompts")
@@ -131,25 +134,25 @@ def _read_settings(saved: SavedEncoder, path: Path) -> None:
         saved.post += (Truncate(read["truncate_dim"]),)
 
 
-def spelled_out(prompts: dict[str, str] | None) -> dict[str, str]:
-    """Prompts with the one for documents under its first name; empty ones left out.
+def with_document_prompt(prompts: dict[str, str] | None) -> dict[str, str]:
+    """Prompts without empty ones, and with the one for documents under the name "document".
 
-    Every SentenceTransformer has a prompt "document", by default an empty one, and so never comes to "passage".
+    Every SentenceTransformer has a prompt "document", empty by default, and so it would never use "passage".
 
-    >>> spelled_out({"passage": "p: ", "query": ""})
+    >>> with_document_prompt({"passage": "p: ", "query": ""})
     {'passage': 'p: ', 'document': 'p: '}
     """
     given = prompts or {}
-    found = {name: text for name, text in given.items() if text}
+    filled = {name: text for name, text in given.items() if text}
     first = next((given[name] for name in ("document", "passage", "corpus") if name in given), "")
-    return found | ({"document": first} if first else {})
+    return filled | ({"document": first} if first else {})
 
 
 def read_ours(path: Path) -> tuple[Method, int | None]:
-    """Method and length of our own module's folder.
+    """The method and the maximum length in the folder of our own module.
 
     Raises:
-        ModelError: its configuration, or what was fitted, is missing or broken.
+        ModelError: the configuration or the fitted token weights are missing or broken.
     """
     config = read_json(path / CONFIG, dict)
     try:
@@ -182,12 +185,12 @@ def _read_transformer(saved: SavedEncoder, path: Path) -> None:
     saved.max_length = read.get("max_seq_length")
     if read.get("do_lower_case"):
         raise ModelError(f"{config} lower-cases texts before the tokenizer (do_lower_case): lower-case them yourself")
-    if strange := _strange(read):
-        raise ModelError(f"{config} sets {strange}, which is not followed here: load the bare model with a method")
+    if setting := _unsupported(read):
+        raise ModelError(f"{config} sets {setting}, which is not supported: load the bare model with a method")
 
 
-def _strange(read: dict[str, Any]) -> str | None:
-    """The first setting of a Transformer module that changes vectors in a way we do not follow."""
+def _unsupported(read: dict[str, Any]) -> str | None:
+    """The first setting of a Transformer module that would change vectors and is not supported here."""
     for key in ("query_length", "document_length", "query_expansion", "processing_kwargs", "config_args",
                 "config_kwargs", "tokenizer_args", "processor_kwargs", "tokenizer_name_or_path"):  # fmt: skip
         if read.get(key):
@@ -243,17 +246,17 @@ def _read_dense(saved: SavedEncoder, path: Path) -> None:
 
 
 def read_flow(path: Path) -> FittedFlow:
-    """A flow from its module's folder.
+    """Read a normalising flow from its module's folder.
 
     Raises:
-        ModelError: it is broken.
+        ModelError: the folder is broken.
     """
     config = read_json(path / "config.json", dict)
     try:
         net = Glow(**config)
         net.load_state_dict(_tensors(path / "model.safetensors"))
-    except (TypeError, ValueError, RuntimeError) as e:  # options that it has not, tensors of other names or shapes
-        raise ModelError(f"{path} is no flow as it is saved here: {str(e).splitlines()[0]}") from None
+    except (TypeError, ValueError, RuntimeError) as e:  # unknown options, or tensors of other names or shapes
+        raise ModelError(f"{path} does not hold a flow that Afterword saved: {str(e).splitlines()[0]}") from None
     return FittedFlow(net.eval().requires_grad_(False))
 
 
@@ -262,7 +265,7 @@ def _read_flow(saved: SavedEncoder, path: Path) -> None:
 
 
 def _cuts(step: Dense) -> bool:
-    """Whether a dense layer does nothing but keep the first components."""
+    """Whether a dense layer only keeps the first components."""
     bare = step.bias is None and step.activation == "Identity"
     return bare and torch.equal(step.weight, torch.eye(*step.weight.shape, dtype=step.weight.dtype))
 

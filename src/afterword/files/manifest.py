@@ -1,4 +1,4 @@
-"""The list of what a save wrote into a folder, kept in that folder: only what it lists may ever be replaced."""
+"""The manifest: a list, in a folder, of the files that a save wrote there. Only files on the list are ever replaced."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ..errors import ModelError
 
 MANIFEST = "afterword_manifest.json"
 LARGE = 1 << 20
-"""Bytes from which on a file is not read to find out whether it was changed, if its time and inode are the same."""
+"""A file of at least so many bytes counts as unchanged, without reading it, if its time and inode are the same."""
 LONGEST = 255
-"""Bytes that the name of a file has at most."""
+"""The maximum length of a file's name, in bytes."""
 
 
 def files_of(folder: Path) -> list[str]:
-    """The files of a folder and of all folders in it, as posix paths in it; links are not followed."""
+    """The files of a folder and of all folders in it, as relative posix paths; links are not followed."""
     return sorted(name for _, names in _walk(folder) for name in names)
 
 
 def folders_of(folder: Path) -> list[str]:
-    """The folders in a folder, the outer ones first, as posix paths in it."""
+    """The folders in a folder, the outer ones first, as relative posix paths."""
     return sorted(name for names, _ in _walk(folder) for name in names)
 
 
 def _walk(folder: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """Folders and files, one folder after the other; what cannot be read is an error, not empty."""
-    for root, *found in os.walk(folder, onerror=_raise):
+    """The folders and files in each folder; a folder that cannot be read raises an error."""
+    for root, *entries in os.walk(folder, onerror=_raise):
         base = Path(root).relative_to(folder)
-        folders, files = ([(base / name).as_posix() for name in names] for names in found)
+        folders, files = ([(base / name).as_posix() for name in names] for names in entries)
         yield folders, files
 
 
@@ -42,8 +42,8 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def there(path: Path) -> bool:
-    """Whether anything is there, a link that leads nowhere too; a disk that does not answer is an error."""
+def lexists(path: Path) -> bool:
+    """Whether a path exists, also as a broken link; unlike os.path.lexists, it raises other errors of the disk."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -52,11 +52,11 @@ def there(path: Path) -> bool:
 
 
 def write_manifest(folder: Path, others: Iterable[str] = ()) -> None:
-    """List everything that lies in a folder: size in bytes, time of the last change in nanoseconds, inode, SHA-256.
+    """List all files of a folder: size in bytes, time of the last change in nanoseconds, inode and SHA-256.
 
     Args:
-        folder: what was saved.
-        others: folders that somebody else has made in the place where it will be; they are not listed.
+        folder: the folder of the saved model.
+        others: folders that exist in the target already and were not created by a save; they are not listed.
     """
     listed: dict[str, dict[str, Any]] = {}
     for name in files_of(folder):
@@ -64,19 +64,19 @@ def write_manifest(folder: Path, others: Iterable[str] = ()) -> None:
             state = (folder / name).stat()
             listed[name] = {"bytes": state.st_size, "modified": state.st_mtime_ns, "inode": state.st_ino}
             listed[name]["sha256"] = _hash(folder / name)
-    whole = {"folders": sorted({*folders_of(folder)} - {*others}), "files": listed}
-    text = json.dumps(whole, indent=1, ensure_ascii=False)
+    content = {"folders": sorted({*folders_of(folder)} - {*others}), "files": listed}
+    text = json.dumps(content, indent=1, ensure_ascii=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """What a save has listed: ``files`` by name, and ``folders``; None where no save has.
+    """Read the manifest of a folder: ``files`` by name, and ``folders``; None if there is no manifest.
 
     Raises:
-        ModelError: the list is broken, or names what lies outside the folder.
+        ModelError: it is broken, or names a path outside the folder.
     """
     path = folder / MANIFEST
-    if not there(path):
+    if not lexists(path):
         return None
     try:
         listed = json.loads(path.read_text("utf-8"))
@@ -91,42 +91,42 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def saved_files(folder: Path) -> list[str]:
-    """The files that an earlier save wrote and nobody has changed since; those that are gone are left out.
+    """The files of an earlier save that still exist.
 
     Raises:
-        ModelError: one of them was changed, or is something else now.
+        ModelError: one of them was changed since, or is now a folder or a link.
     """
     listed = read_manifest(folder)
     if listed is None:
         return []
-    found = [name for name in listed["files"] if there(folder / name)]
-    for name in found:
+    names = [name for name in listed["files"] if lexists(folder / name)]
+    for name in names:
         refuse_odd_folders(folder, name)
         path, entry = folder / name, listed["files"][name]
         if path.is_symlink() or not path.is_file() or _changed(path, entry):
             raise ModelError(
                 f"{path} was changed after it was saved: save into another folder, or move that file away first"
             )
-    return [*found, MANIFEST]
+    return [*names, MANIFEST]
 
 
 def refuse_foreign(folder: Path, names: Iterable[str], folders: Iterable[str], saved: Iterable[str]) -> None:
-    """Refuse to write where a file of somebody else's would be replaced, or read as a part of the model.
+    """Refuse to save where a file that no save wrote would be replaced, or read as a part of the model.
 
     Args:
-        folder: may not be there yet.
-        names: files that are to be written, as posix paths in the folder.
-        folders: folders that are to be there.
-        saved: files there that an earlier save wrote.
+        folder: the target; it need not exist.
+        names: files to write, as relative posix paths.
+        folders: folders to create.
+        saved: files that an earlier save wrote there.
 
     Raises:
-        ModelError: the first such file is named.
+        ModelError: there is such a file; the first one is named.
     """
     ours, inner = set(saved), sorted(folders)
     for name in (*inner, *sorted(names)):
         refuse_odd_folders(folder, name)
         path = folder / name
-        if name not in ours and there(path) and (name not in inner or path.is_symlink() or path.is_file()):
+        if name not in ours and lexists(path) and (name not in inner or path.is_symlink() or path.is_file()):
             raise _foreign(folder, name)
     for parent in ("", *inner):
         for name in _names(folder / parent):
@@ -136,7 +136,7 @@ def refuse_foreign(folder: Path, names: Iterable[str], folders: Iterable[str], s
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """What lies in a folder, but for folders."""
+    """The names of everything in a folder that is not a folder itself."""
     if folder.is_dir():
         yield from sorted(entry.name for entry in os.scandir(folder) if not entry.is_dir(follow_symlinks=False))
 
@@ -149,10 +149,10 @@ def _foreign(folder: Path, name: str) -> ModelError:
 
 
 def refuse_odd_folders(folder: Path, name: str) -> None:
-    """A folder on the way to a file must be a folder: through a link, files would be written somewhere else.
+    """Refuse a path that leads through a link, by which files would be written elsewhere, or through a file.
 
     Raises:
-        ModelError: it is a link or a file.
+        ModelError: a parent of the path is a link or a file.
     """
     for parent in reversed(PurePosixPath(name).parents[:-1]):
         path = folder / parent
@@ -161,7 +161,7 @@ def refuse_odd_folders(folder: Path, name: str) -> None:
 
 
 def check_names(names: Iterable[Any]) -> None:
-    """Whether paths that were read from a file lead to something in the folder that they are meant for.
+    """Validate relative paths that were read from a file: they must stay inside their folder.
 
     Raises:
         ValueError: one does not, or no file can have such a name.
@@ -174,7 +174,7 @@ def check_names(names: Iterable[Any]) -> None:
 
 
 def _changed(path: Path, entry: dict[str, Any]) -> bool:
-    """Whether a file differs from what was listed; a large one is read only where its time or inode differs."""
+    """Whether a file differs from its entry; a large file is read only if its time or inode differs."""
     state = path.stat()
     if state.st_size != entry["bytes"]:
         return True

@@ -1,4 +1,4 @@
-"""What an encoder is made of, and what is saved of it."""
+"""The parts of an encoder that are saved and loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..post import Post, width_after
 
 @dataclass
 class Parts:
-    """An encoder's model, method and steps, and its settings; see `Encoder` for each."""
+    """The model, method, post-processing steps and settings of an encoder; `Encoder` documents each."""
 
     backbone: Backbone
     method: Method
@@ -23,10 +23,10 @@ class Parts:
 
     @property
     def dimension(self) -> int:
-        """D, the width of a vector."""
+        """D, the number of components of a vector."""
         return width_after(self.method.states.width(self.backbone), self.post)
 
     @property
     def revision(self) -> str | None:
-        """The hub's commit that the model came from, where that is known."""
+        """The commit on the Hub that the model was loaded from, if it is known."""
         return getattr(self.backbone.model.config, "_commit_hash", None)

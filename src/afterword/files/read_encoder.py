@@ -1,4 +1,4 @@
-"""An encoder is read: from a saved folder, from one of sentence-transformers, or from a plain model."""
+"""Load an encoder: from a saved folder, from a sentence-transformers folder, or from a plain model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import ModelError
 from ..methods import Method, classical
 from ..methods.serialize import parse_method
 from ..post import Normalise
-from .atomic import settled
+from .atomic import refuse_while_written
 from .folder_modules import read_folder
 from .parts import Parts
 from .write_encoder import logger
@@ -32,14 +32,14 @@ def read_encoder(
     subfolder: str,
     **options: Any,
 ) -> Parts:
-    """What `Encoder.load` loads; arguments as there."""
+    """Load the parts of an encoder; the arguments are those of `Encoder.load`."""
     if not isinstance(name, str | os.PathLike):
         raise ModelError(f"{name!r} names no model: give a folder, or a name on the hub")
     if isinstance(method, str):
         method = parse_method(method)
     source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder)
     folder, commit = source.folder()
-    with settled(folder):
+    with refuse_while_written(folder):
         if (folder / "modules.json").exists():
             return _read(folder, commit, method, max_length, options)
         backbone = load_backbone(
@@ -55,15 +55,15 @@ def read_encoder(
 def _read(
     folder: Path, commit: str | None, method: Method | None, max_length: int | None, options: Mapping[str, Any]
 ) -> Parts:
-    """An encoder from a sentence-transformers folder; a method given by the caller goes before the folder's."""
+    """Load an encoder from a sentence-transformers folder; a method given by the caller replaces the folder's own."""
     saved = read_folder(folder)
     backbone = load_backbone(saved.model, **options)
-    if saved.stock and backbone.tokenizer.hf.truncation_side == "left":
+    if saved.library_modules and backbone.tokenizer.hf.truncation_side == "left":
         raise ModelError(
-            f"{folder} cuts long texts at their start (truncation_side 'left'), which is not done here: "
+            f"{folder} cuts long texts at their start (truncation_side 'left'), which is not supported: "
             "set it to 'right' in tokenizer_config.json"
         )
-    if saved.stock and method is None and is_inside(backbone.model):
+    if saved.library_modules and method is None and is_inside(backbone.model):
         raise ModelError(
             f"{folder}: sentence-transformers pools the states of this {backbone.facts.kind}'s decoder, and here its "
             "encoder alone is run: name a method for the encoder's states, such as method='classical'"

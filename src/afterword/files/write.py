@@ -1,13 +1,11 @@
-"""Vectors to .jsonl, .parquet and .npy, a block at a time. A file has its name only once it is whole."""
+"""Write vectors to .jsonl, .parquet and .npy files, a block of rows at a time."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,8 +19,6 @@ Array = NDArray[np.floating[Any]]
 Column = Sequence[Any]
 
 FORMATS = ("jsonl", "parquet", "npy")
-HALF, PARTIAL = ".writing", ".partial"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -30,8 +26,8 @@ class Block:
     """Some rows of a result.
 
     Attributes:
-        columns: by name, n values each.
-        vectors: by name, (n, D) each; a row of NaN is one that has no vector.
+        columns: values by column name, n each.
+        vectors: vectors by column name, (n, D) each; a row of NaN stands for a missing vector.
     """
 
     columns: Mapping[str, Column]
@@ -42,66 +38,19 @@ class Block:
         return len(next(iter(self.vectors.values())))
 
 
-@contextmanager
-def whole(path: Path, lines: bool = False) -> Iterator[BinaryIO]:
-    """A file that is written beside its place and moved there when it is whole.
-
-    Args:
-        path: where it goes; what is there before stays until then.
-        lines: a line stands by itself, so that after an error the finished ones are worth keeping.
-
-    Yields:
-        The open file. After any error it is removed; finished lines stay in ``NAME.partial``.
-
-    Raises:
-        DataError: it cannot be written; the disk is full.
-    """
-    half = path.with_name(path.name + HALF)
-    try:
-        file = half.open("w+b")
-    except OSError as e:
-        raise DataError(f"{path} cannot be written: {e.strerror or e}") from None
-    try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(path)
-    except BaseException as e:
-        kept = _keep_lines(half, path.with_name(path.name + PARTIAL)) if lines else "nothing of it was kept"
-        half.unlink(missing_ok=True)
-        if isinstance(e, OSError) and e.errno in FULL:
-            raise DataError(f"{path} cannot be written whole: {os.strerror(e.errno)}; {kept}") from e
-        raise
-
-
-def _keep_lines(half: Path, partial: Path) -> str:
-    """Keep the finished lines of a file that was not; say what was kept."""
-    with half.open("r+b") as file:
-        count = end = 0
-        for line in file:
-            if line.endswith(b"\n"):
-                count, end = count + 1, end + len(line)
-        file.truncate(end)
-    if not count:
-        return "nothing of it was kept"
-    half.replace(partial)
-    return f"{count} finished rows are kept in {partial}"
-
-
 class Sink(ABC):
-    """Where blocks go."""
+    """A file or stream that blocks are written to."""
 
     @abstractmethod
     def write(self, block: Block) -> None:
         """Add a block."""
 
     def close(self) -> None:
-        """Write what stands at the end."""
+        """Write what the format has at its end."""
 
 
 class JsonLinesSink(Sink):
-    """An object per row; a vector's numbers have the nine digits that tell every float32 from every other.
+    """A JSON object per row; numbers have nine digits, from which every float32 can be read back exactly.
 
     Args:
         stream: open for writing bytes.
@@ -111,13 +60,13 @@ class JsonLinesSink(Sink):
         self.stream = stream
 
     def write(self, block: Block) -> None:
-        """Add a block, and hand it on at once."""
+        """Add a block, and flush the stream."""
         names = list(block.columns)
         vectors = [(json.dumps(name, ensure_ascii=False), spelled(rows)) for name, rows in block.vectors.items()]
         lines = []
         for row in range(len(block)):
             fields = [_field(name, block.columns[name][row]) for name in names]
-            fields += [f"{name}: {found[row]}" for name, found in vectors]
+            fields += [f"{name}: {texts[row]}" for name, texts in vectors]
             lines.append("{" + ", ".join(fields) + "}\n")
         self.stream.write("".join(lines).encode())
         self.stream.flush()
@@ -130,10 +79,10 @@ def spelled(rows: Array) -> list[str]:
     ['[0.5, 1]', 'null']
     """
     pattern = "[" + ", ".join(["%.17g" if rows.dtype == np.float64 else "%.9g"] * rows.shape[1]) + "]"
-    gone = np.asarray(np.isnan(rows).any(axis=1))
-    found = ["null" if lost else pattern % tuple(row.tolist()) for row, lost in zip(rows, gone.tolist(), strict=True)]
-    # JSON reads -0 as a whole number, which has no sign.
-    return [row.replace("-0,", "-0.0,").replace("-0]", "-0.0]") for row in found]
+    missing = np.isnan(rows).any(axis=1).tolist()
+    texts = ["null" if gone else pattern % tuple(row.tolist()) for row, gone in zip(rows, missing, strict=True)]
+    # JSON reads -0 as an integer, which has no sign.
+    return [text.replace("-0,", "-0.0,").replace("-0]", "-0.0]") for text in texts]
 
 
 def _field(name: str, value: object) -> str:
@@ -141,7 +90,7 @@ def _field(name: str, value: object) -> str:
 
 
 class NpySink(Sink):
-    """One array (n, D). Its header, which tells n, is written anew at the end.
+    """One array (n, D) in numpy's format. The header, which holds n, is written again at the end.
 
     Args:
         file: open for writing bytes, and able to seek.
@@ -159,13 +108,13 @@ class NpySink(Sink):
         np.lib.format.write_array_header_1_0(self.file, shape)
 
     def write(self, block: Block) -> None:
-        """Add a block of one vector a row."""
+        """Add a block with one vector per row."""
         (rows,) = block.vectors.values()
         self.file.write(np.ascontiguousarray(rows, self.dtype).data)
         self.rows += len(rows)
 
     def close(self) -> None:
-        """Write the number of rows: numpy leaves room in the header for any."""
+        """Write the number of rows into the header, where numpy leaves room for any number."""
         self.file.seek(0)
         self._header()
         if self.file.tell() != self.start:
@@ -174,13 +123,13 @@ class NpySink(Sink):
 
 
 class ParquetSink(Sink):
-    """A row group per block; vectors are lists of floats, null where there is none.
+    """A row group per block; vectors are lists of floats, or null if missing.
 
     Args:
         file: open for writing bytes.
-        columns: by name, "text" or "number".
-        vectors: by name, the dtype.
-        notes: what is written into the file's schema.
+        columns: the type of each column: "text" or "number".
+        vectors: the dtype of each column of vectors.
+        notes: metadata, written into the file's schema.
 
     Raises:
         MissingExtra: pyarrow is not installed.
@@ -225,10 +174,10 @@ class ParquetSink(Sink):
 
 
 def kind_of(path: Path | None) -> str:
-    """The format that a file's ending names; "jsonl" for the standard output.
+    """The format of an output file, by its ending; "jsonl" for the standard output.
 
     Raises:
-        DataError: it names none.
+        DataError: the ending is of no known format.
 
     >>> kind_of(Path("a.npy"))
     'npy'

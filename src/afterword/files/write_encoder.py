@@ -1,4 +1,4 @@
-"""An encoder is written, as a folder that sentence-transformers reads too."""
+"""Save an encoder as a folder that sentence-transformers reads too."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from ..methods import Method, classical
 from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
 from ..post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted, width_after
-from .atomic import placed
-from .folder_modules import CONFIG, FITTED, FLOW, OURS, POOLINGS, STOCK, spelled_out
+from .atomic import atomic_folder
+from .folder_modules import CONFIG, FITTED, FLOW, LIBRARY, OURS, POOLINGS, with_document_prompt
 from .parts import Parts
 
 WEIGHTS = "model.safetensors"
 NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
-"""Steps whose folders have another name than their class."""
+"""Steps whose module has another name than their class."""
 
 logger = logging.getLogger(__name__)
 
 
-def is_stock(encoder: Parts) -> bool:
-    """Whether sentence-transformers' own Transformer and Pooling give the same vectors.
+def fits_library_modules(encoder: Parts) -> bool:
+    """Whether sentence-transformers' own Transformer and Pooling modules give the same vectors as the encoder.
 
-    They do for the last state's mean, last and first token over all tokens, special ones included. The tokenizer
-    must have a token to pad with; none of ours is ever read. Of an encoder-decoder they would run the decoder too.
+    They do for the mean, the last and the first token of the last hidden states, special tokens included. The
+    tokenizer must have a padding token. For an encoder-decoder model they would run the decoder too.
     """
     method, pool, hf = encoder.method, encoder.method.weigh.pool, encoder.backbone.tokenizer.hf
     pads = hf.pad_token is not None or hf.eos_token is not None
@@ -44,33 +44,33 @@ def is_stock(encoder: Parts) -> bool:
 
 
 def write_encoder(encoder: Parts, folder: str | Path) -> None:
-    """See `Encoder.save`."""
+    """Save an encoder; see `Encoder.save`."""
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise InputError(f"{folder!r} names no folder to save into: give a path, '.' for the current one")
     folder = Path(os.path.expanduser(folder))
     encoder.method.weigh.require_fitted()
-    with placed(folder) as half:
+    with atomic_folder(folder) as half:
         _write(encoder, half)
 
 
 def _write(encoder: Parts, folder: Path) -> None:
-    backbone, stock = encoder.backbone, is_stock(encoder)
-    write_model(backbone.model, _padding(backbone.tokenizer.hf) if stock else backbone.tokenizer.hf, folder)
-    if stock:
+    backbone, theirs = encoder.backbone, fits_library_modules(encoder)
+    write_model(backbone.model, _padding(backbone.tokenizer.hf) if theirs else backbone.tokenizer.hf, folder)
+    if theirs:
         _dump(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
         _write_pooling(folder / "1_Pooling", encoder)
-        modules = [("", STOCK + "Transformer"), ("1_Pooling", STOCK + "Pooling")]
+        modules = [("", LIBRARY + "Transformer"), ("1_Pooling", LIBRARY + "Pooling")]
     else:
         write_config(folder, encoder.method, encoder.max_length)
         modules = [("", OURS)]
-    steps, cut = laid_out(encoder)
+    steps, cut = module_steps(encoder)
     for step in steps:
         path = f"{len(modules)}_{NAMES.get(type(step), type(step).__name__)}"
         modules.append((path, _write_step(step, folder / path)))
     config: dict[str, Any] = {
         "model_type": "SentenceTransformer",
         "__version__": {"afterword": version("afterword")},
-        "prompts": spelled_out(encoder.prompts),
+        "prompts": with_document_prompt(encoder.prompts),
         "default_prompt_name": encoder.default_prompt_name,
         "similarity_fn_name": encoder.similarity_fn_name,
     }
@@ -78,16 +78,16 @@ def _write(encoder: Parts, folder: Path) -> None:
     config |= {} if encoder.revision is None else {"revision": encoder.revision}
     _dump(folder / "config_sentence_transformers.json", config)
     rows = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
-    _dump(folder / "modules.json", rows)  # last: without it the folder is none
+    _dump(folder / "modules.json", rows)  # last: without it sentence-transformers does not open the folder
 
 
-def laid_out(encoder: Parts) -> tuple[list[Post], int | None]:
-    """An encoder's steps as sentence-transformers has them: modules, and where the vector is cut after the last.
+def module_steps(encoder: Parts) -> tuple[list[Post], int | None]:
+    """The steps of an encoder as sentence-transformers expresses them: modules, then `truncate_dim` for the vector.
 
-    A cut with a step behind it becomes a dense layer, the first rows of the identity.
+    A truncation that another step follows becomes a dense layer, with the first rows of the identity matrix.
 
     Raises:
-        NotFitted: a step has seen no vectors yet.
+        NotFitted: a step is not fitted yet.
     """
     for step in encoder.post:
         if isinstance(step, Unfitted):
@@ -103,7 +103,7 @@ def laid_out(encoder: Parts) -> tuple[list[Post], int | None]:
 
 
 def _padding(tokenizer: Any) -> Any:
-    """The tokenizer as stock modules need it: they pad, behind the text; which token stands there is not read."""
+    """The tokenizer for sentence-transformers' own modules, which pad after the text, with any token."""
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     if tokenizer.pad_token is None:
@@ -112,7 +112,7 @@ def _padding(tokenizer: Any) -> Any:
 
 
 def write_config(folder: Path, method: Method, max_length: int | None) -> None:
-    """Our module's configuration, and beside it what the method has fitted."""
+    """Write the configuration of our own module, and the fitted token weights beside it."""
     method.weigh.require_fitted()
     _dump(folder / CONFIG, {"afterword": version("afterword"), "method": to_json(method), "max_length": max_length})
     if isinstance(method.weigh, ByToken) and method.weigh.table is not None:
@@ -130,7 +130,7 @@ def _write_pooling(folder: Path, encoder: Parts) -> None:
 def _write_step(step: Post, folder: Path) -> str:
     folder.mkdir()
     if isinstance(step, Normalise):
-        return STOCK + "Normalize"
+        return LIBRARY + "Normalize"
     if isinstance(step, Dense):
         size = dict(zip(("out_features", "in_features"), step.weight.shape, strict=True))
         activation = "torch.nn.modules." + ("linear." if step.activation == "Identity" else "activation.")
@@ -138,7 +138,7 @@ def _write_step(step: Post, folder: Path) -> str:
         _dump(folder / "config.json", config)
         tensors = {"linear.weight": step.weight} | ({} if step.bias is None else {"linear.bias": step.bias})
         save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, folder / WEIGHTS)
-        return STOCK + "Dense"
+        return LIBRARY + "Dense"
     if isinstance(step, FittedFlow):
         write_flow(step, folder)
         return FLOW
@@ -146,7 +146,7 @@ def _write_step(step: Post, folder: Path) -> str:
 
 
 def write_flow(step: FittedFlow, folder: Path) -> None:
-    """A flow as a module's folder, which is there."""
+    """Write a normalising flow into its module's folder, which exists."""
     _dump(folder / "config.json", step.net.shape)
     save_file({name: t.detach().cpu().contiguous() for name, t in step.net.state_dict().items()}, folder / WEIGHTS)
 

@@ -1,1 +1,1 @@
-"""Files of texts in, files of vectors out, a window of rows at a time; rows that have no vector are listed."""
+"""Embed files of texts into files of vectors, a window of rows at a time; rows without a vector are listed."""

@@ -1,4 +1,4 @@
-"""A row to embed, and what is wrong with it."""
+"""A row to embed, and the reason why it cannot be embedded."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Item:
     """A row to embed.
 
     Attributes:
-        line: where it comes from.
-        text: None where there is none.
-        problem: why it has no vector.
-        beside: what belongs to the text: its condition, its word.
+        line: its line in the input.
+        text: the text; None if there is none.
+        problem: why it has no vector; None if it has one.
+        beside: a value that belongs to the text, such as its condition or its word.
     """
 
     line: int
@@ -28,7 +28,7 @@ class Item:
 
 
 def fault(value: object) -> str | None:
-    """Why a value is no text.
+    """Why a value cannot be embedded as a text; None if it can.
 
     >>> fault("fine"), fault(" "), fault(5)
     (None, 'is blank', 'is not a string but a number')

@@ -1,4 +1,4 @@
-"""Where vectors go: a file, or a stream such as the standard output."""
+"""The output of a job: a file, or a stream such as the standard output."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import InputError
-from ..files.write import Array, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, whole
+from ..files.atomic import atomic_file
+from ..files.write import Array, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where vectors go.
+    """The output of a job.
 
     Args:
-        path: of the file; None is a stream.
-        rejects: where rows without a vector are listed; None goes by the path.
-        columns: beside the vectors, by name, "text" or "number".
-        notes: what a .parquet file says of itself.
+        path: the file; None = a stream.
+        rejects: the file that lists rows without a vector; None = beside the output file.
+        columns: the type of each column beside the vectors: "text" or "number".
+        notes: metadata of a .parquet file.
     """
 
     path: Path | None
@@ -30,29 +31,29 @@ class Output:
 
     @property
     def kind(self) -> str:
-        """Its format.
+        """The format.
 
         Raises:
-            DataError: the ending names none.
+            DataError: the ending of the file's name is of no known format.
         """
         return kind_of(self.path)
 
     @property
     def listing(self) -> Path | None:
-        """Where rejected rows are listed."""
+        """The file that lists rejected rows; None for a stream."""
         beside = self.path.with_name(self.path.name + ".rejects.jsonl") if self.path is not None else None
         return self.rejects or beside
 
     def check(self, source: Path | None, vectors: int) -> None:
-        """Refuse, before anything is loaded, what cannot be written.
+        """Validate the output, before a model is loaded.
 
         Args:
             source: the input file.
-            vectors: of each row.
+            vectors: the number of vectors of each row.
 
         Raises:
-            DataError: the ending names no format.
-            InputError: the input would be overwritten; an .npy file cannot hold so much.
+            DataError: the ending of the file's name is of no known format.
+            InputError: the input would be overwritten, or an .npy file would need several vectors a row.
         """
         if self.kind == "npy" and vectors > 1:
             raise InputError(
@@ -64,15 +65,15 @@ class Output:
 
     @contextmanager
     def opened(self, stream: BinaryIO) -> Iterator[BinaryIO]:
-        """The file, which appears whole or not at all; or the stream where there is no path."""
+        """The open file, which gets its name once it is complete; or the stream, if there is no file."""
         if self.path is None:
             yield stream
         else:
-            with whole(self.path, lines=self.kind == "jsonl") as file:
+            with atomic_file(self.path, lines=self.kind == "jsonl") as file:
                 yield file
 
     def sink(self, file: BinaryIO, empty: dict[str, Array]) -> Sink:
-        """What writes blocks of rows to the open file; `empty` holds arrays (0, D) by name."""
+        """The writer of blocks to the open file; `empty` holds an array (0, D) for each column of vectors."""
         if self.kind == "jsonl":
             return JsonLinesSink(file)
         if self.kind == "npy":

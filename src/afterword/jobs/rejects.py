@@ -1,4 +1,4 @@
-"""The rows that have no vector: each is listed with its line and the reason."""
+"""List the rows that have no vector, each with its line and the reason."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from ..files.write import whole
+from ..files.atomic import atomic_file
 
-SHOWN = 10  # rejected rows that are shown where no file lists them
+SHOWN = 10  # number of rejected rows that are shown if there is no file for them
 
 
 class Rejects:
-    """Rows without a vector, listed in a file that is there only if there are any.
+    """Rows without a vector, listed in a file that exists only if there are such rows.
 
     Args:
-        path: of the file; None: the first of them are only told.
-        tell: takes a line for a person to read, where there is no file.
+        path: the file; None = the first `SHOWN` rows are passed to `tell`.
+        tell: a function that shows a line to the user.
     """
 
     def __init__(self, path: Path | None, tell: Callable[[str], object] = lambda _: None) -> None:
@@ -28,23 +28,23 @@ class Rejects:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> Rejects:
-        """Nothing is opened yet."""
+        """The file is opened only when the first row is added."""
         return self
 
     def add(self, row: int, line: int, reason: str) -> None:
-        """List a row: its number in the output from 0, its line in the input from 1, and why."""
+        """List a row: its number in the output from 0, its line in the input from 1, and the reason."""
         self.count += 1
         if self.path is None:
             if self.count <= SHOWN:
                 self.tell(f"rejected: line {line}: {reason}")
             return
-        self._file = self._file or self._stack.enter_context(whole(self.path))
+        self._file = self._file or self._stack.enter_context(atomic_file(self.path))
         self._file.write((json.dumps({"row": row, "line": line, "reason": reason}) + "\n").encode())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Keep the file if all went well; one that an earlier run left goes where there is nothing to list."""
+        """Keep the file if there was no error; without rejected rows, remove the file of an earlier run."""
         self._stack.__exit__(kind, error, trace)
         if error is None and self.path is not None and not self.count:
             self.path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Rows in, vectors out, a window at a time: what is held in memory does not grow with the input."""
+"""Embed rows a window at a time, so that the memory needed does not grow with the input."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..files.write import Array, Block, Sink
 from .items import Item
 from .rejects import Rejects
 
-WINDOW = 2048  # rows
-CHARACTERS = 2**24  # of a window, about
+WINDOW = 2048  # maximum number of rows in a window
+CHARACTERS = 2**24  # approximate maximum number of characters in a window
 
 
 Encode = Callable[[Sequence[Item]], dict[str, Array]]
@@ -22,7 +22,7 @@ Progress = Callable[[float], None]
 
 
 def windows(items: Iterable[Item], rows: int = WINDOW, characters: int = CHARACTERS) -> Iterator[list[Item]]:
-    """Items, so many at a time: fewer where their texts are long.
+    """Group items into windows of so many rows; of fewer, if their texts are long.
 
     >>> [len(w) for w in windows([Item(1, "a"), Item(2, "b"), Item(3, "c")], rows=2)]
     [2, 1]
@@ -42,15 +42,15 @@ def windows(items: Iterable[Item], rows: int = WINDOW, characters: int = CHARACT
 def bisected(
     encode: Encode, items: Sequence[Item], empty: dict[str, Array]
 ) -> tuple[dict[str, Array], list[str | None]]:
-    """Encode; where one text is refused, find it by halves and let the others through.
+    """Encode items; if one is refused, find it by bisection and encode the others.
 
     Args:
-        encode: texts to vectors (n, D) by name.
-        items: n of them.
-        empty: what `encode` gives for none.
+        encode: from items to vectors (n, D) by name.
+        items: n items.
+        empty: the result of `encode` for no items.
 
     Returns:
-        Vectors, NaN for a refused one; per item, why it was.
+        Vectors, NaN for a refused item; and for each item, the reason why it was refused, or None.
     """
     if not items:
         return empty, []
@@ -66,16 +66,16 @@ def bisected(
 
 
 class Listener(Protocol):
-    """Hears how far a run is."""
+    """A progress listener: its methods are called while a file is embedded."""
 
     def begin(self, at: int, rows: int) -> None:
-        """A window begins: with it the input is read up to `at`, and there are `rows` in all."""
+        """Called when a window begins: the input is read up to `at`, and `rows` rows were read in all."""
 
     def more(self, rows: float) -> None:
-        """So many more rows of the window are embedded."""
+        """Called when so many more rows of the window were embedded."""
 
     def end(self) -> None:
-        """The window is written."""
+        """Called when the window was written."""
 
 
 def embed_rows(
@@ -92,18 +92,18 @@ def embed_rows(
     """Embed every row and write it, a window at a time.
 
     Args:
-        reader: how far the input has been read.
-        items: the rows made from it.
-        encode: rows to vectors (n, D) by name; it says how many more rows are done.
-        why_nan: what is wrong with a text whose vector is not finite.
-        columns: what is written beside the vectors.
-        sink: opens what is written to, by arrays (0, D) by name.
-        rejects: where rows without a vector are listed.
-        listener: hears how far the run is.
-        window: rows at a time.
+        reader: the open input, which knows how much of it was read.
+        items: the rows of the input.
+        encode: from rows to vectors (n, D) by name; it calls its second argument with the number of finished rows.
+        why_nan: from a text whose vector is NaN or infinite to the reason.
+        columns: from rows to the columns that are written beside the vectors.
+        sink: opens the output, given an array (0, D) for each column of vectors.
+        rejects: the list of rows without a vector.
+        listener: called as the run proceeds.
+        window: maximum number of rows in a window.
 
     Returns:
-        How many rows there were.
+        The number of rows.
     """
     empty = encode([], lambda _: None)
     out, rows = sink(empty), 0
@@ -123,13 +123,13 @@ def embed_rows(
 def embed_window(
     items: list[Item], encode: Encode, why_nan: Callable[[str], str], empty: dict[str, Array]
 ) -> dict[str, Array]:
-    """Vectors by name (n, D), NaN where there is none; the items' problems are filled in."""
+    """Vectors by name (n, D), NaN for an item without one, whose `problem` is set to the reason."""
     good = [i for i, item in enumerate(items) if item.problem is None]
-    made, problems = bisected(encode, [items[i] for i in good], empty)
-    finite = np.logical_and.reduce([np.isfinite(rows).all(1) for rows in made.values()])
+    encoded, problems = bisected(encode, [items[i] for i in good], empty)
+    finite = np.logical_and.reduce([np.isfinite(rows).all(1) for rows in encoded.values()])
     for i, problem, fine in zip(good, problems, finite, strict=True):
         items[i].problem = problem or (None if fine else why_nan(items[i].text or ""))
     vectors = {name: np.full((len(items), a.shape[1]), np.nan, a.dtype) for name, a in empty.items()}
-    for name, rows in made.items():
+    for name, rows in encoded.items():
         vectors[name][np.asarray(good, int)[finite]] = rows[finite]
     return vectors

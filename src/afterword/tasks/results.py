@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, MissingExtra
-from ..files.write import whole
+from ..files.atomic import atomic_file
 from ..methods.code_hash import code_hash
 from .task import Scores, Task
 
@@ -172,9 +172,9 @@ def write(path: Path, result: Result) -> None:
         packed = BytesIO()
         np.savez_compressed(packed, **columns)  # type: ignore[arg-type]
         written["afterword"]["items"] = _digest(packed.getvalue())
-        with whole(path.with_suffix(".npz")) as file:
+        with atomic_file(path.with_suffix(".npz")) as file:
             file.write(packed.getvalue())
-    with whole(path) as file:
+    with atomic_file(path) as file:
         file.write((json.dumps(written, indent=2, ensure_ascii=False, default=float) + "\n").encode())
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from ..errors import InputError, ModelError
 from ..files.atomic import check_place, sync
-from ..files.folder_lock import held
-from ..files.manifest import there
+from ..files.folder_lock import lock_folder
+from ..files.manifest import lexists
 
 RECORD, CURVE, FOLDER, ADAPTER = "training.json", "loss.jsonl", "checkpoints", "adapter"
 PLOT = "loss.png"
@@ -99,7 +99,7 @@ class Place:
             if new:
                 stack.callback(self._leave)
             try:
-                stack.enter_context(held(self.folder / HELD, "training into"))
+                stack.enter_context(lock_folder(self.folder / HELD, "training into"))
             except OSError as e:
                 raise ModelError(f"{self.folder} cannot be written: {e.strerror or e}") from e
             yield
@@ -133,7 +133,7 @@ class Place:
                 raise InputError(f"{self.folder} holds a model: choose another folder, or remove it")
         if record is None:
             needed = (CURVE, PLOT, FOLDER, *((ADAPTER,) if adapter else ()))
-            if other := next((name for name in needed if there(self.folder / name)), None):
+            if other := next((name for name in needed if lexists(self.folder / name)), None):
                 raise InputError(f"{self.folder} holds {other}, which no run here has written: choose another folder")
         if record is None or "finished" not in record:
             check_place(self.folder)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..encoder import Encoder
-from ..files.atomic import placed
+from ..files.atomic import atomic_folder
 from ..methods import ditto
 from ..methods.serialize import to_json
 from ..tasks.scores import Bootstrap
@@ -84,7 +84,7 @@ def save(tuned: Tuned, folder: Path, tests: Sequence[Mapping[str, Any]] = ()) ->
         folder: created if it is missing.
         tests: scores of the chosen recipe and of the default on other pairs.
     """
-    with placed(folder) as half:
+    with atomic_folder(folder) as half:
         tuned.chosen.save(half)
         result = as_json(tuned, tests)
         (half / "tune.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -101,7 +101,7 @@ def save_head(encoder: Encoder, heads: HeadMap, texts: int, folder: Path) -> dic
         The content of tune.json.
     """
     result = {"afterword": version("afterword"), "texts": texts, "heads": heads_json(heads)}
-    with placed(folder) as half:
+    with atomic_folder(folder) as half:
         replace(encoder, method=ditto(heads.label_free)).save(half)
         (half / "tune.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         _heads(half / "heads.csv", heads)
