@@ -17,7 +17,7 @@
     │   └── BadRow              a row of a file is wrong; named by file and line
     └── MissingExtra            an optional dependency is not installed (also an ImportError)
 
-A message is one line that says what is wrong, shows the value and names the fix.
+A message is one line that says what is wrong, shows the value and names the fix. `TextsCut` is a warning.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run, command
 
-from afterword.cli.console import BUG, INTERRUPTED, State, ending, guarded, heard, say
+from afterword.cli.console import BUG, INTERRUPTED, State, ending, guarded, report_warnings, say
 from afterword.errors import MissingExtra, TextsCut
 
 EMBED = ["embed", "-m", "{gpt2}"]
@@ -181,7 +181,7 @@ def test_an_interrupt_leaves_nothing_half(gpt2: Path, tmp_path: Path):
 
 def test_warnings_and_notes_are_one_line_each(capsys: pytest.CaptureFixture[str]):
     before = warnings.showwarning
-    with heard():
+    with report_warnings():
         warnings.warn("two\nlines", stacklevel=1)
         warnings.warn("two\nlines", stacklevel=1)
         warnings.warn("not for users", DeprecationWarning, stacklevel=1)
@@ -191,7 +191,7 @@ def test_warnings_and_notes_are_one_line_each(capsys: pytest.CaptureFixture[str]
 
 
 def test_texts_that_were_cut_are_summed_up(capsys: pytest.CaptureFixture[str]):
-    with heard():
+    with report_warnings():
         for _ in range(2):  # the same message twice is two windows, not one
             warnings.warn(TextsCut([3, 5, 100], 10, 16), stacklevel=1)
         assert capsys.readouterr().err == ""
@@ -201,7 +201,7 @@ def test_texts_that_were_cut_are_summed_up(capsys: pytest.CaptureFixture[str]):
 
 def test_they_are_told_after_an_error_too(capsys: pytest.CaptureFixture[str]):
     def broken() -> None:
-        with heard():
+        with report_warnings():
             warnings.warn(TextsCut([3], 1, 16), stacklevel=1)
             raise KeyError
 

@@ -208,10 +208,10 @@ with atomic_folder(Path(sys.argv[1])) as new:
 SAVING = """
 import itertools, sys
 from pathlib import Path
-from afterword.files.atomic import placed
+from afterword.files.atomic import atomic_folder
 print("ready", flush=True)
 for i in itertools.count():
-    with placed(Path(sys.argv[1])) as new:
+    with atomic_folder(Path(sys.argv[1])) as new:
         for name in ("config.json", "added_tokens.json", *(["1_Pooling/config.json"] if i % 2 else ["2_Dense/x"])):
             (new / name).parent.mkdir(exist_ok=True)
             (new / name).write_text(f"save {i}")

@@ -1,4 +1,4 @@
-"""The command ``afterword``: parsing and printing. What is heavy is imported when a verb needs it."""
+"""The command ``afterword``: it parses arguments and prints. Each verb imports heavy libraries when it runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     context.ensure_object(State).debug = debug
     if context.invoked_subcommand is None:
@@ -62,11 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line.
 
     Args:
-        argv: the words behind ``afterword``; None takes the process's own.
+        argv: the words after ``afterword``; None = those of this process.
 
     Returns:
-        The exit code: 0 all well; 1 some rows were rejected; 2 a user's error, told in one line; 70 a bug;
-        130 interrupted; 141 nobody reads the output any more.
+        The exit code: 0 for success; 1 if rows were rejected or tasks failed; 2 for a user's error, with a message of
+        one line; 70 for a bug; 130 if interrupted; 141 if the pipe that reads the output was closed.
     """
     state = State()
     words_given = None if argv is None else list(argv)

@@ -1,4 +1,4 @@
-"""``afterword analyse``: what a model's layers and tokens are like, by the measurements of the papers."""
+"""``afterword analyse``: the papers' measurements of a model's layers, tokens and vectors."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..methods import Method
 
-analyse = typer.Typer(help="Look into a model: its layers, its tokens, its vectors.", no_args_is_help=True)
+analyse = typer.Typer(help="Measure a model's layers, tokens and vectors, as the papers do.", no_args_is_help=True)
 
 Models = Annotated[
     list[str],
     typer.Option(
         "-m", "--model", show_default=False, metavar="MODEL",
-        help="A folder, or a model on the Hugging Face hub. May be given several times, to compare.",
+        help="A folder, or a model on the Hugging Face Hub. May be given several times, to compare models.",
     ),
 ]  # fmt: skip
 PairFile = Annotated[
     Path | None,
-    typer.Option("--pairs", metavar="FILE", help="Take the texts of this file's sentence1 and sentence2."),
+    typer.Option("--pairs", metavar="FILE", help="Use the texts in the columns sentence1 and sentence2 of this file."),
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it to this .png, .svg or .pdf file.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a plot to this .png, .svg or .pdf file.")
+]
 
 
 @analyse.command("turning-point")
@@ -48,22 +50,27 @@ def turning_point(
             "--dev",
             metavar="FILE",
             show_default=False,
-            help="Pairs with people's scores, .jsonl, .csv (perhaps .gz) or .parquet: sentence1, sentence2, score.",
+            help="Development pairs with human scores: a .jsonl, .csv (both may be gzipped) or .parquet file with "
+            "sentence1, sentence2 and score.",
         ),
     ],
     pool: Annotated[
-        list[str] | None, typer.Option("--pool", metavar="POOL", help="mean or last; several times. Default: both.")
+        list[str] | None,
+        typer.Option(
+            "--pool", metavar="POOL", help="Pooling: mean or last. May be given several times. Default: both."
+        ),
     ] = None,
     template: Annotated[
         list[str] | None,
         typer.Option(
             "--template",
             metavar="TEMPLATE",
-            help="A template's name, a string with {text}, or none; several times. Default: bellm and none.",
+            help="A template: its name, a string with {text}, or none. May be given several times. Default: bellm and "
+            "none.",
         ),
     ] = None,
     margin: Annotated[
-        float, typer.Option("--margin", min=0, metavar="X", help="A score that is lower by more than this is lower.")
+        float, typer.Option("--margin", min=0, metavar="X", help="Scores that differ by at most X count as equal.")
     ] = 0.01,
     plot: Plot = None,
     max_length: o.MaxLength = None,
@@ -75,9 +82,9 @@ def turning_point(
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
-    """Find after how many causal layers similarities only get worse.
+    """Find the turning point: the layer after which a model's sentence vectors get worse.
 
-    The layers behind are those that BeLLM makes both-ways.
+    BeLLM gives the layers after it bidirectional attention.
     """
     from tqdm import tqdm
 
@@ -102,8 +109,8 @@ def turning_point(
         draw_degradation(curves, plot, f"{_short(model)}, {len(pairs.gold)} pairs")
     rows = [{**c.to_json(), "method": m} for c, m in zip(curves, used, strict=True)]
     layers = encoder.backbone.facts.layers
-    found = {"model": model, "layers": layers, "margin": margin, "curves": rows}
-    typer.echo(_json(found) if as_json else "\n".join(_curves(curves, used)))
+    result = {"model": model, "layers": layers, "margin": margin, "curves": rows}
+    typer.echo(_json(result) if as_json else "\n".join(_curves(curves, used)))
     return 0
 
 
@@ -120,8 +127,8 @@ def dependency(
         typer.Option(
             "--pivot",
             metavar="TOKEN",
-            help="The token that stands for a sentence, last or first. Default: the last of a causal model, else the "
-            "first.",
+            help="The pivot, the token that stands for a sentence: last or first. Default: last in a causal model, "
+            "else first.",
         ),
     ] = None,
     plot: Plot = None,
@@ -133,24 +140,24 @@ def dependency(
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
-    """Correlate each sentence's pivot token with its other tokens.
+    """Measure how much each sentence's pivot token depends on its other tokens.
 
-    Spearman's correlation over the components of their states; each model by each method.
+    It is Spearman's correlation between their hidden states, for each model with each method.
     """  # fmt: skip
     from ..analysis.dependency import dependency as measure
 
     _check_plot(plot)
     texts = _texts(input, pairs, format, field)
-    found = []
+    results = []
     for name, encoder, limits in _encoders(
         model, method, device, dtype, products, max_length, trust_remote_code, batch_tokens
     ):
-        found.append(measure(encoder, texts, pivot, name=name, limits=limits))
+        results.append(measure(encoder, texts, pivot, name=name, limits=limits))
     if plot is not None:
         from ..analysis.plots import draw_dependency
 
-        draw_dependency(found, plot, f"{len(texts)} sentences")
-    typer.echo(_json([f.to_json() for f in found]) if as_json else "\n".join(_dependencies(found)))
+        draw_dependency(results, plot, f"{len(texts)} sentences")
+    typer.echo(_json([r.to_json() for r in results]) if as_json else "\n".join(_dependencies(results)))
     return 0
 
 
@@ -163,7 +170,7 @@ def words(
             "--frequencies",
             metavar="FILE",
             show_default=False,
-            help="Where high-frequency words are found: lines of a word and its count, or a plain text.",
+            help="Count word frequencies in this file: lines of a word and its count, or a plain text.",
         ),
     ],
     input: o.Input = None,
@@ -172,16 +179,18 @@ def words(
     field: o.Field = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", metavar="METHOD", help="May be given several times. Without it: bellm."),
+        typer.Option("--method", metavar="METHOD", help="A method. May be given several times. Default: bellm."),
     ] = None,
     top: Annotated[
-        int, typer.Option("--top", min=1, metavar="N", help="So many words are high-frequency words.")
+        int, typer.Option("--top", min=1, metavar="N", help="Treat the N most frequent words as high-frequency words.")
     ] = 100,
     head: Annotated[
         str | None,
-        typer.Option("--head", metavar="MODEL", help="Take the language-model head of this model, not its own."),
+        typer.Option(
+            "--head", metavar="MODEL", help="Use the language-modelling head of this model instead of the model's own."
+        ),
     ] = None,
-    show: Annotated[int, typer.Option("--show", min=0, metavar="N", help="Print the words of so many texts.")] = 5,
+    show: Annotated[int, typer.Option("--show", min=0, metavar="N", help="Print the words of N texts.")] = 5,
     max_length: o.MaxLength = None,
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
@@ -190,20 +199,20 @@ def words(
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print what the language-model head says next, where a text's vector is read.
+    """Print the word that the language-modelling head predicts after the last token of each text.
 
-    And how often that is no high-frequency word.
+    Also print how often that word is not a high-frequency word (BeLLM's representative words).
     """  # fmt: skip
     from ..analysis.representative import representative_words
     from ..analysis.word_counts import read_counts
 
-    texts, counts, found = _texts(input, pairs, format, field), read_counts(frequencies), []
+    texts, counts, results = _texts(input, pairs, format, field), read_counts(frequencies), []
     method = method or ["bellm"]
     for name, encoder, limits in _encoders(
         model, method, device, dtype, products, max_length, trust_remote_code, batch_tokens
     ):
-        found.append(representative_words(encoder, texts, counts, top=top, head=head, name=name, limits=limits))
-    typer.echo(_json([f.to_json() for f in found]) if as_json else "\n".join(_words(found, texts[:show])))
+        results.append(representative_words(encoder, texts, counts, top=top, head=head, name=name, limits=limits))
+    typer.echo(_json([r.to_json() for r in results]) if as_json else "\n".join(_words(results, texts[:show])))
     return 0
 
 
@@ -217,13 +226,16 @@ def impact(
     corpus: Annotated[
         Path | None,
         typer.Option(
-            "--corpus", metavar="FILE", help="A .txt file, a text a line, to count TF-IDF in. Default: the texts."
+            "--corpus", metavar="FILE", help="Compute TF-IDF on this .txt file, one text a line. Default: the texts."
         ),
     ] = None,
     first: Annotated[
-        int, typer.Option("--first", min=1, metavar="N", help="So many texts; a text of N tokens is run N*N/2 times.")
+        int,
+        typer.Option(
+            "--first", min=1, metavar="N", help="Use the first N texts. A text of k tokens is run k*k/2 times."
+        ),
     ] = 200,
-    heads: Annotated[int, typer.Option("--heads", min=0, metavar="N", help="Print so many heads.")] = 5,
+    heads: Annotated[int, typer.Option("--heads", min=0, metavar="N", help="Print the N best attention heads.")] = 5,
     plot: Plot = None,
     max_length: o.MaxLength = None,
     device: o.Device = None,
@@ -233,10 +245,10 @@ def impact(
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
-    """Correlate what tokens matter to an encoder with TF-IDF.
+    """Measure how well the importance of tokens to an encoder correlates with TF-IDF.
 
-    By perturbed masking (the impact matrix), and by each head's attention of a token to itself. The plot is the
-    impact matrix of the first text.
+    Importance is measured by perturbed masking (the impact matrix), and by each head's attention of a token to
+    itself. The plot shows the impact matrix of the first text.
     """  # fmt: skip
     from ..analysis.impact import impact as measure
     from ..analysis.importance import heads_follow, impact_follows, tfidf_weights
@@ -252,23 +264,23 @@ def impact(
         from ..analysis.plots import draw_impact
 
         draw_impact(measure(encoder, texts[0]), plot)
-    found = [impact_follows(encoder, texts, weights), *heads_follow(encoder, texts, weights)[:heads]]
+    results = [impact_follows(encoder, texts, weights), *heads_follow(encoder, texts, weights)[:heads]]
     if as_json:
-        typer.echo(_json([f.to_json() for f in found]))
+        typer.echo(_json([r.to_json() for r in results]))
         return 0
-    typer.echo(f"correlation x 100 with TF-IDF, {found[0].tokens} tokens of {len(texts)} texts")
+    typer.echo(f"correlation x 100 with TF-IDF, {results[0].tokens} tokens of {len(texts)} texts")
     typer.echo(f"{'':16} Pearson Spearman")
-    for f in found:
-        name = f.name if f is found[0] else f"head {f.name}"
-        typer.echo(f"{name:16} {100 * f.pearson:7.2f} {100 * f.spearman:8.2f}")
+    for r in results:
+        name = r.name if r is results[0] else f"head {r.name}"
+        typer.echo(f"{name:16} {100 * r.pearson:7.2f} {100 * r.spearman:8.2f}")
     return 0
 
 
 def _texts(input: Path | None, pairs: Path | None, format: str | None, field: str | None) -> list[str]:
-    """The texts of a file, or the different ones of a file of pairs.
+    """The texts of a file, or of a file of pairs, each once.
 
     Raises:
-        DataError: a row that cannot be used.
+        DataError: a row cannot be used.
     """
     from ..errors import BadRow
     from ..tasks.rows import read_rows, text
@@ -278,12 +290,12 @@ def _texts(input: Path | None, pairs: Path | None, format: str | None, field: st
             raise typer.BadParameter("give --input or --pairs, not both")
         rows = list(read_rows(pairs, {"sentence1": text, "sentence2": text}))
         return [t for t in dict.fromkeys(row[side] for row in rows for side in ("sentence1", "sentence2")) if t.strip()]
-    found = []
+    texts = []
     for item in items_of(open_reader(None, input, format, field)):
         if item.problem is not None:
             raise BadRow(input or "stdin", item.line, item.problem)
-        found.append(item.text or "")
-    return found
+        texts.append(item.text or "")
+    return texts
 
 
 def _encoders(
@@ -296,7 +308,7 @@ def _encoders(
     trust: bool,
     batch_tokens: int | None,
 ) -> Iterator[tuple[str, Encoder, Limits]]:
-    """Each model by each method, one in memory at a time; its name, and how much runs at once."""
+    """Each model with each method, one model in memory at a time: its name, encoder and limits."""
     from ..encode.limits import Limits
     from ..encoder import Encoder
 
@@ -312,7 +324,7 @@ def _encoders(
 
 
 def _quoted(template: str) -> str:
-    """A template as a method's spelling takes it."""
+    """A template as a value in ``--method NAME:template=...``."""
     from ..methods.templates import TEMPLATES
 
     return template if template == "none" or template in TEMPLATES else json.dumps(template, ensure_ascii=False)
@@ -323,15 +335,15 @@ def _short(model: str) -> str:
 
 
 def _check_plot(plot: Path | None) -> None:
-    """Refuse a figure that cannot be drawn before a long computation, not after it."""
+    """Refuse a plot that cannot be drawn, before a long computation."""
     if plot is not None:
         from ..analysis.plots import check
 
         check(plot)
 
 
-def _json(found: Any) -> str:
-    return json.dumps(found, ensure_ascii=False, indent=None if isinstance(found, list) else 2)
+def _json(results: Any) -> str:
+    return json.dumps(results, ensure_ascii=False, indent=None if isinstance(results, list) else 2)
 
 
 def _curves(curves: Sequence[Curve], methods: Sequence[str | None]) -> Iterator[str]:
@@ -353,19 +365,19 @@ def _curves(curves: Sequence[Curve], methods: Sequence[str | None]) -> Iterator[
         yield f"{curve.name}: {what} ({turning.agreement:.0%} of resamples agree): --method {shlex.quote(method or '')}"
 
 
-def _dependencies(found: Sequence[Dependency]) -> Iterator[str]:
-    wide = max(len(f.name) for f in found)
+def _dependencies(results: Sequence[Dependency]) -> Iterator[str]:
+    wide = max(len(f.name) for f in results)
     yield f"{'':{wide}}  pivot   mean  quartiles"
-    for f in found:
+    for f in results:
         low, middle, high = f.quartiles
         more = f"  ({f.undefined} sentences of one token left out)" if f.undefined else ""
         yield f"{f.name:{wide}}  {f.pivot:5} {f.mean:6.3f}  {low:.3f} {middle:.3f} {high:.3f}{more}"
 
 
-def _words(found: Sequence[RepresentativeWords], texts: Sequence[str]) -> Iterator[str]:
+def _words(results: Sequence[RepresentativeWords], texts: Sequence[str]) -> Iterator[str]:
     from .console import shown
 
-    for f in found:
+    for f in results:
         yield (
             f"{f.name}: {f.share:.2%} of {len(f.words)} texts have a word that is not among the {f.top} most frequent; "
             f"{f.frequent:.2%} have one that is, {f.wordless:.2%} none"

@@ -1,4 +1,4 @@
-"""``afterword compare``: results side by side, with each other and with what the papers report."""
+"""``afterword compare``: compare results with each other and with those of the papers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 Rows = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="RESULTS", help="Folders that `afterword evaluate` wrote, or parts of them."),
+    typer.Argument(metavar="RESULTS", help="Folders of results from `afterword evaluate`, or folders in them."),
 ]
 Tables = Annotated[
     list[str] | None,
     typer.Option(
-        "--published", metavar="TABLE", help="A table of a paper, or all that have these tasks; --list shows them."
+        "--published",
+        metavar="TABLE",
+        help="Add this table of a paper (see --list); all adds every table with these tasks.",
     ),
 ]
 
@@ -34,24 +36,24 @@ def compare(
     results: Rows = None,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", metavar="NAME", help="What all others are compared with. Default: the first."),
+        typer.Option("--baseline", metavar="NAME", help="Compare all others with this one. Default: the first."),
     ] = None,
     published: Tables = None,
     draws: Annotated[
-        int, typer.Option("--draws", min=0, metavar="N", help="Of each bootstrap interval; 0 leaves them out.")
+        int, typer.Option("--draws", min=0, metavar="N", help="Bootstrap samples for each interval; 0 = no intervals.")
     ] = 1000,
     csv_file: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write everything as one table.")
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write all scores and differences to this .csv file.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the scores: .png, .svg or .pdf.")
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the scores to this .png, .svg or .pdf file.")
     ] = None,
     list_tables: Annotated[bool, typer.Option("--list", help="List the published tables and end.")] = False,
 ) -> int:
-    """Compare results, with each other and with the papers'.
+    """Compare results with each other and with those of the papers.
 
-    Differences by task with bootstrap intervals, and a paired t-test over tasks. Published rows are the papers' own
-    figures, on their models; nothing is run for them.
+    It prints differences by task with bootstrap intervals, and a paired t-test over tasks. Published rows are the
+    figures that the papers print for their own models; nothing is run for them.
     """
     if list_tables:
         typer.echo(listed())
@@ -81,27 +83,27 @@ def compare(
 
 
 def listed() -> str:
-    """The published tables."""
+    """The list of published tables."""
     from ..tasks.published import published
 
     return "\n".join(f"{t.id:<10} {t.paper}, {t.table}: {t.title} ({len(t.rows)} rows)" for t in published().values())
 
 
 def read(folders: Sequence[Path]) -> list[Row]:
-    """The encoders in these folders, under names that tell them apart."""
+    """The results in these folders, each under a name of its own."""
     from ..tasks.report import found_in, named
 
-    found = [(folder, row) for folder in folders for row in found_in(folder)]
-    rows = named([row for _, row in found])
+    loaded = [(folder, row) for folder in folders for row in found_in(folder)]
+    rows = named([row for _, row in loaded])
     counts = Counter(row.name for row in rows)
     return [
         replace(row, name=f"{folder}: {row.name}") if counts[row.name] > 1 else row
-        for (folder, _), row in zip(found, rows, strict=True)
+        for (folder, _), row in zip(loaded, rows, strict=True)
     ]
 
 
 def compared(rows: Sequence[Row], baseline: str | None, draws: int) -> list[Comparison]:
-    """Every encoder against one."""
+    """Each encoder compared with the baseline."""
     from ..errors import InputError
     from ..tasks.compare import compare as compare_two
 
@@ -133,7 +135,7 @@ def difference_table(comparison: Comparison) -> str:
 
 
 def published_table(table: Published, rows: Sequence[Row]) -> str:
-    """A paper's table with our rows in front."""
+    """A table of a paper, with the results of these folders as its first rows."""
     from ..tasks.report import aligned
 
     digits = 2 if table.scale == 100 else 4
@@ -145,12 +147,12 @@ def published_table(table: Published, rows: Sequence[Row]) -> str:
     for published in table.rows:
         whose = f"published, {published.source}" if published.source else "published"
         cells.append([published.name, *(f"{s:.{digits}f}" for s in published.scores), whose])
-    told = f"{table.title}. {table.table} of {table.reference}." + (f" {table.note}" if table.note else "")
-    return f"{told}\n\n{aligned(cells)}"
+    caption = f"{table.title}. {table.table} of {table.reference}." + (f" {table.note}" if table.note else "")
+    return f"{caption}\n\n{aligned(cells)}"
 
 
 def as_csv(rows: Sequence[Row], comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> str:
-    """Everything, a line per number: what was evaluated here, differences, what is published."""
+    """All numbers as CSV, one per line: scores from here, their differences, and published scores."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(

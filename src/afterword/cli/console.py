@@ -1,4 +1,4 @@
-"""What a run says on stderr, one line each, and how it ends: a last line and an exit code, never a traceback."""
+"""Messages on stderr, one line each, and the end of a run: a last line and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ ClickError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "C
 
 @dataclass
 class State:
-    """What the whole run shares.
+    """The global options of a run.
 
     Attributes:
-        debug: let errors show where they came from.
+        debug: print the traceback of an error.
     """
 
     debug: bool = False
 
 
 def guarded(run: Callable[[], Any], state: State) -> int:
-    """Run a command; whatever happens, end in one line.
+    """Run a command; any error ends it with a message of one line.
 
     Args:
-        run: returns an exit code, or None for 0.
-        state: filled in by the command line.
+        run: the command; it returns an exit code, or None for 0.
+        state: the global options, which parsing the command line sets.
 
     Returns:
         The exit code.
     """
-    with heard():
+    with report_warnings():
         try:
             code = run()
             sys.stdout.flush()
@@ -63,7 +63,7 @@ def guarded(run: Callable[[], Any], state: State) -> int:
 
 
 def ending(error: BaseException) -> tuple[str, int]:
-    """The last line and the exit code of a run that an error ended.
+    """The message and the exit code for an error that ended a run.
 
     >>> ending(KeyboardInterrupt())
     ('interrupted', 130)
@@ -88,21 +88,21 @@ def ending(error: BaseException) -> tuple[str, int]:
 
 
 def _leave_stdout(error: BaseException) -> None:
-    """Python flushes stdout once more when it ends; where that cannot work it would print a traceback of its own."""
+    """Redirect a broken stdout: Python flushes it at its end, and would print a traceback of its own."""
     if isinstance(error, OSError):
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(line: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     with suppress(OSError, ValueError):  # a closed stderr is no reason to fail
         print(" ".join(line.split()), file=sys.stderr, flush=True)
 
 
 @contextmanager
-def heard() -> Iterator[None]:
-    """Warnings and log messages as one line each; a warning once; texts that were cut summed up at the end."""
+def report_warnings() -> Iterator[None]:
+    """Print warnings and log messages on one line each, equal warnings once, and the number of cut texts at the end."""
     cut, seen = Tally(), set[str]()
 
     def show(message: Any, *_: Any, **__: Any) -> None:
@@ -135,20 +135,20 @@ class _Lines(logging.Handler):
 
 @dataclass
 class Tally:
-    """Texts that were cut, over all windows of a run."""
+    """The number of texts that were cut in a run, and the tokens that they lost."""
 
     lost: Counter[int] = field(default_factory=Counter)
     texts: int = 0
     max_length: int | None = None
 
     def add(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
-        """Count those of a window."""
+        """Add the texts of a window."""
         self.lost.update(lost)
         self.texts += texts
         self.max_length = max_length
 
     def say(self) -> None:
-        """Tell how many there were, and what they lost."""
+        """Print a warning with the number of cut texts and the tokens that they lost."""
         if self.lost:
             say(
                 f"warning: {self.lost.total()} texts were cut to {self.max_length} tokens: they lost "
@@ -157,7 +157,7 @@ class Tally:
 
 
 def shown(text: str) -> Any:
-    r"""A text on one line, without anything that a terminal would obey.
+    r"""A text on one line, without control characters.
 
     >>> shown("a\nb").plain
     'a b'

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def embed(
     model: o.Model,
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts; without any, --input or stdin.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to embed. Default: those of --input or stdin.")
     ] = None,
     input: o.Input = None,
     output: o.Output = None,
@@ -31,11 +31,11 @@ def embed(
     prompt_name: o.PromptName = None,
     condition: Annotated[
         str | None,
-        typer.Option("--condition", metavar="TEXT", help="What {condition} stands for in a template, for every text."),
+        typer.Option("--condition", metavar="TEXT", help="The value of {condition} in the template, for every text."),
     ] = None,
     condition_field: Annotated[
         str | None,
-        typer.Option("--condition-field", metavar="NAME", help="The column or field that holds it, text by text."),
+        typer.Option("--condition-field", metavar="NAME", help="The column or field that holds each text's condition."),
     ] = None,
     normalize: o.Normalize = False,
     truncate_dim: o.TruncateDim = None,
@@ -51,10 +51,10 @@ def embed(
     rejects: o.RejectsFile = None,
     progress: o.Progress = None,
 ) -> int:
-    """Embed texts, one row out for every row in.
+    """Embed texts: each row of the input gives one row of the output.
 
-    A row that cannot be embedded (blank, not a string, a corrupt line) gives a null row and is listed; the run goes
-    on and ends with exit code 1.
+    A row that cannot be embedded (blank, not a string, a corrupt line) gives a null row and is listed. The run
+    continues, and ends with exit code 1.
     """
     methods = read_methods(method)
     if len(methods) > 1 and (condition or condition_field):
@@ -81,5 +81,5 @@ def embed(
 
 
 def columns(items: Sequence[Item]) -> dict[str, list[Any]]:
-    """What stands beside the vectors."""
+    """The columns that are written beside the vectors."""
     return {"text": [item.text for item in items]}

@@ -1,4 +1,4 @@
-"""``afterword evaluate``: encoders on tasks."""
+"""``afterword evaluate``: score encoders on tasks."""
 
 from __future__ import annotations
 
@@ -25,52 +25,60 @@ Tasks = Annotated[
     list[str] | None,
     typer.Option(
         "--tasks", metavar="TASKS",
-        help="Groups, names, or .jsonl, .csv or .parquet files of scored pairs, separated by commas; --list shows all. "
-        "NAME:option=value changes a protocol. May be given several times.",
+        help="Tasks to run, separated by commas: groups or names (see --list), or .jsonl, .csv or .parquet files of "
+        "scored pairs. NAME:option=value sets an option of a task. May be given several times.",
     ),
 ]  # fmt: skip
 Data = Annotated[
     str | None,
-    typer.Option("--data", metavar="DIR", help="The folder of data sets, docs/evaluate.md tells its form; or hub."),
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Folder of the data sets, laid out as docs/evaluate.md describes; or hub, to download them.",
+    ),
 ]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go. What is finished is not run again.")]
+Out = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder for the results. Tasks with results are skipped.")
+]
 Posts = Annotated[
     list[str] | None,
     typer.Option(
         "--post", metavar="STEPS",
-        help="Steps behind every method: none, normalise, whiten:dimensions=256+normalise, ... "
-        "May be given several times; without it, none.",
+        help="Post-processing steps to apply to every method's vectors: none, normalise, "
+        "whiten:dimensions=256+normalise, ... May be given several times. Default: none.",
     ),
 ]  # fmt: skip
 Fit = Annotated[
     str | None,
     typer.Option(
         "--fit", metavar="FILE",
-        help="A file of texts that whitening, TF-IDF and the like are fitted on; or target, for each task's own "
-        "sentences without their labels.",
+        help="Fit whitening, TF-IDF and other fitted parts on the texts of this file; or target, for each task's own "
+        "sentences, without their labels.",
     ),
 ]  # fmt: skip
 Seeds = Annotated[
     str,
     typer.Option(
-        "--seeds", metavar="N,N", help="Of folds, classifiers and clusterings: several give mean ± deviation."
+        "--seeds",
+        metavar="N,N",
+        help="Random seeds of folds, classifiers and clusterings. With several, results are mean ± deviation.",
     ),
 ]
 Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="What results call the model. Default: its folder's name.")
+    str | None, typer.Option("--name", metavar="NAME", help="Name of the model in results. Default: its folder's name.")
 ]
 
 
 def evaluate(
     model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="A folder, or a model on the Hugging Face hub.")
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="A folder, or a model on the Hugging Face Hub.")
     ] = None,
     sentence_transformer: Annotated[
         Path | None,
         typer.Option(
             "--sentence-transformer",
             metavar="FOLDER",
-            help="Instead of --model: a folder that sentence-transformers runs itself, GloVe for instance.",
+            help="Instead of --model: a folder whose model sentence-transformers runs itself, such as GloVe.",
         ),
     ] = None,
     method: o.Methods = None,
@@ -91,10 +99,10 @@ def evaluate(
     trust_remote_code: o.Trust = False,
     progress: o.Progress = None,
 ) -> int:
-    """Evaluate a model by several methods on tasks.
+    """Evaluate a model with several methods on tasks.
 
-    Results go to OUT/MODEL/METHOD/TASK.json, in mteb's form, and to tables. What is finished is not run again. A task
-    that cannot be run is told, the others finish, and the exit code is 1.
+    Results are written to OUT/MODEL/METHOD/TASK.json, in mteb's format, and to tables. A task that has results is
+    skipped. If a task cannot be run, the others continue, and the exit code is 1.
     """
     if list_tasks:
         typer.echo(listed())
@@ -102,9 +110,9 @@ def evaluate(
     chosen = str(sentence_transformer or model or "")
     if not chosen or data is None or not tasks:
         missing = "--model" if not chosen else "--data" if data is None else "--tasks"
-        raise typer.BadParameter("is needed, unless with --list", param_hint=missing)
+        raise typer.BadParameter("is needed, unless --list is given", param_hint=missing)
     if sentence_transformer and (model or method):
-        raise typer.BadParameter("goes without --model and --method", param_hint="--sentence-transformer")
+        raise typer.BadParameter("cannot be used with --model or --method", param_hint="--sentence-transformer")
     from ..post import parse_post
     from ..tasks.candidates import file_name
     from ..tasks.runner import Evaluation
@@ -114,10 +122,10 @@ def evaluate(
     title, fitting = name or title_of(chosen), read_fit(fit)
     out.mkdir(parents=True, exist_ok=True)
     if sentence_transformer:
-        members = of_theirs(sentence_transformer, device, posts, out)
+        members = sentence_transformers_candidates(sentence_transformer, device, posts, out)
     else:
         choice = ModelChoice(chosen, device, dtype, max_length, revision, trust_remote_code, products)
-        members = of_ours(choice, method or [], posts, out, fitting, batch_tokens)
+        members = afterword_candidates(choice, method or [], posts, out, fitting, batch_tokens)
     with Shown(progress) as shown:
         evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, read_seeds(seeds), fitting)
         evaluation.run(jobs)
@@ -125,7 +133,7 @@ def evaluate(
 
 
 def listed() -> str:
-    """All tasks by group."""
+    """The list of all tasks, by group."""
     from ..tasks.catalogue import groups, local_tasks
 
     every = [*local_tasks(), *(mteb_tasks() if find_spec("mteb") else ())]
@@ -138,18 +146,18 @@ def listed() -> str:
 
 
 def mteb_tasks() -> tuple[Task, ...]:
-    """Those that are scored by mteb's own classes; it is slow to import."""
+    """The tasks that mteb's own classes score; mteb is slow to import."""
     from ..adapters.mteb_tasks import TASKS
 
     return TASKS
 
 
 def read_jobs(specs: Sequence[str], where: str) -> list[Job]:
-    """The tasks that are meant.
+    """The tasks that ``--tasks`` names, with the folder of their data.
 
     Raises:
-        InputError: one is not known.
-        MissingExtra: it needs mteb.
+        InputError: a task is unknown.
+        MissingExtra: a task needs mteb.
         MissingDataset: there is no such folder.
     """
     from ..tasks.catalogue import jobs, local_tasks
@@ -158,7 +166,7 @@ def read_jobs(specs: Sequence[str], where: str) -> list[Job]:
     return jobs(specs, source(where), local_tasks(), mteb_tasks)
 
 
-def of_ours(
+def afterword_candidates(
     choice: ModelChoice,
     specs: Sequence[str],
     posts: Mapping[str, tuple[Post, ...]],
@@ -166,7 +174,7 @@ def of_ours(
     fitting: Fitting | None,
     batch_tokens: int | None,
 ) -> list[Candidate]:
-    """A model by several methods and steps."""
+    """The candidates for a model that Afterword runs: each method with each list of steps."""
     from ..methods import classical
     from ..methods.serialize import parse_method
     from ..tasks.candidates import candidates
@@ -180,8 +188,10 @@ def of_ours(
     return candidates(encoder, methods, posts, out, {"batch_tokens": batch_tokens}, fitting)
 
 
-def of_theirs(folder: Path, device: str | None, posts: Mapping[str, tuple[Post, ...]], out: Path) -> list[Candidate]:
-    """A model that sentence-transformers runs."""
+def sentence_transformers_candidates(
+    folder: Path, device: str | None, posts: Mapping[str, tuple[Post, ...]], out: Path
+) -> list[Candidate]:
+    """The candidates for a model that sentence-transformers runs: one for each list of steps."""
     from ..adapters.sentence_transformers_model import SentenceTransformerModel
     from ..tasks.candidates import other
 
@@ -190,7 +200,7 @@ def of_theirs(folder: Path, device: str | None, posts: Mapping[str, tuple[Post, 
 
 
 def spelling(spec: str) -> str:
-    """What results call a method.
+    """The name of a method in results.
 
     >>> spelling("echo:copies=3"), spelling("@mine/best.json"), spelling("@mine/methods.py:late")
     ('echo:copies=3', 'best', 'methods:late')
@@ -202,7 +212,7 @@ def spelling(spec: str) -> str:
 
 
 def read_fit(fit: str | None) -> Fitting | None:
-    """What steps are fitted on.
+    """The texts that ``--fit`` names.
 
     Raises:
         DataError: the file cannot be read.
@@ -213,15 +223,15 @@ def read_fit(fit: str | None) -> Fitting | None:
     if fit is None or fit == "target":
         return None if fit is None else Fitting()
     reader = open_reader(None, Path(fit), None, None)
-    found = [(record.fields or {}).get(reader.field) for record in reader]
-    texts = [text for text in found if isinstance(text, str) and text.strip()]
+    values = [(record.fields or {}).get(reader.field) for record in reader]
+    texts = [text for text in values if isinstance(text, str) and text.strip()]
     if not texts:
         raise DataError(f"{fit} holds no texts to fit on")
     return Fitting.on(texts)
 
 
 def read_seeds(spelled: str) -> tuple[int, ...]:
-    """Seeds, separated by commas.
+    """Seeds from text, separated by commas.
 
     >>> read_seeds("0,1,2")
     (0, 1, 2)
@@ -233,7 +243,7 @@ def read_seeds(spelled: str) -> tuple[int, ...]:
 
 
 def reported(evaluation: Evaluation, out: Path) -> int:
-    """Print what was asked for, and write the tables of everything that is there.
+    """Print the results of this run, and write tables of all results in the folder.
 
     Returns:
         The exit code.

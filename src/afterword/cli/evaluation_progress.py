@@ -1,4 +1,4 @@
-"""What a long evaluation says while it runs: a line per finished task, and a bar for the one that is not."""
+"""Show the progress of an evaluation: a line per finished task, and a progress bar for the current one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .console import ending, say
 
 
 class Shown(ProgressListener):
-    """Hears how far an evaluation is, and tells it on stderr.
+    """A progress listener that writes to stderr.
 
     Args:
-        show: the bar too; None = where stderr is a terminal.
+        show: whether to draw the progress bar too; None = if stderr is a terminal.
     """
 
     def __init__(self, show: bool | None = None) -> None:
@@ -38,25 +38,25 @@ class Shown(ProgressListener):
         return self
 
     def task(self, name: str, number: int, total: int) -> None:
-        """A task begins."""
+        """Called when a task begins."""
         self.at = f"{number}/{total} {name}"
 
     def texts(self, count: int) -> None:
-        """So many vectors are to be made for it."""
+        """Called with the number of vectors that the task needs."""
         if self._bar is not None:
             self._bar.reset(self._task, total=count, description=self.at)
 
     def done(self, count: int) -> None:
-        """So many more are."""
+        """Called when so many more of them were computed."""
         if self._bar is not None:
             self._bar.advance(self._task, count)
 
     def scored(self, result: Result, candidate: str) -> None:
-        """A task is finished."""
+        """Called when a task is finished."""
         self._say(f"{self.at}: {candidate}: {100 * result.main:.2f}", *result.notes)
 
     def failed(self, failure: Failure) -> None:
-        """A task is not."""
+        """Called when a task failed."""
         who = f"{failure.task}: {failure.candidate}" if failure.candidate else failure.task
         self._say(f"{who}: {ending(failure.error)[0]}")
 
@@ -70,6 +70,6 @@ class Shown(ProgressListener):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the bar away."""
+        """Stop the bar."""
         if self._bar is not None:
             self._bar.stop()

@@ -1,4 +1,4 @@
-"""The rows that a command line reads: texts given one by one, those of a file, or those of the standard input."""
+"""The input of a command: texts given as arguments, or those of a file or of the standard input."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def open_reader(
     texts: Sequence[str] | None, path: Path | None, kind: str | None, column: str | None, beside: Sequence[str] = ()
 ) -> Reader:
-    """Texts given one by one, else those of a file, else those of the standard input.
+    """Open the input: texts given as arguments, else a file, else the standard input.
 
     Raises:
-        typer.BadParameter: both are given, or a file is given as if it were a text.
+        typer.BadParameter: texts and a file are given, or the name of a file is given as a text.
         DataError: the file cannot be read.
     """
     from ..files.lines import ListedReader
@@ -52,7 +52,7 @@ def _is_file(name: str) -> bool:
 
 
 def items_of(reader: Reader, condition: str | None = None, condition_field: str | None = None) -> Iterator[Item]:
-    """The texts of a file, each with its condition or its problem."""
+    """The rows of the input, each a text with its condition, or the reason why it cannot be used."""
     from ..jobs.items import Item, fault
 
     for record in reader:

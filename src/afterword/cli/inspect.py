@@ -1,4 +1,4 @@
-"""``afterword inspect``: what a model is, how it is run, and what was measured on this machine just now."""
+"""``afterword inspect``: print a model's properties, how it is run, and measurements on this machine."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ TEXTS = (
     "每个词都回头看后面的话。",
     "It was the best of times, it was the worst of times, it was the age of wisdom. " * 8,
 )
-"""Texts of very different lengths, many of them shorter than what kernels work on at a time."""
+"""Texts of very different lengths, many of them shorter than a block of the kernels."""
 BATCHES = (2048, 160, 24)
-"""Tokens of a batch, about."""
+"""Approximate numbers of tokens in a batch."""
 
 WAYS = {
-    "flat": "flat: all texts end to end, through our attention",
-    "stacked": "stacked: batches of texts of one length, through our attention",
-    "eager": "eager: batches of texts of one length, with the model's own attention",
+    "flat": "flat: all texts concatenated, through our attention",
+    "stacked": "stacked: batches of texts of equal length, through our attention",
+    "eager": "eager: batches of texts of equal length, with the model's own attention",
 }
 
 
@@ -66,23 +66,23 @@ def inspect(
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print a model's facts.
+    """Print a model's properties and how it is run.
 
-    How it is run, and whether a batch changes its vectors, measured now.
+    It also measures whether the batch that a text is in changes its vector.
     """
     methods = read_methods([method] if method is not None else None)
     encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
         methods.get(VECTOR)
     )
-    found = {"model": model, **facts(encoder), "batch_invariance": invariance(encoder)}
-    found |= {"packed": packed(encoder), "kernels": kernels(encoder)}
-    found["methods"] = suggestions(encoder)
-    typer.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else printed(found))
+    report = {"model": model, **facts(encoder), "batch_invariance": invariance(encoder)}
+    report |= {"packed": packed(encoder), "kernels": kernels(encoder)}
+    report["methods"] = suggestions(encoder)
+    typer.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else printed(report))
     return 0
 
 
 def facts(encoder: Encoder) -> dict[str, Any]:
-    """What loading found out."""
+    """The model's properties that are known once it is loaded."""
     f, backbone, tokenizer = encoder.backbone.facts, encoder.backbone, encoder.backbone.tokenizer
     return {
         "kind": f.kind,
@@ -109,11 +109,12 @@ def facts(encoder: Encoder) -> dict[str, Any]:
 
 
 def invariance(encoder: Encoder) -> dict[str, Any]:
-    """How far a text's vector in a batch is from its vector alone, on a few texts.
+    """The difference between a text's vector in a batch and alone, on a few texts.
 
     Returns:
-        texts: how many; differing: how many are not the same to the bit; largest: the largest difference, and
-        relative to the largest component; bits: how many of the last bits it takes up; batch_tokens: of each batch.
+        texts: their number; differing: the number of texts whose vectors are not equal bit by bit; largest: the
+        largest difference; relative: the same, divided by the largest component; bits: the number of last bits that
+        it takes up; batch_tokens: the approximate numbers of tokens in a batch.
     """
     import numpy as np
 
@@ -134,7 +135,7 @@ def invariance(encoder: Encoder) -> dict[str, Any]:
 
 
 def bits(a: Array, b: Array) -> int:
-    """How many of a number's last bits differ between two arrays, at most, counted in steps between neighbours.
+    """The largest number of last bits in which two arrays differ, counted in steps between neighbouring floats.
 
     >>> import numpy as np
     >>> bits(np.float32([1.0]), np.float32([1.0])), bits(np.float32([1.0]), np.nextafter(np.float32([1.0]), 2))
@@ -150,7 +151,7 @@ def bits(a: Array, b: Array) -> int:
 
 
 def packed(encoder: Encoder) -> str:
-    """Whether packed linear layers are in use, and if not, why."""
+    """Whether packed linear layers are in use, and if not, the reason."""
     import torch
 
     from ..backbone.linear_products import forced
@@ -171,11 +172,12 @@ def packed(encoder: Encoder) -> str:
 
 
 def kernels(encoder: Encoder) -> list[dict[str, Any]]:
-    """Which kernel makes the products of linear layers on a CPU, and what the probe saw.
+    """The kernel that computes linear layers on a CPU, and the results of the probe.
 
     Returns:
-        Per shape of layer: layer, how many layers, the kernel; by kernel that was asked, whether it keeps a text's
-        bits in every batch, the largest batch that was tried (rows), and its seconds for one product.
+        For each shape of layer: the shape, the number of layers, the kernel in use; and for each kernel that was
+        probed: whether a row has the same bits in any batch, the number of rows of the largest batch that was tried,
+        and the seconds of one product.
     """
     import torch
 
@@ -184,27 +186,27 @@ def kernels(encoder: Encoder) -> list[dict[str, Any]]:
     backbone = encoder.backbone
     if backbone.device.type != "cpu" or backbone.dtype not in (torch.float32, torch.bfloat16):
         return []
-    found = []
+    rows = []
     for shape, layers in backbone.packed.shapes().items():
         kernel = chosen(shape, backbone.dtype, backbone.products)
-        seen = choose(shape, backbone.dtype, backbone.products, also=(kernel,))
-        rows = {name: max(tried, default=0) for name, tried in seen.rows.items()}
-        found.append({"layer": str(shape), "layers": layers, "kernel": kernel, "keeps_bits": seen.keeps,
-                      "largest_batch": rows, "seconds": seen.seconds})  # fmt: skip
-    return found
+        probe = choose(shape, backbone.dtype, backbone.products, also=(kernel,))
+        largest = {name: max(tried, default=0) for name, tried in probe.rows.items()}
+        rows.append({"layer": str(shape), "layers": layers, "kernel": kernel, "keeps_bits": probe.keeps,
+                     "largest_batch": largest, "seconds": probe.seconds})  # fmt: skip
+    return rows
 
 
 def suggestions(encoder: Encoder) -> list[dict[str, str]]:
-    """Methods that suit the model, as ``--method`` takes them, and why."""
+    """Methods that suit the model, as ``--method`` takes them, with the reason."""
     f = encoder.backbone.facts
     masked = encoder.backbone.tokenizer.hf.mask_token_id is not None
     wanted = [("classical", True, "the mean of the last layer: where to start")]
     if f.causal:
         wanted += [
-            ("reba:pool=mean", f.attention, "each token gathers what attends back to it from a second copy"),
-            ("echo", True, "the text twice, the second copy pooled: every token has seen the whole text"),
-            ("prompt:template=eol", True, "the state where the text's one word would follow"),
-            ("bellm", f.way != "eager", "the last layer sees both ways"),
+            ("reba:pool=mean", f.attention, "the text twice; each token adds the later tokens that attend to it"),
+            ("echo", True, "the text twice, the second copy pooled: its tokens attend to the whole text"),
+            ("prompt:template=eol", True, "the hidden state that predicts one word for the text"),
+            ("bellm", f.way != "eager", "bidirectional attention in the last layer"),
         ]
     else:
         wanted += [
@@ -214,67 +216,70 @@ def suggestions(encoder: Encoder) -> list[dict[str, str]]:
                 f.attention,
                 "each token weighted by how much it attends to itself in one head",
             ),
-            ("prompt:template=promptbert", masked, "the state of [MASK] in a sentence about the text"),
+            ("prompt:template=promptbert", masked, "the hidden state of [MASK] in a sentence about the text"),
         ]
     return [{"method": name, "why": why} for name, fits, why in wanted if fits]
 
 
-def measured(found: dict[str, Any]) -> str:
-    """What holds of a text's vector in a batch, as far as it was measured."""
-    same = found["batch_invariance"]
+def measured(report: dict[str, Any]) -> str:
+    """A sentence on whether the batch changes a text's vector, as far as it was measured."""
+    same = report["batch_invariance"]
     tried = f"{same['texts']} texts, in batches of about {', '.join(map(str, same['batch_tokens']))} tokens"
     if same["differing"]:
         return (
             f"{same['differing']} of {same['texts']} texts differ in a batch: by {same['largest']:.1e} at most "
             f"({same['relative']:.1e} of the largest component, the last {same['bits']} bits)"
         )
-    if found["dtype"] != "float32" or found["device"] != "cpu" or found["products"] != "float32":
-        where = f"{found['dtype']} on {found['device']}"
+    if report["dtype"] != "float32" or report["device"] != "cpu" or report["products"] != "float32":
+        where = f"{report['dtype']} on {report['device']}"
         return f"no difference was seen, alone and in a batch ({tried}); {where} promises no more than that"
-    if found["experts"]:
+    if report["experts"]:
         return f"no difference was seen, alone and in a batch ({tried}); experts promise no more than that"
-    if not all(row["keeps_bits"].get(row["kernel"], True) for row in found["kernels"]):
+    if not all(row["keeps_bits"].get(row["kernel"], True) for row in report["kernels"]):
         return f"no difference was seen, alone and in a batch ({tried}); the kernel promises no more than that"
     return f"the same to the last bit, alone and in a batch ({tried})"
 
 
-def seen(row: dict[str, Any]) -> str:
-    """What the probe saw of one shape of layer."""
+def kernel_line(row: dict[str, Any]) -> str:
+    """A line on one shape of layer: its kernel, and the results of the probe."""
     kernel, seconds = row["kernel"], row["seconds"]
     largest = row["largest_batch"].get(kernel, 0)
-    said = f"{row['layer']} ({row['layers']}x): {kernel}, "
+    line = f"{row['layer']} ({row['layers']}x): {kernel}, "
     if row["keeps_bits"].get(kernel):
-        said += f"the same bits alone and among up to {largest:,} rows"
+        line += f"the same bits alone and among up to {largest:,} rows"
     else:
         others = [name for name, keeps in row["keeps_bits"].items() if keeps]
         why = f"; {others[0]} keeps them and is slower" if others else "; none keeps them"
-        said += "a row's bits depend on its batch" + why
+        line += "a row's bits depend on its batch" + why
     if {"plain", "packed"} <= set(seconds):
-        said += f"; packed has {seconds['plain'] / seconds['packed']:.2f} x the speed of plain"
-    return said
+        line += f"; packed has {seconds['plain'] / seconds['packed']:.2f} x the speed of plain"
+    return line
 
 
-def printed(found: dict[str, Any]) -> str:
-    """The facts for a person to read."""
-    checks = "; ".join(f"{way}: {what}" for way, what in found["self_check"].items())
-    special = " ... ".join(" ".join(found["special_tokens"][side]) for side in ("before", "behind"))
-    split = found["rotary_split"]
+def printed(report: dict[str, Any]) -> str:
+    """The report as text."""
+    checks = "; ".join(f"{way}: {what}" for way, what in report["self_check"].items())
+    special = " ... ".join(" ".join(report["special_tokens"][side]) for side in ("before", "behind"))
+    split = report["rotary_split"]
     rows: Sequence[tuple[str, Any]] = [
-        ("model", f"{found['model']} ({found['kind']}, {found['parameters'] / 1e6:.1f} M parameters)"),
-        ("layers x heads", f"{found['layers']} x {found['heads']}, width {found['width']}"),
-        ("sees", "what came before (causal)" if found["causal"] else "both ways"),
-        ("max length", f"{found['max_length'] or 'no limit'}" + (" tokens" if found["max_length"] else "")),
+        ("model", f"{report['model']} ({report['kind']}, {report['parameters'] / 1e6:.1f} M parameters)"),
+        ("layers x heads", f"{report['layers']} x {report['heads']}, width {report['width']}"),
+        ("sees", "what came before (causal)" if report["causal"] else "both ways (bidirectional)"),
+        ("max length", f"{report['max_length'] or 'no limit'}" + (" tokens" if report["max_length"] else "")),
         ("special tokens", special if special.strip(" .") else "none"),
-        ("runs on", f"{found['device']} in {found['dtype']}" + PRODUCTS[found["products"]]),
-        ("way", WAYS[found["way"]]),
+        ("runs on", f"{report['device']} in {report['dtype']}" + PRODUCTS[report["products"]]),
+        ("way", WAYS[report["way"]]),
         ("self-check", checks),
-        ("attention", "can be read" if found["attention"] else "cannot be read: no reba, no ditto"),
+        ("attention", "can be read" if report["attention"] else "cannot be read: no reba, no ditto"),
         ("long positions", f"texts on both sides of {split} tokens are run apart" if split else ""),
-        ("vectors", measured(found)),
-        ("packed linears", found["packed"]),
-        *(("kernel" if i == 0 else "", seen(row)) for i, row in enumerate(found["kernels"])),
-        ("method", f"{found['method']} -> {found['dimension']} components" + "".join(f", {s}" for s in found["after"])),
-        ("prompts", ", ".join(f"{k}={v!r}" for k, v in found["prompts"].items())),
+        ("vectors", measured(report)),
+        ("packed linears", report["packed"]),
+        *(("kernel" if i == 0 else "", kernel_line(row)) for i, row in enumerate(report["kernels"])),
+        (
+            "method",
+            f"{report['method']} -> {report['dimension']} components" + "".join(f", {s}" for s in report["after"]),
+        ),
+        ("prompts", ", ".join(f"{k}={v!r}" for k, v in report["prompts"].items())),
     ]
     lines = [f"{name:<15} {value}" for name, value in rows if value]
-    return "\n".join([*lines, "try", *(f"    --method {m['method']:<28} {m['why']}" for m in found["methods"])])
+    return "\n".join([*lines, "try", *(f"    --method {m['method']:<28} {m['why']}" for m in report["methods"])])

@@ -1,4 +1,4 @@
-"""``afterword methods``: what each method does, its options, its source. Read from the catalogue itself."""
+"""``afterword methods``: print what each method does, from the docstrings of the catalogue."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WIDTH = 110
 
 @dataclass(frozen=True)
 class Entry:
-    """A method as its own docstring and signature tell it.
+    """The description of a method, from its docstring and signature.
 
     Attributes:
-        name: what ``--method`` takes.
-        summary: what it does.
+        name: the name for ``--method``.
+        summary: what it does, in a sentence.
         source: paper and section.
-        notes: what else there is to say, a paragraph each.
-        options: name, default as ``--method`` would spell it, choices, what it is.
+        notes: further paragraphs.
+        options: for each option its name, its default as ``--method`` spells it, its choices and its meaning.
     """
 
     name: str
@@ -37,13 +37,10 @@ class Entry:
 
 
 def methods(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Names of methods. Default: all.")] = None,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print what each method does.
-
-    Its options with their defaults, and its source.
-    """
+    """Print what each method does, its options with their defaults, and the paper it is from."""
     from ..errors import UnknownMethod
     from ..methods import CATALOGUE
     from ..methods.templates import TEMPLATES
@@ -52,8 +49,8 @@ def methods(
         raise UnknownMethod(f"no method {unknown[0]!r}: there are {', '.join(CATALOGUE)}")
     entries = [entry(CATALOGUE[name]) for name in names or CATALOGUE]
     if as_json:
-        found = {"methods": [asdict(e) for e in entries], "templates": TEMPLATES}
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        catalogue = {"methods": [asdict(e) for e in entries], "templates": TEMPLATES}
+        typer.echo(json.dumps(catalogue, indent=2, ensure_ascii=False))
         return 0
     typer.echo("\n\n".join(printed(e) for e in entries))
     if not names or {"prompt", "bellm", "echo"} & set(names):
@@ -64,23 +61,23 @@ def methods(
 
 
 def entry(method: Callable[..., Any]) -> Entry:
-    """A method as its docstring and signature tell it.
+    """The description of a method, from its docstring and signature.
 
     >>> from afterword.methods import reba
     >>> entry(reba).options[0]["name"], entry(reba).options[0]["default"]
     ('copies', '2')
     """
-    lead, _, rest = inspect.cleandoc(method.__doc__ or "").partition("\nArgs:\n")
-    paragraphs = [" ".join(p.split()) for p in lead.split("\n\n") if p.strip()]
+    head, _, rest = inspect.cleandoc(method.__doc__ or "").partition("\nArgs:\n")
+    paragraphs = [" ".join(p.split()) for p in head.split("\n\n") if p.strip()]
     source = next((p.removeprefix("Source: ") for p in paragraphs if p.startswith("Source: ")), "")
     notes = [p for p in paragraphs[1:] if not p.startswith("Source: ")]
-    told = _arguments(rest)
+    meanings = _arguments(rest)
     options = [
         {
             "name": name,
             "default": spelled(parameter.default),
             "choices": _choices(str(parameter.annotation)),
-            "what": told.get(name, ""),
+            "what": meanings.get(name, ""),
         }
         for name, parameter in inspect.signature(method).parameters.items()
     ]
@@ -88,19 +85,19 @@ def entry(method: Callable[..., Any]) -> Entry:
 
 
 def _arguments(section: str) -> dict[str, str]:
-    """Google's Args section: a name and a colon, further lines indented deeper."""
+    """The entries of a Google style Args section: a name and a colon, with further lines indented deeper."""
     section = re.split(r"\n\s*\n|\n(?=\S)", section)[0]
-    found = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", section, flags=re.M)
-    return {name: " ".join(text.split()) for name, text in found}
+    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", section, flags=re.M)
+    return {name: " ".join(text.split()) for name, text in entries}
 
 
 def _choices(annotation: str) -> list[str]:
-    """What a Literal allows."""
+    """The values that a Literal annotation allows."""
     return re.findall(r"'([^']*)'", annotation.replace('"', "'")) if "Literal[" in annotation else []
 
 
 def spelled(value: object) -> str:
-    """A default as ``--method`` would have it.
+    """A default value as ``--method`` spells it.
 
     >>> spelled(None), spelled(True), spelled("mean")
     ('none', 'true', 'mean')
@@ -111,7 +108,7 @@ def spelled(value: object) -> str:
 
 
 def printed(method: Entry) -> str:
-    """An entry for a person to read."""
+    """The description as text."""
     lines = [method.name, *_wrapped(method.summary, "    "), *_wrapped(f"Source: {method.source}", "    ")]
     for note in method.notes:
         lines += _wrapped(note, "    ")

@@ -1,4 +1,4 @@
-"""From the options of a command line to an encoder and its methods."""
+"""Load the encoder and the methods that the options of a command name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from ..files.write import Array
     from ..methods import Method
 
-VECTOR = "vector"  # what the only vector of a row is called
+VECTOR = "vector"  # the name of a row's vector, if there is only one
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model and how it is loaded; the names are those of the options."""
+    """A model and the options for loading it; `options` documents them."""
 
     model: str
     device: str | None = None
@@ -37,7 +37,7 @@ class ModelChoice:
 
         Raises:
             typer.BadParameter: there is no such device.
-            ModelError: the model cannot be loaded, or not run exactly.
+            ModelError: the model cannot be loaded, or cannot be run exactly.
         """
         from ..encoder import Encoder
 
@@ -49,7 +49,7 @@ class ModelChoice:
 
 
 def check_device(device: str | None) -> None:
-    """Raise typer.BadParameter where there is no such device."""
+    """Raise typer.BadParameter if there is no such device."""
     if device is None:
         return
     import torch
@@ -62,10 +62,11 @@ def check_device(device: str | None) -> None:
 
 
 def read_methods(specs: Sequence[str] | None) -> dict[str, Method]:
-    """Methods by the name their vectors get: "vector" for one, their own spelling for several; {} for none.
+    """Methods by the name of their vectors: "vector" for a single method, else the method as it was given.
 
     Raises:
-        MethodError: one is unknown, or given twice.
+        MethodError: a method is unknown.
+        typer.BadParameter: a method is given twice.
     """
     from ..methods.serialize import parse_method
 
@@ -79,12 +80,12 @@ def read_methods(specs: Sequence[str] | None) -> dict[str, Method]:
 
 @dataclass
 class MethodsEmbedder:
-    """Texts to vectors by every method that was asked for.
+    """Embeds texts by all methods that the command names.
 
     Args:
-        encoder: with the first of the methods, or its own.
-        methods: by name, at least one.
-        options: of `Encoder.encode`.
+        encoder: an encoder with the first of the methods, or with its own.
+        methods: methods by name, at least one.
+        options: options of `Encoder.encode`.
     """
 
     encoder: Encoder
@@ -101,22 +102,24 @@ class MethodsEmbedder:
         self,
         texts: Sequence[str],
         conditions: Sequence[str] | None = None,
-        told: Callable[[float], None] = lambda _: None,
+        on_progress: Callable[[float], None] = lambda _: None,
     ) -> dict[str, Array]:
-        """Vectors (n, D) by name, NaN for a text that holds no token; `told` hears how many more texts are done."""
+        """Vectors (n, D) by name, NaN for a text without tokens.
+
+        `on_progress` is called with the number of texts that were finished since its last call.
+        """
 
         def done(vectors: int) -> None:
-            told(vectors / len(self.methods))
+            on_progress(vectors / len(self.methods))
 
         options = {**self.options, "on_empty": "nan", "show_progress_bar": done}
         if len(self.methods) > 1:
             return self.encoder.encode_many(list(texts), self.methods, **options)
         (name,) = self.methods
-        made = self.encoder.encode(list(texts), conditions=conditions, **options)
-        return {name: made}
+        return {name: self.encoder.encode(list(texts), conditions=conditions, **options)}
 
     def why_nan(self, text: str) -> str:
-        """What is wrong with a text whose vector is not finite."""
+        """The reason why the vector of a text is NaN or infinite."""
         empty = not self.encoder.backbone.tokenizer.ids([text])[0]
         return (
             "holds no token that the model knows" if empty else "has a vector that is not finite: try --dtype float32"
@@ -124,7 +127,7 @@ class MethodsEmbedder:
 
 
 def title_of(model: str) -> str:
-    """What results call a model.
+    """The name of a model in results.
 
     >>> title_of("models/gpt2/"), title_of("openai-community/gpt2")
     ('gpt2', 'openai-community/gpt2')

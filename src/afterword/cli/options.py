@@ -1,4 +1,4 @@
-"""The options that several verbs have."""
+"""The options that several verbs share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Model = Annotated[
     str,
     typer.Option(
         "-m", "--model", show_default=False, metavar="MODEL",
-        help="A folder (of a model, a saved encoder, or of sentence-transformers), or a model on the Hugging Face hub.",
+        help="A folder (of a model, a saved encoder or sentence-transformers), or a model on the Hugging Face Hub.",
     ),
 ]  # fmt: skip
 Methods = Annotated[
@@ -19,7 +19,7 @@ Methods = Annotated[
     typer.Option(
         "--method", metavar="METHOD",
         help="NAME, NAME:option=value,..., @file.json or @file.py:name; see `afterword methods`. "
-        "May be given several times. Without it: the folder's own, or classical.",
+        "May be given several times. Default: the method saved in the folder, or classical.",
     ),
 ]  # fmt: skip
 Method = Annotated[
@@ -27,7 +27,7 @@ Method = Annotated[
     typer.Option(
         "--method", metavar="METHOD",
         help="NAME, NAME:option=value,..., @file.json or @file.py:name; see `afterword methods`. "
-        "Without it: the folder's own, or classical.",
+        "Default: the method saved in the folder, or classical.",
     ),
 ]  # fmt: skip
 Input = Annotated[
@@ -36,7 +36,8 @@ Input = Annotated[
         "-i",
         "--input",
         metavar="FILE",
-        help="A .txt, .jsonl, .csv or .parquet file of texts, perhaps gzipped (.gz); - is stdin.",
+        help="Read texts from this .txt, .jsonl, .csv or .parquet file; all but .parquet may be gzipped (.gz). "
+        "- is stdin.",
     ),
 ]
 Format = Annotated[
@@ -44,7 +45,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="txt, jsonl, csv or parquet, where the input's name does not tell. Stdin is txt otherwise.",
+        help="Format of the input: txt, jsonl, csv or parquet. Default: by the file's ending; txt for stdin.",
     ),
 ]
 Field = Annotated[
@@ -57,26 +58,31 @@ Field = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--output", metavar="FILE", help="A .jsonl, .parquet or .npy file; otherwise JSON lines to stdout."
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write vectors to this .jsonl, .parquet or .npy file. Default: JSON lines to stdout.",
     ),
 ]
 RejectsFile = Annotated[
     Path | None,
     typer.Option(
         "--rejects", metavar="FILE",
-        help="Where rows without a vector are listed. Default: OUTPUT.rejects.jsonl, or on stderr.",
+        help="List rows without a vector in this file. Default: OUTPUT.rejects.jsonl, or stderr if there is no "
+        "output file.",
     ),
 ]  # fmt: skip
 Device = Annotated[
     str | None,
-    typer.Option("--device", metavar="DEVICE", help="cpu, cuda, cuda:1, mps. Default: a GPU if there is one."),
+    typer.Option("--device", metavar="DEVICE", help="Device: cpu, cuda, cuda:1 or mps. Default: a GPU, if any."),
 ]
 Dtype = Annotated[
     Literal["float32", "bfloat16", "float16", "float64", "auto"] | None,
     typer.Option(
         "--dtype",
         metavar="DTYPE",
-        help="float32, bfloat16, float16, float64, or auto, the checkpoint's own. Default: float32 on a CPU.",
+        help="Type of the weights: float32, bfloat16, float16, float64, or auto for the checkpoint's own. Default: "
+        "float32 on a CPU, auto on a GPU.",
     ),
 ]
 Products = Annotated[
@@ -84,50 +90,60 @@ Products = Annotated[
     typer.Option(
         "--products",
         metavar="PRODUCTS",
-        help="What a float32 model's matrices are rounded to in its products on a CPU: float32, or bfloat16, "
-        "which is faster on processors with AMX or AVX512-BF16 and refused on others.",
+        help="Precision of matrix products of a float32 model on a CPU: float32, or bfloat16, which is faster and "
+        "less exact. bfloat16 needs a processor with AMX or AVX512-BF16.",
     ),
 ]
 MaxLength = Annotated[
     int | None,
     typer.Option(
-        "--max-length", min=1, metavar="N", help="Tokens of a text at most, template and special tokens included."
+        "--max-length",
+        min=1,
+        metavar="N",
+        help="Maximum number of tokens of a text, template and special tokens included. Default: the model's limit.",
     ),
 ]
 Revision = Annotated[
-    str | None, typer.Option("--revision", metavar="REVISION", help="A branch, tag or commit on the hub.")
+    str | None,
+    typer.Option("--revision", metavar="REVISION", help="Branch, tag or commit of the model on the Hugging Face Hub."),
 ]
-Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
+Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run Python code that comes with the model.")]
 BatchTokens = Annotated[
     int | None,
     typer.Option(
-        "--batch-tokens", min=1, metavar="N", help="Tokens of a forward pass, about. Halved when memory runs out."
+        "--batch-tokens",
+        min=1,
+        metavar="N",
+        help="Approximate number of tokens in a batch. It is halved when memory runs out.",
     ),
 ]
 Normalize = Annotated[bool, typer.Option("--normalize", help="Scale every vector to length 1.")]
 TruncateDim = Annotated[
     int | None,
-    typer.Option("--truncate-dim", min=1, metavar="N", help="Keep the first components only."),
+    typer.Option("--truncate-dim", min=1, metavar="N", help="Keep only the first N components of a vector."),
 ]
-Prompt = Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="Put this in front of every text.")]
+Prompt = Annotated[
+    str | None, typer.Option("--prompt", metavar="TEXT", help="Put this instruction in front of every text.")
+]
 PromptName = Annotated[
     str | None,
-    typer.Option("--prompt-name", metavar="NAME", help="Put this prompt of the model in front of every text."),
+    typer.Option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name in front of every text."),
 ]
 OnLong = Annotated[
     Literal["warn", "error", "ignore"],
     typer.Option(
         "--on-long",
         metavar="WHAT",
-        help="A text over the length is cut and counted (warn), rejected (error), or just cut (ignore).",
+        help="What to do with a text longer than the maximum length: warn cuts it and warns, error rejects it, ignore "
+        "cuts it without a warning.",
     ),
 ]
 Progress = Annotated[
     bool | None,
-    typer.Option("--progress/--no-progress", help="A progress bar on stderr. Default: where stderr is a terminal."),
+    typer.Option("--progress/--no-progress", help="Show a progress bar on stderr. Default: if stderr is a terminal."),
 ]
 Window = Annotated[
     int,
-    typer.Option("--window", min=1, metavar="N", help="Rows that are held in memory and sorted by length together."),
+    typer.Option("--window", min=1, metavar="N", help="Number of rows that are read and sorted by length at a time."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -1,4 +1,4 @@
-"""From rows to a file of vectors, with a bar and a last line on stderr."""
+"""Write vectors to the output of a command, with a progress bar and a last line on stderr."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def output_to(
     path: Path | None, rejects: Path | None, columns: dict[str, str], model: str, source: Path | None, vectors: int
 ) -> Output:
-    """Where vectors go, refused before anything is loaded where it cannot be written.
+    """The output of a command, validated before a model is loaded.
 
     Raises:
-        typer.BadParameter: the input would be overwritten; an .npy file cannot hold so much.
-        DataError: the ending names no format.
+        typer.BadParameter: the input would be overwritten, or an .npy file would need several vectors a row.
+        DataError: the ending of the file's name is of no known format.
     """
     from ..jobs.outputs import Output
 
@@ -41,7 +41,7 @@ def output_to(
 
 
 def opened(output: Output) -> Any:
-    """The output file, or the standard output."""
+    """The open output file, or the standard output."""
     return output.opened(typer.get_binary_stream("stdout"))
 
 

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, with rate and time left."""
+"""A progress bar on stderr, with the rate and the time left."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 
 class RowsBar:
-    """A progress bar, if somebody looks.
+    """A progress bar for the rows of a file.
 
     Args:
-        total: the input's length; None where it is not known.
-        show: None = where stderr is a terminal.
+        total: the length of the input, in bytes or rows; None if it is not known.
+        show: whether to draw it; None = if stderr is a terminal.
 
     Attributes:
-        seconds: since it was opened.
+        seconds: the time since the bar was opened.
     """
 
     def __init__(self, total: int | None, show: bool | None = None) -> None:
@@ -28,7 +28,7 @@ class RowsBar:
         self._inside = 0.0
 
     def __enter__(self) -> RowsBar:
-        """Draw it."""
+        """Draw the bar."""
         self.start = time.perf_counter()
         if self.show:
             from rich.console import Console
@@ -45,18 +45,18 @@ class RowsBar:
         return self
 
     def begin(self, at: int, rows: int) -> None:
-        """A window begins: with it the input is read up to `at`, and there are `rows` in all."""
+        """Called when a window begins: the input is read up to `at`, and `rows` rows were read in all."""
         self._window, self._inside = (at, rows), 0.0
 
     def more(self, rows: float) -> None:
-        """So many more of the window are embedded; one that is embedded again does not count twice."""
+        """Called when so many more rows of the window were embedded; a row that is embedded again counts once."""
         (at, done), (end, all_rows) = self._before, self._window
         self._inside = min(self._inside + rows, all_rows - done)
         share = self._inside / max(all_rows - done, 1)
         self._draw(at + (end - at) * share, done + self._inside)
 
     def end(self) -> None:
-        """The window is written."""
+        """Called when the window was written."""
         self._before = self._window
         self._draw(*self._window)
 
@@ -68,7 +68,7 @@ class RowsBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave it as it stands."""
+        """Stop the bar, and leave it on the screen."""
         self.seconds = time.perf_counter() - self.start
         if self._bar is not None:
             self._bar.stop()

@@ -1,4 +1,4 @@
-"""``afterword similar``: how similar texts are to each other, for a person to read."""
+"""``afterword similar``: print how similar texts are."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ if TYPE_CHECKING:
     from ..files.write import Array
     from ..jobs.items import Item
 
-MATRIX = 12  # columns that fit on a page
-MOST = 10_000  # texts of a side: their matrix is held whole
-WIDE = 160  # columns of text, where no terminal says how many
+MATRIX = 12  # maximum number of columns of a printed matrix
+MOST = 10_000  # maximum number of texts of a side: all similarities are in memory at once
+WIDE = 160  # width of the output in characters, if it is not a terminal
 By = Literal["cosine", "dot", "euclidean", "manhattan"]
 
 
 def similar(
     model: o.Model,
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts; without any, --input or stdin.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to compare. Default: those of --input or stdin.")
     ] = None,
     input: o.Input = None,
     against: Annotated[
         Path | None,
-        typer.Option("--against", metavar="FILE", help="Compare with the texts of this file, not with each other."),
+        typer.Option(
+            "--against", metavar="FILE", help="Compare with the texts of this file instead of with each other."
+        ),
     ] = None,
     format: o.Format = None,
     field: o.Field = None,
@@ -47,10 +49,11 @@ def similar(
         typer.Option(
             "--by",
             metavar="BY",
-            help="cosine, dot, euclidean or manhattan; distances are negated. Default: the model's own, or cosine.",
+            help="Similarity function: cosine, dot, euclidean or manhattan (distances are negated). Default: the "
+            "model's own, or cosine.",
         ),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=0, metavar="N", help="So many pairs, the most similar first.")] = 10,
+    top: Annotated[int, typer.Option("--top", min=0, metavar="N", help="Print the N most similar pairs.")] = 10,
     prompt: o.Prompt = None,
     prompt_name: o.PromptName = None,
     truncate_dim: o.TruncateDim = None,
@@ -64,7 +67,7 @@ def similar(
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print how similar texts are: a matrix and the most similar pairs."""
+    """Print how similar texts are, as a matrix and as a list of the most similar pairs."""
     methods = read_methods(method)
     readers = [open_reader(texts, input, format, field)]
     readers += [open_reader(None, against, None, field)] if against is not None else []
@@ -87,7 +90,7 @@ def similar(
 
 @dataclass(frozen=True)
 class Side:
-    """Texts that are compared: n of them, their vectors (n, D) by method, and how many more could not be."""
+    """The n texts of one side of a comparison, their vectors (n, D) by method, and the number of rejected texts."""
 
     texts: list[str]
     vectors: dict[str, Array]
@@ -104,7 +107,7 @@ def _read(reader: Reader) -> list[Item]:
 
 
 def _side(items: list[Item], embedder: MethodsEmbedder) -> Side:
-    """Embed the texts that can be; tell of the others."""
+    """Embed texts, and report those that are rejected."""
     from ..jobs.rejects import Rejects
     from ..jobs.windows import embed_window
 
@@ -131,7 +134,7 @@ def _tables(encoder: Encoder, left: dict[str, Array], right: dict[str, Array], b
 
 
 def ranked(table: Array, itself: bool, top: int) -> list[tuple[int, int]]:
-    """The most similar pairs (row, column), the best first; of a table of texts with themselves, its upper triangle.
+    """The most similar pairs (row, column), the best first; for texts compared with each other, each pair once.
 
     >>> import numpy as np
     >>> ranked(np.array([[1.0, 0.2], [0.2, 1.0]]), True, 3)
@@ -141,7 +144,7 @@ def ranked(table: Array, itself: bool, top: int) -> list[tuple[int, int]]:
 
     rows, columns = np.triu_indices(len(table), 1) if itself else np.indices(table.shape).reshape(2, -1)
     values = table[rows, columns]
-    if top < len(values):  # sorting fifty million pairs for ten of them would take a while
+    if top < len(values):  # sorting all of fifty million pairs to get the first ten would be slow
         best = np.argpartition(-values, top)[:top]
         rows, columns, values = rows[best], columns[best], values[best]
     order = np.lexsort((columns, rows, -values))
@@ -149,8 +152,8 @@ def ranked(table: Array, itself: bool, top: int) -> list[tuple[int, int]]:
 
 
 def _json(left: list[str], right: list[str] | None, tables: dict[str, Array]) -> str:
-    found = {name: [[float(f"{x:.9g}") for x in row] for row in table.tolist()] for name, table in tables.items()}
-    return json.dumps({"texts": left, "against": right, "similarity": found}, ensure_ascii=False)
+    scores = {name: [[float(f"{x:.9g}") for x in row] for row in table.tolist()] for name, table in tables.items()}
+    return json.dumps({"texts": left, "against": right, "similarity": scores}, ensure_ascii=False)
 
 
 def _print(left: list[str], right: list[str] | None, tables: dict[str, Array], top: int) -> None:
@@ -169,7 +172,7 @@ def _print(left: list[str], right: list[str] | None, tables: dict[str, Array], t
 
 
 def _matrix(left: list[str], right: list[str] | None, table: Array) -> Any:
-    """A row per text; columns are numbered, and named below where they are other texts."""
+    """A table with a row per text; its columns are numbers, or letters that are explained below it."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, caption_justify="left")

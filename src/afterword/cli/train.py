@@ -1,4 +1,4 @@
-"""``afterword train``: a model and rows of texts to an encoder."""
+"""``afterword train``: fine-tune a model on rows of texts, and save it as an encoder."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ def train(
             "--data",
             metavar="FILE",
             show_default=False,
-            help="A .jsonl, .csv (either may be .gz) or .parquet file with the columns anchor, positive and perhaps "
-            "negative; sentence1, sentence2, score; or sentence1, sentence2, condition, label.",
+            help="Training rows: a .jsonl, .csv (both may be gzipped) or .parquet file with the columns anchor, "
+            "positive and optionally negative; or sentence1, sentence2, score; or sentence1, sentence2, condition, "
+            "label.",
         ),
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="DIR", show_default=False, help="The folder to save the trained encoder in."),
+        typer.Option("--out", metavar="DIR", show_default=False, help="Folder for the trained encoder."),
     ],
     method: o.Method = None,
     dev: Annotated[
         Path | None,
         typer.Option(
-            "--dev", metavar="FILE", help="Scored pairs, evaluated at every checkpoint; the best checkpoint is kept."
+            "--dev",
+            metavar="FILE",
+            help="Scored pairs that every checkpoint is evaluated on; the best checkpoint is kept.",
         ),
     ] = None,
     loss: Annotated[
@@ -41,8 +44,8 @@ def train(
         typer.Option(
             "--loss",
             metavar="NAME",
-            help="ranking, cached_ranking (large batches in little memory), angle, cosent, or released (the sum in "
-            "BeLLM's code).",
+            help="Loss: ranking, cached_ranking (large batches in little memory), angle, cosent, or released (the sum "
+            "of losses in BeLLM's code).",
         ),
     ] = "ranking",
     temperature: Annotated[
@@ -56,16 +59,20 @@ def train(
     ] = 32,
     matryoshka: Annotated[
         str | None,
-        typer.Option("--matryoshka", metavar="N,N", help="Also train the first N components of a vector alone."),
+        typer.Option(
+            "--matryoshka", metavar="N,N", help="Also train the first N components of a vector to work alone."
+        ),
     ] = None,
     rank: Annotated[int, typer.Option("--rank", min=1, metavar="R", help="LoRA rank R.")] = 32,
     alpha: Annotated[int, typer.Option("--alpha", metavar="A", help="LoRA scales its update by A / R.")] = 32,
     dropout: Annotated[float, typer.Option("--dropout", metavar="P", help="LoRA dropout probability.")] = 0.1,
     targets: Annotated[
         str | None,
-        typer.Option("--targets", metavar="NAME,NAME", help="Linear layers that get LoRA. Default: all."),
+        typer.Option(
+            "--targets", metavar="NAME,NAME", help="Names of the linear layers that LoRA adapts. Default: all."
+        ),
     ] = None,
-    full_rank: Annotated[bool, typer.Option("--full-rank", help="Train every weight instead of LoRA.")] = False,
+    full_rank: Annotated[bool, typer.Option("--full-rank", help="Train all weights instead of LoRA matrices.")] = False,
     four_bit: Annotated[
         bool, typer.Option("--four-bit", help="Keep the frozen weights in 4 bits (QLoRA). Needs CUDA.")
     ] = False,
@@ -96,7 +103,8 @@ def train(
     distinct: Annotated[
         bool,
         typer.Option(
-            "--distinct/--no-distinct", help="Never put one text into a batch twice: the others are its negatives."
+            "--distinct/--no-distinct",
+            help="Put no text into a batch twice, because the other texts of a batch serve as negatives.",
         ),
     ] = True,
     max_length: o.MaxLength = None,
@@ -106,7 +114,8 @@ def train(
         typer.Option(
             "--precision",
             metavar="WHAT",
-            help="float32, or bfloat16 autocast over float32 weights. Default: bfloat16 on a GPU that has it.",
+            help="Precision: float32, or bfloat16 autocast over float32 weights. Default: bfloat16 on a GPU that "
+            "supports it.",
         ),
     ] = None,
     checkpointing: Annotated[
@@ -128,9 +137,9 @@ def train(
     trust_remote_code: o.Trust = False,
     progress: o.Progress = None,
 ) -> None:
-    """Train a model on triplets or scored pairs, with LoRA or all its weights.
+    """Train a model on triplets or scored pairs, with LoRA or with all its weights.
 
-    The result is a folder that `afterword` and sentence-transformers open; loss.jsonl and training.json lie in it.
+    The result is a folder that Afterword and sentence-transformers load, with loss.jsonl and training.json in it.
     On several GPUs: torchrun --nproc-per-node N -m afterword train ...
     """
     given: dict[str, Any] = dict(locals())
@@ -149,14 +158,14 @@ def train(
         )  # fmt: skip
     except KeyboardInterrupt:
         if is_first() and (last := Place(out).last()):
-            typer.echo(f"{last} is kept: the same command with --resume goes on from it", err=True)
+            typer.echo(f"{last} is kept: the same command with --resume continues from it", err=True)
         raise
     if is_first():
         typer.echo(summary(out))
 
 
 def summary(out: Path) -> str:
-    """What a finished run says of itself."""
+    """The last line of a finished run: its number of steps and its best score."""
     from ..train.checkpoints import Place
 
     done = (Place(out).record() or {})["finished"]

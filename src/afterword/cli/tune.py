@@ -1,4 +1,4 @@
-"""``afterword tune``: the best recipe for a model on one's own pairs, saved as an encoder."""
+"""``afterword tune``: find the best recipe for a model on the user's pairs, and save it as an encoder."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     from ..tasks.pairs import ScoredPairs
     from ..tune import Grid, HeadMap
 
-NOBODY_KNOWS = 1 << 60  # how many texts there will be: layouts are found out on the way
+UNKNOWN = 1 << 60  # the number of texts is not known before the search ends
 
 Dev = Annotated[
     Path | None,
     typer.Option(
         "--dev", metavar="FILE",
-        help="Pairs with people's scores, .jsonl, .csv (perhaps .gz) or .parquet: sentence1, sentence2, score.",
+        help="Development pairs with human scores: a .jsonl, .csv (both may be gzipped) or .parquet file with "
+        "sentence1, sentence2 and score.",
     ),
 ]  # fmt: skip
 Tests = Annotated[
     list[Path] | None,
     typer.Option(
-        "--test", metavar="FILE", help="Other pairs, on which only the chosen recipe and the default are scored. "
+        "--test", metavar="FILE", help="Test pairs: only the chosen recipe and the default are scored on them. "
         "May be given several times.",
     ),
 ]  # fmt: skip
@@ -40,22 +41,24 @@ Texts = Annotated[
     Path | None,
     typer.Option(
         "--texts", metavar="FILE",
-        help="Instead of --dev: texts without scores. Ditto's head is chosen by its correlation with TF-IDF.",
+        help="Instead of --dev: texts without scores. The attention head for Ditto is chosen by its correlation with "
+        "TF-IDF.",
     ),
 ]  # fmt: skip
 Templates = Annotated[
     list[str] | None,
     typer.Option(
         "--template", metavar="TEMPLATE",
-        help="Try this template too: a name, see `afterword methods`, or a string with {text}. A forward each.",
+        help="Also try this template: a name (see `afterword methods`) or a string with {text}. Each costs one more "
+        "forward pass. May be given several times.",
     ),
 ]  # fmt: skip
 Posts = Annotated[
     list[str] | None,
     typer.Option(
         "--post", metavar="STEP",
-        help="Fit this step to the leaders' vectors: whiten, whiten:dimensions=256, remove_top:k=1 ..., or none. "
-        "May be given several times; otherwise whiten and remove_top. Centring is tried everywhere.",
+        help="Try this post-processing step on the best recipes: whiten, whiten:dimensions=256, remove_top:k=1, ..., "
+        "or none. May be given several times. Default: whiten and remove_top. Centring is always tried.",
     ),
 ]  # fmt: skip
 
@@ -73,26 +76,33 @@ def tune(
     copies: Annotated[
         str | None,
         typer.Option(
-            "--copies", metavar="K,K", help="Copies for Echo and ReBA. Otherwise 1,2 on a causal model, 1 on others."
+            "--copies",
+            metavar="K,K",
+            help="Numbers of copies to try for Echo and ReBA. Default: 1,2 for a causal model, else 1.",
         ),
     ] = None,
     both_ways: Annotated[
         str | None,
-        typer.Option("--both-ways", metavar="B,B", help="Let the last B layers see both ways (BeLLM). A forward each."),
+        typer.Option(
+            "--both-ways",
+            metavar="B,B",
+            help="Also try bidirectional attention in the last B layers (BeLLM). Each B costs one more forward pass.",
+        ),
     ] = None,
     heads: Annotated[
         Literal["paper", "all", "none"],
         typer.Option(
             "--heads",
             metavar="WHICH",
-            help="Every head's diagonal (Ditto) on the three states of its paper, on all states, or none.",
+            help="Try Ditto with every attention head: on the three states of its paper (paper), on all states (all), "
+            "or not at all (none).",
         ),
     ] = "paper",
     post: Posts = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the halves and of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Random seed.")] = 0,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the map of heads to this .png, .svg or .pdf file."),
+        typer.Option("--plot", metavar="FILE", help="Draw the scores of all heads to this .png, .svg or .pdf file."),
     ] = None,
     max_length: o.MaxLength = None,
     batch_tokens: o.BatchTokens = None,
@@ -104,15 +114,15 @@ def tune(
     progress: o.Progress = None,
     as_json: o.AsJson = False,
 ) -> int:
-    """Find the recipe that serves a model best on your pairs, and save it as an encoder.
+    """Find the best recipe (method and post-processing) for a model on your pairs, and save it as an encoder.
 
-    Half of the pairs rank every recipe, the other half confirms the one that is taken. Everything that was tried is
-    in DIR/tune.json and DIR/recipes.csv, the map of heads in DIR/heads.csv.
+    One half of the pairs ranks the recipes; the other half tests whether the gain of the best one is real.
+    DIR/tune.json and DIR/recipes.csv list every recipe that was tried, DIR/heads.csv the score of every head.
     """
     from ..encode.limits import Limits
 
     if (dev is None) == (texts is None) or (texts is not None and test):
-        raise typer.BadParameter("give --dev, or --texts alone where there are no scores", param_hint="--dev")
+        raise typer.BadParameter("give --dev, or --texts alone if there are no scores", param_hint="--dev")
     check_new(out)
     if plot is not None:
         from ..analysis.plots import check
@@ -125,28 +135,28 @@ def tune(
         read_methods([method] if method is not None else None).get(VECTOR)
     )
     limits = Limits(encoder.max_length, batch_tokens=batch_tokens)
-    found: dict[str, Any]
-    found_heads: HeadMap | None
+    report: dict[str, Any]
+    head_scores: HeadMap | None
     with RowsBar(None, progress) as bar:
         if dev is None:
-            found, found_heads = without_labels(encoder, lines, limits, out, bar)
+            report, head_scores = without_labels(encoder, lines, limits, out, bar)
         else:
-            found, found_heads = with_labels(encoder, sets, grid, limits, seed, out, bar)
-    if plot is not None and found_heads is not None:
+            report, head_scores = with_labels(encoder, sets, grid, limits, seed, out, bar)
+    if plot is not None and head_scores is not None:
         from ..analysis.plots import draw_heads
 
-        draw_heads(found_heads.correlation if found_heads.scores is None else found_heads.scores, plot, title_of(model))
+        draw_heads(head_scores.correlation if head_scores.scores is None else head_scores.scores, plot, title_of(model))
     from ..tune.report import page
 
-    typer.echo(json.dumps(found, ensure_ascii=False) if as_json else page(found, found_heads, out))
+    typer.echo(json.dumps(report, ensure_ascii=False) if as_json else page(report, head_scores, out))
     return 0
 
 
 def check_new(out: Path) -> None:
-    """Whether a folder can be made here.
+    """Check that the output folder does not exist, or is empty.
 
     Raises:
-        DataError: something is there already.
+        DataError: it holds files, or is a file.
     """
     from ..errors import DataError
 
@@ -155,7 +165,7 @@ def check_new(out: Path) -> None:
 
 
 def read_pairs(path: Path) -> ScoredPairs:
-    """Scored pairs of a file."""
+    """Read the scored pairs of a file."""
     from ..tasks.pairs import Pairs
     from ..tasks.rows import Folder
 
@@ -163,19 +173,19 @@ def read_pairs(path: Path) -> ScoredPairs:
 
 
 def read_texts(path: Path) -> list[str]:
-    """The texts of a file; one that cannot be used is an error.
+    """Read the texts of a file.
 
     Raises:
-        BadRow: a line that cannot be read, or is blank.
+        BadRow: a line cannot be read, or is blank.
     """
     from ..errors import BadRow
 
-    found = []
+    texts = []
     for item in items_of(open_reader(None, path, None, None)):
         if item.problem is not None or item.text is None:
             raise BadRow(path, item.line, item.problem or "holds no text")
-        found.append(item.text)
-    return found
+        texts.append(item.text)
+    return texts
 
 
 def read_grid(
@@ -185,11 +195,11 @@ def read_grid(
     heads: Literal["paper", "all", "none"],
     posts: Sequence[str] | None,
 ) -> Grid:
-    """What is to be tried.
+    """The recipes to try.
 
     Raises:
-        MethodError: a step that is not known.
-        typer.BadParameter: one that is not fitted to a mean and a covariance.
+        MethodError: a step is unknown.
+        typer.BadParameter: a step is not one that is fitted to a mean and a covariance.
     """
     from ..post import Affine, Centre, parse_post
     from ..tune import Grid
@@ -221,11 +231,11 @@ def with_labels(
     out: Path,
     bar: RowsBar,
 ) -> tuple[dict[str, Any], HeadMap | None]:
-    """Tune on the first set, score the chosen on the others, save."""
+    """Tune on the first set, score the chosen recipe on the others, and save."""
     from ..tune import head_map, score, tune
     from ..tune.report import as_json, save
 
-    bar.begin(0, NOBODY_KNOWS)
+    bar.begin(0, UNKNOWN)
     tuned = tune(encoder, sets[0][1], grid, seed=seed, limits=limits, on_progress=bar.more)
     chosen = tuned.chosen
     tests = [
@@ -239,7 +249,7 @@ def with_labels(
 def without_labels(
     encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, bar: RowsBar
 ) -> tuple[dict[str, Any], HeadMap]:
-    """Choose a head by TF-IDF, save."""
+    """Choose an attention head by its correlation with TF-IDF, and save."""
     from ..tune import label_free
     from ..tune.report import save_head
 

@@ -1,4 +1,4 @@
-"""``afterword words``: words in their texts to vectors."""
+"""``afterword words``: vectors of words in context."""
 
 from __future__ import annotations
 
@@ -26,17 +26,23 @@ COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "number", 
 
 def words(
     model: o.Model,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text that holds the words.")] = None,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="WORD", help="Words in it; each the first of its name.")
+        list[str] | None, typer.Argument(metavar="WORD", help="Words to embed; of each, the first occurrence.")
     ] = None,
     occurrence: Annotated[
         list[str] | None,
-        typer.Option("--occurrence", metavar="WORD:N", help="A word's n-th occurrence, from 0; -1 is the last."),
+        typer.Option(
+            "--occurrence", metavar="WORD:N", help="Embed occurrence N of a word, counted from 0; -1 is the last."
+        ),
     ] = None,
     span: Annotated[
         list[str] | None,
-        typer.Option("--span", metavar="START:END", help="The characters from START to before END, from 0."),
+        typer.Option(
+            "--span",
+            metavar="START:END",
+            help="Embed the characters from START up to, not including, END, counted from 0.",
+        ),
     ] = None,
     input: Annotated[
         Path | None,
@@ -44,8 +50,8 @@ def words(
             "-i",
             "--input",
             metavar="FILE",
-            help="A .jsonl, .csv (perhaps .gz) or .parquet file of rows with text, and word or words: each a string, "
-            "[string, n], or [start, end].",
+            help="Read rows from this .jsonl, .csv (both may be gzipped) or .parquet file. A row has a text, and word "
+            "or words; a word is a string, [string, n] or [start, end].",
         ),
     ] = None,
     output: o.Output = None,
@@ -65,9 +71,9 @@ def words(
     rejects: o.RejectsFile = None,
     progress: o.Progress = None,
 ) -> int:
-    """Embed words in context, one row out for every word.
+    """Embed words in context: each word gives one row of the output.
 
-    A word that is not in its text, or was cut off with its end, gives a null row and is listed.
+    A word that is not in its text, or was cut off with the end of the text, gives a null row and is listed.
     """
     methods = read_methods([method] if method is not None else None)
     target = output_to(output, rejects, COLUMNS, model, input, 1)
@@ -157,11 +163,11 @@ def _item(line: int, text: str, word: object) -> Item:
 
 
 def _word(word: object) -> Word:
-    """A word as JSON has it: lists are pairs, and true is no number."""
+    """A word from JSON: a list is a pair, and true is not a number."""
     pair = tuple(word) if isinstance(word, list) else word
     if isinstance(pair, tuple) and any(isinstance(part, bool) for part in pair):
         pair = None
-    return pair  # type: ignore[return-value]  # span_of refuses what is no word
+    return pair  # type: ignore[return-value]  # span_of validates it
 
 
 def _vectors(encoder: Encoder, items: Sequence[Item], settings: dict[str, Any], done: Progress) -> Any:
@@ -170,22 +176,22 @@ def _vectors(encoder: Encoder, items: Sequence[Item], settings: dict[str, Any], 
 
     texts = [list(group) for _, group in groupby(items, key=lambda item: item.line)]
     rows_of_a_text = len(items) / len(texts)
-    made = encoder.encode_words(
+    vectors = encoder.encode_words(
         [group[0].text or "" for group in texts], [[item.beside for item in group] for group in texts], **settings,
         show_progress_bar=lambda more: done(more * rows_of_a_text),
     )  # fmt: skip
-    return np.concatenate(made)
+    return np.concatenate(vectors)
 
 
 def columns(items: Sequence[Item]) -> dict[str, list[Any]]:
-    """What stands beside the vectors; a rejected word has no span."""
-    found = [item.beside if item.problem is None else (None, None) for item in items]
+    """The columns that are written beside the vectors; a rejected word has no span."""
+    spans = [item.beside if item.problem is None else (None, None) for item in items]
     return {
         "line": [item.line for item in items],
         "text": [item.text for item in items],
         "word": [_spelling(item) for item in items],
-        "start": [start for start, _ in found],
-        "end": [end for _, end in found],
+        "start": [start for start, _ in spans],
+        "end": [end for _, end in spans],
     }
 
 
