@@ -10,7 +10,7 @@ from tests.cli.conftest import Run
 
 from afterword import Encoder, classical, parse_method
 from afterword.backbone.linear_products import lacks_bfloat16
-from afterword.cli.inspect import bits, invariance, measured, seen
+from afterword.cli.inspect import bits, invariance, kernel_line, measured
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "llama_gqa", "roberta"])
@@ -68,7 +68,7 @@ def test_no_more_is_said_than_holds(run: Run, gpt2: Path):
     row = {"layer": "9 -> 3", "layers": 2, "kernel": "plain", "keeps_bits": {"plain": False, "packed": True},
            "largest_batch": {"plain": 64, "packed": 64}, "seconds": {"plain": 1.0, "packed": 1.5}}  # fmt: skip
     told = "9 -> 3 (2x): plain, a row's bits depend on its batch; packed keeps them and is slower"
-    assert seen(row) == f"{told}; packed has 0.67 x the speed of plain"
+    assert kernel_line(row) == f"{told}; packed has 0.67 x the speed of plain"
     same = {"texts": 2, "batch_tokens": [8], "differing": 0}
     found = {"batch_invariance": same, "dtype": "float32", "device": "cpu", "products": "float32", "kernels": [row]}
     assert "the kernel promises no more than that" in measured(found | {"experts": False})
