@@ -79,10 +79,8 @@ def spelled(rows: Array) -> list[str]:
     ['[0.5, 1]', 'null']
     """
     pattern = "[" + ", ".join(["%.17g" if rows.dtype == np.float64 else "%.9g"] * rows.shape[1]) + "]"
-    missing = np.isnan(rows).any(axis=1).tolist()
-    texts = [
-        "null" if gone else pattern % tuple(row.tolist()) for row, gone in zip(rows, missing.tolist(), strict=True)
-    ]
+    missing = np.asarray(np.isnan(rows).any(axis=1)).tolist()
+    texts = ["null" if gone else pattern % tuple(row.tolist()) for row, gone in zip(rows, missing, strict=True)]
     # JSON reads -0 as an integer, which has no sign.
     return [text.replace("-0,", "-0.0,").replace("-0]", "-0.0]") for text in texts]
 
