@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from afterword.tasks.report import Row, aligned, found_in
+from afterword.tasks.report import Row, aligned, read_results
 from afterword.tasks.results import Result
 from afterword.tasks.scores import published_mean
 
@@ -219,7 +219,7 @@ def main() -> None:
     names = args.only or list(TABLES)
     for step in dict.fromkeys(step for name in names for step in TABLES[name].runs):
         run(step, args.data, args.out)
-    page, found = args.page.read_text(encoding="utf-8"), found_in(args.out)
+    page, found = args.page.read_text(encoding="utf-8"), read_results(args.out)
     for name in names:
         page = replaced(page, name, written(TABLES[name], found))
     args.page.write_text(page, encoding="utf-8")

@@ -88,7 +88,7 @@ def test_no_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     assert said.startswith("captions_side_by_side: ") and "other{.jsonl,.jsonl.gz" in said and said.count("\n") == 1
 
 
-CAPTIONS = Captions.of(["a.jpg", "b.jpg"], [["a dog", "the dog"], ["a | cat", "the\ncat"]])
+CAPTIONS = Captions.concatenate(["a.jpg", "b.jpg"], [["a dog", "the dog"], ["a | cat", "the\ncat"]])
 GOOD = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]])
 BAD = np.array([[1, 0], [0.1, 1], [0.9, 0.1], [0, 1]])
 

@@ -11,7 +11,7 @@ from afterword.errors import InputError
 from afterword.methods.serialize import parse_method
 from afterword.post import Normalise, Whiten, parse_post
 from afterword.tasks.candidates import Fitting, candidates, file_name
-from afterword.tasks.vectors import Lookup
+from afterword.tasks.vectors import CachedEmbedder
 
 TEXTS = [
     f"the {a} {b} over the {c}" for a in ("cat", "old dog", "bird") for b in ("sat", "jumps", "runs") for c in "xyz"
@@ -28,15 +28,15 @@ def methods(*specs: str) -> dict:
     return {spec: parse_method(spec) for spec in specs}
 
 
-def lookup(candidate) -> Lookup:
-    return Lookup(candidate.embedder, candidate.forward, candidate.raw, candidate.post)
+def lookup(candidate) -> CachedEmbedder:
+    return CachedEmbedder(candidate.embedder, candidate.cache, candidate.raw, candidate.post)
 
 
 def test_methods_share_a_forward_where_they_can(gpt2: Encoder, tmp_path: Path):
     found = candidates(gpt2, methods("classical", "prompt:template=eol", "echo", "reba"), NONE, tmp_path)
     assert [c.name for c in found] == ["classical", "prompt:template=eol", "echo", "reba"]
     plain, prompt, echo, reba = found
-    assert plain.forward is echo.forward is reba.forward is not prompt.forward
+    assert plain.cache is echo.cache is reba.cache is not prompt.cache
     for c in found:
         whole = Encoder.load(gpt2.backbone.model.config._name_or_path, c.raw)
         assert np.allclose(lookup(c).encode(TEXTS), whole.encode(TEXTS), atol=2e-5)
@@ -48,7 +48,7 @@ def test_steps_stand_behind_the_encoders_own_on_the_same_vectors(gpt2: Encoder, 
     posts = {"none": (), "truncate:dimensions=5": parse_post("truncate:dimensions=5")}
     plain, cut = candidates(own, methods("classical"), posts, tmp_path)
     assert (plain.name, cut.name) == ("classical", "classical+truncate:dimensions=5")
-    assert plain.forward is cut.forward and plain.digest != cut.digest
+    assert plain.cache is cut.cache and plain.digest != cut.digest
     vectors = lookup(plain).encode(TEXTS)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert np.array_equal(lookup(cut).encode(TEXTS), vectors[:, :5])
@@ -68,14 +68,14 @@ def test_fitting_is_that_of_the_encoder(gpt2: Encoder, tmp_path: Path):
 def test_weights_that_are_fitted_on_given_texts_share_forwards_too(gpt2: Encoder, tmp_path: Path):
     fitting = Fitting.on(TEXTS)
     plain, tfidf = candidates(gpt2, methods("classical", "tfidf"), NONE, tmp_path, fitting=fitting)
-    assert plain.forward is tfidf.forward and not tfidf.unfitted
+    assert plain.cache is tfidf.cache and not tfidf.unfitted
     wanted = Encoder(gpt2.backbone, parse_method("tfidf")).fit(TEXTS).encode(TEXTS)
     assert np.allclose(lookup(tfidf).encode(TEXTS), wanted, atol=1e-5)
 
 
 def test_weights_that_each_task_fits_wait_for_it(gpt2: Encoder, tmp_path: Path):
     (tfidf,) = candidates(gpt2, methods("tfidf"), {"w": (Whiten(dimensions=4),)}, tmp_path, fitting=Fitting())
-    assert tfidf.unfitted and tfidf.forward.names == ()
+    assert tfidf.unfitted and tfidf.cache.names == ()
     wanted = Encoder(gpt2.backbone, parse_method("tfidf"), (Whiten(dimensions=4),)).fit(TEXTS).encode(TEXTS)
     assert np.allclose(lookup(tfidf.fit(TEXTS)).encode(TEXTS), wanted, atol=1e-4)
 

@@ -70,7 +70,7 @@ def test_the_query_is_never_found_even_where_it_is_there_twice() -> None:
 def test_against_scikit_learn() -> None:
     n, random = 80, np.random.default_rng(0)
     vectors = np.repeat(random.normal(size=(n, 16)), 5, axis=0) + 0.5 * random.normal(size=(5 * n, 16))
-    captions = Captions.of([str(i) for i in range(n)], [[f"{i}.{j}" for j in range(5)] for i in range(n)])
+    captions = Captions.concatenate([str(i) for i in range(n)], [[f"{i}.{j}" for j in range(5)] for i in range(n)])
     scores = captions.score(Planted(dict(zip(captions.sentences, vectors.tolist(), strict=True))), 0)
     _, order = NearestNeighbors(n_neighbors=11, metric="cosine").fit(vectors).kneighbors(vectors[::5])
     assert (order[:, 0] == np.arange(n) * 5).all(), "each finds itself first"
@@ -84,7 +84,7 @@ def test_against_scikit_learn() -> None:
 
 def test_a_real_encoder(data: Path) -> None:
     whole = TASKS[0].load(Folder(data))
-    few = Captions.of(whole.images[:8], [whole.sentences[5 * i : 5 * i + 5] for i in range(8)])
+    few = Captions.concatenate(whole.images[:8], [whole.sentences[5 * i : 5 * i + 5] for i in range(8)])
     scores = few.score(Encoder.load("afterword-mini", "classical"), 0)
     assert scores.metrics["recall_at_10"] > 2 * 10 / 39, "better than chance"
 

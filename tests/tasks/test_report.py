@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from afterword.errors import DataError, MissingDataset
-from afterword.tasks.report import Row, as_csv, found_in, markdown, named, tables
+from afterword.tasks.report import Row, as_csv, markdown, named, read_results, tables
 from afterword.tasks.results import Result, write
 from afterword.tasks.task import Scores
 
@@ -73,13 +73,13 @@ def test_every_score_is_a_line_of_the_table_for_programs():
 def test_results_are_found_in_the_order_of_the_tasks(tmp_path: Path):
     for task in ("SICKR", "STS12", "mine", "STSB"):
         write(tmp_path / "m" / "n" / f"{task}.json", result(task, 0.5))
-    (found,) = found_in(tmp_path)
+    (found,) = read_results(tmp_path)
     assert (found.name, found.model, [*found.results]) == ("n", "m", ["STS12", "STSB", "SICKR", "mine"])
     with pytest.raises(MissingDataset, match="is not there"):
-        found_in(tmp_path / "no")
+        read_results(tmp_path / "no")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no results"):
-        found_in(tmp_path / "empty")
+        read_results(tmp_path / "empty")
 
 
 def test_several_models_are_told_apart():

@@ -9,7 +9,7 @@ import torch
 
 from afterword.post import Normalise, Truncate
 from afterword.tasks import vectors
-from afterword.tasks.vectors import Forward, Lookup, through
+from afterword.tasks.vectors import CachedEmbedder, VectorCache, apply_steps
 
 
 class Counting:
@@ -27,7 +27,7 @@ class Counting:
 
 def test_each_text_is_run_once_for_all_methods_of_a_forward(tmp_path: Path):
     run, told = Counting(), []
-    forward = Forward(("one", "two"), run, tmp_path)
+    forward = VectorCache(("one", "two"), run, tmp_path)
     forward.add(["bb", "a", "bb"], told.append)
     assert forward.missing(["a", "ccc", "ccc"]) == ["ccc"]
     assert forward.vectors("two", ["ccc", "a", "ccc"]).tolist() == [[6, 198], [2, 194], [6, 198]]
@@ -38,7 +38,7 @@ def test_each_text_is_run_once_for_all_methods_of_a_forward(tmp_path: Path):
 
 
 def test_nothing_is_left_in_the_folder(tmp_path: Path):
-    forward = Forward(("one", "two"), Counting(), tmp_path)
+    forward = VectorCache(("one", "two"), Counting(), tmp_path)
     forward.add(["a"])
     assert list(tmp_path.iterdir()) == []
     forward.close()
@@ -46,7 +46,7 @@ def test_nothing_is_left_in_the_folder(tmp_path: Path):
 
 def test_many_windows_are_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(vectors, "WINDOW", 3)
-    forward = Forward(("one", "two"), Counting(), tmp_path)
+    forward = VectorCache(("one", "two"), Counting(), tmp_path)
     texts = [chr(97 + i) * (i + 1) for i in range(20)]
     forward.add(texts)
     assert forward.vectors("one", texts[::-1]).tolist() == [[i + 1, 97 + i] for i in range(20)][::-1]
@@ -58,7 +58,7 @@ def test_a_run_that_fails_leaves_its_window_out(tmp_path: Path):
             raise ValueError("bad")
         return {"one": np.ones((len(texts), 1), np.float32)}
 
-    forward = Forward(("one",), run, tmp_path)
+    forward = VectorCache(("one",), run, tmp_path)
     forward.add(["good"])
     with pytest.raises(ValueError, match="bad"):
         forward.add(["good", "bad"])
@@ -76,7 +76,8 @@ class Whole:
 
 
 def test_a_lookup_applies_the_steps_and_hands_on_what_is_not_plain(tmp_path: Path):
-    lookup = Lookup(Whole(), Forward(("one", "two"), Counting(), tmp_path), "one", (Truncate(1), Normalise()))
+    cache = VectorCache(("one", "two"), Counting(), tmp_path)
+    lookup = CachedEmbedder(Whole(), cache, "one", (Truncate(1), Normalise()))
     assert lookup.encode(["bb", "a"]).tolist() == [[1], [1]]
     assert lookup.encode(["a"], conditions=["c"]) == [{"conditions": ["c"]}, ["a"]]
     assert lookup.encode(["a"], prompt_name="query") == [{"prompt_name": "query"}, ["a"]]
@@ -86,5 +87,5 @@ def test_a_lookup_applies_the_steps_and_hands_on_what_is_not_plain(tmp_path: Pat
 
 def test_steps_one_after_the_other():
     given = np.array([[3.0, 4.0, 9.0]], np.float32)
-    assert through(given, (Truncate(2), Normalise())).tolist() == [pytest.approx([0.6, 0.8])]
-    assert through(given, ()) is given and torch.is_grad_enabled()
+    assert apply_steps(given, (Truncate(2), Normalise())).tolist() == [pytest.approx([0.6, 0.8])]
+    assert apply_steps(given, ()) is given and torch.is_grad_enabled()

@@ -91,9 +91,9 @@ def listed() -> str:
 
 def read(folders: Sequence[Path]) -> list[Row]:
     """The results in these folders, each under a name of its own."""
-    from ..tasks.report import found_in, named
+    from ..tasks.report import named, read_results
 
-    loaded = [(folder, row) for folder in folders for row in found_in(folder)]
+    loaded = [(folder, row) for folder in folders for row in read_results(folder)]
     rows = named([row for _, row in loaded])
     counts = Counter(row.name for row in rows)
     return [

@@ -249,14 +249,14 @@ def reported(evaluation: Evaluation, out: Path) -> int:
         The exit code.
     """
     from ..files.atomic import atomic_file
-    from ..tasks.report import Row, as_csv, found_in, markdown, named, tables
+    from ..tasks.report import Row, as_csv, markdown, named, read_results, tables
 
     by_name: dict[str, dict[str, Any]] = {}
     for (name, task), result in evaluation.results.items():
         by_name.setdefault(name, {})[task] = result
     if by_name:
         typer.echo(markdown(tables([Row(name, results) for name, results in by_name.items()])), nl=False)
-        everything = named(found_in(out))
+        everything = named(read_results(out))
         for file_of, written in {"results.md": markdown(tables(everything)), "results.csv": as_csv(everything)}.items():
             with atomic_file(out / file_of) as file:
                 file.write(written.encode())

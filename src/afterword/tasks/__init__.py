@@ -1,1 +1,1 @@
-"""Evaluation: each task reads its data, asks for vectors and scores them by the protocol of its paper."""
+"""Evaluation: each task loads its data, asks an encoder for vectors and scores them by the protocol of its paper."""

@@ -1,4 +1,4 @@
-"""What is evaluated: encoders that share a model, each with its place among the results."""
+"""Candidates of an evaluation: one model with several methods and post-processing steps, each with its own results."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ..files.fingerprint import fingerprint, weights_digest
 from ..methods import Method
 from ..post import Post, Unfitted
 from .task import Embedder
-from .vectors import Array, Forward, Told, through
+from .vectors import Array, OnProgress, VectorCache, apply_steps
 
-BLOCK = 8192  # vectors that a step is fitted on at once
+BLOCK = 8192  # number of vectors given to a step's fit at once
 
 
 class Named(Embedder, Protocol):
-    """An embedder that says what its vectors depend on."""
+    """An embedder with a fingerprint of everything that its vectors depend on."""
 
     @property
     def fingerprint(self) -> str:
-        """Two of one fingerprint give the same vectors."""
+        """A hash: embedders with equal fingerprints give equal vectors."""
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """What steps that learn from texts are fitted on.
+    """The texts that methods and steps with fitted parameters are fitted on.
 
     Attributes:
-        texts: None stands for the sentences of each task itself, without their labels.
+        texts: the texts; None = the sentences of each task itself, without their labels.
         digest: a hash of the texts.
     """
 
@@ -43,9 +43,9 @@ class Fitting:
 
     @classmethod
     def on(cls, texts: Sequence[str]) -> Fitting:
-        """On these texts, each once."""
-        listed = tuple(dict.fromkeys(texts))
-        return cls(listed, blake2b("\0".join(listed).encode(), digest_size=16).hexdigest())
+        """Fit on these texts, without duplicates."""
+        unique = tuple(dict.fromkeys(texts))
+        return cls(unique, blake2b("\0".join(unique).encode(), digest_size=16).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,18 @@ class Candidate:
     """One encoder that is evaluated.
 
     Attributes:
-        name: of its folder among the results, and of its row in tables.
-        forward: what makes its raw vectors; what must be fitted first has one that makes none.
-        raw: which of them.
-        post: the steps from those to its own vectors.
+        name: names its folder of results and its row in tables.
+        cache: holds its vectors before post-processing; empty if the method must be fitted first.
+        raw: the name of its vectors in the cache.
+        post: the post-processing steps that turn those into its own vectors.
         embedder: the whole encoder, steps included.
-        digest: what its vectors depend on; for steps that are not fitted yet, how they will be.
-        about: what its results say of it.
-        options: of `Encoder.encode_many`.
+        digest: a hash of everything that its vectors depend on; for unfitted steps, of their options.
+        about: what is saved about it with its results.
+        options: keyword arguments for `Encoder.encode_many`.
     """
 
     name: str
-    forward: Forward
+    cache: VectorCache
     raw: str
     post: tuple[Post, ...]
     embedder: Embedder
@@ -74,36 +74,36 @@ class Candidate:
 
     @property
     def unfitted(self) -> bool:
-        """Whether its method or one of its steps must see texts first."""
+        """Whether its method or one of its steps must be fitted before use."""
         method = isinstance(self.embedder, Encoder) and not self.embedder.method.weigh.fitted
         return method or any(isinstance(step, Unfitted) for step in self.post)
 
     def fit(self, texts: Sequence[str]) -> Candidate:
-        """The same with everything fitted on these texts, its method first, then one step after the other.
+        """The candidate with its method and then its steps, one after the other, fitted on texts.
 
         Raises:
-            InputError: there are none, or too few.
+            InputError: there are no texts, or too few.
         """
         if not texts:
             raise InputError(f"{self.name}: this task has no plain sentences to fit on: give a text file with --fit")
-        embedder, forward = self.embedder, self.forward
+        embedder, cache = self.embedder, self.cache
         if isinstance(embedder, Encoder) and not embedder.method.weigh.fitted:
             embedder = replace(embedder, method=replace(embedder, post=()).fit(texts).method)
-            forward = shared(embedder, {self.raw: embedder.method}, forward.folder, self.options)
-        forward.add(texts)
-        done: tuple[Post, ...] = ()
+            cache = shared_cache(embedder, {self.raw: embedder.method}, cache.folder, self.options)
+        cache.add(texts)
+        fitted: tuple[Post, ...] = ()
         for step in self.post:
             if isinstance(step, Unfitted):
-                step = step.fit(_blocks(forward, self.raw, texts, done))
-            done += (step,)
+                step = step.fit(_blocks(cache, self.raw, texts, fitted))
+            fitted += (step,)
         if isinstance(embedder, Encoder):
-            embedder = replace(embedder, post=done)
-        return replace(self, forward=forward, post=done, embedder=embedder)
+            embedder = replace(embedder, post=fitted)
+        return replace(self, cache=cache, post=fitted, embedder=embedder)
 
 
-def _blocks(forward: Forward, name: str, texts: Sequence[str], steps: tuple[Post, ...]) -> Iterator[Array]:
+def _blocks(cache: VectorCache, name: str, texts: Sequence[str], steps: tuple[Post, ...]) -> Iterator[Array]:
     for first in range(0, len(texts), BLOCK):
-        yield through(forward.vectors(name, texts[first : first + BLOCK]), steps)
+        yield apply_steps(cache.vectors(name, texts[first : first + BLOCK]), steps)
 
 
 def candidates(
@@ -114,27 +114,27 @@ def candidates(
     options: Mapping[str, Any] | None = None,
     fitting: Fitting | None = None,
 ) -> list[Candidate]:
-    """An encoder's model by several methods, each followed by several steps. Methods share forwards where they can.
+    """Candidates for every combination of methods and steps, on an encoder's model. Methods share forwards if possible.
 
     Args:
-        encoder: its own steps come first.
-        methods: by name.
-        posts: further steps by name; {"none": ()} for none.
-        folder: where vectors wait.
-        options: of `Encoder.encode_many`: batch_tokens, on_long ...
-        fitting: methods that learn from texts are fitted on these; left for later where each task has its own.
+        encoder: gives the model; its own post-processing steps are applied before those of `posts`.
+        methods: methods by name.
+        posts: tuples of steps by name; {"none": ()} for none.
+        folder: for temporary files of vectors.
+        options: keyword arguments for `Encoder.encode_many`: batch_tokens, on_long ...
+        fitting: methods with fitted parameters are fitted on its texts now; if each task has its own texts, later.
     """
     options = options or {}
     if fitting is not None and fitting.texts is not None:
         methods = {name: _fitted(encoder, method, fitting.texts) for name, method in methods.items()}
     names = [name for name, method in methods.items() if method.weigh.fitted]
-    forwards: dict[str, Forward] = {}
+    caches: dict[str, VectorCache] = {}
     for share in shares([methods[name] for name in names], encoder.backbone):
         members = {names[i]: methods[names[i]] for i in share.methods}
-        forwards |= dict.fromkeys(members, shared(encoder, members, folder, options))
+        caches |= dict.fromkeys(members, shared_cache(encoder, members, folder, options))
     weights = weights_digest(encoder.backbone.model)
     return [
-        _candidate(encoder, name, method, post, steps, forwards.get(name) or _none(folder), options, weights)
+        _candidate(encoder, name, method, post, steps, caches.get(name) or _empty_cache(folder), options, weights)
         for name, method in methods.items()
         for post, steps in posts.items()
     ]
@@ -144,41 +144,43 @@ def _fitted(encoder: Encoder, method: Method, texts: Sequence[str]) -> Method:
     return method if method.weigh.fitted else replace(encoder, method=method, post=()).fit(texts).method
 
 
-def _none(folder: Path) -> Forward:
-    return Forward((), lambda texts, told: {}, folder)
+def _empty_cache(folder: Path) -> VectorCache:
+    return VectorCache((), lambda texts, on_progress: {}, folder)
 
 
 def _candidate(
-    encoder: Encoder, name: str, method: Method, post: str, steps: tuple[Post, ...], forward: Forward,
+    encoder: Encoder, name: str, method: Method, post: str, steps: tuple[Post, ...], cache: VectorCache,
     options: Mapping[str, Any], weights: bytes,
 ) -> Candidate:  # fmt: skip
     whole = replace(encoder, method=method, post=(*encoder.post, *steps))
     about = {"method": name, "post": post}
-    return Candidate(label(name, post), forward, name, whole.post, whole, fingerprint(whole, weights), about, options)
+    return Candidate(label(name, post), cache, name, whole.post, whole, fingerprint(whole, weights), about, options)
 
 
-def shared(encoder: Encoder, methods: Mapping[str, Method], folder: Path, options: Mapping[str, Any]) -> Forward:
-    """The raw vectors of an encoder's model by these methods."""
+def shared_cache(
+    encoder: Encoder, methods: Mapping[str, Method], folder: Path, options: Mapping[str, Any]
+) -> VectorCache:
+    """A cache for the vectors of several methods on one model, before post-processing."""
     plain = replace(encoder, post=())
 
-    def run(texts: list[str], told: Told) -> dict[str, Array]:
-        return plain.encode_many(texts, methods, show_progress_bar=told, **options)
+    def run(texts: list[str], on_progress: OnProgress) -> dict[str, Array]:
+        return plain.encode_many(texts, methods, show_progress_bar=on_progress, **options)
 
-    return Forward(tuple(methods), run, folder)
+    return VectorCache(tuple(methods), run, folder)
 
 
 def other(embedder: Named, name: str, posts: Mapping[str, tuple[Post, ...]], folder: Path) -> list[Candidate]:
-    """An embedder of another kind, followed by several steps; arguments as for `candidates`."""
+    """Candidates for an embedder that is no `Encoder`, with several steps; arguments as for `candidates`."""
 
-    def run(texts: list[str], told: Told) -> dict[str, Array]:
+    def run(texts: list[str], on_progress: OnProgress) -> dict[str, Array]:
         vectors = embedder.encode(texts)
-        told(len(texts))
+        on_progress(len(texts))
         return {name: vectors}
 
-    forward = Forward((name,), run, folder)
+    cache = VectorCache((name,), run, folder)
     return [
         Candidate(
-            label(name, post), forward, name, steps, embedder, f"{embedder.fingerprint}+{steps!r}",
+            label(name, post), cache, name, steps, embedder, f"{embedder.fingerprint}+{steps!r}",
             {"method": name, "post": post},
         )
         for post, steps in posts.items()
@@ -186,7 +188,7 @@ def other(embedder: Named, name: str, posts: Mapping[str, tuple[Post, ...]], fol
 
 
 def label(method: str, post: str) -> str:
-    """What an encoder is called.
+    """The name of a candidate.
 
     >>> label("echo", "whiten+normalise"), label("echo", "none")
     ('echo+whiten+normalise', 'echo')
@@ -195,7 +197,7 @@ def label(method: str, post: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A name as a file or folder may be called on any system; what differs stays different.
+    """A file or folder name that is valid on any system; different names give different results.
 
     >>> file_name("openai-community/gpt2"), file_name("reba:pool=mean+whiten:dimensions=64")
     ('openai-community__gpt2', 'reba-pool=mean+whiten-dimensions=64')

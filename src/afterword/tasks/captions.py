@@ -1,4 +1,4 @@
-"""Caption retrieval: does an image's first caption find its other captions?"""
+"""Caption retrieval: with an image's first caption as the query, are its other captions retrieved?"""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .task import Array, Embedder, Loaded, Scores, Task, embed
 Indices = NDArray[np.int64]
 
 CUTS = (1, 5, 10)
-"""The k of recall and hit rate."""
+"""The k of recall@k and hit rate@k."""
 
 
 @dataclass(frozen=True)
 class CaptionRetrieval(Task):
     """An image's first caption as a query for its other captions (BeLLM, section 5.4, on flickr30k's test split).
 
-    Candidates are all captions of all images but the query itself: in the paper's Table 5 the first caption of one
-    image is found by that of another. Strict accuracy counts an image whose m other captions are the top m (the
-    paper's top 4, of five captions each). Recall@k is the mean share of an image's other captions among the top k;
-    the hit rate@k that of images with one of them there.
+    The captions of all images are searched, except for the query itself: in the paper's Table 5 the first caption of
+    one image retrieves that of another. Strict accuracy is the share of images whose m other captions are the top m
+    (the paper's top 4, of five captions each). Recall@k is the mean share of an image's other captions among the
+    top k; hit rate@k is the share of images with at least one of them there.
 
     Attributes:
-        file: its data set, of rows {"image", "captions"}.
+        file: name of the data set, with rows {"image", "captions"}.
     """
 
     file: str
@@ -47,33 +47,34 @@ class CaptionRetrieval(Task):
         """Read the captions.
 
         Raises:
-            DataError: no such data set, fewer than two images, one that is there twice or has one caption only.
+            DataError: there is no such data set, it has fewer than two images, or an image occurs twice or has only
+                one caption.
         """
-        images = source.rows(self.file, {"image": _Once().image, "captions": _captions})
+        images = source.rows(self.file, {"image": _Unique().image, "captions": _captions})
         if len(images) < 2:
             raise DataError(f"{self.file} has one image: there is nothing to confuse its captions with")
-        return Captions.of([r["image"] for r in images], [r["captions"] for r in images])
+        return Captions.concatenate([r["image"] for r in images], [r["captions"] for r in images])
 
 
 @dataclass
-class _Once:
-    """Checks that no image is there twice."""
+class _Unique:
+    """Checks that no image occurs twice."""
 
-    seen: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
 
     def image(self, value: Any) -> str:
-        found = label(value)
-        if found in self.seen:
-            raise ValueError(f"is {found!r:.60}, which was there before: give an image all its captions in one row")
-        self.seen.add(found)
-        return found
+        name = label(value)
+        if name in self.names:
+            raise ValueError(f"is {name!r:.60}, which was there before: give an image all its captions in one row")
+        self.names.add(name)
+        return name
 
 
 def _captions(value: Any) -> list[str]:
-    found = texts(value)
-    if len(found) < 2:
-        raise ValueError(f"has one sentence, {found[0]!r:.40}: the first caption looks for the others")
-    return found
+    sentences = texts(value)
+    if len(sentences) < 2:
+        raise ValueError(f"has one sentence, {sentences[0]!r:.40}: the first caption looks for the others")
+    return sentences
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,10 @@ class Captions(Loaded):
     """Captions in memory.
 
     Attributes:
-        images: their names.
-        sentences: n captions, image after image.
-        image: per caption, the index of its image (n,).
-        first: per image, the index of its first caption.
+        images: names of the images.
+        sentences: n captions, ordered by image.
+        image: for each caption, the index of its image (n,).
+        first: for each image, the index of its first caption.
     """
 
     images: Sequence[str]
@@ -93,8 +94,8 @@ class Captions(Loaded):
     first: Indices
 
     @classmethod
-    def of(cls, images: Sequence[str], captions: Sequence[Sequence[str]]) -> Captions:
-        """Lay the captions of all images end to end."""
+    def concatenate(cls, images: Sequence[str], captions: Sequence[Sequence[str]]) -> Captions:
+        """Concatenate the captions of all images."""
         counts = np.array([len(c) for c in captions])
         image = np.repeat(np.arange(len(images)), counts)
         return cls(images, [s for c in captions for s in c], image, np.cumsum(counts) - counts)
@@ -104,7 +105,7 @@ class Captions(Loaded):
         return self.sentences
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Embed, retrieve, count; the seed is not used.
+        """Embed all captions, retrieve, and compute the metrics; the seed is not used.
 
         Raises:
             MissingExtra: faiss is not installed.
@@ -114,8 +115,8 @@ class Captions(Loaded):
             names = [f"{score}_at_{k}" for score in ("recall", "hit_rate") for k in CUTS]
             return Scores(math.nan, dict.fromkeys(["strict_accuracy", *names], math.nan), notes=(reason,))
         others = np.bincount(self.image) - 1
-        found = retrieve(vectors, self.first, max(*CUTS, int(others.max())))
-        hits = self.image[found] == np.arange(len(others))[:, None]
+        nearest = retrieve(vectors, self.first, max(*CUTS, int(others.max())))
+        hits = self.image[nearest] == np.arange(len(others))[:, None]
         correct = np.array([row[:m].all() for row, m in zip(hits, others, strict=True)], np.float64)
         metrics = {"strict_accuracy": float(correct.mean())}
         metrics |= {f"recall_at_{k}": float((hits[:, :k].sum(1) / others).mean()) for k in CUTS}
@@ -124,15 +125,15 @@ class Captions(Loaded):
 
 
 def retrieve(vectors: Array, queries: Indices, k: int) -> Indices:
-    """The nearest others of some vectors, by cosine, exactly (faiss, ``IndexFlatIP``).
+    """Exact nearest neighbours by cosine (faiss, ``IndexFlatIP``), without the query itself.
 
     Args:
-        vectors: (n, D), finite.
-        queries: which of them are queries (q,).
-        k: how many to find of each.
+        vectors: finite vectors (n, D).
+        queries: indices of those that are queries (q,).
+        k: number of neighbours.
 
     Returns:
-        Indices (q, min(k, n - 1)), the nearest first, never the query itself.
+        Indices (q, min(k, n - 1)), the nearest first.
 
     Raises:
         MissingExtra: faiss is not installed.
@@ -146,9 +147,9 @@ def retrieve(vectors: Array, queries: Indices, k: int) -> Indices:
     index = faiss.IndexFlatIP(rows.shape[1])
     index.add(rows)
     k = min(k, len(rows) - 1)
-    _, found = index.search(rows[queries], k + 1)
-    # a caption that is there twice may stand in front of the query, or push it out
-    return np.stack([row[row != query][:k] for row, query in zip(found, queries, strict=True)])
+    _, nearest = index.search(rows[queries], k + 1)
+    # an equal caption may come before the query, or replace it among the k + 1
+    return np.stack([row[row != query][:k] for row, query in zip(nearest, queries, strict=True)])
 
 
 def _useless(vectors: Array) -> str | None:

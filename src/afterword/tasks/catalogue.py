@@ -1,4 +1,4 @@
-"""Every task there is, by name and by group."""
+"""All tasks, and how their names, groups and options are read from the command line."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from .runner import Job
 from .task import Task
 
 MODULES = ("sts", "csts", "transfer", "wordsense", "coarsewsd", "captions")
-"""Rooms of tasks; each has its own in TASKS."""
+"""Modules that define tasks; each lists its own in TASKS."""
 
 
 @cache
 def local_tasks() -> tuple[Task, ...]:
-    """The tasks that are scored here, without mteb."""
-    rooms = [import_module(f".{name}", __package__) for name in MODULES]
-    return tuple(task for room in rooms for task in room.TASKS)
+    """The tasks of this package; those of mteb are in `adapters`."""
+    modules = [import_module(f".{name}", __package__) for name in MODULES]
+    return tuple(task for module in modules for task in module.TASKS)
 
 
 def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
     """Tasks by group, in order."""
-    found: dict[str, list[Task]] = {}
+    by_group: dict[str, list[Task]] = {}
     for task in tasks:
-        found.setdefault(task.group, []).append(task)
-    return found
+        by_group.setdefault(task.group, []).append(task)
+    return by_group
 
 
 def jobs(
     specs: Sequence[str], source: Source, tasks: Sequence[Task], more: Callable[[], Sequence[Task]] = tuple
 ) -> list[Job]:
-    """The tasks that are meant, each once.
+    """The tasks that strings name, without duplicates.
 
     Args:
         specs: groups, names, names with options ("MR:folds=5"), or files of scored pairs; several in one string are
             separated by commas.
-        source: where the data of all tasks but those files lie.
-        tasks: those that are known.
-        more: gives further ones, where a name is not among them.
+        source: holds the data of all tasks except those files.
+        tasks: the known tasks.
+        more: returns further tasks; called if a name is not among `tasks`.
 
     Raises:
         InputError: there is no such group, name, option or file.
@@ -54,24 +54,24 @@ def jobs(
     >>> [job.name for job in jobs(["STS12,STS13"], Folder(Path(".")), local_tasks())]
     ['STS12', 'STS13']
     """
-    found = {job.name: job for part in _parts(specs) for job in _meant(part, source, tasks, more)}
-    if not found:
+    by_name = {job.name: job for part in _parts(specs) for job in _jobs_of(part, source, tasks, more)}
+    if not by_name:
         raise InputError(f"no tasks are asked for: {_known(tasks)}")
-    return list(found.values())
+    return list(by_name.values())
 
 
 def _parts(specs: Sequence[str]) -> list[str]:
-    """One task each: what has an = and no name in front is a further option of the one before."""
-    found: list[str] = []
+    """Split at commas, except between options: a part "key=value" belongs to the task before it."""
+    parts: list[str] = []
     for part in (part.strip() for spec in specs for part in spec.split(",")):
-        if "=" in part and ":" not in part and found and ":" in found[-1]:
-            found[-1] += f",{part}"
+        if "=" in part and ":" not in part and parts and ":" in parts[-1]:
+            parts[-1] += f",{part}"
         elif part:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
-def _meant(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Job]:
+def _jobs_of(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Job]:
     if spec.endswith(ENDINGS):
         yield _own(Path(spec))
         return
@@ -90,14 +90,14 @@ def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
 
 
 def _own(path: Path) -> Job:
-    """A file of the user's."""
+    """The job for a user's file of scored pairs."""
     if not path.is_file():
         raise InputError(f"{path} is not there: give a file of rows with sentence1, sentence2 and score")
     return Job(Pairs(path.name.split(".")[0], path.name), Folder(path.parent))
 
 
 def _with(task: Task, options: dict[str, Any]) -> Task:
-    """The task with some of its options changed."""
+    """The task with changed options."""
     if not options:
         return task
     own = {f.name: getattr(task, f.name) for f in fields(task)}

@@ -1,23 +1,23 @@
-"""A logistic regression on sentence vectors, its strength of regularisation chosen on held-out rows, as in SentEval.
+"""Logistic regression on sentence vectors, with the regularisation strength chosen on held-out rows, as in SentEval.
 
 Source: facebookresearch/SentEval@102d319, senteval/tools/validation.py, the branch that uses scikit-learn: the same
-folds (stratified, shuffled, seed 1111), the same grids of C, the mean accuracy rounded to two decimals of a percent
-before the best C is taken, the smaller of equals. Where we differ:
+folds (stratified, shuffled, seed 1111), the same grids of C, and the mean accuracy rounded to two decimals of a percent
+before the best C is chosen, the smaller of equals. Differences:
 
-- The optimum is found by L-BFGS in float32 and leaves the intercept free. The scikit-learn of SentEval's day took
+- The optimum is found by L-BFGS in float32, and the intercept is not penalised. SentEval's scikit-learn used
   liblinear, which penalises the intercept too; and its shuffles drew other folds from the same seed (before 0.22).
-- Vectors are centred and scaled by one number, C with them. That moves the optimum nowhere (the intercept takes up
-  the centre, C the scale) but makes one tolerance right for every model, and saves most of the iterations.
-- A grid is walked upwards, each fit starting where the last one ended.
-- One thread: the products are small, threads only get in each other's way, and their number changes no score.
+- Vectors are centred and scaled by one number, and C with them. The optimum stays the same (the intercept makes up for
+  the mean, C for the scale), but one tolerance suits every model, and most of the iterations are saved.
+- The values of C are tried in ascending order; each fit starts from the previous one's solution.
+- One thread: the matrices are small, more threads are slower, and the number of threads changes no score.
 
 MiniLM's seven sets (MR, CR, SUBJ, MPQA, SST-2, TREC, MRPC) take 48 s: 76.56 82.57 92.30 87.62 81.49 89.80 71.65.
-Iterated to the end in float64 (tolerance 1e-8) they take 303 s: 76.62 82.57 92.35 87.59 81.49 90.00 71.65.
+To convergence in float64 (tolerance 1e-8) they take 303 s: 76.62 82.57 92.35 87.59 81.49 90.00 71.65.
 
 SimCSE, Ditto and BeLLM run SentEval's other branch (usepytorch=True, nhid=0): the same model by Adam (learning rate
 1e-3, batches of 64) with weight decay 1e-5, 1e-4, 1e-3 or 1e-2, up to 200 epochs, stopped early when the accuracy on
-the held-out fold, or on 5 % of the training rows, has not grown for five looks four epochs apart. It regularises by
-stopping, ours by C alone. On MiniLM's vectors it gives SST-2 81.44, TREC 90.00 and MRPC 72.12.
+the held-out fold, or on 5 % of the training rows, has not risen in five evaluations four epochs apart. There early
+stopping regularises, here C alone. On MiniLM's vectors that branch gives SST-2 81.44, TREC 90.00 and MRPC 72.12.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ Array = NDArray[np.floating[Any]]
 Classes = NDArray[np.integer[Any]]
 
 SEED = 1111
-"""SentEval's."""
+"""SentEval's random seed."""
 TOLERANCE = 1e-4
-"""Of the gradient by a component of the weights, vectors scaled so that a component varies by about 1."""
+"""Of each component of the gradient, for vectors scaled so that their components have size 1 or so."""
 ITERATIONS = 1000
 
 NESTED = tuple(2.0**t for t in range(-2, 4))
 SPLIT = NESTED
 FOLDS = tuple(2.0**t for t in range(-1, 6))
-"""The grids of C."""
+"""The grids of C of the three protocols."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within it, products of matrices run on one thread.
+    """A context in which matrix products run on one thread.
 
     Raises:
-        MissingExtra: scikit-learn, which brings what this takes, is not installed.
+        MissingExtra: threadpoolctl, which comes with scikit-learn, is not installed.
     """
     try:
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -63,12 +63,12 @@ def one_thread() -> Iterator[None]:
 
 
 def nested(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Classes, float]:
-    """Every row predicted by a classifier that has not seen it; C chosen by folds within each training part.
+    """Nested cross-validation: every row is predicted by a classifier not trained on it, with C chosen by inner folds.
 
     Args:
         x: vectors (n, D).
         y: classes (n,), each at least `folds` times.
-        folds: outer ones, and inner ones.
+        folds: number of outer folds, and of inner folds.
         seed: added to SentEval's own.
 
     Returns:
@@ -84,12 +84,12 @@ def nested(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Classe
 
 
 def by_folds(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Classes, float]:
-    """The test rows predicted; C chosen by folds of the training rows.
+    """Predict the test rows, with C chosen by cross-validation on the training rows.
 
     Args:
         x: vectors (n, D), those of the training rows first.
         y: classes of the training rows (m,).
-        folds: of the training rows.
+        folds: number of folds.
         seed: added to SentEval's own.
 
     Returns:
@@ -101,12 +101,12 @@ def by_folds(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Clas
 
 
 def by_split(x: Array, y: Classes, train: int) -> tuple[Classes, float]:
-    """The test rows predicted; C chosen on the dev rows.
+    """Predict the test rows, with C chosen on the dev rows.
 
     Args:
         x: vectors (n, D): training rows, dev rows, test rows.
         y: classes of the training and dev rows.
-        train: how many training rows there are.
+        train: number of training rows.
 
     Returns:
         Predictions of the test rows; the accuracy of the chosen C on dev.
@@ -119,7 +119,7 @@ def by_split(x: Array, y: Classes, train: int) -> tuple[Classes, float]:
 
 
 def well_scaled(x: Array) -> tuple[Array, float]:
-    """Vectors with mean 0 and components of about size 1, in float32; and what C is to be multiplied by for it.
+    """Centred vectors in float32 with components of size 1 or so, and the factor that C must be multiplied with.
 
     >>> x, factor = well_scaled(np.array([[5.0], [9.0]]))
     >>> x.tolist(), factor
@@ -132,11 +132,11 @@ def well_scaled(x: Array) -> tuple[Array, float]:
 
 def _best(x: Array, y: Classes, cs: Sequence[float], folds: int, seed: int) -> tuple[float, float]:
     """The C with the highest mean accuracy over folds, and that accuracy."""
-    found = np.array([
+    accuracies = np.array([
         [(fit.predict(x[test]) == y[test]).mean() for fit in _fits(x[train], y[train], cs)]
         for train, test in _folds(y, folds, seed)
     ])  # fmt: skip
-    means = [_percent(m) for m in found.mean(0)]
+    means = [_percent(m) for m in accuracies.mean(0)]
     best = int(np.argmax(means))
     return cs[best], means[best] / 100
 
@@ -149,12 +149,12 @@ def _folds(y: Classes, folds: int, seed: int) -> Iterator[tuple[NDArray[np.intp]
     from sklearn.model_selection import StratifiedKFold
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # of an inner fold: it does no harm
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # harmless in an inner fold
         yield from StratifiedKFold(folds, shuffle=True, random_state=SEED + seed).split(y, y)
 
 
 def _fits(x: Array, y: Classes, cs: Sequence[float]) -> Iterator[Any]:
-    """A classifier for each C, in order."""
+    """Fitted classifiers, one for each C in order."""
     from sklearn.linear_model import LogisticRegression
 
     last = None

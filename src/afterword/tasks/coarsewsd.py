@@ -1,4 +1,4 @@
-"""CoarseWSD-20: which of a word's senses is nearest to its vector in a sentence?"""
+"""CoarseWSD-20: word sense disambiguation by the nearest sense vector."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .rows import Source, label, text
 from .senses import UNDECIDED, winner, word_rows
 from .task import Array, Embedder, Loaded, Scores, Task
 
-CHUNK = 2048  # occurrences whose vectors are held at a time
+CHUNK = 2048  # number of occurrences whose vectors are in memory at a time
 
-Found = list[tuple["Occurrence", Array | None]]
+Embedded = list[tuple["Occurrence", Array | None]]
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A word in a sentence.
+    """An occurrence of a word in a sentence.
 
     Attributes:
-        word: as it stands there.
+        word: the word.
         text: the sentence.
-        span: the word's characters, half-open.
-        sense: which of the word's senses it has.
+        span: start and end of the word in characters, half-open.
+        sense: the label of its sense.
     """
 
     word: str
@@ -41,16 +41,17 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class NearestSense(Task):
-    """Senses by their nearest vector: CoarseWSD-20 (Loureiro et al. 2021, Computational Linguistics 47(2), "1NN").
+    """Word sense disambiguation on CoarseWSD-20 (Loureiro et al. 2021, Computational Linguistics 47(2), "1NN").
 
-    A sense's vector is the mean of its training occurrences' (create_1nn_vecs.py of danlou/bert-disambiguation); a
-    test occurrence gets the sense of its word whose vector has the largest cosine. The main score is the accuracy
-    over all test occurrences, of which two words of the twenty make nearly half; the mean over words is beside it.
-    The authors' vectors are sums of the last four layers; here the encoder's method says which states are read.
+    A sense's vector is the mean of the vectors of its training occurrences (create_1nn_vecs.py of
+    danlou/bert-disambiguation). A test occurrence gets the sense of its word whose vector has the largest cosine with
+    its own. The main score is the accuracy over all test occurrences, nearly half of which are of two of the twenty
+    words; the mean over words is among the metrics. The authors' vectors are sums of the last four layers; here the
+    encoder's method decides which states are read.
 
     Attributes:
-        file: its data set, of rows {"word", "index", "text", "sense", "split"}: the word is the index-th of the
-            blank-separated tokens, from 0; the split is "train" or "test".
+        file: name of the data set, with rows {"word", "index", "text", "sense", "split"}: the word is token `index` of
+            the text split at whitespace, from 0; the split is "train" or "test".
     """
 
     file: str
@@ -66,8 +67,8 @@ class NearestSense(Task):
         """Read the occurrences.
 
         Raises:
-            DataError: no such data set, an index where the word does not stand, a word that is never trained on, or
-                nothing to test.
+            DataError: there is no such data set, an index does not point at the word, a word has test rows but no
+                training rows, or there are no test rows.
         """
         row = _Row()
         fields = {"word": row.word, "text": row.text, "index": row.span, "sense": label, "split": _split}
@@ -83,7 +84,7 @@ class NearestSense(Task):
 
 @dataclass
 class _Row:
-    """Checks of one row: word and text are read first, the index is held against them."""
+    """Checks of one row: word and text are read first, then the index is compared with them."""
 
     read: list[str] = field(default_factory=lambda: ["", ""])
 
@@ -114,17 +115,17 @@ def _split(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Occurrences(Loaded):
-    """Occurrences in memory: per word, those that make its senses' vectors and those that are tested."""
+    """Occurrences in memory: for each word, its training occurrences and its test occurrences."""
 
     words: dict[str, tuple[Sequence[Occurrence], Sequence[Occurrence]]]
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Test word after word; the seed is not used."""
+        """Score an encoder, word by word; the seed is not used."""
         tally = _Tally()
         for word, (train, test) in self.words.items():
             senses, vectors = _sense_vectors(embedder, train, tally)
-            for found in _embedded(embedder, test):
-                for occurrence, row in found:
+            for chunk in _embedded(embedder, test):
+                for occurrence, row in chunk:
                     chosen = winner(vectors @ unit(row)) if row is not None and senses else UNDECIDED
                     tally.undecided += row is not None and chosen == UNDECIDED
                     tally.cut += row is None
@@ -135,8 +136,8 @@ class Occurrences(Loaded):
         return tally.scores()
 
 
-def _embedded(embedder: Embedder, occurrences: Sequence[Occurrence]) -> Iterator[Found]:
-    """The occurrences with their vectors, a chunk at a time: no more is held."""
+def _embedded(embedder: Embedder, occurrences: Sequence[Occurrence]) -> Iterator[Embedded]:
+    """The occurrences with their vectors, `CHUNK` at a time to bound memory; None for a word that was cut off."""
     for first in range(0, len(occurrences), CHUNK):
         chunk = occurrences[first : first + CHUNK]
         rows = word_rows(embedder, [o.text for o in chunk], [o.span for o in chunk])
@@ -144,19 +145,19 @@ def _embedded(embedder: Embedder, occurrences: Sequence[Occurrence]) -> Iterator
 
 
 def _sense_vectors(embedder: Embedder, train: Sequence[Occurrence], tally: _Tally) -> tuple[list[str], Array]:
-    """The senses, and the mean of each one's vectors, brought to length 1 (senses, D)."""
+    """The senses, and the mean vector of each, scaled to length 1 (senses, D)."""
     sums: dict[str, Array] = {}
-    for found in _embedded(embedder, train):
-        for occurrence, row in found:
+    for chunk in _embedded(embedder, train):
+        for occurrence, row in chunk:
             tally.dropped += row is None
-            if row is not None:  # a mean and a sum have one direction
+            if row is not None:  # a sum has the direction of the mean
                 sums[occurrence.sense] = sums.get(occurrence.sense, 0) + np.asarray(row, np.float64)
     return list(sums), unit(np.stack(list(sums.values()))) if sums else np.zeros((0, 0))
 
 
 @dataclass
 class _Tally:
-    """What came of each test occurrence, and how many could not be tried."""
+    """Correct or wrong for each test occurrence, and counts of those that could not be decided."""
 
     hits: dict[str, list[tuple[str, bool]]] = field(default_factory=lambda: defaultdict(list))
     dropped: int = 0
@@ -165,12 +166,12 @@ class _Tally:
     undecided: int = 0
 
     def scores(self) -> Scores:
-        correct = np.array([hit for found in self.hits.values() for _, hit in found], np.float64)
+        correct = np.array([hit for hits in self.hits.values() for _, hit in hits], np.float64)
         senses: dict[tuple[str, str], list[bool]] = defaultdict(list)
-        for word, found in self.hits.items():
-            for sense, hit in found:
+        for word, hits in self.hits.items():
+            for sense, hit in hits:
                 senses[word, sense].append(hit)
-        words = {word: float(np.mean([hit for _, hit in found])) for word, found in self.hits.items()}
+        words = {word: float(np.mean([hit for _, hit in hits])) for word, hits in self.hits.items()}
         decided = self.cut + self.undecided < len(correct)
         metrics: dict[str, Any] = {
             "accuracy": float(correct.mean()) if decided else math.nan,

@@ -1,4 +1,4 @@
-"""Two encoders on the same tasks: how far apart they are, and how sure one may be of it."""
+"""Compare two encoders on the same tasks: differences, bootstrap intervals and a paired t-test."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .results import Items, Result
 from .scores import bootstrap, pearson, spearman
 
 Column = NDArray[Any]
-SAME = 1e-6  # a score and what its items give
+SAME = 1e-6  # largest difference between a score and the same score recomputed from its items
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What one encoder scores above another on a task, in percent.
+    """The scores of two encoders on a task, in percent, and the interval of their difference.
 
     Attributes:
-        task: which.
-        group: of the task.
-        first: the first one's score.
-        second: the second one's.
-        interval: of their difference, over pairs or questions; NaN where there is none.
-        note: why there is none.
+        task: name of the task.
+        group: group of the task.
+        first: score of the first encoder.
+        second: score of the second encoder.
+        interval: bootstrap interval of their difference over pairs or questions; NaN if there is none.
+        note: why there is no interval.
     """
 
     task: str
@@ -41,7 +41,7 @@ class Difference:
 
     @property
     def value(self) -> float:
-        """Second less first."""
+        """Second minus first."""
         return self.second - self.first
 
 
@@ -50,11 +50,12 @@ class Comparison:
     """One encoder against another.
 
     Attributes:
-        first: its name.
-        second: the other's.
-        differences: by task, of those that both have.
-        t: of the paired t-test over tasks, with as many degrees of freedom as tasks less one; NaN for fewer than two.
-        p: two-sided.
+        first: name of the first encoder.
+        second: name of the second encoder.
+        differences: one per task that both have results for.
+        t: statistic of the paired t-test over tasks, with one degree of freedom fewer than tasks; NaN for fewer than
+            two tasks.
+        p: its two-sided p-value.
     """
 
     first: str
@@ -72,14 +73,15 @@ class Comparison:
 def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: float = 0.95) -> Comparison:
     """Compare two encoders on the tasks that both have.
 
-    Both see the same draws of pairs or questions, so that what makes a pair hard for both does not widen the interval.
+    The bootstrap is paired: both are scored on the same draws of pairs or questions, so that a pair that is hard for
+    both does not widen the interval.
 
     Args:
-        first: the one that is compared with.
-        second: the other.
-        draws: of each bootstrap; 0 = no intervals.
-        seed: of the draws.
-        level: of the intervals.
+        first: results of the first encoder, the baseline.
+        second: results of the second encoder.
+        draws: number of bootstrap draws; 0 = no intervals.
+        seed: random seed of the draws.
+        level: confidence level of the intervals.
 
     Raises:
         InputError: they have no task in common.
@@ -88,13 +90,13 @@ def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: fl
     common = [task for task in first.results if task in second.results]
     if not common:
         raise InputError(f"{first.name} and {second.name} have no task in common: evaluate both on the same --tasks")
-    found = tuple(_difference(first.results[t], second.results[t], draws, seed, level) for t in common)
-    t, p = t_test([d.value for d in found])
-    return Comparison(first.name, second.name, found, t, p)
+    differences = tuple(_difference(first.results[t], second.results[t], draws, seed, level) for t in common)
+    t, p = t_test([d.value for d in differences])
+    return Comparison(first.name, second.name, differences, t, p)
 
 
 def t_test(differences: list[float]) -> tuple[float, float]:
-    """Student's t of paired differences and its two-sided p; NaN for fewer than two, or where all are equal.
+    """Student's t of paired differences and its two-sided p-value; NaN for fewer than two, or if all are equal.
 
     Raises:
         MissingExtra: scipy is not installed.
@@ -141,7 +143,7 @@ def _interval(a: Result, b: Result, draws: int, seed: int, level: float) -> tupl
 
 
 def _statistic(result: Result) -> Callable[[Column, Column], float] | None:
-    """What gives the main score out of items."""
+    """The function from items to the main score; None if the items have none."""
     if "correct" in result.items:
         return lambda _, correct: float(np.mean(correct))
     if "similarity" in result.items:

@@ -1,4 +1,4 @@
-"""Conditional similarity (C-STS): how alike two texts are in one respect."""
+"""Conditional semantic textual similarity (C-STS): how similar two texts are under a condition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .scores import cosines
 from .task import Array, Embedder, Loaded, Scores, Task, as_read
 
 UNLABELLED = -1.0
-"""What the test split has in place of labels."""
+"""The value that the test split has instead of labels."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Csts(Task):
     Both texts are embedded under the row's condition: the method's template must hold {condition}, as that of
     `prompt("csts")` does (BeLLM, section 5.1). The main score is Spearman's correlation of cosine and label.
 
-    The data may not be passed on in the clear: ask their authors for csts_train.csv, csts_validation.csv and
+    The data may not be redistributed unencrypted: ask the authors for csts_train.csv, csts_validation.csv and
     csts_test.csv (princeton-nlp/c-sts) and put them into en/csts/ of the data folder.
 
     Source: Deshpande et al. 2023.
 
     Args:
-        file: the data set, as "en/csts/csts_validation"; a path with its ending will do.
+        file: name of the data set, as in "en/csts/csts_validation", with or without its file ending.
     """
 
     file: str
@@ -49,7 +49,7 @@ class Csts(Task):
         """Read the rows; those of the test split have no labels.
 
         Raises:
-            DataError: it is not there, has fewer than two rows, or labels on some rows only.
+            DataError: there is no such file, it has fewer than two rows, or only some of its rows have labels.
         """
         columns = dict.fromkeys(("sentence1", "sentence2", "condition"), text)
         rows = source.rows(self.file, columns, {"label": number})
@@ -68,7 +68,7 @@ class Csts(Task):
 
 
 class CstsTest(Csts):
-    """The test split, whose labels are kept back: `write_submission` makes what is sent to be scored."""
+    """The test split, whose labels are hidden: `write_submission` writes the file that the authors score."""
 
     group = "csts-test"
 
@@ -79,9 +79,9 @@ class ConditionalPairs(Loaded):
 
     Args:
         left: the first texts.
-        right: the second ones.
-        conditions: one per pair.
-        gold: labels (n,), or None.
+        right: the second texts.
+        conditions: one condition per pair.
+        gold: labels (n,); None if they are hidden.
     """
 
     left: tuple[str, ...]
@@ -90,12 +90,12 @@ class ConditionalPairs(Loaded):
     gold: Array | None
 
     def vectors(self, embedder: Embedder) -> tuple[Array, Array]:
-        """Those of the first texts and of the second ones (n, D), under their conditions."""
-        made = embedder.encode((*self.left, *self.right), conditions=(*self.conditions, *self.conditions))
-        return made[: len(self.left)], made[len(self.left) :]
+        """Vectors of the first and of the second texts (n, D each), embedded with their conditions."""
+        both = embedder.encode((*self.left, *self.right), conditions=(*self.conditions, *self.conditions))
+        return both[: len(self.left)], both[len(self.left) :]
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder; nothing here depends on the seed. Without labels the score is NaN."""
+        """Score an encoder; the seed is not used. Without labels the score is NaN."""
         if self.gold is None:
             note = "undefined: the labels are not public; csts.write_submission makes the file to send in"
             return Scores(math.nan, {"cosine_spearman": math.nan, "cosine_pearson": math.nan}, notes=(note,))
@@ -103,25 +103,25 @@ class ConditionalPairs(Loaded):
 
 
 def write_submission(path: Path, pairs: ConditionalPairs, embedder: Embedder) -> None:
-    """Write the similarities of pairs, in the form that the authors' server takes.
+    """Write the similarities of pairs in the format that the authors' server expects.
 
-    A JSON object from each row's number, from 0, as a string to its similarity: {"0": 0.97, "1": 0.95, ...}, with all
-    4,732 rows of the test split (princeton-nlp/c-sts, README.md, "Submitting Test Results", and
-    make_test_submission.py, which sends it in).
+    A JSON object that maps each row number, from 0 and as a string, to its similarity: {"0": 0.97, "1": 0.95, ...},
+    with all 4,732 rows of the test split (princeton-nlp/c-sts, README.md, "Submitting Test Results", and
+    make_test_submission.py, which uploads it).
 
     Args:
-        path: of the file.
+        path: the file.
         pairs: the test split.
-        embedder: makes vectors.
+        embedder: an encoder.
 
     Raises:
         DataError: a similarity is not a finite number.
     """
-    found = cosines(*pairs.vectors(embedder))
-    if not np.isfinite(found).all():
-        at = int(np.flatnonzero(~np.isfinite(found))[0])
-        raise DataError(f"the similarity of row {at} is {found[at]}: it cannot be sent in")
-    path.write_text(json.dumps({str(i): float(s) for i, s in enumerate(found)}), "utf-8")
+    similarities = cosines(*pairs.vectors(embedder))
+    if not np.isfinite(similarities).all():
+        at = int(np.flatnonzero(~np.isfinite(similarities))[0])
+        raise DataError(f"the similarity of row {at} is {similarities[at]}: it cannot be sent in")
+    path.write_text(json.dumps({str(i): float(s) for i, s in enumerate(similarities)}), "utf-8")
 
 
 TASKS: tuple[Csts, ...] = (

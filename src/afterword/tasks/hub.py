@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, under the names and with the fields of ours."""
+"""Data sets from the Hugging Face hub, with their names and fields mapped to those that the tasks use."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Part:
     """One split of one repository.
 
     Args:
-        repository: owner and name.
-        split: of the repository.
-        fields: its fields, by the names of ours.
-        rows: how many it must have; None = not known.
-        fixed: fields of ours that it has not, and what they are in all its rows.
-        configuration: of the repository.
-        revision: a commit of the repository; None = the newest.
+        repository: owner and name, as in "mteb/sts12-sts".
+        split: name of the split there.
+        fields: our field names to the repository's.
+        rows: the expected number of rows; None = unknown.
+        fixed: our fields that the repository lacks, with one value for all rows.
+        configuration: name of the configuration there.
+        revision: a commit; None = the newest.
     """
 
     repository: str
@@ -84,11 +84,11 @@ PARTS: Mapping[str, tuple[Part, ...]] = {
         Part(GLUE, "test", PAIR, 1725, TEST, "mrpc"),
     ),
 }
-"""What each data set is made of.
+"""The splits that make up each data set.
 
-STS is there in the organisers' own text only, without the names of subsets. SICK-R is not: MTEB's set holds the pairs
-of all three splits as one (9,927), another keeps 4,906 of the 4,927 test pairs. The transfer sets have the rows of
-SentEval's, but not its Moses tokens and mis-decoded letters; those of CR and MPQA lack the empty texts."""
+The hub has STS in the organisers' own text only, without the names of subsets. It has no usable SICK-R: MTEB's set
+holds the pairs of all three splits as one (9,927), another keeps 4,906 of the 4,927 test pairs. The transfer sets have
+the rows of SentEval's, but not its Moses tokenisation and wrongly decoded letters; CR and MPQA lack the empty texts."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,15 @@ class Hub(Source):
     """The hub, or a mirror of it.
 
     Args:
-        mirror: a folder that holds repositories under their names, as "mteb/sts12-sts"; None = the hub itself.
-        parts: what each data set is made of.
+        mirror: a folder with copies of repositories under their names, as "mteb/sts12-sts"; None = the hub itself.
+        parts: the splits that make up each data set.
     """
 
     mirror: Path | None = None
     parts: Mapping[str, tuple[Part, ...]] = field(default_factory=lambda: PARTS, hash=False)
 
     def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
-        """All rows of a data set, as `Source.rows` says.
+        """All rows of a data set, checked as in `Source.rows`.
 
         Raises:
             MissingExtra: the datasets package is not installed.
@@ -112,26 +112,26 @@ class Hub(Source):
         return [checked(place, n, raw, fields, optional or {}) for place, n, raw in self._records(name)]
 
     def digest(self, name: str) -> str:
-        """The SHA-256 of the rows, in order, with the fields that are read."""
+        """The SHA-256 of the rows in order, over the fields in use."""
         whole = sha256()
         for _, _, raw in self._records(name):
             whole.update(json.dumps(raw, sort_keys=True).encode())
         return whole.hexdigest()
 
     def _records(self, name: str) -> Iterator[tuple[str, int, Row]]:
-        """Where each row is from, its number from 1, and its fields by our names."""
+        """For each row: repository and split, row number from 1, and fields under our names."""
         if name not in self.parts:
             raw = name.replace("en/sts/", "en/sts_raw/")
             fix = f"{raw} is, ask for sts-raw" if raw in self.parts else "a folder may have it"
             raise MissingDataset(f"the hub is not known to have {name}: {fix}")
         for part in self.parts[name]:
-            found = self._load(part)
-            if part.rows is not None and len(found) != part.rows:
-                raise DataError(f"{part.repository} has {len(found)} rows in {part.split}, not {part.rows}")
-            missing = sorted(set(part.fields.values()) - set(found.column_names))
+            dataset = self._load(part)
+            if part.rows is not None and len(dataset) != part.rows:
+                raise DataError(f"{part.repository} has {len(dataset)} rows in {part.split}, not {part.rows}")
+            missing = sorted(set(part.fields.values()) - set(dataset.column_names))
             if missing:
-                raise DataError(f"{part.repository} has no field {missing[0]}, only {', '.join(found.column_names)}")
-            columns = {ours: found[theirs] for ours, theirs in part.fields.items()}
+                raise DataError(f"{part.repository} has no field {missing[0]}, only {', '.join(dataset.column_names)}")
+            columns = {ours: dataset[theirs] for ours, theirs in part.fields.items()}
             for i, values in enumerate(zip(*columns.values(), strict=True)):
                 yield (
                     f"{part.repository}/{part.split}",
@@ -155,13 +155,13 @@ class Hub(Source):
 
 
 def source(where: str | Path) -> Source:
-    """Where data come from.
+    """The source of data sets that a string names.
 
     Args:
         where: "hub", or a folder.
 
     Raises:
-        MissingDataset: no such folder.
+        MissingDataset: there is no such folder.
 
     >>> source("hub") == Hub()
     True

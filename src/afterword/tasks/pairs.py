@@ -1,4 +1,4 @@
-"""Pairs of texts with a score of people: how well the similarity of their vectors follows it."""
+"""Pairs of texts with human similarity scores: the correlation between scores and similarities of vectors."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ SIMILARITIES: dict[str, Callable[[Array, Array], Array]] = {
     "euclidean": lambda a, b: -np.sqrt(np.square(a - b).sum(1, dtype=np.float64)),
     "manhattan": lambda a, b: -np.abs(a - b).sum(1, dtype=np.float64),
 }
-"""Of each row of ``a`` (n, D) with the same row of ``b``, to (n,); larger is more similar."""
+"""Functions of ``a`` and ``b`` (n, D each) that compare rows of equal index, to (n,); larger is more similar."""
 
 SAME = 1e-12
-"""Cosines that differ by less are equal: float32 vectors on one ray differ by about 1e-15."""
+"""Cosines that differ by less are equal: those of float32 vectors of one direction differ by about 1e-15."""
 
 
 @dataclass(frozen=True)
 class Pairs(Task):
-    """A file of scored pairs: rows of "sentence1", "sentence2" and "score", perhaps "subset".
+    """A file of scored pairs: rows with "sentence1", "sentence2", "score" and optionally "subset".
 
     The main score is SentEval's "all": one Spearman correlation over the pairs of all subsets together (SimCSE,
-    appendix B; princeton-nlp/SimCSE@7edb07e, SentEval/senteval/sts.py). Beside it stand Pearson's, the mean over
-    subsets, the mean weighted by their numbers of pairs, each subset, and Spearman by three other similarities.
+    appendix B; princeton-nlp/SimCSE@7edb07e, SentEval/senteval/sts.py). The other metrics are Pearson's correlation,
+    the mean over subsets, the mean weighted by their numbers of pairs, each subset's own, and Spearman's correlation
+    with three other similarities.
 
-    What is done to a text before a model reads it, BeLLM's full stop at its end for instance, is the method's own:
-    `Layout.punctuate`.
+    Preprocessing of texts, such as BeLLM's full stop at the end, belongs to the method: `Layout.punctuate`.
 
     Args:
-        file: the data set, as "en/sts/sts12.test"; a path with its ending, as "mine/pairs.jsonl", will do.
+        file: name of the data set, as in "en/sts/sts12.test", or a file with its ending, as in "mine/pairs.jsonl".
     """
 
     file: str
@@ -57,7 +57,7 @@ class Pairs(Task):
         """Read the pairs.
 
         Raises:
-            DataError: it is not there, has fewer than two pairs, or a score that is not a number.
+            DataError: there is no such file, it has fewer than two pairs, or a score is not a number.
         """
         rows = source.rows(self.file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
         if len(rows) < 2:
@@ -72,13 +72,13 @@ class Pairs(Task):
 
 @dataclass(frozen=True)
 class ScoredPairs(Loaded):
-    """n pairs.
+    """n scored pairs.
 
     Args:
         left: the first texts.
-        right: the second ones.
+        right: the second texts.
         gold: scores (n,).
-        subsets: which each pair belongs to.
+        subsets: the name of each pair's subset; "" without.
     """
 
     left: tuple[str, ...]
@@ -87,34 +87,34 @@ class ScoredPairs(Loaded):
     subsets: tuple[str, ...]
 
     def texts(self) -> Sequence[str]:
-        """All texts, as they are read."""
+        """All texts, with "." for blank ones."""
         return [as_read(t) for t in (*self.left, *self.right)]
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder; nothing here depends on the seed."""
+        """Score an encoder; the seed is not used."""
         vectors = embed(embedder, (*self.left, *self.right))
         return score_pairs(vectors[: len(self.left)], vectors[len(self.left) :], self.gold, self.subsets)
 
 
 def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) -> Scores:
-    """What similarities have to do with scores.
+    """Correlations between the similarities of vectors and scores.
 
     Args:
         a: vectors of the first texts (n, D).
-        b: of the second ones.
+        b: vectors of the second texts (n, D).
         gold: scores (n,).
-        subsets: n names; where there are two or more different ones, each is scored too.
+        subsets: n names; if they are not all equal, each subset is scored too.
 
     Returns:
-        The scores; those of constant similarities or scores, or of vectors that are not finite, are NaN, and a note
-        says which it was.
+        The correlations. They are NaN if the similarities or the scores are constant, or a vector is NaN or infinite;
+        a note gives the reason.
     """
-    found = {name: similar(a, b) for name, similar in SIMILARITIES.items()}
-    cosine = found["cosine"]
+    similarities = {name: similar(a, b) for name, similar in SIMILARITIES.items()}
+    cosine = similarities["cosine"]
     if np.ptp(cosine) < SAME:
         cosine = np.full_like(cosine, cosine[0])
     metrics: dict[str, Any] = {"cosine_spearman": spearman(cosine, gold), "cosine_pearson": pearson(cosine, gold)}
-    metrics |= {f"{name}_spearman": spearman(found[name], gold) for name in ("dot", "euclidean", "manhattan")}
+    metrics |= {f"{name}_spearman": spearman(similarities[name], gold) for name in ("dot", "euclidean", "manhattan")}
     names = list(dict.fromkeys(subsets))
     if len(names) > 1:
         metrics |= _by_subset(cosine, gold, {name: np.array([s == name for s in subsets]) for name in names})
@@ -139,7 +139,7 @@ def _by_subset(cosine: Array, gold: Array, members: dict[str, NDArray[np.bool_]]
 
 
 def _undefined(similarity: Array, gold: Array) -> list[str]:
-    """Why there is no correlation, where there is none."""
+    """A note why the correlation is undefined; none if it is defined."""
     if not np.isfinite(similarity).all():
         bad = int((~np.isfinite(similarity)).sum())
         return [f"undefined: {bad} of {len(similarity)} similarities are not finite numbers"]

@@ -1,4 +1,4 @@
-"""The rows of the papers' own tables, as data: what they report, and where they have it from."""
+"""Scores from the tables of the papers, as data, with their sources."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class PublishedRow:
     """One row of a table.
 
     Attributes:
-        name: of the model and method.
-        scores: by column.
-        deviations: over runs, where the table has them.
-        source: whose figures the table says they are; "" = the paper's own.
-        group: under which heading it stands.
+        name: model and method, as printed.
+        scores: one per column.
+        deviations: standard deviations over runs, if the table has them.
+        source: the work that the table cites for the row; "" = the paper itself.
+        group: the heading above the row.
     """
 
     name: str
@@ -38,18 +38,18 @@ class Published:
     """One table of a paper.
 
     Attributes:
-        id: what it is asked for by, as in "bellm-1".
-        paper: its method's name.
+        id: its name on the command line, as in "bellm-1".
+        paper: name of the paper's method.
         reference: authors and title.
-        table: its number.
-        title: what it shows.
+        table: number of the table.
+        title: caption.
         scale: 100 for percent, 1 for fractions, as printed.
-        columns: as printed.
-        tasks: our task for each column; None for an average, or one that there is not.
-        metrics: our metric for each column; None where there is none.
-        average: the tasks behind the last column, where that is an average of tasks.
-        rows: in the table's order.
-        note: what a reader must know.
+        columns: headings, as printed.
+        tasks: our task for each column; None for an average, or a task that is missing here.
+        metrics: our metric for each column; None if there is none.
+        average: the tasks that the last column averages, if it is an average.
+        rows: rows in the order of the table.
+        note: remarks for the reader.
     """
 
     id: str
@@ -66,18 +66,18 @@ class Published:
     note: str = ""
 
     def scores_of(self, results: Mapping[str, Result]) -> tuple[float | None, ...]:
-        """What results of ours would have in this table's columns, by its metrics and on its scale."""
+        """Our results in the columns, metrics and scale of this table; None for a result that is missing."""
         metric = dict(zip(self.tasks, self.metrics, strict=True))
-        found = {task: self._score(results.get(task), metric.get(task, self.metrics[0])) for task in self.average}
-        found |= {t: self._score(results.get(t), m) for t, m in metric.items() if t is not None}
-        return tuple(self._average(found) if task is None else found[task] for task in self.tasks)
+        scores = {task: self._score(results.get(task), metric.get(task, self.metrics[0])) for task in self.average}
+        scores |= {t: self._score(results.get(t), m) for t, m in metric.items() if t is not None}
+        return tuple(self._average(scores) if task is None else scores[task] for task in self.tasks)
 
     def _score(self, result: Result | None, metric: str | None) -> float | None:
         value = None if result is None or metric is None else result.metric_named(metric)
         return None if value is None else self.scale * value
 
-    def _average(self, found: Mapping[str, float | None]) -> float | None:
-        scores = [s for task in self.average if (s := found[task]) is not None]
+    def _average(self, by_task: Mapping[str, float | None]) -> float | None:
+        scores = [s for task in self.average if (s := by_task[task]) is not None]
         if not scores or len(scores) < len(self.average):
             return None
         return published_mean(scores) if self.scale == 100 else sum(scores) / len(scores)
@@ -85,7 +85,7 @@ class Published:
 
 @cache
 def published() -> Mapping[str, Published]:
-    """Every table, by its id.
+    """All tables, by id.
 
     >>> published()["ditto-6"].rows[7].name, published()["ditto-6"].rows[7].scores[-1]
     ('BERT first-last Ditto', 64.77)
@@ -95,24 +95,24 @@ def published() -> Mapping[str, Published]:
 
 
 def chosen(ids: Sequence[str], tasks: Sequence[str]) -> list[Published]:
-    """The tables that are meant.
+    """The tables with given ids.
 
     Args:
-        ids: of tables; "all" stands for those that share a task with ours.
-        tasks: ours.
+        ids: ids of tables; "all" = all tables that share a task with `tasks`.
+        tasks: tasks that we have results for.
 
     Raises:
         InputError: there is no such table.
     """
-    found: dict[str, Published] = {}
-    for one in ids:
-        if one == "all":
-            found |= {key: t for key, t in published().items() if {*t.tasks, *t.average} & set(tasks)}
-        elif one in published():
-            found[one] = published()[one]
+    tables: dict[str, Published] = {}
+    for name in ids:
+        if name == "all":
+            tables |= {key: t for key, t in published().items() if {*t.tasks, *t.average} & set(tasks)}
+        elif name in published():
+            tables[name] = published()[name]
         else:
-            raise InputError(f"no published table {one!r}: there are all, {', '.join(published())}")
-    return list(found.values())
+            raise InputError(f"no published table {name!r}: there are all, {', '.join(published())}")
+    return list(tables.values())
 
 
 def _table(raw: dict[str, Any]) -> Published:

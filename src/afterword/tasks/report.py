@@ -1,4 +1,4 @@
-"""Results as tables: one per group of tasks, for people; one row per score, for programs."""
+"""Results as tables: a Markdown table per group of tasks, and CSV with a row per score."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Row:
     """One encoder's results.
 
     Attributes:
-        name: as tables show it.
-        results: by task.
-        model: of the encoder.
+        name: name of the encoder, as tables show it.
+        results: results by task.
+        model: name of its model.
     """
 
     name: str
@@ -34,13 +34,13 @@ class Row:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Scores in percent; the last column is the average, of rows that have them all.
+    """Scores of a group of tasks in percent; the last column is the average, for rows without gaps.
 
     Attributes:
-        title: of the group.
-        metric: what is shown.
-        columns: tasks.
-        rows: name, scores, deviations over seeds.
+        title: name of the group.
+        metric: name of the main score.
+        columns: tasks, and the average.
+        rows: for each encoder its name, scores, and standard deviations over seeds.
     """
 
     title: str
@@ -50,7 +50,7 @@ class ScoreTable:
 
 
 def tables(rows: Sequence[Row]) -> list[ScoreTable]:
-    """One table per group, in the order in which groups and tasks are met."""
+    """One table per group; groups and tasks are in the order of the results."""
     groups: dict[str, dict[str, Result]] = {}
     for row in rows:
         for task, result in row.results.items():
@@ -59,41 +59,41 @@ def tables(rows: Sequence[Row]) -> list[ScoreTable]:
 
 
 def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> ScoreTable:
-    made = []
+    lines = []
     for row in rows:
-        found = [row.results.get(task) for task in members]
-        if any(found):
-            scores = [None if r is None else 100 * r.main for r in found]
-            deviations = [None if r is None or r.deviation is None else 100 * r.deviation for r in found]
+        results = [row.results.get(task) for task in members]
+        if any(results):
+            scores = [None if r is None else 100 * r.main for r in results]
+            deviations = [None if r is None or r.deviation is None else 100 * r.deviation for r in results]
             if len(members) > 1:
                 scores.append(_average(scores))
-                deviations.append(_spread([r for r in found if r is not None]) if None not in scores else None)
-            made.append((row.name, tuple(scores), tuple(deviations)))
+                deviations.append(_spread([r for r in results if r is not None]) if None not in scores else None)
+            lines.append((row.name, tuple(scores), tuple(deviations)))
     columns = (*members, *([AVERAGE] if len(members) > 1 else []))
-    return ScoreTable(group, " or ".join(dict.fromkeys(r.metric for r in members.values())), columns, tuple(made))
+    return ScoreTable(group, " or ".join(dict.fromkeys(r.metric for r in members.values())), columns, tuple(lines))
 
 
 def _average(scores: Sequence[float | None]) -> float | None:
-    """As published tables have it; None where a score is missing, NaN where one is undefined."""
+    """The mean, rounded as in published tables; None if a score is missing, NaN if one is undefined."""
     present = [s for s in scores if s is not None]
     if len(present) < len(scores):
         return None
     return math.nan if any(math.isnan(s) for s in present) else published_mean(present)
 
 
-def _spread(found: Sequence[Result]) -> float | None:
-    """The deviation, over seeds, of the average over tasks; those without seeds have no part in it."""
-    seeds = max((tuple(r.scores) for r in found), key=len)
+def _spread(results: Sequence[Result]) -> float | None:
+    """The standard deviation over seeds of the average over tasks; a task without seeds counts as constant."""
+    seeds = max((tuple(r.scores) for r in results), key=len)
     if len(seeds) < 2:
         return None
-    averages = [sum(r.scores.get(s, r.scores[min(r.scores)]).main for r in found) / len(found) for s in seeds]
+    averages = [sum(r.scores.get(s, r.scores[min(r.scores)]).main for r in results) / len(results) for s in seeds]
     mean = sum(averages) / len(averages)
     return 100 * math.sqrt(sum((a - mean) ** 2 for a in averages) / (len(averages) - 1))
 
 
-def markdown(found: Sequence[ScoreTable]) -> str:
-    """Tables for people; NaN is shown, what is missing is a dash."""
-    return "\n\n".join(_markdown(table) for table in found) + "\n"
+def markdown(score_tables: Sequence[ScoreTable]) -> str:
+    """Tables as Markdown; a missing score is a dash, an undefined one is nan."""
+    return "\n\n".join(_markdown(table) for table in score_tables) + "\n"
 
 
 def _markdown(table: ScoreTable) -> str:
@@ -104,7 +104,7 @@ def _markdown(table: ScoreTable) -> str:
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose columns stand under each other; the first row is its head.
+    """A Markdown table with cells padded to equal width; the first row is the header.
 
     >>> print(aligned([["", "a"], ["row", "1.00"]]))
     |     |    a |
@@ -125,7 +125,7 @@ def _cell(score: float | None, deviation: float | None) -> str:
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """One line per encoder and task."""
+    """Results as CSV, with one line per encoder and task."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["model", "encoder", "group", "task", "metric", "score", "deviation", "seeds", "notes"])
@@ -139,12 +139,12 @@ def as_csv(rows: Sequence[Row]) -> str:
     return out.getvalue()
 
 
-def found_in(folder: Path) -> list[Row]:
-    """The results of every encoder below a folder, in the order of their paths.
+def read_results(folder: Path) -> list[Row]:
+    """Read the results of all encoders below a folder, sorted by path.
 
     Raises:
-        MissingDataset: no such folder.
-        DataError: a file of another kind, or a result that is not whole.
+        MissingDataset: there is no such folder.
+        DataError: it holds no results, or a JSON file that is not a complete result.
     """
     if not folder.is_dir():
         raise MissingDataset(f"{folder} is not there: give a folder that `afterword evaluate` wrote")
@@ -154,14 +154,14 @@ def found_in(folder: Path) -> list[Row]:
     return [_row([read(path) for path in sorted(at.glob("*.json"))]) for at in inside]
 
 
-def _row(found: Sequence[Result]) -> Row:
+def _row(results: Sequence[Result]) -> Row:
     order = {task.name: i for i, task in enumerate(local_tasks())}
-    found = sorted(found, key=lambda r: order.get(r.task, len(order)))
-    about = found[0].about
-    return Row(str(about["name"]), {r.task: r for r in found}, str(about["model"]))
+    results = sorted(results, key=lambda r: order.get(r.task, len(order)))
+    about = results[0].about
+    return Row(str(about["name"]), {r.task: r for r in results}, str(about["model"]))
 
 
 def named(rows: Sequence[Row]) -> list[Row]:
-    """Rows whose names tell them apart: of several models, with the model in front."""
+    """Rows with unambiguous names: if there are several models, each name begins with its model."""
     several = len({row.model for row in rows}) > 1
     return [replace(row, name=f"{row.model} {row.name}") if several else row for row in rows]

@@ -1,4 +1,4 @@
-"""What is kept of an evaluation: a file per task in the form of mteb's TaskResult, and its items beside it."""
+"""Results of an evaluation on disk: a JSON file per task in the form of mteb's TaskResult, and an .npz of its items."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from .task import Scores, Task
 
 Items = Mapping[str, NDArray[Any]]
 
-SPLIT = "test"  # how mteb's form calls what was scored
+SPLIT = "test"  # the name of the split in mteb's format
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finished task of one encoder.
+    """The result of one encoder on one task.
 
     Attributes:
-        task: what the file is called, as in "STS12".
-        group: of the task.
-        metric: the name of the main score.
-        languages: as mteb writes them, "eng-Latn".
-        key: a hash of everything the scores depend on but the seed.
+        task: name of the task and of the file, as in "STS12".
+        group: group of the task.
+        metric: name of the main score.
+        languages: in mteb's form, "eng-Latn".
+        key: a hash of everything that the scores depend on, except the seed.
         revision: a hash of the data.
-        scores: by seed; under 0 where no seed matters.
-        about: what else a reader wants to know: model, method, options, versions.
+        scores: scores by seed; under 0 if the task uses no seed.
+        about: further information: model, method, options, versions.
     """
 
     task: str
@@ -51,44 +51,44 @@ class Result:
 
     @property
     def main(self) -> float:
-        """The main score, its mean over seeds."""
+        """The main score, averaged over seeds."""
         return fmean(s.main for s in self.scores.values())
 
     def metric_named(self, name: str) -> float | None:
-        """Another of its scores, its mean over seeds; None where there is none of this name."""
-        found = [s.metrics.get(name) for s in self.scores.values()]
-        numbers = [value for value in found if isinstance(value, int | float)]
+        """A metric averaged over seeds; None if there is none of this name."""
+        values = [s.metrics.get(name) for s in self.scores.values()]
+        numbers = [value for value in values if isinstance(value, int | float)]
         return fmean(numbers) if numbers else None
 
     @property
     def deviation(self) -> float | None:
-        """Its standard deviation over seeds (n - 1); None for one seed."""
+        """The main score's sample standard deviation over seeds (n - 1); None for one seed."""
         return stdev(s.main for s in self.scores.values()) if len(self.scores) > 1 else None
 
     @property
     def items(self) -> Items:
-        """Per pair or question, what bootstrap draws from: over several seeds, the mean."""
+        """The values per pair or question that the bootstrap draws from, averaged over seeds."""
         every = [s.items for s in self.scores.values()]
         return {name: _mean_of([items[name] for items in every]) for name in every[0]}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the task had to say, each once."""
+        """The task's notes of all seeds, without duplicates."""
         return tuple(dict.fromkeys(note for s in self.scores.values() for note in s.notes))
 
     def to_json(self) -> dict[str, Any]:
-        """mteb's TaskResult; what is ours stands under "afterword", which mteb passes over."""
-        found: dict[str, Any] = {"main_score": self.main, **_mean([s.metrics for s in self.scores.values()])}
+        """A TaskResult of mteb; our own fields are under "afterword", which mteb ignores."""
+        means: dict[str, Any] = {"main_score": self.main, **_mean([s.metrics for s in self.scores.values()])}
         if self.deviation is not None:
-            found["main_score_std"] = self.deviation
-        several = len(self.scores) > 1  # one seed's scores stand above
+            means["main_score_std"] = self.deviation
+        several = len(self.scores) > 1  # the scores of a single seed equal the means
         seeds = {str(seed): {"main_score": s.main, **s.metrics} if several else {} for seed, s in self.scores.items()}
         return {
             "task_name": self.task,
             "dataset_revision": self.revision,
             "mteb_version": self.about.get("versions", {}).get("mteb"),
             "evaluation_time": None,
-            "scores": {SPLIT: [{**found, "hf_subset": "default", "languages": list(self.languages)}]},
+            "scores": {SPLIT: [{**means, "hf_subset": "default", "languages": list(self.languages)}]},
             "afterword": {
                 "key": self.key, "group": self.group, "metric": self.metric, **self.about,
                 "notes": list(self.notes), "seeds": seeds,
@@ -97,12 +97,12 @@ class Result:
 
 
 def _mean(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Metrics over seeds, nested ones too."""
-    made: dict[str, Any] = {}
+    """Metrics averaged over seeds, also nested ones."""
+    means: dict[str, Any] = {}
     for name, value in every[0].items():
         values = [metrics[name] for metrics in every]
-        made[name] = _mean(values) if isinstance(value, Mapping) else value if len(every) == 1 else fmean(values)
-    return made
+        means[name] = _mean(values) if isinstance(value, Mapping) else value if len(every) == 1 else fmean(values)
+    return means
 
 
 def _mean_of(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -110,13 +110,13 @@ def _mean_of(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = None) -> str:
-    """A hash of everything that a task's scores depend on, but the seed; of a user's own task, its code too.
+    """A hash of everything that a task's scores depend on, except the seed; of a user's own task, its code too.
 
     Args:
-        task: with its options.
-        digests: of its data, by name.
-        encoder: its fingerprint, library versions included.
-        fit: a hash of what the encoder is fitted on.
+        task: the task with its options.
+        digests: hashes of its data, by name.
+        encoder: the encoder's fingerprint, library versions included.
+        fit: a hash of the texts that the encoder is fitted on.
 
     Raises:
         MissingExtra: a library of the task is not installed.
@@ -131,9 +131,9 @@ def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = 
 
 
 def options(task: Task) -> dict[str, Any]:
-    """The fields of a task, as JSON has them."""
-    found: dict[str, Any] = json.loads(json.dumps(asdict(task), default=str))
-    return found
+    """The fields of a task, as plain data for JSON."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(task), default=str))
+    return plain
 
 
 def revision(digests: Mapping[str, str]) -> str:
@@ -145,78 +145,78 @@ def versions(task: Task) -> dict[str, str]:
     """The versions of the libraries that score a task.
 
     Raises:
-        MissingExtra: one is not installed.
+        MissingExtra: a library is not installed.
     """
-    found = {}
+    by_name = {}
     for name in ("numpy", *task.libraries):
         try:
-            found[name] = version(name)
+            by_name[name] = version(name)
         except PackageNotFoundError:
             raise MissingExtra(name, "evaluate") from None
-    return found
+    return by_name
 
 
 def write(path: Path, result: Result) -> None:
-    """Write a result and, in front of it, its items: what is interrupted leaves no result that looks finished.
+    """Write the items of a result, then the result: an interruption leaves no result that looks complete.
 
     Args:
-        path: ends in .json; the items go beside it, under .npz, where there are any.
-        result: any.
+        path: a path that ends in .json; the items, if any, go into a file .npz beside it.
+        result: the result.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = {
         f"{name}.{seed}": column for seed, scores in result.scores.items() for name, column in scores.items.items()
     }
-    written = result.to_json()
+    record = result.to_json()
     if columns:
         packed = BytesIO()
         np.savez_compressed(packed, **columns)  # type: ignore[arg-type]
-        written["afterword"]["items"] = _digest(packed.getvalue())
+        record["afterword"]["items"] = _digest(packed.getvalue())
         with atomic_file(path.with_suffix(".npz")) as file:
             file.write(packed.getvalue())
     with atomic_file(path) as file:
-        file.write((json.dumps(written, indent=2, ensure_ascii=False, default=float) + "\n").encode())
+        file.write((json.dumps(record, indent=2, ensure_ascii=False, default=float) + "\n").encode())
 
 
 def read(path: Path) -> Result:
-    """Read what `write` wrote.
+    """Read a result that `write` wrote.
 
     Raises:
-        DataError: it is not there, or not whole.
+        DataError: it is missing or incomplete.
     """
     try:
-        found = json.loads(path.read_text("utf-8"))
-        ours, (scores,) = found["afterword"], found["scores"][SPLIT]
+        record = json.loads(path.read_text("utf-8"))
+        ours, (scores,) = record["afterword"], record["scores"][SPLIT]
         items = _items(path.with_suffix(".npz"), ours["items"]) if "items" in ours else {}
         seeds = {
-            int(seed): _scores(one or scores, items.get(seed, {}), tuple(ours["notes"]))
-            for seed, one in ours["seeds"].items()
+            int(seed): _scores(metrics or scores, items.get(seed, {}), tuple(ours["notes"]))
+            for seed, metrics in ours["seeds"].items()
         }
         own = ("key", "group", "metric", "notes", "seeds", "items")
         return Result(
-            found["task_name"], ours["group"], ours["metric"], tuple(scores["languages"]), ours["key"],
-            found["dataset_revision"], seeds, {k: v for k, v in ours.items() if k not in own},
+            record["task_name"], ours["group"], ours["metric"], tuple(scores["languages"]), ours["key"],
+            record["dataset_revision"], seeds, {k: v for k, v in ours.items() if k not in own},
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise DataError(f"{path} is no whole result of `afterword evaluate`: {type(e).__name__}: {e}") from None
 
 
-def _scores(found: Mapping[str, Any], items: Items, notes: tuple[str, ...]) -> Scores:
-    metrics = {k: v for k, v in found.items() if k not in ("main_score", "hf_subset", "languages")}
-    return Scores(found["main_score"], metrics, items, notes)
+def _scores(record: Mapping[str, Any], items: Items, notes: tuple[str, ...]) -> Scores:
+    metrics = {k: v for k, v in record.items() if k not in ("main_score", "hf_subset", "languages")}
+    return Scores(record["main_score"], metrics, items, notes)
 
 
 def _items(path: Path, digest: str) -> dict[str, dict[str, NDArray[Any]]]:
-    """The columns by seed."""
+    """Columns of items, by seed."""
     raw = path.read_bytes()
     if _digest(raw) != digest:
         raise ValueError(f"{path.name} belongs to another result")
-    found: dict[str, dict[str, NDArray[Any]]] = {}
+    by_seed: dict[str, dict[str, NDArray[Any]]] = {}
     with np.load(BytesIO(raw)) as columns:
         for name in columns.files:
             column, _, seed = name.rpartition(".")
-            found.setdefault(seed, {})[column] = columns[name]
-    return found
+            by_seed.setdefault(seed, {})[column] = columns[name]
+    return by_seed
 
 
 def _digest(raw: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Several encoders on several tasks. What is finished is kept and not run again, whatever ends the run."""
+"""Run encoders on tasks. Finished results are saved at once; a later run skips them, however the first one ended."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .candidates import Candidate, Fitting, file_name
 from .results import Result
 from .rows import Source
 from .task import Loaded, Scores, Task, as_read
-from .vectors import Lookup
+from .vectors import CachedEmbedder
 
 
 @dataclass(frozen=True)
 class Job:
-    """A task that is to be run.
+    """A task to run.
 
     Args:
-        task: with its options.
-        source: where its data lie.
-        label: what its results are called; None = by its name.
+        task: the task with its options.
+        source: the source of its data.
+        label: name of its results; None = the task's name.
     """
 
     task: Task
@@ -35,22 +35,22 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What its results are called."""
+        """The name of its results."""
         return self.label or self.task.name
 
     def seeds(self, asked: Sequence[int]) -> tuple[int, ...]:
-        """The seeds that it is run with: 0 where none matters."""
+        """The seeds to run it with; 0 alone if the task uses no seed."""
         return tuple(asked) if self.task.seeded else (0,)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A task that could not be run.
+    """A task that failed.
 
     Attributes:
-        task: what its results would be called.
-        error: why.
-        candidate: by which encoder; None where none could.
+        task: name of the job.
+        error: the exception.
+        candidate: name of the encoder; None if the task failed for all.
     """
 
     task: str
@@ -59,27 +59,35 @@ class Failure:
 
 
 class ProgressListener:
-    """Hears how far a run is; this one does not listen."""
+    """Progress listener of an evaluation; the default does nothing."""
 
     def task(self, name: str, number: int, total: int) -> None:
-        """A task begins, one of those that are not finished yet."""
+        """Called when a task starts, with its number among the unfinished ones."""
 
     def texts(self, count: int) -> None:
-        """So many vectors are to be made for it."""
+        """Called with the number of vectors that the task still needs."""
 
     def done(self, count: int) -> None:
-        """So many more are."""
+        """Called with the number of vectors that were just computed."""
 
     def scored(self, result: Result, candidate: str) -> None:
-        """A task is finished."""
+        """Called when an encoder has finished a task."""
 
     def failed(self, failure: Failure) -> None:
-        """A task is not."""
+        """Called when a task has failed."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is left of a task: the encoders, and the scores that are there already, by encoder."""
+    """The unfinished part of a job.
+
+    Attributes:
+        job: the job.
+        revision: a hash of its data.
+        keys: result keys by encoder.
+        kept: saved scores by encoder and seed.
+        left: the encoders that are not finished.
+    """
 
     job: Job
     revision: str
@@ -90,24 +98,24 @@ class _Plan:
 
 @dataclass
 class Evaluation:
-    """A run, and what came of it.
+    """An evaluation of encoders on tasks, with its results.
 
     Args:
         candidates: the encoders.
-        folder: of this model's results; a folder per encoder is made in it.
-        told: hears how far it is.
-        about: what every result says of the model.
-        seeds: of tasks with folds, classifiers or clusterings.
-        fitting: what steps that must be fitted are fitted on.
+        folder: folder of the model's results; it gets a folder per encoder.
+        listener: is called on progress.
+        about: information about the model that is saved with every result.
+        seeds: random seeds for tasks with folds, classifiers or clusterings.
+        fitting: the texts that unfitted methods and steps are fitted on.
 
     Attributes:
-        results: what is finished, now or before, by encoder and task, in the order asked for.
-        failures: what is not.
+        results: results of this run and of earlier ones, by encoder and task, in the order of the jobs.
+        failures: the tasks that failed.
     """
 
     candidates: Sequence[Candidate]
     folder: Path
-    told: ProgressListener = field(default_factory=ProgressListener)
+    listener: ProgressListener = field(default_factory=ProgressListener)
     about: Mapping[str, Any] = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
     fitting: Fitting | None = None
@@ -116,29 +124,29 @@ class Evaluation:
     _fitted: dict[str, Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what can never run."""
+        """Validate that unfitted candidates have texts to be fitted on."""
         for c in self.candidates:
             if c.unfitted and self.fitting is None:
                 raise NotFitted(f"{c.name} must be fitted: give texts with --fit FILE, or --fit target")
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run what is not finished yet. One task's error does not end the others."""
+        """Run the unfinished jobs. An error in one task does not stop the others."""
         self.folder.mkdir(parents=True, exist_ok=True)
         plans = [plan for job in jobs if (plan := self._plan(job)) is not None and plan.left]
         for number, plan in enumerate(plans, 1):
-            self.told.task(plan.job.name, number, len(plans))
+            self.listener.task(plan.job.name, number, len(plans))
             self._run(plan)
         for c in self.candidates:
-            c.forward.close()
+            c.cache.close()
         ordered = [(c.name, job.name) for c in self.candidates for job in jobs]
         self.results = {at: self.results[at] for at in ordered if at in self.results}
 
     def path(self, candidate: str, job: Job) -> Path:
-        """Where a result lies."""
+        """The file of a result."""
         return self.folder / file_name(candidate) / f"{file_name(job.name)}.json"
 
     def _plan(self, job: Job) -> _Plan | None:
-        """What is left of a task; None where its data are not there."""
+        """The unfinished part of a job; None if its data cannot be read."""
         try:
             digests = {name: job.source.digest(name) for name in job.task.files()}
             keys = {c.name: results.key(job.task, digests, c.digest, self._fit(c)) for c in self.candidates}
@@ -147,10 +155,10 @@ class Evaluation:
             return None
         kept, left = {}, []
         for c in self.candidates:
-            found = self._finished(c.name, job, keys[c.name])
-            kept[c.name] = {} if found is None else found.scores
-            if found is not None and set(job.seeds(self.seeds)) <= set(found.scores):
-                self._found(job, c.name, found)
+            result = self._finished(c.name, job, keys[c.name])
+            kept[c.name] = {} if result is None else result.scores
+            if result is not None and set(job.seeds(self.seeds)) <= set(result.scores):
+                self._collect(job, c.name, result)
             else:
                 left.append(c)
         return _Plan(job, results.revision(digests), keys, kept, left)
@@ -160,12 +168,12 @@ class Evaluation:
 
     def _finished(self, candidate: str, job: Job, key: str) -> Result | None:
         try:
-            found = results.read(self.path(candidate, job))
+            result = results.read(self.path(candidate, job))
         except DataError:
             return None
-        return found if found.key == key else None
+        return result if result.key == key else None
 
-    def _found(self, job: Job, candidate: str, result: Result) -> None:
+    def _collect(self, job: Job, candidate: str, result: Result) -> None:
         asked = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
         self.results[candidate, job.name] = replace(result, scores=asked)
 
@@ -176,13 +184,13 @@ class Evaluation:
         except Exception as e:
             self._fail(plan.job, e)
             return
-        forwards = {id(c.forward): c.forward for c in plan.left}.values()
-        self.told.texts(sum(len(f.missing(texts)) * len(f.names) for f in forwards))
-        for forward in forwards:
-            members = [c for c in plan.left if c.forward is forward]
+        caches = {id(c.cache): c.cache for c in plan.left}.values()
+        self.listener.texts(sum(len(cache.missing(texts)) * len(cache.names) for cache in caches))
+        for cache in caches:
+            members = [c for c in plan.left if c.cache is cache]
             try:
-                with self._timed(plan.job, embedding=list(forward.names)):
-                    forward.add(texts, self.told.done)
+                with self._timed(plan.job, embedding=list(cache.names)):
+                    cache.add(texts, self.listener.done)
             except Exception as e:
                 self._fail(plan.job, e, *members)
                 continue
@@ -194,7 +202,7 @@ class Evaluation:
 
     def _score(self, plan: _Plan, candidate: Candidate, loaded: Loaded, texts: Sequence[str]) -> None:
         ready = self._ready(candidate, texts)
-        lookup = Lookup(ready.embedder, ready.forward, ready.raw, ready.post)
+        lookup = CachedEmbedder(ready.embedder, ready.cache, ready.raw, ready.post)
         scores = dict(plan.kept[candidate.name])
         for seed in plan.job.seeds(self.seeds):
             if seed not in scores:
@@ -202,13 +210,13 @@ class Evaluation:
                     scores[seed] = loaded.score(lookup, seed)
                 result = self._result(plan, candidate, dict(sorted(scores.items())))
                 results.write(self.path(candidate.name, plan.job), result)
-        if ready.forward is not candidate.forward and self.fitting is not None and self.fitting.texts is None:
-            ready.forward.close()
-        self._found(plan.job, candidate.name, result)
-        self.told.scored(self.results[candidate.name, plan.job.name], candidate.name)
+        if ready.cache is not candidate.cache and self.fitting is not None and self.fitting.texts is None:
+            ready.cache.close()
+        self._collect(plan.job, candidate.name, result)
+        self.listener.scored(self.results[candidate.name, plan.job.name], candidate.name)
 
     def _ready(self, candidate: Candidate, texts: Sequence[str]) -> Candidate:
-        """The encoder with its steps fitted: once on given texts, or anew on each task's own."""
+        """The candidate with its steps fitted: once if texts were given, else again on each task's own."""
         if not candidate.unfitted or self.fitting is None:
             return candidate
         if self.fitting.texts is None:
@@ -236,11 +244,11 @@ class Evaluation:
     def _fail(self, job: Job, error: Exception, *members: Candidate) -> None:
         for failure in [Failure(job.name, error, c.name) for c in members] or [Failure(job.name, error)]:
             self.failures.append(failure)
-            self.told.failed(failure)
+            self.listener.failed(failure)
 
     @contextmanager
     def _timed(self, job: Job, **what: Any) -> Iterator[None]:
-        """Seconds go to a file of their own: results are the same whenever they are made."""
+        """Write the seconds to a file of their own: results must not depend on the time."""
         start = time.perf_counter()
         yield
         line = {"task": job.name, **what, "seconds": round(time.perf_counter() - start, 3)}

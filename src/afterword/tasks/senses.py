@@ -1,4 +1,4 @@
-"""What the tasks on word sense share: vectors of words in their texts, and one choice among several."""
+"""Helpers of the word sense tasks: vectors of words in their texts, and the choice of the best score."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..text.words import Word, span_of
 from .task import Array, Embedder
 
 UNDECIDED = -1
-"""What `winner` gives where nothing stands out."""
+"""The result of `winner` if no score is the largest."""
 
 
 def word_rows(embedder: Embedder, texts: Sequence[str], words: Sequence[Word]) -> list[Array | None]:
-    """Vectors (D,) of one word in each text; None where the text lacks it or was cut before its end.
+    """Vectors (D,) of one word in each text; None if the text lacks the word or was truncated before its end.
 
     Args:
-        embedder: makes vectors.
-        texts: any.
-        words: one per text.
+        embedder: an encoder.
+        texts: the texts.
+        words: one word per text.
     """
     spans = [_span(w, t) for w, t in zip(words, texts, strict=True)]
-    there = [i for i, span in enumerate(spans) if span is not None]
-    made = iter(_rows(embedder, [texts[i] for i in there], [spans[i] for i in there]))
-    return [None if span is None else next(made) for span in spans]
+    present = [i for i, span in enumerate(spans) if span is not None]
+    vectors = iter(_rows(embedder, [texts[i] for i in present], [spans[i] for i in present]))
+    return [None if span is None else next(vectors) for span in spans]
 
 
 def _span(word: Word, text: str) -> tuple[int, int] | None:
@@ -37,7 +37,7 @@ def _span(word: Word, text: str) -> tuple[int, int] | None:
 
 
 def _rows(embedder: Embedder, texts: Sequence[str], spans: Sequence[Any]) -> list[Array | None]:
-    """The vectors of spans that are in their texts; one may still be cut off, which is said before any is embedded."""
+    """The vectors of spans; None for one that is truncated away, found by halving the list until one text is left."""
     if not texts:
         return []
     try:
@@ -50,7 +50,7 @@ def _rows(embedder: Embedder, texts: Sequence[str], spans: Sequence[Any]) -> lis
 
 
 def winner(scores: Array) -> int:
-    """The index of the largest of n scores; `UNDECIDED` where it shares its place, or a score is not finite.
+    """The index of the largest of n scores; `UNDECIDED` if there is a tie, or a score is NaN or infinite.
 
     >>> winner(np.array([0.1, 0.7, 0.3])), winner(np.array([0.7, 0.7]))
     (1, -1)

@@ -11,24 +11,24 @@ FORMS = {"senteval": "en/sts", "raw": "en/sts_raw"}
 
 
 class Sts(Pairs):
-    """One of the seven sets: the pairs of its test split in SentEval's form, `Pairs` says how they are scored.
+    """One of the seven sets: the pairs of its test split in SentEval's form, scored as `Pairs` describes.
 
     Source: Agirre et al. 2012-2016, Cer et al. 2017, Marelli et al. 2014. The protocol is that of BeLLM (section 4,
-    "Evaluation Metrics") and Ditto (appendix A.2): SentEval, setting "all"; STS13 is without SMT, as there. Nothing is
-    trained on STS-B or SICK-R: the score is that of their test split.
+    "Evaluation Metrics") and Ditto (appendix A.2): SentEval, setting "all"; STS13 is without SMT, as there. No
+    regression is trained on STS-B or SICK-R: the score is the correlation on their test split.
     """
 
     group = "sts"
 
 
 class StsRaw(Sts):
-    """The same pairs in the organisers' own text, cased and not tokenised, as MTEB has it."""
+    """The same pairs in the organisers' own text, cased and not tokenised, as in MTEB."""
 
     group = "sts-raw"
 
 
 class StsDev(Sts):
-    """The dev split of STS-B or SICK-R: what `tune` may look at."""
+    """The dev split of STS-B or SICK-R, for `tune`."""
 
     group = "sts-dev"
 
@@ -40,15 +40,15 @@ def sts(
 
     Args:
         name: one of `SETS`.
-        text: "senteval" is Moses-tokenised (SICK-R excepted, also lower case), "raw" the organisers' own.
-        split: only STS-B and SICK-R have others than "test".
+        text: "senteval" is Moses-tokenised and, except for SICK-R, lower case; "raw" is the organisers' own text.
+        split: only STS-B and SICK-R have splits other than "test".
 
     >>> sts("STSB", text="raw", split="dev")
     StsDev(name='STSB.raw.dev', file='en/sts_raw/stsb.dev')
     """
-    of_its_group = StsDev if split != "test" else StsRaw if text == "raw" else Sts
+    kind = StsDev if split != "test" else StsRaw if text == "raw" else Sts
     parts = [name, *([text] if text == "raw" else []), *([split] if split != "test" else [])]
-    return of_its_group(".".join(parts), f"{FORMS[text]}/{name.lower()}.{split}")
+    return kind(".".join(parts), f"{FORMS[text]}/{name.lower()}.{split}")
 
 
 TASKS: tuple[Sts, ...] = (

@@ -1,4 +1,4 @@
-"""What a task is: data in, vectors asked for, scores out."""
+"""The interface of a task: it loads data, asks an encoder for vectors and returns scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class Embedder(Protocol):
-    """What a task asks of an encoder; `Encoder` is one."""
+    """The methods that a task needs of an encoder; `Encoder` has them."""
 
     def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> Array:
         """Sentence vectors (n, D)."""
@@ -26,32 +26,32 @@ class Embedder(Protocol):
 
 
 def embed(embedder: Embedder, texts: Sequence[str]) -> Array:
-    """Sentence vectors (n, D) of n texts, each different text embedded once.
+    """Sentence vectors (n, D) of n texts; equal texts are embedded once.
 
-    An empty or blank text is read as ".", as SentEval's own examples do (facebookresearch/SentEval, examples/bow.py,
-    `batcher`); SimCSE's evaluation feeds special tokens alone.
+    A blank text is replaced by ".", as in SentEval's own examples (facebookresearch/SentEval, examples/bow.py,
+    `batcher`); SimCSE's evaluation runs the special tokens alone.
     """
-    given = [as_read(t) for t in texts]
-    row = {t: i for i, t in enumerate(dict.fromkeys(given))}
-    return embedder.encode(list(row))[[row[t] for t in given]]
+    read = [as_read(t) for t in texts]
+    row = {t: i for i, t in enumerate(dict.fromkeys(read))}
+    return embedder.encode(list(row))[[row[t] for t in read]]
 
 
 def as_read(text: str) -> str:
-    """The text, or "." where there is none."""
+    """The text, or "." for a blank one."""
     return text if text.strip() else "."
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a task found.
+    """The scores of an encoder on a task.
 
     Attributes:
-        main: the score that tables show, by convention between 0 and 1 (or -1 and 1); NaN where it is undefined.
+        main: the score that tables show, by convention between 0 and 1 (or -1 and 1); NaN if it is undefined.
         metrics: all scores by name, `main` among them under the name of the task's main metric; values are numbers,
-            or objects of numbers (scores by subset).
-        items: per pair or question, equally long columns: "gold" and "similarity" of pairs, whose correlation is
-            the score; or "correct", whose mean is. Bootstrap intervals are drawn over them.
-        notes: what a reader must know, why a score is NaN for instance.
+            or dictionaries of numbers (scores by subset).
+        items: values per pair or question, from which bootstrap intervals are drawn, as columns of equal length:
+            "gold" and "similarity", whose correlation is the score; or "correct", whose mean is the score.
+        notes: remarks for the reader, for instance why a score is NaN.
     """
 
     main: float
@@ -64,7 +64,7 @@ class Loaded(ABC):
     """A task with its data in memory."""
 
     def texts(self) -> Sequence[str]:
-        """The texts whose plain sentence vectors `score` will ask for: they can be made for all tasks at once."""
+        """The texts that `score` will embed without conditions; they are embedded beforehand, for all encoders."""
         return ()
 
     @abstractmethod
@@ -72,25 +72,25 @@ class Loaded(ABC):
         """Score an encoder.
 
         Args:
-            embedder: makes vectors.
-            seed: of folds, classifiers and clusterings.
+            embedder: an encoder.
+            seed: random seed of folds, classifiers and clusterings.
         """
 
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A data set and a protocol; a frozen value, whose fields are the protocol's options.
+    """A data set with an evaluation protocol: a frozen dataclass whose fields are the protocol's options.
 
     Attributes:
-        name: in results, as in "STS12".
+        name: name in results, as in "STS12".
     """
 
     name: str
 
     group: ClassVar[str]
-    """What it is asked for by, together with its kin: "sts", "transfer" ..."""
+    """The name that selects this task together with related ones: "sts", "transfer" ..."""
     metric: ClassVar[str]
-    """The name of the main score among `Scores.metrics`."""
+    """The name of the main score in `Scores.metrics`."""
     languages: ClassVar[tuple[str, ...]] = ("eng-Latn",)
     libraries: ClassVar[tuple[str, ...]] = ()
     """Packages besides numpy that the score depends on."""
@@ -99,7 +99,7 @@ class Task(ABC):
 
     @abstractmethod
     def files(self) -> Sequence[str]:
-        """The data sets it reads, by the names that a `Source` takes: a changed one makes old scores void."""
+        """The data sets that it reads, under the names that a `Source` takes: if one changes, old scores are void."""
 
     @abstractmethod
     def load(self, source: Source) -> Loaded:
@@ -109,9 +109,9 @@ class Task(ABC):
             source: a `Folder`, or the `Hub`.
 
         Raises:
-            DataError: it is not there, or not as it should be; the message names file and line.
+            DataError: the data are missing or invalid; the message names file and line.
         """
 
     def run(self, embedder: Embedder, source: Source, seed: int = 0) -> Scores:
-        """Load and score."""
+        """Load the data and score an encoder."""
         return self.load(source).score(embedder, seed)

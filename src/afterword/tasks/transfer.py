@@ -1,4 +1,4 @@
-"""Transfer: what a linear classifier can read from sentence vectors that nothing was trained for."""
+"""Transfer tasks: a linear classifier on sentence vectors that were not trained for the task."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ NESTED, BY_FOLDS, BY_SPLIT = ("all",), ("train", "test"), ("train", "dev", "test
 
 @dataclass(frozen=True)
 class Transfer(Task):
-    """Rows of "text", "label" and "split", classified.
+    """Classification of rows with "text", "label" and "split".
 
-    The splits that the rows name decide the protocol, as in SentEval (BeLLM, section 5.2; facebookresearch/SentEval,
-    binary.py, trec.py, mrpc.py, sst.py): "all" is cross-validated, the regularisation chosen by folds within each
-    training part (MR, CR, SUBJ, MPQA); of "train" and "test" it is chosen by folds of train (TREC, MRPC); of "train",
-    "dev" and "test" on dev (SST-2). Rows are put in SentEval's order, by number of words and label, so that the folds
-    are of the same rows. `classifier` says how the classifier is trained and how that differs from SentEval.
+    The splits of the rows decide the protocol, as in SentEval (BeLLM, section 5.2; facebookresearch/SentEval,
+    binary.py, trec.py, mrpc.py, sst.py). With "all", nested cross-validation: C is chosen by folds within each training
+    part (MR, CR, SUBJ, MPQA). With "train" and "test", C is chosen by folds of train (TREC, MRPC). With "train", "dev"
+    and "test", C is chosen on dev (SST-2). Rows are sorted as SentEval sorts them, by number of words and label, so
+    that folds consist of the same rows. `classifier` documents the training and how it differs from SentEval's.
 
-    The accuracy is that of all test rows. Of a cross-validation SentEval takes the mean of the folds' accuracies, each
-    rounded: folds differ by a row at most, the result by less than 0.01 %.
+    The accuracy is that over all test rows. In a cross-validation SentEval averages the rounded accuracies of the
+    folds; since folds differ by at most one row, the results differ by less than 0.01 %.
 
     Args:
-        file: the data set, as "en/transfer/mr"; a path with its ending will do.
-        folds: of a cross-validation.
+        file: name of the data set, as in "en/transfer/mr", with or without its file ending.
+        folds: number of folds.
     """
 
     file: str
@@ -49,7 +49,7 @@ class Transfer(Task):
     columns: ClassVar[tuple[str, ...]] = ("text",)
 
     def __post_init__(self) -> None:
-        """Refuse what is no cross-validation."""
+        """Validate the number of folds."""
         if self.folds < 2:
             raise InputError(f"folds={self.folds}: give at least 2")
 
@@ -61,8 +61,8 @@ class Transfer(Task):
         """Read the rows.
 
         Raises:
-            DataError: it is not there; splits are missing; a class has fewer rows than there are folds, or is alone;
-                no test row is of a class that is trained on.
+            DataError: there is no such file; splits are missing; there is only one class, or a class has fewer rows
+                than there are folds; no test row has a class of the training rows.
         """
         rows = source.rows(self.file, {**dict.fromkeys(self.columns, text), "label": label, "split": text})
         splits = next((s for s in (NESTED, BY_FOLDS, BY_SPLIT) if {r["split"] for r in rows} == set(s)), None)
@@ -73,18 +73,18 @@ class Transfer(Task):
             )
         rows.sort(key=lambda r: (splits.index(r["split"]), *(len(r[c].split()) for c in self.columns), r["label"]))
         sizes = Counter(r["split"] for r in rows)
-        made = Labelled(
+        labelled = Labelled(
             tuple(tuple(r[c] for c in self.columns) for r in rows),
             tuple(r["label"] for r in rows),
             tuple(sizes[s] for s in splits),
             self.folds,
         )
-        _check(self.file, made)
-        return made
+        _check(self.file, labelled)
+        return labelled
 
 
 class TransferPairs(Transfer):
-    """Rows of "sentence1", "sentence2", "label" and "split": vectors u and v are classified by |u - v| and u * v."""
+    """Classification of rows with "sentence1", "sentence2", "label" and "split", on the features |u - v| and u * v."""
 
     columns = ("sentence1", "sentence2")
 
@@ -94,10 +94,10 @@ class Labelled(Loaded):
     """n labelled texts or pairs of texts, in SentEval's order, split by split.
 
     Args:
-        rows: of each, one text or two.
-        labels: n of them.
-        sizes: how many rows each split has: of one that is cross-validated; of train and test; of train, dev and test.
-        folds: of a cross-validation.
+        rows: tuples of one text or two (n).
+        labels: class labels (n).
+        sizes: numbers of rows: of the only split; of train and test; or of train, dev and test.
+        folds: number of folds.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -106,11 +106,11 @@ class Labelled(Loaded):
     folds: int
 
     def texts(self) -> Sequence[str]:
-        """All texts, as they are read."""
+        """All texts, with "." for blank ones."""
         return [as_read(t) for row in self.rows for t in row]
 
     def features(self, embedder: Embedder) -> Array:
-        """What is classified: vectors (n, D), or |u - v| and u * v side by side (n, 2 D)."""
+        """The classifier's features: vectors (n, D), or |u - v| and u * v concatenated (n, 2 D)."""
         vectors = embed(embedder, [t for row in self.rows for t in row])
         if len(self.rows[0]) == 1:
             return vectors
@@ -121,8 +121,8 @@ class Labelled(Loaded):
         """Train and test.
 
         Args:
-            embedder: makes vectors.
-            seed: of the folds: 0 = SentEval's own.
+            embedder: an encoder.
+            seed: random seed of the folds; 0 = SentEval's own.
         """
         x = self.features(embedder)
         if not np.isfinite(x).all():
@@ -149,7 +149,7 @@ class Labelled(Loaded):
 
 
 def _f1(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> float:
-    """Of the positive class; 0 where it is never found."""
+    """F1 of the positive class; 0 if it is never predicted correctly."""
     return float(2 * (predicted & gold).sum() / (predicted.sum() + gold.sum()))
 
 
@@ -159,7 +159,7 @@ def _check(file: str, data: Labelled) -> None:
         raise DataError(
             f"{file}: all rows to train on have the label {next(iter(trained))!r}: give two classes or more"
         )
-    rarest, rows = min(trained.items(), key=lambda found: found[1])
+    rarest, rows = min(trained.items(), key=lambda counted: counted[1])
     if len(data.sizes) < 3 and rows < data.folds:
         raise DataError(f"{file}: label {rarest!r} has {rows} rows, fewer than the {data.folds} folds")
     tested = set(data.labels[sum(data.sizes[:-1]) :])

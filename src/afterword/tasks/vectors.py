@@ -1,4 +1,4 @@
-"""Vectors that several tasks and several encoders share: each text is run once, and waits on disk."""
+"""A cache on disk for vectors that several tasks and encoders share, so that each text runs once."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from ..post import Post
 from .task import Embedder
 
 Array = NDArray[np.floating[Any]]
-Told = Callable[[int], object]
-"""Hears how many more texts are done."""
-Run = Callable[[list[str], Told], Mapping[str, Array]]
-"""From texts to their vectors (n, D) by name."""
+OnProgress = Callable[[int], object]
+"""Called with the number of texts that were just finished."""
+EmbedTexts = Callable[[list[str], OnProgress], Mapping[str, Array]]
+"""From texts to their vectors (n, D), by the name of the method."""
 
-WINDOW = 8192  # texts that are sorted by length, and held in memory, together
+WINDOW = 8192  # number of texts that are sorted by length and held in memory together
 
 
 @dataclass
-class Forward:
-    """Vectors that are made together, by methods that share the model's forward pass, before any step behind it.
+class VectorCache:
+    """The vectors of methods that share a forward pass, before post-processing.
 
-    A method's vectors may differ by rounding between a shared forward and one of its own. So all that share one are
-    always made together: what is left of an interrupted run gives the numbers that the whole run would have given.
+    A method's vectors may differ by rounding between a shared forward and one of its own. So methods that share one
+    always run together: an interrupted and resumed evaluation gives the same numbers as an uninterrupted one.
 
-    Vectors lie in temporary files that have no name, one per method, and are mapped from there: memory does not grow
-    with the number of texts, and nothing is left behind however the process ends.
+    Vectors are stored in unnamed temporary files, one per method, and memory-mapped: memory does not grow with the
+    number of texts, and no file is left behind, however the process ends.
 
     Args:
-        names: of the methods.
-        run: makes their vectors.
-        folder: where the files lie.
+        names: names of the methods.
+        run: computes their vectors.
+        folder: folder of the temporary files.
     """
 
     names: tuple[str, ...]
-    run: Run
+    run: EmbedTexts
     folder: Path
     _row: dict[str, int] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -50,15 +50,15 @@ class Forward:
     _shape: dict[str, tuple[int, np.dtype[Any]]] = field(default_factory=dict)
 
     def missing(self, texts: Sequence[str]) -> list[str]:
-        """Those that were not embedded yet, each once."""
+        """The texts that are not in the cache, without duplicates."""
         return [t for t in dict.fromkeys(texts) if t not in self._row]
 
-    def add(self, texts: Sequence[str], told: Told = lambda _: None) -> None:
-        """Embed what is missing of these."""
+    def add(self, texts: Sequence[str], on_progress: OnProgress = lambda _: None) -> None:
+        """Embed the texts that are not in the cache."""
         wanted = self.missing(texts)
         for first in range(0, len(wanted), WINDOW):
             window = wanted[first : first + WINDOW]
-            for name, rows in self.run(window, told).items():
+            for name, rows in self.run(window, on_progress).items():
                 if name not in self._files:
                     self._files[name] = self._stack.enter_context(TemporaryFile(dir=self.folder))  # noqa: SIM115
                     self._shape[name] = (rows.shape[1], rows.dtype)
@@ -67,63 +67,63 @@ class Forward:
             self._row.update(zip(window, range(len(self._row), len(self._row) + len(window)), strict=True))
 
     def vectors(self, name: str, texts: Sequence[str]) -> Array:
-        """The vectors (n, D) of texts by one of the methods; what is missing is embedded."""
+        """The vectors (n, D) of texts by one of the methods; texts that are not in the cache are embedded."""
         self.add(texts)
         width, dtype = self._shape[name]
         mapped = np.memmap(self._files[name], dtype, "r", shape=(len(self._row), width))
         return np.asarray(mapped[[self._row[t] for t in texts]])
 
     def close(self) -> None:
-        """Give the files back."""
+        """Delete the temporary files, and forget all texts."""
         self._stack.close()
         self._files.clear()
         self._row.clear()
 
 
 @dataclass(frozen=True)
-class Lookup:
-    """An embedder that takes what it can from a `Forward`.
+class CachedEmbedder:
+    """An embedder that takes sentence vectors from a `VectorCache`.
 
     Args:
-        embedder: the whole encoder; it makes word vectors and vectors under conditions.
-        forward: where plain sentence vectors come from.
-        name: of the method there.
-        post: the steps from those to the encoder's own.
+        embedder: the whole encoder; it computes word vectors, and vectors with conditions.
+        cache: holds sentence vectors before post-processing.
+        name: name of the method in the cache.
+        post: post-processing steps, applied to the cached vectors.
     """
 
     embedder: Embedder
-    forward: Forward
+    cache: VectorCache
     name: str
     post: tuple[Post, ...] = ()
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        """The embedder's instructions by name, where it has any."""
+        """The embedder's prompts by name; empty if it has none."""
         return getattr(self.embedder, "prompts", None) or {}
 
     @property
     def similarity_fn_name(self) -> str:
-        """How the embedder compares vectors."""
+        """The name of the embedder's similarity function."""
         return getattr(self.embedder, "similarity_fn_name", "cosine")
 
     def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None, **options: Any) -> Array:
-        """Sentence vectors (n, D); those under conditions, prompts or other options the embedder makes itself."""
+        """Sentence vectors (n, D); with conditions, prompts or other options, the cache is not used."""
         if conditions is not None:
             options["conditions"] = conditions
         if options or not texts:
             return self.embedder.encode(texts, **options)
-        return through(self.forward.vectors(self.name, texts), self.post)
+        return apply_steps(self.cache.vectors(self.name, texts), self.post)
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
         """Word vectors."""
         return self.embedder.encode_words(texts, words)
 
 
-def through(vectors: Array, steps: Sequence[Post]) -> Array:
-    """Vectors (n, D) after all steps (n, D')."""
+def apply_steps(vectors: Array, steps: Sequence[Post]) -> Array:
+    """Apply post-processing steps to vectors (n, D), to (n, D')."""
     if not steps:
         return vectors
-    found = torch.from_numpy(np.ascontiguousarray(vectors))
+    rows = torch.from_numpy(np.ascontiguousarray(vectors))
     for step in steps:
-        found = step(found)
-    return np.asarray(found.numpy())
+        rows = step(rows)
+    return np.asarray(rows.numpy())

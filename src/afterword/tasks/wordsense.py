@@ -1,4 +1,4 @@
-"""Word sense in Chinese: which of several sentences uses a word in another sense than the rest?"""
+"""Word sense tasks in Chinese: which of several sentences uses a word in another sense than the rest?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .task import Array, Embedder, Loaded, Scores, Task
 
 
 def euclidean(vectors: Array) -> Array:
-    """Per vector of (n, D), the sum of its Euclidean distances to the others (ReBA, A.4).
+    """For each of n vectors (n, D), the sum of its Euclidean distances to the others (ReBA, A.4).
 
     >>> euclidean(np.array([[0.0], [1.0], [5.0]])).tolist()
     [6.0, 5.0, 9.0]
@@ -26,14 +26,14 @@ def euclidean(vectors: Array) -> Array:
 
 
 def cosine(vectors: Array) -> Array:
-    """Per vector of (n, D), the sum of its cosine distances to the others (ReBA, A.4)."""
+    """For each of n vectors (n, D), the sum of its cosine distances to the others (ReBA, A.4)."""
     distances = 1 - unit(vectors) @ unit(vectors).T
     np.fill_diagonal(distances, 0)
     return np.asarray(distances.sum(1))
 
 
 def euclidean_centred(vectors: Array) -> Array:
-    """Per vector of (n, D), its distance to the mean of all.
+    """For each of n vectors (n, D), its Euclidean distance to their mean.
 
     Source: the released ReBA, ``distance_shift`` in Code/models.py of cqdyf099/ReBA, ``Solver_Baseline``.
     """
@@ -41,7 +41,7 @@ def euclidean_centred(vectors: Array) -> Array:
 
 
 def cosine_centred(vectors: Array) -> Array:
-    """Per vector of (n, D), how unlike all of them it is once their mean is taken off: the negative mean cosine.
+    """For each of n centred vectors (n, D), its negative mean cosine with all of them.
 
     Source: the released ReBA, ``cos_similarity_shift`` in Code/models.py of cqdyf099/ReBA, ``Solver_Baseline``.
     """
@@ -55,8 +55,8 @@ DECISIONS: Mapping[str, Callable[[Array], Array]] = {
     "euclidean_centred": euclidean_centred,
     "cosine_centred": cosine_centred,
 }
-"""How odd each option is, from the word's vectors in all of them: the paper's two rules, and the two that its authors
-released. The oddest is the answer."""
+"""Scores of the options, computed from the word's vector in each: the paper's two rules, and two of its authors' code.
+The option with the largest score is the answer."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Question:
     """One question.
 
     Attributes:
-        word: that all options should hold.
+        word: a word that all options should contain.
         options: three or more sentences.
-        answer: the index of the one that uses the word in another sense.
+        answer: the index of the option that uses the word in another sense.
     """
 
     word: str
@@ -76,18 +76,18 @@ class Question:
 
 @dataclass(frozen=True)
 class OddSense(Task):
-    """Questions of four sentences, of which one uses a word in another sense (ReBA, sections 4.3 and A.1.2, A.4).
+    """Questions of four sentences, one of which uses a word in another sense (ReBA, sections 4.3 and A.1.2, A.4).
 
-    The word's vector is made in each option; the option whose vector lies farthest from the others is the answer. A
-    question of which one option lacks the word, or was cut before it, cannot be asked and counts as wrong, as does
-    one in which no option stands out; the notes say how many. (The released code takes the vector of token 0 for a
-    word that it does not find. In the four such questions of WSD the option without the word is the answer, and
-    token 0 is unlike any word: they come out right for no good reason.)
+    The word is embedded in each option; the option whose vector is farthest from the others is the answer. If an
+    option lacks the word, or was truncated before it, the question counts as wrong; so does a tie. The notes say how
+    many there are. (The released code uses the vector of token 0 for a word that it does not find. In the four such
+    questions of WSD the option without the word is the answer, and token 0 differs from any word: they come out right
+    by accident.)
 
     Attributes:
-        file: its data set, of rows {"word", "options", "answer"}, the answer an index from 0.
-        decision: which of `DECISIONS` gives the main score; all four are in the metrics.
-        occurrence: which of an option's occurrences of the word is read, from 0; -1 = the last.
+        file: name of the data set, with rows {"word", "options", "answer"}; the answer is an index from 0.
+        decision: the key of `DECISIONS` that gives the main score; all four are among the metrics.
+        occurrence: which occurrence of the word in an option is read, from 0; -1 = the last.
     """
 
     file: str
@@ -99,7 +99,7 @@ class OddSense(Task):
     languages: ClassVar[tuple[str, ...]] = ("cmn-Hans",)
 
     def __post_init__(self) -> None:
-        """Check the decision."""
+        """Validate the decision."""
         if self.decision not in DECISIONS:
             raise InputError(f"decision {self.decision!r}: choose one of {', '.join(DECISIONS)}")
 
@@ -111,18 +111,18 @@ class OddSense(Task):
         """Read the questions.
 
         Raises:
-            DataError: no such data set, fewer than three options, an answer that is none of them, or a word that no
-                option holds.
+            DataError: there is no such data set; a question has fewer than three options, an answer that is not the
+                index of one, or a word that no option contains.
         """
         row = _Row()
         fields = {"options": row.options, "answer": row.answer, "word": row.word}
-        found = source.rows(self.file, fields)
-        return Questions([Question(r["word"], tuple(r["options"]), r["answer"]) for r in found], self)
+        rows = source.rows(self.file, fields)
+        return Questions([Question(r["word"], tuple(r["options"]), r["answer"]) for r in rows], self)
 
 
 @dataclass
 class _Row:
-    """Checks of one row: the options are read first, the other fields are held against them."""
+    """Checks of one row: the options are read first, then the other fields are compared with them."""
 
     read: list[str] = field(default_factory=list)
 
@@ -151,14 +151,14 @@ class Questions(Loaded):
     task: OddSense
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Answer every question by each of `DECISIONS`; the seed is not used."""
+        """Answer every question by each rule of `DECISIONS`; the seed is not used."""
         options = [option for q in self.questions for option in q.options]
         words = [(q.word, self.task.occurrence) for q in self.questions for _ in q.options]
         rows = iter(word_rows(embedder, options, words))
         vectors = [_stack([next(rows) for _ in q.options]) for q in self.questions]
         answers = np.array([q.answer for q in self.questions])
         chosen = {rule: np.array([_choose(odd, v) for v in vectors]) for rule, odd in DECISIONS.items()}
-        accuracy = {rule: _accuracy(found, answers) for rule, found in chosen.items()}
+        accuracy = {rule: _accuracy(picks, answers) for rule, picks in chosen.items()}
         lacking = [q.word for q, v in zip(self.questions, vectors, strict=True) if v is None]
         main = chosen[self.task.decision]
         asked = len(vectors) - len(lacking)
@@ -172,8 +172,8 @@ class Questions(Loaded):
 
 
 def _stack(rows: Sequence[Array | None]) -> Array | None:
-    found = [np.asarray(r, np.float64) for r in rows if r is not None]
-    return np.stack(found) if len(found) == len(rows) else None
+    vectors = [np.asarray(r, np.float64) for r in rows if r is not None]
+    return np.stack(vectors) if len(vectors) == len(rows) else None
 
 
 def _choose(odd: Callable[[Array], Array], vectors: Array | None) -> int:
