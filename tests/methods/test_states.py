@@ -42,8 +42,8 @@ def test_a_layer_that_is_not_there() -> None:
 
 def test_the_mean_of_layers() -> None:
     trace = Trace({0: torch.tensor([[1.0]]), LAST: torch.tensor([[4.0]])})
-    assert States("first_last").of(trace).tolist() == [[2.5]]
-    assert States().of(trace).tolist() == [[4.0]]
+    assert States("first_last").mean(trace).tolist() == [[2.5]]
+    assert States().mean(trace).tolist() == [[4.0]]
 
 
 def test_a_number_is_no_name() -> None:

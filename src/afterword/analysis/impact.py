@@ -93,7 +93,7 @@ def _masked(encoder: Encoder, segment: Segment, limits: Limits) -> dict[Masked, 
     found = {}
 
     def run(batch: Batch, _: list[int]) -> list[tuple[int, NDArray[np.float64]]]:
-        states = method.states.of(backbone.forward(batch, frozenset(method.states.layers)))
+        states = method.states.mean(backbone.forward(batch, frozenset(method.states.layers)))
         (group,) = batch.groups  # all copies are equally long
         return list(zip(group.text.tolist(), group.slice(states).double().cpu().numpy(), strict=True))
 

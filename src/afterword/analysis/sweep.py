@@ -54,7 +54,7 @@ def sweep(
     cuts.note(writings, limits)
 
     def run(batch: Batch, indices: list[int]) -> dict[int, Read]:
-        states = method.states.of(backbone.forward(batch, frozenset(method.states.layers), method.sight))
+        states = method.states.mean(backbone.forward(batch, frozenset(method.states.layers), method.sight))
         made: dict[int, Read] = {}
         for group in batch.groups:
             of_group = group.slice(states.to(torch.promote_types(states.dtype, torch.float32)))

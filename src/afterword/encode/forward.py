@@ -130,7 +130,7 @@ def weights(
     )
     results = []
     for method, view, weighed in zip(methods, views, rows, strict=True):
-        states = method.states.of(trace).to(dtype)
+        states = method.states.mean(trace).to(dtype)
         results.append(Weighed(view, weighed, states if batch.source is None else states[batch.source]))
     return results
 

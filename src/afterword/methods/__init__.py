@@ -1,4 +1,4 @@
-"""Method: which states, which weights. A method is a value that says how a text is written, read and weighted."""
+"""Embedding methods: a method says how a text is written, which states are read and how tokens are weighted."""
 
 from ..backbone.bidirectional import Sight
 from ..text.layout import Layout

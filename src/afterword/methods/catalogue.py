@@ -1,4 +1,4 @@
-"""The catalogue: each method of the papers is a value, made by a function of a few lines."""
+"""The catalogue of the papers' methods: a function for each, which returns a `Method`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def classical(
     add_special_tokens: bool = True,
     pool_special_tokens: bool = True,
 ) -> Method:
-    """The states of the text, averaged; or one of them. Nothing looks back from what comes after.
+    """Average the hidden states of the text, or take that of one token.
 
     Source: ReBA, Table 1; Ditto, section 3 (last, static and first-last average).
 
     Args:
         pool: "mean", "last" or "cls" (the first token).
         states: "last", "first_last", "first_last_h1", "last_two", "static", "static_h0" or "layer:k".
-        add_special_tokens: feed the tokenizer's special tokens.
+        add_special_tokens: give the model the tokenizer's special tokens.
         pool_special_tokens: let them have weight.
 
     >>> classical("last").weigh.pool
@@ -54,23 +54,23 @@ def echo(
     pool_special_tokens: bool = False,
     tail: bool = False,
 ) -> Method:
-    """Repeat the text and pool the last copy, whose tokens have seen the whole text.
+    """Repeat the text and pool the last copy, whose tokens attend to the whole text.
 
     Source: Springer et al. 2025 (Echo); ReBA, section 3.2 and Table 1.
 
     Args:
-        copies: how often the text stands there.
+        copies: number of copies of the text.
         pool: mean or last token of the last copy.
-        states: which states.
-        template: None repeats the text; "rewrite" is Springer et al.'s; or a string with {text} twice.
+        states: hidden states, as for `classical`.
+        template: None repeats the text; "rewrite" is the template of Springer et al.; or a string with {text} twice.
         variant: "table1" sums from the first copy's last token on and divides by 2n, as ReBA's Table 1 prints;
             "released" takes the very last token alone, as that paper's code does (cqdyf099/ReBA@6448aa9).
-        repeat: repeat token "ids" or "text" (joined by the separator).
-        separator: between the copies.
+        repeat: repeat token "ids", or the "text" itself, joined by the separator.
+        separator: text between the copies.
         truncate: cut "before" or "after" the repetition, or the "whole" with its special tokens.
-        add_special_tokens: feed the tokenizer's special tokens.
+        add_special_tokens: give the model the tokenizer's special tokens.
         pool_special_tokens: let them have weight.
-        tail: let what the template puts behind the last copy count too, as Springer et al.'s code can.
+        tail: also pool the template's tokens after the last copy, as Springer et al.'s code can.
 
     >>> echo(copies=3).layout.copies
     3
@@ -112,27 +112,28 @@ def reba(
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
 ) -> Method:
-    """Repeat the text and let each token of the first copy gather what attends back to it.
+    """Repeat the text; each token of the first copy adds the states of later tokens, as far as they attend to it.
 
     Source: ReBA, Equations 4 and 5, Algorithms 1 to 3; chunks: section 6.
 
     Args:
-        copies: how often the text stands there, 1 or more.
+        copies: number of copies of the text, 1 or more.
         pool: e_n of the last token, or the mean of all e_i.
-        states: which states v_k.
+        states: hidden states v_k, as for `classical`.
         columns: "content" leaves special tokens out of the sum.
-        normalise: None as the paper; "token" or "total" divide by the sum of the weights.
-        attention: the maximum over all layers' heads, or the last layer's.
-        triangle: "upper" sums k >= i, "full" every k.
-        repeat: repeat token "ids" or "text" (joined by the separator).
-        separator: between the copies.
+        normalise: None as in the paper; "token" divides each e_i by the sum of its weights, "total" the vector by the
+            sum of all weights.
+        attention: the maximum over the heads of all layers, or of the last layer.
+        triangle: "upper" sums over k >= i, "full" over every k.
+        repeat: repeat token "ids", or the "text" itself, joined by the separator.
+        separator: text between the copies.
         truncate: cut "before" or "after" the repetition, or the "whole" with its special tokens.
-        chunk: repeat pieces of so many tokens instead of the whole text.
+        chunk: repeat chunks of so many tokens instead of the whole text.
         variant: "released" is what the authors' code computes (cqdyf099/ReBA@6448aa9): the string repeated, cut
             after; last: the last row of the whole symmetric matrix, normalised; mean: the upper rows of the
             sequence's first half, normalised, divided by that half's length; words: rows normalised.
-        add_special_tokens: feed the tokenizer's special tokens.
-        pool_special_tokens: let their e_i count in the mean.
+        add_special_tokens: give the model the tokenizer's special tokens.
+        pool_special_tokens: include their e_i in the mean.
 
     >>> reba(copies=3, pool="mean").name
     'reba-3 mean'
@@ -177,10 +178,10 @@ def ditto(
 
     Args:
         head: "1-10" as the paper spells layer 1, head 10, both from 1; or (layer, head) from 0.
-        states: "first_last", "last" or "static" (the word table, as the code; "static_h0" as the paper).
-        pool: the sum of A_kk v_k, as the paper; or their mean, the same direction.
+        states: "first_last", "last" or "static" (the input embeddings, as in the code; "static_h0" as in the paper).
+        pool: the sum of A_kk v_k, as in the paper; or their mean, which has the same direction.
         normalise: divide by the sum of A_kk.
-        add_special_tokens: feed the tokenizer's special tokens.
+        add_special_tokens: give the model the tokenizer's special tokens.
         pool_special_tokens: let [CLS] and [SEP] have weight, as the authors' code does.
 
     >>> ditto("1-10").weigh.layer, ditto("1-10").weigh.head
@@ -202,17 +203,17 @@ def prompt(
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
 ) -> Method:
-    """Ask for the text in one word and take the state where the word would follow, or stands masked.
+    """Ask for the text in one word, and take the hidden state of the last token or of the mask token.
 
     Source: PromptBERT (Jiang et al. 2022), PromptEOL (Jiang et al. 2023); BeLLM, sections 3.3 and 5.1.
 
     Args:
         template: a name of `TEMPLATES`, or any string with {text} and perhaps {condition} or [MASK].
-        pool: None = the [MASK] token where the template has one, else the last token.
-        states: which states.
+        pool: None = the [MASK] token if the template has one, else the last token.
+        states: hidden states, as for `classical`.
         variant: "released" cleans the text up as the authors' code does: a full stop at the end; without [MASK]
             also no double quotes and no final question mark (see `Layout`).
-        add_special_tokens: feed the tokenizer's special tokens.
+        add_special_tokens: give the model the tokenizer's special tokens.
         pool_special_tokens: let them have weight.
 
     >>> prompt("promptbert").weigh.pool
@@ -240,22 +241,22 @@ def bellm(
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
 ) -> Method:
-    """Let the last layers see both ways, in a prompt for the representative word. Untrained here.
+    """Use bidirectional attention in the last layers, with a prompt for the representative word. Untrained.
 
     Source: BeLLM, sections 3.2 and 3.3, Equations 2 to 5; github.com/4AI/BeLLM.
 
-    With only the last layer changed and the last token pooled nothing changes: that token sees everything already.
-    So the mean is the default, and that configuration warns.
+    If only the last layer is changed and the last token is pooled, nothing changes: that token attends to all others
+    already. So the mean is the default, and that configuration warns.
 
     Args:
-        last: so many layers at the end; 1 by default. "auto" is all behind the model's turning point (section 3.1);
-            `afterword.analysis.turning.resolve` finds the number.
+        last: number of layers at the end; 1 by default. "auto" = all layers after the model's turning point (section
+            3.1); `afterword.analysis.turning.resolve` finds the number.
         pool: the mean over the prompt's and the text's tokens, or the last token.
-        states: which states.
-        layers: or these layers, from 0.
+        states: hidden states, as for `classical`.
+        layers: numbers of the layers from 0, instead of `last`.
         couple: "replace", or one of Equation 5's sums (see `Sight`).
         template: a name of `TEMPLATES`, a string with {text}, or None for the text alone.
-        add_special_tokens: feed the tokenizer's special tokens.
+        add_special_tokens: give the model the tokenizer's special tokens.
         pool_special_tokens: let them have weight.
 
     >>> bellm(last=2).sight.last
@@ -275,7 +276,7 @@ def bellm(
 
 
 def warn_if_idle(method: Method, stacklevel: int = 2) -> None:
-    """Warn of both-ways layers that provably change nothing."""
+    """Warn if bidirectional layers provably change nothing."""
     alone = method.sight == Sight(last=1) and method.states == States()
     if alone and isinstance(method.weigh, Plain) and method.weigh.pool == "last":
         warnings.warn(
@@ -288,14 +289,14 @@ def warn_if_idle(method: Method, stacklevel: int = 2) -> None:
 def tfidf(
     states: str = "first_last", *, pool: Literal["sum", "mean"] = "sum", add_special_tokens: bool = True
 ) -> Method:
-    """Weight each token by how few texts it stands in (TF-IDF). Fitted first: encoder.fit(texts).
+    """Weight each token by TF-IDF. It must be fitted first: encoder.fit(texts).
 
     Source: Ditto, sections 3 and 4 (first-last TF-IDF).
 
     Args:
-        states: which states.
-        pool: the sum of tf * idf * v_k, or the mean of idf * v_k, the same direction.
-        add_special_tokens: feed the tokenizer's special tokens; they have no weight.
+        states: hidden states, as for `classical`.
+        pool: the sum of tf * idf * v_k, or the mean of idf * v_k, which has the same direction.
+        add_special_tokens: give the model the tokenizer's special tokens; they have no weight.
 
     >>> tfidf().weigh.fitted
     False
@@ -314,20 +315,20 @@ def remove_biases(
     punctuation: bool = True,
     add_special_tokens: bool = True,
 ) -> Method:
-    """Average the tokens that are left without those that bias a mean. Fitted first: encoder.fit(texts).
+    """Average the tokens of the text without those that bias the mean. It must be fitted first: encoder.fit(texts).
 
-    The text is written with a blank in front, as in kongds/Prompt-BERT, evaluation.py:173, so that its first word is
-    spelled as any other.
+    The text gets a space in front, as in kongds/Prompt-BERT, evaluation.py:173, so that its first word is tokenized
+    as any other.
 
     Source: PromptBERT (Jiang et al. 2022), section 3; Ditto, section 1 (static remove biases avg.).
 
     Args:
-        states: which states; "static" is the word table.
-        frequent: leave out so many tokens, the most frequent in the texts that it was fitted to.
+        states: hidden states, as for `classical`; "static" is the input embeddings.
+        frequent: leave out so many tokens, the most frequent ones in the texts of the fit.
         subwords: leave out tokens that continue a word.
         upper: leave out tokens with a letter in upper case.
         punctuation: leave out tokens without a letter or a digit.
-        add_special_tokens: feed the tokenizer's special tokens; they have no weight.
+        add_special_tokens: give the model the tokenizer's special tokens; they have no weight.
 
     >>> remove_biases(frequent=100).weigh.frequent
     100
@@ -351,7 +352,7 @@ def parse_head(head: str | tuple[int, int] | Sequence[int]) -> tuple[int, int]:
         head: "1-10", both from 1 as the Ditto paper spells it; or a pair from 0, as its code does.
 
     Raises:
-        MethodError: neither, or "0-9": from 1 there is no 0.
+        MethodError: it is neither, or "0-9": counted from 1 there is no 0.
 
     >>> parse_head("1-10"), parse_head((0, 9))
     ((0, 9), (0, 9))

@@ -1,4 +1,4 @@
-"""A hash of the code of a class that a user wrote: what it computes is written nowhere else."""
+"""A hash of the code of a user's own class, so that the fingerprint changes when the code does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def is_own(cls: type) -> bool:
-    """Whether a class was written by a user, and is no part of this package or of Python.
+    """Whether a class is a user's own: not of this package, and not of Python.
 
     >>> is_own(int)
     False
@@ -21,9 +21,9 @@ def is_own(cls: type) -> bool:
 
 
 def code_hash(cls: type) -> str | None:
-    """A hash of the files that a class and its own bases stand in; of a notebook, the cells.
+    """A hash of the files (in a notebook, the cells) that define a class and its own base classes.
 
-    Helpers in the same file are part of it, what is imported from other files is not.
+    It covers helpers in the same file, but not code that is imported from other files.
 
     Args:
         cls: any class.

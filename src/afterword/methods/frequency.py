@@ -1,4 +1,4 @@
-"""Weights by token id, fitted to texts: TF-IDF, and what is left of a text without the tokens that bias its mean."""
+"""Token weights by token id, fitted to texts: TF-IDF, and weights that leave out tokens that bias the mean."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..text.layout import Text
 from ..text.tokenizer import Tokenizer
 from .weights import Weighting
 
-WINDOW = 16_384  # texts that are tokenized at once
+WINDOW = 16_384  # number of texts that are tokenized at a time
 MARKS = ("##", "Ġ", "▁")
-"""How a vocabulary spells where words begin: WordPiece marks what continues one, the others what begins one."""
+"""How vocabularies mark words: WordPiece marks tokens that continue a word, the others tokens that begin one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A weight per token id; equal to another of the same numbers.
+    """A weight for each token id; tables with the same numbers are equal.
 
     Args:
         values: (V,) float32.
@@ -45,12 +45,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each token id stands in texts.
+    """How often each token id occurs in texts.
 
     Attributes:
-        texts: how many there are, N.
-        documents: in how many of them each id stands (V,).
-        occurrences: how often each id stands there (V,).
+        texts: the number of texts, N.
+        documents: for each id, the number of texts that it occurs in (V,).
+        occurrences: for each id, the number of its occurrences (V,).
     """
 
     texts: int
@@ -74,11 +74,11 @@ def count(texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Count
     while window := list(islice(rest, WINDOW)):
         strings = iter(tokenizer.ids([t for t in window if isinstance(t, str)]))
         ids = [next(strings) if isinstance(t, str) else t for t in window]
-        for into, found in ((occurrences, ids), (documents, [set(i) for i in ids])):
-            seen = np.bincount(np.fromiter(chain.from_iterable(found), np.int64), minlength=vocabulary)
-            if len(seen) > vocabulary:
-                raise InputError(f"a text holds token id {len(seen) - 1}: the vocabulary ends at {vocabulary - 1}")
-            into += seen
+        for total, texts_ids in ((occurrences, ids), (documents, [set(i) for i in ids])):
+            counts = np.bincount(np.fromiter(chain.from_iterable(texts_ids), np.int64), minlength=vocabulary)
+            if len(counts) > vocabulary:
+                raise InputError(f"a text holds token id {len(counts) - 1}: the vocabulary ends at {vocabulary - 1}")
+            total += counts
         number += len(window)
     if not number:
         raise InputError("no texts: token weights are fitted to at least one")
@@ -87,11 +87,11 @@ def count(texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Count
 
 @dataclass(frozen=True)
 class ByToken(Weighting):
-    """Each token by its id, wherever it stands. Where all tokens of a text weigh nothing, they count alike.
+    """Weight each token by its id. If all tokens of a text have weight 0, they get equal weights.
 
     Args:
-        normalise: the weights of a text, or of a word, sum to what they would without the table.
-        table: what was fitted; kept in a file of its own, not among the options.
+        normalise: scale the weights of a text, or of a word, to the sum that they would have without the table.
+        table: the fitted weights; saved in a file of their own, not among the options.
     """
 
     normalise: bool = False
@@ -103,7 +103,7 @@ class ByToken(Weighting):
 
     @property
     def fitted(self) -> bool:
-        """Whether there is a table."""
+        """Whether there are fitted weights."""
         return self.table is not None
 
     def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
@@ -112,7 +112,7 @@ class ByToken(Weighting):
         return replace(self, table=Table(self.weigh(counts, tokenizer).float()))
 
     def check(self, layers: int, heads: int, vocabulary: int) -> None:
-        """Whether the table is of this vocabulary."""
+        """Check that the table is for this vocabulary."""
         if self.table is not None and len(self.table.values) != vocabulary:
             raise MethodError(
                 f"token weights for {len(self.table.values)} ids, fitted with another model: this one knows "
@@ -150,13 +150,13 @@ class TfIdf(ByToken):
 
 @dataclass(frozen=True)
 class WithoutBiases(ByToken):
-    """1, or 0 for tokens that tell of frequency and spelling more than of meaning (Jiang et al. 2022, PromptBERT).
+    """Weight 0 for tokens that reflect frequency or spelling more than meaning, else 1 (Jiang et al. 2022, PromptBERT).
 
     Args:
-        frequent: so many tokens, the most frequent in the texts, weigh nothing.
-        subwords: nor do those that continue a word, by the vocabulary's marks.
-        upper: nor those with a letter in upper case.
-        punctuation: nor those without a letter or a digit.
+        frequent: so many tokens, the most frequent ones in the texts, get weight 0.
+        subwords: so do tokens that continue a word, by the vocabulary's marks.
+        upper: so do tokens with an upper-case letter.
+        punctuation: so do tokens without a letter or a digit.
     """
 
     kind: ClassVar[str] = "without_biases"
@@ -166,13 +166,13 @@ class WithoutBiases(ByToken):
     punctuation: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Validate the values."""
         super().__post_init__()
         if self.frequent < 0:
             raise MethodError(f"frequent={self.frequent}: give a number of tokens, 0 or more")
 
     def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
-        """Which token ids count (V,)."""
+        """The weight of each token id, 0 or 1 (V,)."""
         kept = torch.ones(len(counts.occurrences))
         most = np.argsort(-counts.occurrences, kind="stable")[: self.frequent]
         kept[most[counts.occurrences[most] > 0]] = 0
@@ -208,7 +208,7 @@ def _special(tokenizer: Tokenizer, vocabulary: int) -> list[int]:
 
 
 def _vocabulary(tokenizer: Tokenizer) -> list[tuple[bool, str]]:
-    """Per token id, whether it continues a word, and how it reads."""
+    """For each token id, whether it continues a word, and its text."""
     tokens = tokenizer.tokens(range(len(tokenizer.hf)))
     marked = Counter(mark for token in tokens for mark in MARKS if token.startswith(mark))
     mark = max(MARKS, key=lambda m: marked[m])

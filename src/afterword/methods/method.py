@@ -1,4 +1,4 @@
-"""What a method is: four answers, nothing else; and whether a model can follow it."""
+"""`Method`, the four values that define an embedding method; and a check that a model supports it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .weights import Plain, SelfAttention, Weighting
 
 @dataclass(frozen=True)
 class Method:
-    """How a text becomes a vector: four answers, nothing else.
+    """An embedding method: how a text becomes a vector.
 
     Args:
-        layout: how is the text written?
-        states: which v_k?
-        weigh: which w_k?
-        sight: which layers see both ways?
-        name: what it is called in tables.
+        layout: how the text is written (template, copies, special tokens, truncation).
+        states: which hidden states v_k are read.
+        weigh: how tokens are weighted, w_k.
+        sight: which layers use bidirectional attention.
+        name: its name in tables.
     """
 
     layout: Layout = Layout()
@@ -38,10 +38,10 @@ class Method:
 
 
 def check_method(backbone: Backbone, method: Method) -> None:
-    """Check a method against a model; warn of what has no effect.
+    """Check that a model supports a method; warn of options without effect.
 
     Raises:
-        MethodError: they do not fit.
+        MethodError: it does not.
     """
     facts = backbone.facts
     method.states.check(facts.states)
@@ -62,10 +62,10 @@ def check_method(backbone: Backbone, method: Method) -> None:
 
 
 def by_name(methods: Mapping[str, Method] | Sequence[Method]) -> dict[str, Method]:
-    """Methods by name; those of a list by their own.
+    """Methods by name; the methods of a list go by their own names.
 
     Raises:
-        MethodError: two of a list have one name.
+        MethodError: two methods of a list have the same name.
     """
     if isinstance(methods, Mapping):
         return dict(methods)

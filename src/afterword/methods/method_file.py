@@ -1,4 +1,4 @@
-"""A method from a Python file of the user's: ``@file.py:name``."""
+"""Read a method from a user's Python file: ``@file.py:name``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def method_in_file(text: str) -> Method | None:
     """The method that ``@file.py:name`` names. The file is run, as ``python file.py`` would run it.
 
     Returns:
-        None where the text names no Python file.
+        The method; None if the text does not name a Python file.
 
     Raises:
-        MethodError: there is no such file, it ends in an error, or it holds no such method.
+        MethodError: there is no such file, it raises an error, or it holds no such method.
     """
     match = SPELLING.fullmatch(text.strip())
     if match is None:
@@ -32,17 +32,17 @@ def method_in_file(text: str) -> Method | None:
     if not name:
         raise MethodError(f"{text!r} names a file and no method: write @{path}:NAME, with the name of one in that file")
     values = vars(_run(path))
-    found = values.get(name)
-    if isinstance(found, Method):
-        return found
+    value = values.get(name)
+    if isinstance(value, Method):
+        return value
     methods = ", ".join(key for key, value in values.items() if isinstance(value, Method)) or "none"
     if name not in values:
         raise MethodError(f"{path} has no {name!r}: its methods are {methods}")
-    raise MethodError(f"{name!r} of {path} is a {type(found).__name__}, not a Method: the file's methods are {methods}")
+    raise MethodError(f"{name!r} of {path} is a {type(value).__name__}, not a Method: the file's methods are {methods}")
 
 
 def _run(path: Path) -> ModuleType:
-    """The file as a module; one that was run or imported before is not run again, so that its classes stay the same."""
+    """The file as a module. A file that was run or imported before is not run again: its classes stay the same."""
     where = path.expanduser().resolve()
     known = (module for module in list(sys.modules.values()) if _file(module) == where)
     if (module := next(known, None)) is not None:
@@ -63,13 +63,13 @@ def _run(path: Path) -> ModuleType:
 
 
 def _file(module: ModuleType) -> Path | None:
-    """Where a module lies; asked of its own values, since some modules import others when they are asked."""
+    """The file of a module, read from its dictionary: attribute access makes some modules import others."""
     file = getattr(module, "__dict__", {}).get("__file__")
     return Path(file) if isinstance(file, str) else None
 
 
 def _free_name(path: Path) -> str:
-    """A module name that is nobody else's: the file's, perhaps with a number."""
+    """A module name that is not in use: the file's name, if need be with a number."""
     stem = re.sub(r"\W", "_", path.stem)
     for name in chain([stem], (f"{stem}_{number}" for number in count(2))):
         if name not in sys.modules and ((spec := find_spec(name)) is None or spec.origin == str(path)):

@@ -1,4 +1,4 @@
-"""Methods as text: JSON for files, ``reba:copies=2,pool=mean`` for people."""
+"""Read and write methods as JSON, and read them from text such as ``reba:copies=2,pool=mean``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .weights import WEIGHTINGS, Weighting
 
 
 def to_json(method: Method) -> dict[str, Any]:
-    """A method as plain data; what was fitted is left out.
+    """A method as plain data, without fitted token weights.
 
     >>> from afterword.methods import reba
     >>> from_json(to_json(reba(copies=3))) == reba(copies=3)
@@ -112,15 +112,15 @@ def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def parse_method(text: str) -> Method:
-    """A method as a person writes it.
+    """Read a method from text.
 
     Args:
         text: ``name`` or ``name:option=value,option=value``; a value with a comma stands in double quotes, as in
             JSON; ``@file.json`` reads a file, and ``@file.py:name`` runs one.
 
     Raises:
-        UnknownMethod: no such method; the names are listed.
-        MethodError: an option is unknown or makes no sense.
+        UnknownMethod: there is no such method; the message lists the names.
+        MethodError: an option is unknown or has a wrong value.
 
     >>> parse_method("reba:copies=3,pool=mean").name
     'reba-3 mean'
@@ -147,8 +147,8 @@ def make(name: str, options: Mapping[str, Any]) -> Method:
     """A method by name and options.
 
     Raises:
-        UnknownMethod: no such method; the names are listed.
-        MethodError: an option is unknown or makes no sense.
+        UnknownMethod: there is no such method; the message lists the names.
+        MethodError: an option is unknown or has a wrong value.
 
     >>> make("echo", {"copies": 3}).layout.copies
     3

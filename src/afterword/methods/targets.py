@@ -1,4 +1,4 @@
-"""Target rows: which tokens a vector stands for."""
+"""Target rows of words: which tokens a word's vector stands for."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..text.batch import Group
 
 
 def word_targets(group: Group, words: Sequence[Sequence[Sequence[int]]], copy: int, dtype: torch.dtype) -> Rows:
-    """Target rows of words (G, R, n): each the mean of its tokens, in one copy.
+    """Target rows of words (G, R, n): each the mean of the word's tokens, in one copy of the text.
 
     Args:
         group: segments of one length.
-        words: per text, per word, its tokens counted in the copy.
-        copy: which copy, from 1.
-        dtype: of the rows.
+        words: for each text, for each of its words, the positions of its tokens in the copy.
+        copy: number of the copy, from 1.
+        dtype: type of the rows.
 
     Returns:
-        R is the most words that any text of the batch has; what is beyond a text's own stays 0. In a chunked
-        text a word's tokens may lie in several segments: its rows add up over them.
+        Target rows, where R is the largest number of words of a text in the batch; further rows of a text are 0. In a
+        text that is split into chunks, a word's tokens may lie in several segments, whose rows add up.
     """
     most = max((len(w) for w in words), default=0)
     rows = torch.zeros(group.count, most, group.length, dtype=dtype)

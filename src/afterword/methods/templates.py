@@ -1,4 +1,4 @@
-"""Templates that have a name."""
+"""The named templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to vectors once they are made: normalise, truncate, project; whiten and more, fitted to vectors."""
+"""Post-processing of vectors: normalise, truncate, dense layers; and whitening and others, fitted to vectors."""
 
 from .components import Affine, Centre, RemoveTop, Whiten
 from .flow import FittedFlow, Flow

@@ -1,4 +1,4 @@
-"""Steps that a mean and a covariance decide: centre, whiten, remove the top components. Each fits to one `Dense`."""
+"""Steps that are fitted to a mean and a covariance: centre, whiten, remove the top components. Each gives a `Dense`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .unfitted import Unfitted, Vectors
 
 
 class Affine(Unfitted):
-    """A step that moments alone decide: fitted in one pass, to a linear layer."""
+    """A step that is fitted to the mean and the covariance of vectors, in one pass, and gives a linear layer."""
 
     @abstractmethod
     def of(self, moments: Moments) -> Dense:
-        """The step for vectors of these moments.
+        """The step for vectors with this mean and covariance.
 
         Raises:
-            InputError: the vectors were too few, or differ in too few directions.
+            InputError: there were too few vectors, or they differ in too few directions.
         """
 
     def fit(self, vectors: Vectors | Iterable[Vectors]) -> Dense:
@@ -33,7 +33,7 @@ class Affine(Unfitted):
 
 @dataclass(frozen=True)
 class Centre(Affine):
-    """Subtract the mean of the vectors that it was fitted on.
+    """Subtract the mean of the vectors that the step was fitted to.
 
     >>> Centre().fit(torch.tensor([[1.0, 2.0], [3.0, 2.0]]))(torch.tensor([[3.0, 3.0]])).tolist()
     [[1.0, 1.0]]
@@ -54,8 +54,8 @@ class Whiten(Affine):
     (bojone/BERT-whitening) is equal up to signs. The covariance is divided by n - 1, as there.
 
     Args:
-        dimensions: keep so many directions, those of largest variance; None keeps all in which vectors differ (some
-            models have components that never change).
+        dimensions: number of directions to keep, those of largest variance; None = all in which the vectors differ
+            (some models have components that never change).
 
     >>> whiten = Whiten().fit(torch.tensor([[0.0, 2.0], [0.0, -2.0], [1.0, 0.0], [-1.0, 0.0]]))
     >>> [round(z, 6) for z in whiten(torch.tensor([[0.0, 2.0]]))[0].tolist()]
@@ -65,12 +65,12 @@ class Whiten(Affine):
     dimensions: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Validate the values."""
         if self.dimensions is not None:
             check_positive(self, "dimensions")
 
     def of(self, moments: Moments) -> Dense:
-        """W (x - mean); all directions of fewer texts than dimensions would be noise, and are refused."""
+        """W (x - mean). All directions of fewer texts than components would be noise, and are refused."""
         values, rows = moments.principal()
         width = len(moments.mean)
         few = moments.count <= width
@@ -85,13 +85,13 @@ class Whiten(Affine):
 
 @dataclass(frozen=True)
 class RemoveTop(Affine):
-    """Subtract the mean, then the k directions in which vectors differ most: they tell of frequency, not of meaning.
+    """Subtract the mean, then remove the k directions in which vectors differ most: they reflect word frequency.
 
-    Source: Mu & Viswanath 2018, "All-but-the-Top", Algorithm 1. There the components that are taken off are those of
-    the vector before its mean is taken off; here after it, so that they are gone. All vectors differ by one constant.
+    Source: Mu & Viswanath 2018, "All-but-the-Top", Algorithm 1. There the components to remove are computed before
+    the mean is subtracted, here after it, so that they become 0. All vectors differ by the same constant.
 
     Args:
-        k: how many; None = D / 100, as the paper recommends, at least 1.
+        k: number of directions; None = D / 100, as the paper recommends, but at least 1.
 
     >>> remove = RemoveTop(1).fit(torch.tensor([[0.0, 2.0], [0.0, -2.0], [1.0, 0.0], [-1.0, 0.0]]))
     >>> remove(torch.tensor([[3.0, 5.0]])).tolist()
@@ -101,7 +101,7 @@ class RemoveTop(Affine):
     k: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Validate the values."""
         if self.k is not None:
             check_positive(self, "k")
 
@@ -120,5 +120,5 @@ class RemoveTop(Affine):
 
 
 def _affine(weight: Tensor, mean: Tensor) -> Dense:
-    """W (x - mean) as a linear layer, worked out in float64 and kept in float32."""
+    """W (x - mean) as a linear layer, computed in float64 and stored in float32."""
     return Dense(weight.float().contiguous(), (-weight @ mean).float())

@@ -1,4 +1,4 @@
-"""BERT-flow: vectors as the latents of an invertible network that makes them look like a standard normal."""
+"""BERT-flow: map vectors by an invertible network to latents that follow a standard normal distribution."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .unfitted import Unfitted, Vectors, blocks
 
 @dataclass(frozen=True, eq=False)
 class FittedFlow(Post):
-    """Vectors to latents of a trained flow.
+    """Map vectors to the latents of a trained flow.
 
     Args:
-        net: the flow, in float32.
+        net: the network, in float32.
     """
 
     net: Glow
 
     def width(self, width: int) -> int:
-        """D, as many as the flow has."""
+        """D, unchanged; it must be that of the flow."""
         check_width(self, width, self.net.shape["width"])
         return width
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Latents (n, D); raises MethodError where the vectors have another width than the flow."""
+        """Latents (n, D); raises MethodError if the vectors have another width than the flow."""
         self.width(vectors.shape[-1])
         weight = next(self.net.to(vectors.device).parameters())
         return filled(lambda x: self.net(x)[0], vectors.to(weight.dtype)).to(vectors.dtype)
@@ -38,20 +38,20 @@ class FittedFlow(Post):
 
 @dataclass(frozen=True)
 class Flow(Unfitted):
-    """Map vectors to the latents of an invertible network under which they are most likely, by a standard normal.
+    """Train an invertible network by maximum likelihood, with a standard normal distribution of the latents.
 
     Source: Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models" (BERT-flow), Equation 4;
     nine steps of 32 units, Adam and one epoch as in bohanli/BERT-flow@9f79ed1, with one level for its three.
 
     Args:
-        epochs: how often each vector is seen.
-        steps: of the network.
-        hidden: units of each coupling network.
-        coupling: "additive", as the paper, or "affine".
-        batch: vectors of one update.
-        rate: Adam's learning rate.
-        rows: vectors that are kept in memory, a random sample where there are more.
-        seed: of the sample, the network and the order of the vectors.
+        epochs: passes over the vectors.
+        steps: steps of the network.
+        hidden: hidden units of each coupling network.
+        coupling: "additive", as in the paper, or "affine".
+        batch: vectors per update.
+        rate: learning rate of Adam.
+        rows: maximum number of vectors in memory; of more, a random sample is taken.
+        seed: random seed of the sample, the network and the order of the vectors.
     """
 
     epochs: int = 1
@@ -64,14 +64,14 @@ class Flow(Unfitted):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Validate the values."""
         for name in ("epochs", "steps", "hidden", "batch", "rows"):
             check_positive(self, name)
         if not 0 < self.rate < float("inf"):
             raise MethodError(f"Flow: rate={self.rate!r}: give a learning rate over 0")
 
     def fit(self, vectors: Vectors | Iterable[Vectors]) -> FittedFlow:
-        """Train by maximum likelihood; see `Unfitted.fit`. On one machine and thread count, the same each time."""
+        """Train the flow; see `Unfitted.fit`. With the same machine and number of threads, the result is the same."""
         generator = torch.Generator().manual_seed(self.seed)
         x = sample(blocks(vectors), self.rows, generator)
         if len(x) < 2:
@@ -92,7 +92,7 @@ class Flow(Unfitted):
 
 
 def sample(parts: Iterator[Tensor], rows: int, generator: torch.Generator) -> Tensor:
-    """Some vectors (rows, D) of many in float32, each as likely as any other, in order; all where there are no more."""
+    """A uniform random sample (rows, D) of vectors in float32, in their order; all, if there are no more."""
     kept, keys = torch.empty(0), torch.empty(0)
     for part in parts:
         key = torch.rand(len(part), generator=generator)

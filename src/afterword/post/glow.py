@@ -21,8 +21,8 @@ class Step(nn.Module):
     Args:
         width: D.
         hidden: units of the coupling network's two hidden layers.
-        affine: scale the second half too, by at most e either way; else only shift it.
-        generator: of the permutation and the first weights.
+        affine: also scale the second half, by a factor between 1 / e and e; else only shift it.
+        generator: random generator of the permutation and the initial weights.
     """
 
     order: Tensor
@@ -35,7 +35,7 @@ class Step(nn.Module):
         out = (width - self.middle) * (2 if affine else 1)
         sizes = ((hidden, self.middle), (hidden, hidden), (out, hidden))
         first = [0.05 * torch.randn(*size, generator=generator) for size in sizes[:2]]
-        self.weights = nn.ParameterList([*first, torch.zeros(*sizes[2])])  # the last is 0: at first nothing is coupled
+        self.weights = nn.ParameterList([*first, torch.zeros(*sizes[2])])  # the last is 0: no coupling at first
         self.biases = nn.ParameterList([torch.zeros(rows) for rows, _ in sizes])
         self.affine = affine
 
@@ -65,13 +65,13 @@ class Step(nn.Module):
 
     @torch.no_grad()
     def start(self, x: Tensor) -> Tensor:
-        """Make these vectors (n, D) leave actnorm with mean 0 and variance 1; gives what leaves the step."""
+        """Initialise actnorm so that these vectors (n, D) get mean 0 and variance 1; returns the step's output."""
         deviation = x.std(0, correction=0)
         varies = deviation > 1e-6 * deviation.max()
         self.shift.copy_(-x.mean(0))
         self.log_scale.copy_(torch.where(varies, -deviation.clamp(min=torch.finfo(x.dtype).tiny).log(), 0.0))
-        made: Tensor = self(x)[0]
-        return made
+        output: Tensor = self(x)[0]
+        return output
 
 
 class Glow(nn.Module):
@@ -82,10 +82,10 @@ class Glow(nn.Module):
 
     Args:
         width: D.
-        steps: how many.
-        hidden: units of each coupling network.
-        coupling: "additive", or "affine".
-        seed: of the permutations and the first weights.
+        steps: number of steps.
+        hidden: hidden units of each coupling network.
+        coupling: "additive" or "affine".
+        seed: random seed of the permutations and the initial weights.
 
     >>> x = torch.randn(3, 4)
     >>> glow = Glow(4, coupling="affine")
@@ -122,11 +122,11 @@ class Glow(nn.Module):
     def log_likelihood(self, x: Tensor) -> Tensor:
         """log p(x) of each vector (n,) in nats: of its latent under a standard normal, plus the log-determinant."""
         z, determinant = self(x)
-        made: Tensor = determinant - 0.5 * (z.square() + math.log(2 * math.pi)).sum(1)
-        return made
+        likelihood: Tensor = determinant - 0.5 * (z.square() + math.log(2 * math.pi)).sum(1)
+        return likelihood
 
     def start(self, x: Tensor) -> None:
-        """Set every actnorm by these vectors (n, D), as Glow does by its first batch."""
+        """Initialise every actnorm with these vectors (n, D), as Glow does with its first batch."""
         for step in self._steps():
             x = step.start(x)
 

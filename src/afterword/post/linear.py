@@ -1,4 +1,4 @@
-"""Steps that need no fitting: normalise, truncate, and a dense layer that somebody else trained."""
+"""Steps that need no fitting: normalise, truncate, and a dense layer with given weights."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Post(ABC):
 
 
 def after(vectors: Tensor, steps: Sequence[Post]) -> Tensor:
-    """Vectors (n, D) behind some steps (n, D')."""
+    """Vectors (n, D) after some steps (n, D')."""
     for step in steps:
         vectors = step(vectors)
     return vectors
 
 
 def width_after(width: int, steps: Sequence[Post]) -> int:
-    """D', what some steps make of vectors of D = ``width`` components.
+    """D', the number of components after some steps, for vectors of D = ``width`` components.
 
     Raises:
-        NotFitted: a step has seen no vectors yet.
+        NotFitted: a step is not fitted yet.
         MethodError: a step takes vectors of another width.
     """
     for step in steps:
@@ -51,7 +51,7 @@ def width_after(width: int, steps: Sequence[Post]) -> int:
 
 
 def check_positive(step: Post, name: str) -> None:
-    """Whether an option of a step is a count.
+    """Validate an option of a step that must be a whole number of at least 1.
 
     Raises:
         MethodError: it is not.
@@ -63,10 +63,10 @@ def check_positive(step: Post, name: str) -> None:
 
 
 def check_width(step: Post, given: int, width: int) -> None:
-    """Whether a step can be applied to vectors of a given width.
+    """Check that a step can be applied to vectors of a given width.
 
     Raises:
-        MethodError: it was made for vectors of another width.
+        MethodError: the step needs vectors of another width.
     """
     if given != width:
         raise MethodError(
@@ -77,7 +77,7 @@ def check_width(step: Post, given: int, width: int) -> None:
 
 @dataclass(frozen=True)
 class Normalise(Post):
-    """Length 1; a zero vector stays zero."""
+    """Scale vectors to length 1; a zero vector stays zero."""
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Vectors (n, D) of length 1."""
@@ -86,20 +86,20 @@ class Normalise(Post):
 
 @dataclass(frozen=True)
 class Truncate(Post):
-    """The first components (Matryoshka models are trained so that these do).
+    """Keep the first components, as Matryoshka models are trained for.
 
     Args:
-        dimensions: how many are kept.
+        dimensions: number of components to keep.
     """
 
     dimensions: int
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Validate the values."""
         check_positive(self, "dimensions")
 
     def width(self, width: int) -> int:
-        """D', which is D where there are not so many."""
+        """D', which is D if the vectors have fewer components."""
         return min(width, self.dimensions)
 
     def __call__(self, vectors: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class Dense(Post):
     activation: str = "Identity"
 
     def __post_init__(self) -> None:
-        """Refuse an unknown activation."""
+        """Validate the activation."""
         if self.activation not in ACTIVATIONS:
             raise ModelError(f"Dense activation {self.activation!r}: known are {', '.join(ACTIVATIONS)}")
 
@@ -146,12 +146,12 @@ class Dense(Post):
         return cls(torch.eye(min(dimensions, width), width))
 
     def width(self, width: int) -> int:
-        """D', the rows of the weight."""
+        """D', the number of rows of the weight."""
         check_width(self, width, self.weight.shape[1])
         return int(self.weight.shape[0])
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Vectors (n, D'); raises MethodError where they have another width than the weight."""
+        """Vectors (n, D'); raises MethodError if the vectors have another width than the weight."""
         self.width(vectors.shape[-1])
         weight = self.weight.to(vectors)
         bias = self.bias.to(vectors) if self.bias is not None else None
@@ -159,9 +159,10 @@ class Dense(Post):
 
 
 def filled(step: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
-    """A step of matrix products, with rows put behind the vectors (n, D) that nobody reads.
+    """Apply a step to vectors (n, D), padded with rows of zeros that are removed afterwards.
 
-    CPU kernels change with few rows, and with a few left over: so a vector has the same bits alone and among others.
+    CPU kernels round differently for few rows and for a remainder of rows. With the padding, a vector has the same
+    bits alone and among others.
     """
     spare = -len(vectors) % (ROWS * torch.get_num_threads()) if vectors.device.type == "cpu" else 0
     return step(F.pad(vectors, (0, 0, 0, spare)))[: len(vectors)]

@@ -1,4 +1,4 @@
-"""Mean and covariance of any number of vectors in one pass."""
+"""The mean and the covariance of any number of vectors, in one pass."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ..errors import InputError
 from .unfitted import Vectors, blocks
 
 NEGLIGIBLE = 1e-12
-"""Directions whose variance is this part of the largest hold nothing but the rounding of float32 vectors."""
+"""A direction whose variance is at most this fraction of the largest holds only rounding errors of float32."""
 
 
 @dataclass(eq=False)
 class Moments:
-    """Count, mean and covariance of the vectors seen so far, in float64 and O(D^2) memory.
+    """Count, mean and covariance of the vectors added so far, in float64 and O(D^2) memory.
 
     Blocks are merged by their own means (Chan, Golub & LeVeque 1983), so that a large mean costs no precision.
 
     Attributes:
-        count: vectors seen.
+        count: number of vectors.
         mean: (D,).
-        scatter: the sum of outer products of what is left without the mean (D, D).
+        scatter: sum of the outer products of the centred vectors (D, D).
 
     >>> moments = Moments().add(torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     >>> moments.mean.tolist(), moments.covariance.tolist()
@@ -36,10 +36,10 @@ class Moments:
     scatter: Tensor = torch.empty(0)
 
     def add(self, vectors: Vectors | Iterable[Vectors]) -> Moments:
-        """See more vectors (n, D), or several arrays of them; gives itself back.
+        """Add vectors (n, D), or several arrays of them; returns itself.
 
         Raises:
-            InputError: they are not finite, or of another width.
+            InputError: a vector is NaN or infinite, or has another width.
         """
         for block in blocks(vectors):
             self._merge(block.double())
@@ -62,18 +62,18 @@ class Moments:
         """(D, D), divided by n - 1.
 
         Raises:
-            InputError: fewer than two vectors were seen.
+            InputError: fewer than two vectors were added.
         """
         if self.count < 2:
             raise InputError(f"{self.count} vectors have no covariance: fit on more texts")
         return self.scatter / (self.count - 1)
 
     def principal(self) -> tuple[Tensor, Tensor]:
-        """The directions in which the vectors differ, largest variance first.
+        """The principal directions of the vectors, largest variance first.
 
         Returns:
-            Variances (r,) and directions as rows (r, D), r <= min(D, n - 1): without those of no variance. Of a
-            direction and its opposite, the one whose largest component is positive, so that a second fit is the same.
+            Variances (r,) and directions as rows (r, D), r <= min(D, n - 1), without directions of no variance. The
+            largest component of each direction is positive, so that a second fit gives the same signs.
         """
         values, columns = torch.linalg.eigh(self.covariance)
         values, rows = values.flip(0), columns.T.flip(0)

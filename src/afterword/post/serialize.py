@@ -1,4 +1,4 @@
-"""Steps as text: ``whiten:dimensions=256+normalise``."""
+"""Read and write post-processing steps as text: ``whiten:dimensions=256+normalise``."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ POSTS: dict[str, type[Post]] = {
     "remove_top": RemoveTop,
     "flow": Flow,
 }
-"""Every step that has a name."""
+"""The steps that have a name."""
 
 
 def parse_post(text: str) -> tuple[Post, ...]:
-    """Steps as a person writes them.
+    """Read post-processing steps from text.
 
     Args:
         text: "none", or steps joined by +, each ``name`` or ``name:option=value,option=value``.
 
     Raises:
-        MethodError: no such step, or an option is unknown or makes no sense.
+        MethodError: there is no such step, or an option is unknown or has a wrong value.
 
     >>> parse_post("whiten:dimensions=256+normalise")
     (Whiten(dimensions=256), Normalise())
@@ -48,7 +48,7 @@ def _step(text: str) -> Post:
 
 
 def _number(value: Any) -> Any:
-    """A number with a fraction, which no option of a method has."""
+    """A value as a number with a fraction, if it is one; `read_spelling` reads whole numbers only."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -56,7 +56,7 @@ def _number(value: Any) -> Any:
 
 
 def spelled(steps: Sequence[Post]) -> str:
-    """Steps as `parse_post` reads them, for the rows of a table. What is fitted is named by its kind.
+    """Steps as `parse_post` reads them, for tables. A fitted step has the name of its class only.
 
     >>> spelled((Whiten(64), Normalise())), spelled(())
     ('whiten:dimensions=64+normalise', 'none')

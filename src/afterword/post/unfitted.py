@@ -1,4 +1,4 @@
-"""What every step that learns from vectors has in common: it is a value, and fitting gives the step itself."""
+"""The base class of steps that are fitted to vectors; `fit` returns the step that is applied."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from .linear import Post
 Vectors: TypeAlias = Tensor | NDArray[np.floating[Any]]
 """Vectors (n, D)."""
 
-BLOCK = 8192  # vectors that are read at once
+BLOCK = 8192  # number of vectors that are read at a time
 
 
 class Unfitted(Post):
-    """A step that must see vectors first: what is to be fitted, and how. `fit` gives the step that is applied."""
+    """The options of a step that must be fitted to vectors. `fit` returns the step that is applied."""
 
     @abstractmethod
     def fit(self, vectors: Vectors | Iterable[Vectors]) -> Post:
-        """The step, fitted.
+        """Fit the step.
 
         Args:
-            vectors: (n, D), or several such arrays one after the other, which need never be in memory together.
+            vectors: (n, D), or an iterable of such arrays, which need not be in memory together.
 
         Raises:
-            InputError: they are too few, not finite, or of different widths.
+            InputError: there are too few vectors, one is NaN or infinite, or their widths differ.
         """
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Refuse: there is nothing to apply yet.
+        """Refuse: the step is not fitted.
 
         Raises:
             NotFitted: always.
@@ -43,7 +43,7 @@ class Unfitted(Post):
         raise self.not_fitted()
 
     def width(self, width: int) -> int:
-        """Refuse: how many there will be is known once the step is fitted.
+        """Refuse: the number of components is known only once the step is fitted.
 
         Raises:
             NotFitted: always.
@@ -51,20 +51,20 @@ class Unfitted(Post):
         raise self.not_fitted()
 
     def not_fitted(self) -> NotFitted:
-        """What to raise where the step itself is wanted."""
+        """The error to raise if the step is used before it is fitted."""
         return NotFitted(f"{self} has seen no vectors yet: encoder = encoder.fit(texts), and use that")
 
 
 def blocks(vectors: Vectors | Iterable[Vectors]) -> Iterator[Tensor]:
-    """Vectors some thousands at a time (n, D), on the CPU and checked.
+    """Validate vectors and yield blocks of them (n, D) on the CPU, `BLOCK` vectors at a time.
 
     Raises:
-        InputError: no (n, D) array, a number that is not finite, or another width than before.
+        InputError: an array is not (n, D), holds NaN or infinite numbers, or has another width than before.
 
     >>> [len(block) for block in blocks([torch.zeros(10_000, 2), np.zeros((3, 2))])]
     [8192, 1808, 3]
     """
-    width, seen = None, 0
+    width, count = None, 0
     for part in [vectors] if isinstance(vectors, Tensor | np.ndarray) else vectors:
         if part.ndim != 2 or width not in (None, part.shape[1]):
             wanted = "(n, D)" if width is None else f"(n, {width})"
@@ -75,6 +75,6 @@ def blocks(vectors: Vectors | Iterable[Vectors]) -> Iterator[Tensor]:
             tensor = torch.tensor(np.asarray(block)) if isinstance(block, np.ndarray) else block.detach().cpu()
             finite = tensor.isfinite().all(1)
             if not bool(finite.all()):
-                raise InputError(f"vector {seen + int(finite.int().argmin())} is not finite: leave it out of the fit")
-            seen += len(tensor)
+                raise InputError(f"vector {count + int(finite.int().argmin())} is not finite: leave it out of the fit")
+            count += len(tensor)
             yield tensor
