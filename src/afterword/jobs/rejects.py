@@ -1,17 +1,50 @@
-"""List the rows that have no vector, each with its line and the reason."""
+"""Rows that have no vector: find the ones that an encoder refuses, and list each with its line and the reason."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+import numpy as np
+
+from ..errors import TooLong, WordNotFound
 from ..files.atomic import atomic_file
+from ..files.write import Array
+from .items import Item
 
 SHOWN = 10  # number of rejected rows that are shown if there is no file for them
+
+Encode = Callable[[Sequence[Item]], dict[str, Array]]
+
+
+def bisected(
+    encode: Encode, items: Sequence[Item], empty: dict[str, Array]
+) -> tuple[dict[str, Array], list[str | None]]:
+    """Encode items; if one is refused, find it by bisection and encode the others.
+
+    Args:
+        encode: from items to vectors (n, D) by name.
+        items: n items.
+        empty: the result of `encode` for no items.
+
+    Returns:
+        Vectors, NaN for a refused item; and for each item, the reason why it was refused, or None.
+    """
+    if not items:
+        return empty, []
+    try:
+        return encode(items), [None] * len(items)
+    except (TooLong, WordNotFound) as e:
+        if len(items) == 1:
+            reason = str(e).removeprefix("text 0 ").replace(" text 0", " the text").replace("text 0 ", "the text ")
+            return {name: np.full((1, a.shape[1]), np.nan, a.dtype) for name, a in empty.items()}, [reason]
+    half = len(items) // 2
+    (a, why), (b, too) = (bisected(encode, part, empty) for part in (items[:half], items[half:]))
+    return {name: np.concatenate([a[name], b[name]]) for name in empty}, why + too
 
 
 class Rejects:

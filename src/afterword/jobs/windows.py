@@ -7,17 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import TooLong, WordNotFound
 from ..files.lines import Reader
 from ..files.write import Array, Block, Sink
 from .items import Item
-from .rejects import Rejects
+from .rejects import Encode, Rejects, bisected
 
 WINDOW = 2048  # maximum number of rows in a window
 CHARACTERS = 2**24  # approximate maximum number of characters in a window
 
 
-Encode = Callable[[Sequence[Item]], dict[str, Array]]
 Progress = Callable[[float], None]
 
 
@@ -37,32 +35,6 @@ def windows(items: Iterable[Item], rows: int = WINDOW, characters: int = CHARACT
             window, held = [], 0
     if window:
         yield window
-
-
-def bisected(
-    encode: Encode, items: Sequence[Item], empty: dict[str, Array]
-) -> tuple[dict[str, Array], list[str | None]]:
-    """Encode items; if one is refused, find it by bisection and encode the others.
-
-    Args:
-        encode: from items to vectors (n, D) by name.
-        items: n items.
-        empty: the result of `encode` for no items.
-
-    Returns:
-        Vectors, NaN for a refused item; and for each item, the reason why it was refused, or None.
-    """
-    if not items:
-        return empty, []
-    try:
-        return encode(items), [None] * len(items)
-    except (TooLong, WordNotFound) as e:
-        if len(items) == 1:
-            reason = str(e).removeprefix("text 0 ").replace(" text 0", " the text").replace("text 0 ", "the text ")
-            return {name: np.full((1, a.shape[1]), np.nan, a.dtype) for name, a in empty.items()}, [reason]
-    half = len(items) // 2
-    (a, why), (b, too) = (bisected(encode, part, empty) for part in (items[:half], items[half:]))
-    return {name: np.concatenate([a[name], b[name]]) for name in empty}, why + too
 
 
 class Listener(Protocol):

@@ -19,10 +19,9 @@ from ..errors import DataError, ModelError
 from .callbacks import SCORE, LossLog, StepsBar
 from .checkpoints import STATE, WEIGHTS, Place, is_first, processes, rotate, seal
 from .losses import make_loss
+from .nan_check import check_finite
 from .rows import TrainingRows
 from .settings import Settings
-
-NUMBERS = ("loss", "grad_norm")
 
 
 class Trainer(SentenceTransformerTrainer):
@@ -44,13 +43,8 @@ class Trainer(SentenceTransformerTrainer):
             ModelError: the loss or the gradient is NaN or infinite; the weights are unchanged.
         """
         norm = super()._get_grad_norm(model, grad_norm)
-        values = (float(self.last_loss), float(norm))
-        if bad := next((n for n, v in zip(NUMBERS, values, strict=True) if not torch.tensor(v).isfinite()), None):
-            what = "the loss" if bad == "loss" else "the gradient"
-            raise ModelError(
-                f"step {self.state.global_step + 1}: {what} is {values[NUMBERS.index(bad)]}; "
-                f"{_kept(Path(self.args.output_dir))}; lower the learning rate, or train in float32"
-            )
+        folder = Path(self.args.output_dir)
+        check_finite(float(self.last_loss), float(norm), self.state.global_step + 1, lambda: _kept(folder))
         return norm
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
