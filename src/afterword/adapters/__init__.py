@@ -1,1 +1,1 @@
-"""The encoder in the dress of other libraries."""
+"""Adapters: encoders as models of other libraries (mteb), and models of other libraries as embedders."""

@@ -25,22 +25,23 @@ HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 """A model's name on the Hugging Face hub."""
 
 FALLBACKS = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""Prompts by their names in sentence-transformers, where mteb's own order of names finds none."""
+"""The names that sentence-transformers gives prompts, tried if mteb's own order of names finds none."""
 
 
 def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
-    """An encoder as mteb wants it.
+    """An encoder as a model of mteb.
 
-    mteb gives every model a `batch_size` of 32; it is not used, for an encoder counts tokens, and its vectors do not
-    depend on how texts are batched. Texts that mteb hands over twice are embedded once; a blank one is read as ".".
+    mteb passes a `batch_size` of 32 to every model. It is ignored: an encoder's batches have a budget of tokens, and
+    its vectors do not depend on the batches. Equal texts are embedded once; a blank text is replaced by ".".
 
     Args:
-        encoder: any.
-        name: in results, as "organisation/model"; None = the model's name on the hub, or "local/" and its folder's.
+        encoder: the encoder.
+        name: name in results, as "organisation/model"; None = the model's name on the hub, or "local/" and the name of
+            its folder.
 
     Returns:
-        A model of mteb's `EncoderProtocol`; its `ModelMeta` has the encoder's fingerprint as revision, and the method
-        with all that differs from a plain mean in `experiment_kwargs`.
+        A model of mteb's `EncoderProtocol`. Its `ModelMeta` has the encoder's fingerprint as revision; its
+        `experiment_kwargs` describe the method by its differences from a plain mean.
 
     Raises:
         MissingExtra: mteb is not installed.
@@ -54,10 +55,10 @@ def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
 
 
 def require_mteb() -> None:
-    """Whether mteb is there, without the seconds that importing it takes.
+    """Check that mteb is installed, without importing it, which takes seconds.
 
     Raises:
-        MissingExtra: it is not.
+        MissingExtra: mteb is not installed.
     """
     if find_spec("mteb") is None:
         raise MissingExtra("mteb", "evaluate")
@@ -65,12 +66,13 @@ def require_mteb() -> None:
 
 @dataclass(eq=False)
 class MtebModel:
-    """A model of mteb (its `EncoderProtocol`) on anything that makes vectors.
+    """A model of mteb (its `EncoderProtocol`) that takes vectors from an embedder.
 
     Args:
-        embedder: makes them; where there are prompts, its `encode` takes `prompt_name` and `prompt`.
-        mteb_model_meta: what mteb writes beside the scores.
-        prompts: by name: of a task, of a type of task, each perhaps with "-query" or "-document"; or of a prompt type.
+        embedder: the embedder; if there are prompts, its `encode` must take `prompt_name` and `prompt`.
+        mteb_model_meta: the `ModelMeta` that mteb writes beside the scores.
+        prompts: prompts by name: of a task or a type of task, optionally with "-query" or "-document"; or of a prompt
+            type.
         similarity_fn_name: "cosine", "dot", "euclidean" or "manhattan".
     """
 
@@ -92,17 +94,18 @@ class MtebModel:
         batch_size: int | None = None,
         **options: Any,
     ) -> Array:
-        """Sentence vectors, in mteb's signature.
+        """Sentence vectors, with the signature that mteb calls.
 
         Args:
-            inputs: mteb's batches; their "text" holds the n texts.
-            task_metadata: names the task, by which a prompt is chosen.
-            hf_split, hf_subset: of the task; not used.
+            inputs: mteb's batches; "text" holds the texts, n in all.
+            task_metadata: metadata of the task, which select a prompt.
+            hf_split, hf_subset: not used.
             prompt_type: "query", "document" or None.
-            precision: none but float32.
-            show_progress_bar: on stderr, where an encoder makes the vectors.
+            precision: only "float32" or None.
+            show_progress_bar: show a progress bar on stderr; needs an embedder that has this option, as `Encoder`.
             batch_size: not used.
-            options: others of `Encoder.encode`, as in ``mteb.evaluate(..., encode_kwargs={"batch_tokens": 4096})``.
+            options: further options of `Encoder.encode`, as in
+                ``mteb.evaluate(..., encode_kwargs={"batch_tokens": 4096})``.
 
         Returns:
             (n, D) float32.
@@ -111,12 +114,12 @@ class MtebModel:
             raise InputError(f"precision={precision!r}: vectors are float32; quantise what encode returns")
         texts = [as_read(text) for batch in inputs for text in batch["text"]]
         options |= self._prompted(task_metadata, prompt_type)
-        if show_progress_bar:  # never told otherwise: an embedder need not have the option
+        if show_progress_bar:  # False is not passed on: an embedder need not have the option
             options["show_progress_bar"] = True
         return np.asarray(self.embedder.encode(texts, **options))
 
     def _prompted(self, task_metadata: Any, prompt_type: Any) -> dict[str, Any]:
-        """The option of `encode` for a task: mteb's order of names first, then sentence-transformers' names."""
+        """The option of `encode` that sets a task's prompt: by mteb's names, else by sentence-transformers'."""
         if not self.prompts:
             return {}
         from mteb.models.abs_encoder import get_prompt_name
@@ -129,19 +132,19 @@ class MtebModel:
         return {} if kind is None else {"prompt": ""}  # as `Encoder.encode_query`: never the default prompt
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """How similar each of n vectors is to each of m, by `similarity_fn_name` (n, m)."""
+        """The similarity of each of n vectors with each of m (n, m), by `similarity_fn_name`."""
         return torch.from_numpy(similarity(_array(embeddings1), _array(embeddings2), self.similarity_fn_name))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """How similar each of n vectors is to the one at its place (n,)."""
+        """The similarity of vectors of equal index (n,)."""
         return torch.from_numpy(pairwise(_array(embeddings1), _array(embeddings2), self.similarity_fn_name))
 
 
 def meta_of(encoder: Encoder, name: str | None = None) -> Any:
-    """What mteb's results say of an encoder, as its `ModelMeta`; nothing is looked up on the hub.
+    """The `ModelMeta` of an encoder, which mteb writes beside its scores; nothing is fetched from the hub.
 
     Args:
-        encoder: any.
+        encoder: the encoder.
         name: as for `as_mteb`.
     """
     from mteb.models.model_meta import ModelMeta, ScoringFunction
@@ -173,15 +176,15 @@ def meta_of(encoder: Encoder, name: str | None = None) -> Any:
 
 
 def settings(encoder: Encoder) -> dict[str, Any]:
-    """How an encoder differs from the model's plain mean, flat, as `experiment_kwargs` wants it.
+    """The `experiment_kwargs` of an encoder: its differences from the plain mean, without nesting.
 
     Returns:
-        "method" by name; of its layout, states, weigh and sight what differs from `classical`, as in "layout.copies";
-        "post" as `parse_post` reads it; "max_length".
+        "method": its name; fields of its layout, states, weigh and sight that differ from `classical`, with keys as
+        "layout.copies"; "post" as `parse_post` reads it; "max_length".
     """
     plain, own = (_flat(to_json(method)) for method in (classical(), encoder.method))
-    told = {key: value for key, value in own.items() if key != "name" and value != plain.get(key)}
-    return {"method": encoder.method.name, **told, "post": spelled(encoder.post), "max_length": encoder.max_length}
+    changed = {key: value for key, value in own.items() if key != "name" and value != plain.get(key)}
+    return {"method": encoder.method.name, **changed, "post": spelled(encoder.post), "max_length": encoder.max_length}
 
 
 def _flat(described: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +193,7 @@ def _flat(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(path: str) -> str:
-    """A model's name on the hub, also where it was read from the hub's cache, or "local/" and its folder's name."""
+    """A model's name on the hub, also for a path in the hub's cache; otherwise "local/" and the folder's name."""
     cached = next((part for part in Path(path).parts if part.startswith("models--")), None)
     if cached is not None:
         return cached.removeprefix("models--").replace("--", "/", 1)

@@ -1,4 +1,4 @@
-"""The six categories of C-MTEB on rows of one's own: what is read, how it is checked, and how mteb is given it.
+"""The six categories of C-MTEB on local files: fields, checks, and the form in which mteb gets them.
 
 ReBA evaluates on them; Table 3's caption names the metric of each.
 """
@@ -20,7 +20,7 @@ PAIR = {"sentence1": text, "sentence2": text}
 
 
 class Similarity(MtebTask):
-    """Semantic textual similarity: rank correlation of cosines with the scores of pairs.
+    """Semantic textual similarity: the rank correlation between cosines and the scores of pairs.
 
     Rows: sentence1, sentence2, score.
     """
@@ -28,7 +28,7 @@ class Similarity(MtebTask):
     kind, base, metric, paper_metric = "STS", "AbsTaskSTS", "cosine_spearman", "cosine_pearson"
 
     def read(self, source: Source, revision: str) -> MtebLoaded:
-        """The pairs."""
+        """Read the pairs."""
         rows = source.rows(self.file, {**PAIR, "score": number})
         different([row["score"] for row in rows], "score", self.file)
         return LoadedPairs(self, revision, {self.split: columns(rows)}, both(rows), len(rows))
@@ -46,7 +46,7 @@ class LoadedPairs(MtebLoaded):
 
 
 class PairClassification(MtebTask):
-    """Do two sentences mean the same: accuracy at the best threshold, of the best of five similarities.
+    """Pair classification (same meaning or not): accuracy at the best threshold, for the best of five similarities.
 
     Rows: sentence1, sentence2, label (0 or 1).
     """
@@ -55,17 +55,17 @@ class PairClassification(MtebTask):
     paper_metric = "cosine_accuracy"
 
     def read(self, source: Source, revision: str) -> MtebLoaded:
-        """The pairs."""
+        """Read the pairs."""
         rows = source.rows(self.file, {**PAIR, "label": binary})
         different([row["label"] for row in rows], "label", self.file)
-        found = columns(rows)
-        found["labels"] = found.pop("label")
-        return MtebLoaded(self, revision, {self.split: found}, both(rows), len(rows))
+        data = columns(rows)
+        data["labels"] = data.pop("label")
+        return MtebLoaded(self, revision, {self.split: data}, both(rows), len(rows))
 
 
 @dataclass(frozen=True)
 class Classification(MtebTask):
-    """A logistic regression on 32 texts of each class, ten times (IFlyTek: five): accuracy.
+    """Classification: accuracy of a logistic regression on 32 texts of each class, over ten draws (IFlyTek: five).
 
     Rows of ``file + ".train"`` and ``file + ".test"``: text, label.
     """
@@ -74,22 +74,22 @@ class Classification(MtebTask):
     seeded = True
 
     def files(self) -> Sequence[str]:
-        """What is learned from, and what is scored."""
+        """The training rows and the test rows."""
         return (f"{self.file}.train", f"{self.file}.test")
 
     def settings(self) -> Mapping[str, Any]:
-        """As C-MTEB's classifications."""
+        """The number of training texts per class, as in C-MTEB."""
         return {"samples_per_label": 32}
 
     def read(self, source: Source, revision: str) -> MtebLoaded:
-        """Both files, the labels numbered in the order of their names."""
+        """Read both files, with labels numbered in alphabetical order."""
         train, test = (source.rows(file, {"text": text, "label": label}) for file in self.files())
         different([row["label"] for row in train], "label", self.files()[0])
         different([row["label"] for row in test], "label", self.files()[1])
         number_of = {name: i for i, name in enumerate(sorted({row["label"] for row in (*train, *test)}))}
         splits = {"train": train, self.split: test}
         numbered = {s: [{**row, "label": number_of[row["label"]]} for row in rows] for s, rows in splits.items()}
-        asked = [row["text"] for row in test]  # which of the others are learned from, mteb draws
+        asked = [row["text"] for row in test]  # mteb draws the training texts later
         return LoadedClasses(self, revision, {s: columns(rows) for s, rows in numbered.items()}, asked, len(test))
 
 
@@ -99,13 +99,13 @@ class LoadedClasses(MtebLoaded):
     predicts = True
 
     def items(self, predicted: Any) -> Mapping[str, NDArray[Any]]:
-        """How often each text was classified rightly."""
+        """The share of draws in which each text was classified correctly."""
         gold = np.asarray(self.splits[self.task.split]["label"])
         return {"correct": (np.asarray(predicted) == gold).mean(0)}
 
 
 class Clustering(MtebTask):
-    """k-means in mini-batches, as many clusters as labels, over one set: V-measure.
+    """Clustering: V-measure of mini-batch k-means on one set, with as many clusters as labels.
 
     C-MTEB averages over ten sets. Rows: text, label.
     """
@@ -114,65 +114,65 @@ class Clustering(MtebTask):
     seeded = True
 
     def read(self, source: Source, revision: str) -> MtebLoaded:
-        """The texts as one set."""
+        """Read the texts as one set."""
         rows = source.rows(self.file, {"text": text, "label": label})
         different([row["label"] for row in rows], "label", self.file)
-        found = columns(rows)
-        one = {"sentences": [found["text"]], "labels": [found["label"]]}
-        return MtebLoaded(self, revision, {self.split: one}, found["text"], len(rows))
+        data = columns(rows)
+        one_set = {"sentences": [data["text"]], "labels": [data["label"]]}
+        return MtebLoaded(self, revision, {self.split: one_set}, data["text"], len(rows))
 
 
-class Searched(MtebLoaded):
-    """A corpus, queries, and which documents answer which: retrieval, or reranking where candidates are given."""
+class LoadedSearch(MtebLoaded):
+    """A corpus, queries and relevance judgements: retrieval, or reranking if candidates are given."""
 
     def dataset(self) -> Any:
-        """By subset and split, as mteb's loader of retrieval tasks leaves it."""
+        """The data by subset and split, as mteb's loader of retrieval tasks returns them."""
         from datasets import Dataset
 
-        found = dict(self.splits[self.task.split])
-        corpus, queries = (Dataset.from_list(found[part]) for part in ("corpus", "queries"))
-        candidates = {query: list(named) for query, named in found["candidates"]} or None
-        relevant = {query: dict(graded) for query, graded in found["relevant"]}
+        parts = dict(self.splits[self.task.split])
+        corpus, queries = (Dataset.from_list(parts[part]) for part in ("corpus", "queries"))
+        candidates = {query: list(named) for query, named in parts["candidates"]} or None
+        relevant = {query: dict(graded) for query, graded in parts["relevant"]}
         split = {"corpus": corpus, "queries": queries, "relevant_docs": relevant, "top_ranked": candidates}
         return {"default": {self.task.split: split}}
 
 
 class Reranking(MtebTask):
-    """Sort each query's own candidates: mean average precision.
+    """Reranking of each query's own candidates: mean average precision.
 
-    Rows: query, positive and negative (lists of texts). Candidates are named as mteb names them, for names break ties.
+    Rows: query, positive and negative (lists of texts). Candidates get mteb's identifiers, since these break ties.
     """
 
     kind, base, metric, paper_metric = "Reranking", "AbsTaskRetrieval", "map_at_1000", "map_at_1000"
 
     def read(self, source: Source, revision: str) -> MtebLoaded:
-        """The queries, each with its candidates."""
+        """Read the queries with their candidates."""
         rows = source.rows(self.file, {"query": text, "positive": texts, "negative": texts})
         corpus, queries, relevant, candidates = [], [], [], []
         for i, row in enumerate(rows):
             query = f"{self.split}_query{i}"
             graded = {}
             for grade, part, prefix in ((1, "positive", "apositive"), (0, "negative", "negative")):
-                for j, found in enumerate(row[part]):
+                for j, document in enumerate(row[part]):
                     graded[f"{prefix}_{query}_{j:05}"] = grade
-                    corpus.append({"id": f"{prefix}_{query}_{j:05}", "title": "", "text": found})
+                    corpus.append({"id": f"{prefix}_{query}_{j:05}", "title": "", "text": document})
             queries.append({"id": query, "text": row["query"]})
             relevant.append((query, graded))
             candidates.append((query, list(graded)))
-        found = {"corpus": corpus, "queries": queries, "relevant": relevant, "candidates": candidates}
-        return Searched(self, revision, {self.split: found}, read_as(queries, corpus), len(queries) + len(corpus))
+        parts = {"corpus": corpus, "queries": queries, "relevant": relevant, "candidates": candidates}
+        return LoadedSearch(self, revision, {self.split: parts}, read_as(queries, corpus), len(queries) + len(corpus))
 
 
 @dataclass(frozen=True)
 class Retrieval(MtebTask):
-    """Find the documents that answer a query: nDCG at 10.
+    """Retrieval of the documents that answer a query: nDCG@10.
 
-    Three data sets in a folder: corpus (an identifier, text, perhaps title), queries (an identifier, text) and qrels
-    (query, a document, score); rows with a "split" other than the task's are left out.
+    Three data sets in a folder: corpus (an identifier, text, optionally title), queries (an identifier, text) and qrels
+    (query, a document, score). Rows with a "split" other than the task's are ignored.
 
     Args:
-        identifier: the field that names a document or a query.
-        document: the field of qrels that names a document.
+        identifier: the field with the identifier of a document or a query.
+        document: the field of qrels with the identifier of a document.
     """
 
     identifier: str = "_id"
@@ -185,7 +185,7 @@ class Retrieval(MtebTask):
         return tuple(f"{self.file}/{part}" for part in ("corpus", "queries", "qrels"))
 
     def read(self, source: Source, revision: str) -> MtebLoaded:
-        """The three data sets, and whether they fit together."""
+        """Read the three data sets, and check that they fit together."""
         corpus_file, queries_file, qrels_file = self.files()
         documents = source.rows(corpus_file, {self.identifier: once(), "text": text}, {"title": text})
         corpus = [{"id": r[self.identifier], "title": r["title"] or "", "text": r["text"]} for r in documents]
@@ -195,11 +195,11 @@ class Retrieval(MtebTask):
         fields = {"query": label, self.document: known, "score": grade}
         judged = self._own(source.rows(qrels_file, fields, {"split": text}))
         relevant = self._relevant(judged, [q["id"] for q in queries], qrels_file, queries_file)
-        found: dict[str, list[Any]] = {"corpus": corpus, "queries": queries, "candidates": []}
-        found["relevant"] = list(relevant.items())
+        parts: dict[str, list[Any]] = {"corpus": corpus, "queries": queries, "candidates": []}
+        parts["relevant"] = list(relevant.items())
         few = f"the corpus has {len(corpus)} documents: recall_at_1000 is 1, whatever the vectors"
-        return Searched(
-            self, revision, {self.split: found}, read_as(queries, corpus), len(queries) + len(corpus),
+        return LoadedSearch(
+            self, revision, {self.split: parts}, read_as(queries, corpus), len(queries) + len(corpus),
             (few,) if len(corpus) <= 1000 else (),
         )  # fmt: skip
 
@@ -224,17 +224,17 @@ class Retrieval(MtebTask):
 
 
 def columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Rows of equal fields, by field."""
+    """Rows with equal fields as columns, by field."""
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def both(rows: Sequence[Row]) -> list[str]:
-    """The sentences of pairs."""
+    """The sentences of all pairs."""
     return [row[side] for row in rows for side in PAIR]
 
 
 def read_as(queries: Sequence[Row], corpus: Sequence[Row]) -> list[str]:
-    """Queries and documents as mteb reads them: the title in front, stripped."""
+    """Queries and documents as mteb embeds them: a document's title comes before its text, stripped."""
     return [q["text"] for q in queries] + [f"{d['title']} {d['text']}".strip() for d in corpus]
 
 
@@ -253,7 +253,7 @@ def grade(value: Any) -> int:
 
 
 def once() -> Check:
-    """An identifier that no row before has."""
+    """A check that an identifier is in no earlier row."""
     seen: set[str] = set()
 
     def check(value: Any) -> str:
@@ -266,7 +266,7 @@ def once() -> Check:
 
 
 def one_of(names: set[str], what: str) -> Callable[[Any], str]:
-    """One of the identifiers that are there."""
+    """A check that an identifier is one of `names`."""
 
     def check(value: Any) -> str:
         if (name := label(value)) not in names:

@@ -1,4 +1,4 @@
-"""mteb's own task classes and metrics on rows of one's own: nothing is looked up on the hub or written to its cache."""
+"""mteb's task classes and metrics on local files: nothing is fetched from the hub or written to its cache."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..tasks.task import Array, Embedder, Loaded, Scores, Task
 from .mteb import MtebModel, require_mteb
 
 SEED = 42
-"""mteb's own; added to ours, so that seed 0 gives its scores."""
+"""mteb's default seed; ours is added to it, so that our seed 0 gives mteb's scores."""
 
 Columns = Mapping[str, Sequence[Any]]
 """Equally long columns of a split, or the parts of a retrieval task."""
@@ -31,14 +31,14 @@ Columns = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True)
 class MtebTask(Task):
-    """A task of mteb on rows of one's own.
+    """A task of mteb on local rows.
 
     Args:
-        name: in results.
-        file: the data set, or the folder that holds its parts.
-        official: the task of mteb that these rows are of: its settings hold. None = mteb has no such data set, and the
-            plain class of its kind runs it under our name.
-        split: under which mteb knows these rows.
+        name: name in results.
+        file: name of the data set, or of the folder with its parts.
+        official: the task of mteb that has this data set, whose settings are used. None = mteb has no such data set;
+            then mteb's class for tasks of this type runs it under our name.
+        split: mteb's name of the split.
     """
 
     file: str
@@ -46,11 +46,11 @@ class MtebTask(Task):
     split: str = "test"
 
     kind: ClassVar[str]
-    """mteb's type of task."""
+    """Type of the task, as mteb names it."""
     base: ClassVar[str]
     """mteb's class for tasks of that type."""
     paper_metric: ClassVar[str]
-    """The metric that the tables of ReBA show (Table 3's caption), by its name among `Scores.metrics`."""
+    """The metric in the tables of ReBA (Table 3's caption), by its name in `Scores.metrics`."""
     libraries = ("mteb", "scikit-learn", "scipy")
 
     def files(self) -> Sequence[str]:
@@ -70,14 +70,14 @@ class MtebTask(Task):
 
     @abstractmethod
     def read(self, source: Source, revision: str) -> MtebLoaded:
-        """The rows, checked."""
+        """Read and check the rows."""
 
     def mteb_task(self, source: Source, seed: int = 0) -> Any:
-        """A task of mteb that has its data, for ``mteb.evaluate(as_mteb(encoder), [...])``.
+        """The task as an object of mteb with its data loaded, for ``mteb.evaluate(as_mteb(encoder), [...])``.
 
         Args:
-            source: of the rows.
-            seed: 0 = mteb's own.
+            source: the source of the rows.
+            seed: added to mteb's own.
 
         Raises:
             DataError: as `load`.
@@ -85,7 +85,7 @@ class MtebTask(Task):
         return self.load(source).mteb_task(seed)
 
     def settings(self) -> Mapping[str, Any]:
-        """What a task without an official one sets in its class."""
+        """Attributes of the class that is made for a task without an official one."""
         return {}
 
 
@@ -94,12 +94,12 @@ class MtebLoaded(Loaded):
     """A task of mteb with its rows in memory.
 
     Attributes:
-        task: what it is.
-        revision: names the rows' content, in place of the hub's commit.
+        task: the task.
+        revision: a hash of the rows, in place of the hub's commit.
         splits: columns by split.
-        asked: what `texts` gives.
-        size: how many samples mteb would count.
-        notes: what a reader of the scores must know.
+        asked: the texts that mteb will embed.
+        size: number of samples, as mteb counts them.
+        notes: remarks for the reader of the scores.
     """
 
     task: MtebTask
@@ -113,52 +113,52 @@ class MtebLoaded(Loaded):
     """Whether `items` needs mteb's predictions."""
 
     def texts(self) -> Sequence[str]:
-        """Each different text that mteb is known to ask for."""
+        """The texts that mteb will embed, without duplicates."""
         return list(dict.fromkeys(self.asked))
 
     def dataset(self) -> Any:
-        """The rows as mteb's task holds them."""
+        """The rows in the form in which mteb's task holds them."""
         from datasets import Dataset, DatasetDict
 
         return DatasetDict({split: Dataset.from_dict(dict(columns)) for split, columns in self.splits.items()})
 
     def items(self, predicted: Any) -> Mapping[str, NDArray[Any]]:
-        """`Scores.items`, out of what mteb predicted."""
+        """`Scores.items`, from mteb's predictions."""
         return {}
 
     def mteb_task(self, seed: int = 0) -> Any:
-        """As `MtebTask.mteb_task`."""
+        """The task as an object of mteb, as `MtebTask.mteb_task`."""
         with untouched_seeds():
             kind = _official(self.task.official) if self.task.official else _own(self.task)
-            made = kind(seed=SEED + seed)
-        told = {"dataset": {"path": self.task.file, "revision": self.revision}, "superseded_by": None}
-        made.metadata = kind.metadata.model_copy(update=told)
-        made.dataset, made.data_loaded = self.dataset(), True
-        return made.filter_eval_splits([self.task.split])
+            task = kind(seed=SEED + seed)
+        changes = {"dataset": {"path": self.task.file, "revision": self.revision}, "superseded_by": None}
+        task.metadata = kind.metadata.model_copy(update=changes)
+        task.dataset, task.data_loaded = self.dataset(), True
+        return task.filter_eval_splits([self.task.split])
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
         """Run mteb's task on an encoder, in this process."""
-        watched = Watched(embedder)
-        made = self.mteb_task(seed)
+        checked = ConstantCheck(embedder)
+        task = self.mteb_task(seed)
         with quiet(), untouched_seeds(), TemporaryDirectory() as folder:
-            found = made.evaluate(
-                _model(watched, embedder),
+            scores = task.evaluate(
+                _model(checked, embedder),
                 self.task.split,
                 encode_kwargs={"show_progress_bar": False},
                 prediction_folder=Path(folder) if self.predicts else None,
                 seed=SEED + seed,
             )["default"]
-            predicted = _predicted(Path(folder) / made.prediction_file_name, self.task.split) if self.predicts else None
-        metrics = {k: float(v) for k, v in found.items() if isinstance(v, int | float) and _told(k)}
-        notes = (*self.notes, *_unofficial(made, self.task, self.size))
-        if watched.constant:
+            predicted = _predicted(Path(folder) / task.prediction_file_name, self.task.split) if self.predicts else None
+        metrics = {k: float(v) for k, v in scores.items() if isinstance(v, int | float) and _is_reported(k)}
+        notes = (*self.notes, *_unofficial(task, self.task, self.size))
+        if checked.constant:
             metrics = dict.fromkeys(metrics, math.nan)
             notes = (*notes, "all vectors are equal: they tell no texts apart, and no score is defined")
         return Scores(metrics[self.task.metric], metrics, self.items(predicted), notes)
 
 
-class Watched:
-    """An embedder, and whether all the vectors it has made are equal."""
+class ConstantCheck:
+    """An embedder that records whether all its vectors so far were equal."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder, self.constant = embedder, True
@@ -166,21 +166,21 @@ class Watched:
 
     def encode(self, texts: Sequence[str], /, **options: Any) -> Array:
         """Sentence vectors (n, D)."""
-        made = self.embedder.encode(texts, **options)
-        self.first = made[0] if self.first is None else self.first
-        self.constant = self.constant and bool((made == self.first).all())
-        return made
+        vectors = self.embedder.encode(texts, **options)
+        self.first = vectors[0] if self.first is None else self.first
+        self.constant = self.constant and bool((vectors == self.first).all())
+        return vectors
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
         """Word vectors."""
         return self.embedder.encode_words(texts, words)
 
 
-def _model(watched: Watched, embedder: Embedder) -> MtebModel:
+def _model(checked: ConstantCheck, embedder: Embedder) -> MtebModel:
     from mteb.models.model_meta import ModelMeta
 
     prompts = getattr(embedder, "prompts", None) or {}
-    return MtebModel(watched, ModelMeta.create_empty(), prompts, getattr(embedder, "similarity_fn_name", "cosine"))
+    return MtebModel(checked, ModelMeta.create_empty(), prompts, getattr(embedder, "similarity_fn_name", "cosine"))
 
 
 def _official(name: str) -> Any:
@@ -191,7 +191,7 @@ def _official(name: str) -> Any:
 
 @cache
 def _own(task: MtebTask) -> Any:
-    """A class of mteb's kind under the task's own name."""
+    """A subclass of mteb's class for the task's type, under the task's own name."""
     from mteb import abstasks
     from mteb.abstasks.task_metadata import TaskMetadata
 
@@ -208,16 +208,16 @@ def _own(task: MtebTask) -> Any:
     return type(task.name, (getattr(abstasks, task.base),), {"metadata": metadata, **task.settings()})
 
 
-def _told(metric: str) -> bool:
-    """Whether a score of mteb's is passed on: not the one under two names, nor the confidence curves of retrieval."""
+def _is_reported(metric: str) -> bool:
+    """Whether a score of mteb is reported: not the duplicate of the main score, nor retrieval's confidence curves."""
     return metric not in ("main_score", "hf_subset") and not metric.startswith("nauc")
 
 
-def _unofficial(made: Any, task: MtebTask, size: int) -> tuple[str, ...]:
-    """A note where this is not the official data: another data set, or not as many samples as mteb counts."""
+def _unofficial(theirs: Any, task: MtebTask, size: int) -> tuple[str, ...]:
+    """A note if the data are not mteb's: another data set, or another number of samples."""
     if task.official is None:
         return (f"mteb has no data set {task.name}: its plain {task.base} was run on {task.file}",)
-    counted = (made.metadata.n_samples or {}).get(task.split)
+    counted = (theirs.metadata.n_samples or {}).get(task.split)
     if counted in (None, size):
         return ()
     return (f"{size} samples where mteb's {task.official} has {counted} ({task.split}): not a score of that task",)
@@ -229,7 +229,7 @@ def _predicted(path: Path, split: str) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars of datasets, no warnings of correlations that are undefined: a note says so."""
+    """A context without progress bars of datasets and warnings of undefined correlations, which a note reports."""
     import datasets
 
     shown = datasets.are_progress_bars_disabled()
@@ -246,7 +246,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def untouched_seeds() -> Iterator[None]:
-    """mteb seeds `random`, numpy and torch when a task is made: put back what they were."""
+    """A context that restores the random states of `random`, numpy and torch, which mteb seeds with every task."""
     import random
 
     import torch
@@ -261,10 +261,10 @@ def untouched_seeds() -> Iterator[None]:
 
 
 def different(values: Sequence[Any], what: str, where: str) -> None:
-    """Whether there are at least two classes, or two scores.
+    """Check that there are at least two classes, or two scores.
 
     Raises:
-        DataError: there is one.
+        DataError: all values are equal.
     """
     if len(set(values)) < 2:
         raise DataError(f"{where}: all {len(values)} rows have the {what} {values[0]!r}: at least two are needed")

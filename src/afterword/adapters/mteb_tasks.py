@@ -1,7 +1,7 @@
-"""C-MTEB, and English data sets in mteb's classes, on rows of one's own.
+"""C-MTEB, and English data sets in mteb's classes, on local files.
 
-These are mteb's version 1 tasks, as the rows of ReBA's tables are. A data set that is not C-MTEB's has a name of its
-own, which mteb does not know. docs/evaluate.md tells the form of each file.
+These are mteb's version 1 tasks, like those in ReBA's tables. A data set that is not part of C-MTEB has a name that
+mteb does not use. docs/evaluate.md describes the format of each file.
 """
 
 from __future__ import annotations
@@ -11,49 +11,49 @@ from .mteb_local import MtebTask
 
 
 class ChineseSimilarity(Similarity):
-    """C-MTEB's category of STS."""
+    """STS of C-MTEB."""
 
     group, languages = "zh-sts", ("cmn-Hans",)
 
 
 class ChinesePairs(PairClassification):
-    """C-MTEB's category of pair classification."""
+    """Pair classification of C-MTEB."""
 
     group, languages = "zh-pair", ("cmn-Hans",)
 
 
 class ChineseClassification(Classification):
-    """C-MTEB's category of classification."""
+    """Classification of C-MTEB."""
 
     group, languages = "zh-classification", ("cmn-Hans",)
 
 
 class ChineseClustering(Clustering):
-    """C-MTEB's category of clustering."""
+    """Clustering of C-MTEB."""
 
     group, languages = "zh-clustering", ("cmn-Hans",)
 
 
 class ChineseReranking(Reranking):
-    """C-MTEB's category of reranking."""
+    """Reranking of C-MTEB."""
 
     group, languages = "zh-reranking", ("cmn-Hans",)
 
 
 class ChineseRetrieval(Retrieval):
-    """C-MTEB's category of retrieval."""
+    """Retrieval of C-MTEB."""
 
     group, languages = "zh-retrieval", ("cmn-Hans",)
 
 
 class EnglishSimilarity(Similarity):
-    """English STS by mteb's classes; `tasks.sts` has SentEval's protocol."""
+    """English STS with mteb's protocol; `tasks.sts` has SentEval's."""
 
     group = "mteb-sts"
 
 
 class EnglishClustering(Clustering):
-    """English sets that are free to use and not mteb's."""
+    """English clustering, on freely licensed data sets that mteb does not have."""
 
     group = "mteb-clustering"
 
@@ -100,4 +100,4 @@ TASKS: tuple[MtebTask, ...] = (
     EnglishClustering("TweetTopicsClustering", "en/clustering/tweet"),
     EnglishRetrieval("SciFact", "en/retrieval/scifact", "SciFact", identifier="id", document="doc"),
 )  # fmt: skip
-"""Every local task, by name; a comment says what a stand-in stands in for."""
+"""All local tasks of mteb; a comment names the data set that a substitute replaces."""

@@ -1,4 +1,4 @@
-"""A folder of sentence-transformers, run by that library itself: what has no transformer in it, GloVe for instance."""
+"""A sentence-transformers folder run by that library itself, for models without a transformer, such as GloVe."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ LIBRARIES = ("sentence-transformers", "torch", "transformers", "numpy")
 
 
 class SentenceTransformerModel:
-    """An embedder for tasks; it makes sentence vectors only.
+    """An embedder for tasks that need sentence vectors only.
 
     Args:
-        folder: of the model.
-        device: None = a GPU where there is one.
+        folder: the model's folder.
+        device: None = a GPU if there is one.
 
     Raises:
-        MissingDataset: no such folder.
+        MissingDataset: there is no such folder.
         ModelError: sentence-transformers cannot load it.
-        MissingExtra: it is not installed.
+        MissingExtra: sentence-transformers is not installed.
     """
 
     def __init__(self, folder: Path, device: str | None = None) -> None:
@@ -54,7 +54,7 @@ class SentenceTransformerModel:
         return np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
-        """Refuse: there are no word vectors.
+        """Raise an error: the library has no word vectors.
 
         Raises:
             InputError: always.
@@ -63,7 +63,7 @@ class SentenceTransformerModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every file of the folder, and the libraries' versions."""
+        """A hash of all files of the folder and of the libraries' versions."""
         digest = hashlib.blake2b(digest_size=16)
         for path in sorted(p for p in self.folder.rglob("*") if p.is_file()):
             digest.update(f"{path.relative_to(self.folder).as_posix()} {path.stat().st_size} ".encode())

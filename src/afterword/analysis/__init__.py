@@ -1,1 +1,1 @@
-"""Analysis: what a model's layers, tokens and vectors are like, by the measurements of the papers."""
+"""Analysis: the papers' measurements of a model's layers, tokens and vectors."""

@@ -1,4 +1,4 @@
-"""How far the token that stands for a sentence depends on the others: sentence-level Spearman correlation.
+"""How much the token that represents a sentence depends on the others: sentence-level Spearman correlation.
 
 Source: BeLLM, section 2 and Figure 2, section 5.5 and Figure 5; after Ethayarajh (2019), intra-sentence similarity.
 """
@@ -28,16 +28,16 @@ Pivot = Literal["last", "first"]
 
 @dataclass(frozen=True)
 class Dependency(Measurement):
-    """How a model's pivot depends on the rest of each sentence.
+    """How much the pivot token depends on the other tokens of each sentence.
 
     Attributes:
-        name: of the encoder's method.
-        pivot: which token stands for the sentence.
-        values: per sentence, the mean over its other tokens of Spearman's correlation, over the D components,
-            between the pivot's state and theirs (n,); NaN for a sentence of one token.
-        mean: of the values that are defined; NaN where none is.
-        quartiles: lower quartile, median, upper quartile of them.
-        undefined: how many sentences have no value.
+        name: name of the encoder's method.
+        pivot: which token represents the sentence.
+        values: for each sentence, Spearman's correlation over the D components between the hidden states of the pivot
+            and of another token, averaged over the other tokens (n,); NaN for a sentence of one token.
+        mean: mean of the defined values; NaN if there are none.
+        quartiles: lower quartile, median and upper quartile of the defined values.
+        undefined: number of sentences without a value.
     """
 
     name: str
@@ -58,19 +58,19 @@ def dependency(
 ) -> Dependency:
     """Correlate the pivot of each sentence with its other tokens.
 
-    All tokens count as the model reads them: special ones and a template's own too. So compare two models under one
-    template, or under none, as Figure 2 does.
+    All tokens of the input count, also special tokens and those of a template. So compare models with the same
+    template, or without one, as Figure 2 does.
 
     Args:
-        encoder: its method says how texts are written, which states are read and which layers see both ways.
+        encoder: its method gives the input format, the hidden states and the bidirectional layers.
         texts: sentences.
-        pivot: the "last" token, as for LLaMA in the paper, or the "first", BERT's [CLS]; None takes the last of a
-            causal model and the first of another.
-        name: what the result is called; the method's name by default.
-        limits: how much at a time.
+        pivot: the "last" token, as for LLaMA in the paper, or the "first", BERT's [CLS]; None is "last" for a causal
+            model, else "first".
+        name: name of the result; None = the method's name.
+        limits: batch size and maximum length.
 
     Raises:
-        InputError: no text, a blank one, or another pivot.
+        InputError: there is no text, a text is blank, or the pivot is neither "last" nor "first".
     """
     if pivot not in (None, "last", "first"):
         raise InputError(f"pivot={pivot!r}: choose last or first")
@@ -86,13 +86,13 @@ def dependency(
 
 
 def _of_group(states: Tensor, pivot: int) -> list[float]:
-    """Mean Spearman of the pivot with the other tokens (G,), of states (G, n, D)."""
+    """Spearman's correlation of the pivot with the other tokens, averaged, for texts of one length (G, n, D)."""
     n = states.shape[1]
     if n == 1:
         return [math.nan] * len(states)
     ranked = torch.from_numpy(ranks(states.double().cpu().numpy()))
     ranked -= ranked.mean(-1, keepdim=True)
     ranked /= ranked.norm(dim=-1, keepdim=True)  # NaN where all components are equal
-    follows = (ranked * ranked[:, pivot, None]).sum(-1)
+    correlations = (ranked * ranked[:, pivot, None]).sum(-1)
     others = torch.arange(n) != pivot % n
-    return [float(v) for v in follows[:, others].mean(1)]
+    return [float(v) for v in correlations[:, others].mean(1)]

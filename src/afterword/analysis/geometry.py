@@ -1,4 +1,4 @@
-"""The shape of a set of vectors: how alike any two are, how close pairs lie, how evenly all are spread."""
+"""The geometry of a set of vectors: average cosine (anisotropy), alignment of pairs, uniformity."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..errors import InputError
 Vectors = NDArray[np.floating[Any]]
 """Vectors (n, D)."""
 
-BLOCK = 1024  # vectors that are compared with all others at once
+BLOCK = 1024  # number of vectors per block of a pairwise comparison
 
 
 def average_cosine(vectors: Vectors) -> float:
-    """The mean cosine of two different vectors: near 0 where they point everywhere, near 1 in a narrow cone.
+    """The mean cosine of two different vectors: near 0 for random directions, near 1 in a narrow cone (anisotropy).
 
-    Source: Ethayarajh 2019 (anisotropy); Ditto, section 4. In O(n D): the squared length of the sum of unit vectors
-    is n plus the sum over pairs.
+    Source: Ethayarajh 2019; Ditto, section 4. Computed in O(n D): the squared length of the sum of unit vectors is n
+    plus the sum of the cosines of all ordered pairs.
 
     Args:
         vectors: (n, D), n >= 2.
 
     Raises:
-        InputError: they are too few, not finite, or one has no direction.
+        InputError: there are too few vectors, or one is zero, NaN or infinite.
 
     >>> average_cosine(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]))
     0.3333333333333333
@@ -37,14 +37,14 @@ def average_cosine(vectors: Vectors) -> float:
 
 
 def alignment(first: Vectors, second: Vectors, alpha: float = 2.0) -> float:
-    """The mean distance of two vectors that belong together, to the power alpha, at length 1; lower is closer.
+    """The mean of the distance to the power alpha between the unit vectors of positive pairs; lower is closer.
 
-    Source: Wang & Isola 2020, section 4.1.1. For sentences the pairs are those whose similarity was rated over 4 of 5
-    (Gao et al. 2021, SimCSE; Ditto, section 4).
+    Source: Wang & Isola 2020, section 4.1.1. For sentences, positive pairs are those with a similarity score above 4
+    of 5 (Gao et al. 2021, SimCSE; Ditto, section 4).
 
     Args:
-        first, second: (n, D), row i of one belongs to row i of the other.
-        alpha: the power.
+        first, second: (n, D); rows of equal index are a pair.
+        alpha: the exponent.
 
     Raises:
         InputError: as `average_cosine`, or their shapes differ.
@@ -59,13 +59,13 @@ def alignment(first: Vectors, second: Vectors, alpha: float = 2.0) -> float:
 
 
 def uniformity(vectors: Vectors, t: float = 2.0) -> float:
-    """log of the mean of exp(-t d^2) over pairs of different vectors at length 1; lower is more evenly spread.
+    """log of the mean of exp(-t d^2) over pairs of unit vectors with distance d; lower is more uniform.
 
-    Source: Wang & Isola 2020, section 4.1.2. Compared a block at a time: time O(n^2 D), memory O(n).
+    Source: Wang & Isola 2020, section 4.1.2. Computed in blocks: time O(n^2 D), memory O(n).
 
     Args:
         vectors: (n, D), n >= 2.
-        t: how fast far pairs stop to count.
+        t: the factor t; the larger, the less distant pairs count.
 
     Raises:
         InputError: as `average_cosine`.
@@ -77,14 +77,14 @@ def uniformity(vectors: Vectors, t: float = 2.0) -> float:
     for i in range(0, n, BLOCK):
         rows = _unit(vectors, i)
         for j in range(0, i + 1, BLOCK):
-            # exp(-t (2 - 2 cos)); a rounded cosine over 1 would be no distance
+            # exp(-t (2 - 2 cos)); rounding may give a cosine over 1, which no distance has
             pairs = np.exp(2 * t * (np.minimum(rows @ _unit(vectors, j).T, 1) - 1))
             total += float(np.tril(pairs, -1).sum() if i == j else pairs.sum())
     return float(np.log(total / (n * (n - 1) / 2)))
 
 
 def _squared(first: Vectors, second: Vectors, start: int) -> Vectors:
-    """Squared distances (block,) of pairs at length 1."""
+    """Squared distances of pairs of unit vectors, for the block at `start`."""
     squared: Vectors = ((_unit(first, start) - _unit(second, start)) ** 2).sum(1)
     return squared
 
@@ -96,7 +96,7 @@ def _matrix(vectors: Vectors, least: int) -> Vectors:
 
 
 def _unit(vectors: Vectors, start: int) -> Vectors:
-    """A block of the vectors at length 1, in float64."""
+    """The block of vectors at `start`, scaled to length 1, in float64."""
     block = np.asarray(vectors[start : start + BLOCK], np.float64)
     lengths = np.linalg.norm(block, axis=1, keepdims=True)
     wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))

@@ -1,4 +1,4 @@
-"""The impact matrix by perturbed masking: how much masking one token changes what a model makes of another.
+"""The impact matrix by perturbed masking: how much masking one token changes the hidden state of another.
 
 Source: Wu et al. 2020; Ditto, section 2 (Figure 1, Table 3) and appendix A.1.
 """
@@ -24,13 +24,13 @@ from .result import Measurement
 
 @dataclass(frozen=True)
 class Impact(Measurement):
-    """What tokens of one text do to each other.
+    """The impact matrix of a text.
 
     Attributes:
-        tokens: n of them, as the model reads them.
-        content: where the text's own begin and end; special tokens are never masked.
-        matrix: F[i, j] (n, n), the Euclidean distance between the states of token i when i is masked and when i and j
-            are; the columns of special tokens, and the diagonal, are 0.
+        tokens: the n tokens of the input.
+        content: first and last index (half-open) of the text's own tokens; special tokens are never masked.
+        matrix: F[i, j] (n, n), the Euclidean distance between two hidden states of token i: with i masked, and with i
+            and j masked. The columns of special tokens, and the diagonal, are 0.
     """
 
     tokens: tuple[str, ...]
@@ -39,23 +39,25 @@ class Impact(Measurement):
 
     @property
     def columns(self) -> NDArray[np.float64]:
-        """How much each content token matters to the content (N,): the mean of its column, as in Table 3."""
+        """The mean impact of each content token on the content tokens (N,): the column means, as in Table 3."""
         inside = slice(*self.content)
         return np.asarray(self.matrix[inside, inside].mean(0))
 
 
 def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Impact:
-    """The impact matrix of one text. It takes N (N + 1) / 2 masked copies of its N content tokens.
+    """Compute the impact matrix of one text, from N (N + 1) / 2 masked copies for N content tokens.
 
     Args:
-        encoder: of a model with a [MASK]; its method says which states are compared, `classical` the last ones.
-        text: one string, or one list of token ids. What is over the model's length is an error: nothing is cut.
-        limits: how much at a time.
+        encoder: an encoder whose model has a [MASK]; its method gives the states to compare, the last ones for
+            `classical`.
+        text: one string, or one list of token ids. A text longer than the model allows is an error: it is not
+            truncated.
+        limits: batch size.
 
     Raises:
         NoMaskToken: the model has no [MASK].
-        MethodError: the method writes more than the text and its special tokens, or lets layers see both ways.
-        InputError: the text is too long, or holds no token.
+        MethodError: the method adds more than special tokens to the text, or has bidirectional layers.
+        InputError: the text is too long, or has no token.
     """
     method, backbone = encoder.method, encoder.backbone
     if method.layout != Layout(add_special_tokens=method.layout.add_special_tokens) or method.sight:
@@ -67,41 +69,41 @@ def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Imp
     n, longest = len(segment.ids), encoder.max_length
     if start == end or (longest is not None and n > longest):
         raise InputError(f"the text has {n} tokens with special ones, {end - start} without: give 1 to {longest}")
-    found = _masked(encoder, segment, limits or Limits())
+    states = _masked(encoder, segment, limits or Limits())
     matrix = np.zeros((n, n))
     for i in range(n):
         own = {i} & set(range(start, end))
         for j in range(start, end):
-            matrix[i, j] = np.linalg.norm(found[frozenset(own)][i] - found[frozenset(own | {j})][i])
+            matrix[i, j] = np.linalg.norm(states[frozenset(own)][i] - states[frozenset(own | {j})][i])
     return Impact(tuple(backbone.tokenizer.tokens(segment.ids)), (start, end), matrix)
 
 
 Masked = frozenset[int]
-"""Which tokens are masked."""
+"""The indices of the masked tokens."""
 
 
 def _masked(encoder: Encoder, segment: Segment, limits: Limits) -> dict[Masked, dict[int, NDArray[np.float64]]]:
-    """States (D,) of the text with none, each one and any two of its content tokens masked.
+    """Hidden states (D,) with no content token masked, with each one, and with each two.
 
-    Kept are those of the masked tokens, and of the special ones where not two are masked.
+    The states of the masked tokens are kept, and those of the special tokens if fewer than two are masked.
     """
     method, backbone = encoder.method, encoder.backbone
     content = range(*segment.copies[0])
     special = set(range(len(segment.ids))) - set(content)
     keys = [Masked(chosen) for size in range(3) for chosen in combinations(content, size)]
     written = [TokenizedText((_with_mask(segment, key, backbone.tokenizer.mask_id),)) for key in keys]
-    found = {}
+    result = {}
 
     def run(batch: Batch, _: list[int]) -> list[tuple[int, NDArray[np.float64]]]:
         states = method.states.mean(backbone.forward(batch, frozenset(method.states.layers)))
         (group,) = batch.groups  # all copies are equally long
         return list(zip(group.text.tolist(), group.slice(states).double().cpu().numpy(), strict=True))
 
-    for indices, made in each(written, run, limits.budget(backbone.device), backbone.device):
-        for t, one in made:
+    for indices, pairs in each(written, run, limits.budget(backbone.device), backbone.device):
+        for t, states in pairs:
             key = keys[indices[t]]
-            found[key] = {i: one[i] for i in (key if len(key) == 2 else key | special)}
-    return found
+            result[key] = {i: states[i] for i in (key if len(key) == 2 else key | special)}
+    return result
 
 
 def _with_mask(segment: Segment, masked: Masked, mask: int) -> Segment:

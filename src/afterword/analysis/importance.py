@@ -1,4 +1,4 @@
-"""Whether a model's own measures of a token's importance follow TF-IDF: the impact matrix, and diagonal attention.
+"""Do a model's own measures of token importance correlate with TF-IDF? The impact matrix, and diagonal attention.
 
 Source: Ditto, Table 3 (impact matrix) and Table 4 (heads).
 """
@@ -32,12 +32,12 @@ Measure = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Follows(Measurement):
-    """How a measure of tokens follows TF-IDF.
+    """The correlation of a measure of token importance with TF-IDF.
 
     Attributes:
-        name: of the measure; a head as "1-10", layer and head from 1.
-        pearson, spearman: correlations over the tokens of all texts together; NaN where one side is constant.
-        tokens: how many.
+        name: name of the measure; a head as "1-10", layer and head from 1.
+        pearson, spearman: correlations over the tokens of all texts; NaN if one side is constant.
+        tokens: number of tokens.
     """
 
     name: str
@@ -47,19 +47,19 @@ class Follows(Measurement):
 
 
 def tfidf_weights(encoder: Encoder, texts: Sequence[str], corpus: Sequence[str]) -> list[Measure]:
-    """TF-IDF of each content token: how often it stands in its text times its idf in the corpus (`TfIdf`)."""
+    """TF-IDF of each content token: how often it occurs in its text times its idf in the corpus (`TfIdf`)."""
     tokenizer = encoder.backbone.tokenizer
     inverse = TfIdf().weigh(count(corpus, tokenizer, encoder.backbone.vocabulary_size), tokenizer).double()
     return [tf_idf(torch.tensor([ids], dtype=torch.long), inverse)[0].numpy() for ids in tokenizer.ids(texts)]
 
 
 def impact_follows(encoder: Encoder, texts: Sequence[str], weights: Sequence[Measure]) -> Follows:
-    """How the impact matrix's column means follow the weights (Table 3).
+    """Correlate the column means of the impact matrix with TF-IDF weights (Table 3).
 
     Args:
         encoder: see `impact`.
-        texts: sentences; each takes N (N + 1) / 2 masked copies.
-        weights: per text (N,), as `tfidf_weights` gives them.
+        texts: sentences; each needs N (N + 1) / 2 masked copies.
+        weights: weights per text (N,), from `tfidf_weights`.
     """
     return _follows("impact matrix", [impact(encoder, text).columns for text in texts], weights)
 
@@ -67,43 +67,43 @@ def impact_follows(encoder: Encoder, texts: Sequence[str], weights: Sequence[Mea
 def heads_follow(
     encoder: Encoder, texts: Sequence[str], weights: Sequence[Measure], *, limits: Limits | None = None
 ) -> tuple[Follows, ...]:
-    """How every head's attention of a token to itself follows the weights (Table 4), best Spearman first.
+    """Correlate every head's diagonal attention with TF-IDF weights (Table 4), sorted by Spearman's correlation.
 
     Args:
-        encoder: of any model whose attention can be read; its method is not used.
+        encoder: an encoder whose model's attention can be read; its method is not used.
         texts: sentences.
-        weights: per text (N,).
-        limits: how much at a time.
+        weights: weights per text (N,).
+        limits: batch size.
 
     Raises:
-        AttentionNotSeen: the model shows none.
-        InputError: a text is over the model's length.
+        AttentionNotSeen: the model's attention weights cannot be read.
+        InputError: a text is longer than the model allows.
     """
     backbone = encoder.backbone
     backbone.require(True, None)
     writings = Layout().write(texts, backbone.tokenizer, encoder.max_length)
     if cut := [i for i, w in enumerate(writings) if w.kept < w.total]:
         raise InputError(f"text {cut[0]} is over max_length={encoder.max_length}: leave it out")
-    found: dict[int, Measure] = {}
+    diagonals: dict[int, Measure] = {}
 
     def run(batch: Batch, indices: list[int]) -> dict[int, Measure]:
-        tap, made = Diagonals(), {}
+        tap, of_batch = Diagonals(), {}
         backbone.forward(batch, frozenset({LAST}), taps=[tap])
         for g, group in enumerate(batch.groups):
             spans = group.spans[:, 0].tolist()
             for t, one, (start, end) in zip(group.text.tolist(), tap.result(g), spans, strict=True):
-                made[indices[t]] = one[..., start:end].double().cpu().numpy()
-        return made
+                of_batch[indices[t]] = one[..., start:end].double().cpu().numpy()
+        return of_batch
 
-    for _, measured in each(writings, run, (limits or Limits()).budget(backbone.device), backbone.device):
-        found.update(measured)
+    for _, of_batch in each(writings, run, (limits or Limits()).budget(backbone.device), backbone.device):
+        diagonals.update(of_batch)
     layers, heads = backbone.facts.layers, backbone.facts.heads
-    made = [
-        _follows(f"{layer + 1}-{head + 1}", [found[i][layer, head] for i in range(len(texts))], weights)
+    results = [
+        _follows(f"{layer + 1}-{head + 1}", [diagonals[i][layer, head] for i in range(len(texts))], weights)
         for layer in range(layers)
         for head in range(heads)
     ]
-    return tuple(sorted(made, key=lambda f: math.inf if math.isnan(f.spearman) else -f.spearman))
+    return tuple(sorted(results, key=lambda f: math.inf if math.isnan(f.spearman) else -f.spearman))
 
 
 def _follows(name: str, measured: Sequence[Measure], weights: Sequence[Measure]) -> Follows:

@@ -1,4 +1,4 @@
-"""Figures, in one style. The only file that names matplotlib, and it is imported only when something is drawn."""
+"""All figures, in one style. Only this file uses matplotlib, and imports it only when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KINDS = (".png", ".svg", ".pdf")
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
-"""Okabe and Ito's, told apart by colour-blind readers too."""
+"""The palette of Okabe and Ito, which colour-blind readers can distinguish."""
 
 STYLE: dict[str, Any] = {
     "figure.dpi": 150,
@@ -52,9 +52,9 @@ STYLE: dict[str, Any] = {
 
 @contextmanager
 def figure(path: Path, width: float = 6.0, height: float = 3.6) -> Iterator[Axes]:
-    """Draw a figure of one axes; it is saved when the block ends, and not when it fails.
+    """A context that gives the axes of a new figure and saves it at the end, unless there was an error.
 
-    No window is opened and no global state of matplotlib is touched.
+    No window is opened, and no global state of matplotlib is changed.
 
     Args:
         path: a .png, .svg or .pdf file.
@@ -65,7 +65,7 @@ def figure(path: Path, width: float = 6.0, height: float = 3.6) -> Iterator[Axes
         The axes to draw on.
 
     Raises:
-        InputError: another kind of file.
+        InputError: the file has another ending.
         MissingExtra: matplotlib is not installed.
     """
     check(path)
@@ -79,10 +79,10 @@ def figure(path: Path, width: float = 6.0, height: float = 3.6) -> Iterator[Axes
 
 
 def check(path: Path) -> None:
-    """Whether a figure can be drawn to this file: ask before a long computation.
+    """Check, before a long computation, that a figure can be written to this file.
 
     Raises:
-        InputError: it is of an unknown kind.
+        InputError: the file has another ending than `KINDS`.
         MissingExtra: matplotlib is not installed.
     """
     if path.suffix not in KINDS:
@@ -94,7 +94,7 @@ def check(path: Path) -> None:
 
 
 def draw_degradation(curves: Sequence[Curve], path: Path, title: str = "") -> None:
-    """The curves over the number of layers kept, as in Figure 4 of BeLLM; a ring marks where each turns.
+    """Plot scores over the number of layers kept, as in Figure 4 of BeLLM; a ring marks each turning point.
 
     Args:
         curves: as `degradation` gives them.
@@ -116,36 +116,36 @@ def draw_degradation(curves: Sequence[Curve], path: Path, title: str = "") -> No
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def draw_dependency(found: Sequence[Dependency], path: Path, title: str = "") -> None:
-    """One box per model, as in Figures 2 and 5 of BeLLM; the mean is a diamond and stands beside it.
+def draw_dependency(results: Sequence[Dependency], path: Path, title: str = "") -> None:
+    """A box plot with one box per model, as in Figures 2 and 5 of BeLLM; a diamond and a number show the mean.
 
     Args:
-        found: as `dependency` gives them.
+        results: results of `dependency`.
         path: see `figure`.
         title: above it.
     """
     line = {"color": COLOURS[-1]}
-    with figure(path, width=max(3.2, 1.6 + 1.3 * len(found))) as axes:
+    with figure(path, width=max(3.2, 1.6 + 1.3 * len(results))) as axes:
         boxes = axes.boxplot(
-            [f.values[~np.isnan(f.values)] for f in found],
+            [r.values[~np.isnan(r.values)] for r in results],
             widths=0.45, patch_artist=True, showmeans=True, medianprops=line, whiskerprops=line, capprops=line,
             meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": COLOURS[-1]},
             flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#999999"},
         )  # fmt: skip
-        for i, (box, one) in enumerate(zip(boxes["boxes"], found, strict=True)):
+        for i, (box, result) in enumerate(zip(boxes["boxes"], results, strict=True)):
             box.set(facecolor=COLOURS[i % len(COLOURS)], alpha=0.6)
-            if not np.isnan(one.mean):
-                axes.annotate(f"{one.mean:.2f}", (i + 1.27, one.mean), va="center")
-        labels = [re.sub(r"[ ,:]", "\n", one.name) + f"\n({one.pivot} token)" for one in found]
-        axes.set_xticks(range(1, len(found) + 1), labels)
+            if not np.isnan(result.mean):
+                axes.annotate(f"{result.mean:.2f}", (i + 1.27, result.mean), va="center")
+        labels = [re.sub(r"[ ,:]", "\n", result.name) + f"\n({result.pivot} token)" for result in results]
+        axes.set_xticks(range(1, len(results) + 1), labels)
         axes.set(ylabel="Spearman: pivot and other tokens", title=title)
 
 
 def draw_heads(table: NDArray[np.floating[Any]], path: Path, title: str = "") -> None:
-    """A number per head, as Ditto's search gives them: layers down, heads across, both from 1.
+    """A heat map with a number per head: a row per layer and a column per head, both counted from 1.
 
     Args:
-        table: (L, H), drawn times 100.
+        table: scores of heads (L, H), drawn times 100.
         path: see `figure`.
         title: above it.
     """
@@ -163,20 +163,20 @@ def draw_heads(table: NDArray[np.floating[Any]], path: Path, title: str = "") ->
         axes.set(xlabel="head", ylabel="layer", title=title)
 
 
-def draw_impact(found: Impact, path: Path, title: str = "") -> None:
-    """The content tokens' impact matrix as a heat map, as in Figure 1 of Ditto; columns that matter are dark.
+def draw_impact(result: Impact, path: Path, title: str = "") -> None:
+    """The content tokens' impact matrix as a heat map, as in Figure 1 of Ditto; large values are dark.
 
     Args:
-        found: as `impact` gives it.
+        result: the result of `impact`.
         path: see `figure`.
         title: above it.
     """
-    inside = slice(*found.content)
-    names = [token.replace("$", r"\$") for token in found.tokens[inside]]  # no formulas
+    inside = slice(*result.content)
+    names = [token.replace("$", r"\$") for token in result.tokens[inside]]  # matplotlib reads $ as a formula
     size = 1.6 + 0.26 * len(names)
     with figure(path, width=size + 0.8, height=size) as axes:
         axes.grid(visible=False)
-        image = axes.imshow(found.matrix[inside, inside], cmap="Blues")
+        image = axes.imshow(result.matrix[inside, inside], cmap="Blues")
         axes.set_xticks(range(len(names)), names, rotation=90)
         axes.set_yticks(range(len(names)), names)
         axes.set(xlabel="masked as well", ylabel="masked and predicted", title=title)
@@ -188,9 +188,9 @@ class Series:
     """One encoder's scores.
 
     Attributes:
-        name: in the legend.
-        scores: by column; None where there is none.
-        published: by a paper.
+        name: name in the legend.
+        scores: one per column; None for a missing one.
+        published: whether they are a paper's.
     """
 
     name: str
@@ -199,14 +199,14 @@ class Series:
 
 
 def draw_scores(columns: Sequence[str], series: Sequence[Series], path: Path, title: str = "", label: str = "") -> None:
-    """One mark per score, a column per task; published rows are grey, each with a mark of its own.
+    """Plot a marker per score, in a column per task; published series are grey, with different markers.
 
     Args:
-        columns: tasks.
-        series: encoders.
-        path: see `plots.figure`.
+        columns: names of the tasks.
+        series: the scores of each encoder.
+        path: see `figure`.
         title: above it.
-        label: of the scores.
+        label: label of the axis of scores.
     """
     theirs, ours = cycle("ovsD^<>pPX*hd1234+x"), cycle(zip("oDs^vPX", COLOURS, strict=True))
     with figure(path, width=max(5.0, 2.5 + 0.7 * len(columns)), height=max(3.6, 1.2 + 0.17 * len(series))) as axes:
@@ -222,12 +222,12 @@ def draw_scores(columns: Sequence[str], series: Sequence[Series], path: Path, ti
 
 
 def draw_losses(curve: Path, path: Path, score: str, title: str = "") -> None:
-    """Loss over steps, and Spearman on dev where it was measured.
+    """Plot the loss over steps, and Spearman's correlation on dev if it was measured.
 
     Args:
-        curve: ``loss.jsonl`` of a run.
+        curve: ``loss.jsonl`` of a training run.
         path: a .png, .svg or .pdf file.
-        score: the key of the score on dev in that file.
+        score: the key of the dev score in that file.
         title: above it.
 
     Raises:
@@ -246,5 +246,5 @@ def draw_losses(curve: Path, path: Path, score: str, title: str = "") -> None:
 
 
 def _column(rows: list[dict[str, float]], name: str) -> tuple[list[float], list[float]]:
-    found = [(row["step"], row[name]) for row in rows if name in row]
-    return [step for step, _ in found], [value for _, value in found]
+    points = [(row["step"], row[name]) for row in rows if name in row]
+    return [step for step, _ in points], [value for _, value in points]

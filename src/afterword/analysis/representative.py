@@ -1,4 +1,4 @@
-"""Representative words: what a language model would say next where a sentence's vector is read.
+"""Representative words: the word that a language model predicts at the token whose state is the sentence vector.
 
 Source: BeLLM, section 3.3 and appendix A.
 """
@@ -22,26 +22,26 @@ from .sweep import sweep
 from .word_counts import most_frequent
 
 TOP = 100
-"""So many words are high-frequency words; in English they are about half of all running words."""
+"""Default number of high-frequency words; in English they are about half of all words in a text."""
 
 
 @dataclass(frozen=True)
 class RepresentativeWords(Measurement):
-    """What the head predicts behind each text.
+    """The words that the language-modelling head predicts after texts.
 
-    A word is the likeliest token, without blanks around it; a token that holds no letter or digit is no word. The
-    paper does not say which words are high-frequency; here they are the `top` most frequent of the list, in whatever
-    case. Longer words may be cut: what is predicted is a token.
+    A word is the most likely token, without spaces around it; a token without a letter or digit is no word. A long
+    word may be incomplete, since only one token is predicted. The paper does not define high-frequency words; here they
+    are the `top` most frequent words of a list, ignoring case.
 
     Attributes:
-        name: of the encoder's method.
-        words: one per text, "" where it is no word.
-        share: of the texts, those whose word is there and is not a high-frequency word: appendix A's number.
-        frequent: share of the texts whose word is a high-frequency word.
-        wordless: share of the texts without a word.
-        top: how many words are high-frequency words.
-        different: how many different words there are.
-        commonest: the words that are predicted most often, and how often.
+        name: name of the encoder's method.
+        words: one per text; "" if the token is no word.
+        share: share of texts with a word that is not a high-frequency word: appendix A's number.
+        frequent: share of texts whose word is a high-frequency word.
+        wordless: share of texts without a word.
+        top: number of high-frequency words.
+        different: number of different words.
+        commonest: the words predicted most often, with their counts.
     """
 
     name: str
@@ -64,21 +64,22 @@ def representative_words(
     name: str | None = None,
     limits: Limits | None = None,
 ) -> RepresentativeWords:
-    """Predict a word at the last token of each text and tell how many are high-frequency words.
+    """Predict a word at the last token of each text, and count high-frequency words.
 
     Args:
-        encoder: of a causal model; its method should be `bellm` or `prompt`, whose template asks for a word.
+        encoder: an encoder of a causal model; its method should be `bellm` or `prompt`, whose template asks for a
+            word.
         texts: sentences.
-        counts: how often words occur, as `read_counts` gives it.
-        top: see `RepresentativeWords`.
-        head: the model whose head predicts; None takes the encoder's own. A model that was saved without one, as a
-            tuned encoder is, needs the model that it was tuned from.
-        name: what the result is called; the method's name by default.
-        limits: how much at a time.
+        counts: word frequencies, from `read_counts`.
+        top: number of high-frequency words.
+        head: name or folder of the model whose head predicts; None = the encoder's own. A saved encoder has no head:
+            name the model that it was trained or tuned from.
+        name: name of the result; None = the method's name.
+        limits: batch size and maximum length.
 
     Raises:
-        ModelError: the model is no causal one, or has no head.
-        InputError: no text, or a blank one.
+        ModelError: the model is not causal, or has no language-modelling head.
+        InputError: there is no text, or a text is blank.
     """
     with refuse_while_written(Path(head or encoder.backbone.model.name_or_path)):  # type: ignore[arg-type]
         predict, hf = load_head(encoder.backbone, head), encoder.backbone.tokenizer.hf
@@ -93,14 +94,14 @@ def representative_words(
     high, n = most_frequent({word.casefold(): count for word, count in counts.items()}, top), len(words)
     wordless = sum(not w for w in words)
     frequent = sum(w.casefold() in high for w in words)
-    found = Counter(w for w in words if w)
+    predicted = Counter(w for w in words if w)
     share = (n - wordless - frequent) / n
     return RepresentativeWords(
-        name or encoder.method.name, words, share, frequent / n, wordless / n, top, len(found),
-        tuple(found.most_common(10)),
+        name or encoder.method.name, words, share, frequent / n, wordless / n, top, len(predicted),
+        tuple(predicted.most_common(10)),
     )  # fmt: skip
 
 
 def _word(token: str) -> str:
-    """The token as a word, "" where it holds no letter or digit."""
+    """The token as a word; "" if it has no letter or digit."""
     return token.strip() if any(c.isalnum() for c in token) else ""

@@ -1,4 +1,4 @@
-"""What an analysis found, as a value that can be written down."""
+"""The base class of analysis results: dataclasses that convert to JSON."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Measurement:
-    """A frozen value of plain fields."""
+    """The result of an analysis: a frozen dataclass."""
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON knows them: arrays as lists, an undefined number as null."""
+        """The fields as plain data for JSON: arrays as lists, NaN and infinity as null."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON knows it.
+    """A value as plain data for JSON.
 
     >>> plain((1.0, float("nan"), np.float32(0.5)))
     [1.0, None, 0.5]

@@ -1,4 +1,4 @@
-"""Every text of a list through the model once, and what is read off its tokens' states."""
+"""Run each text through the model once, and apply a function to the hidden states of its tokens."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def sweep(
     read: Callable[[Tensor], Sequence[Read]],
     limits: Limits | None = None,
 ) -> list[Read]:
-    """Run the texts as the encoder's method writes them, its both-ways layers included, and read each one's tokens.
+    """Run texts with the encoder's input format and bidirectional layers, and apply `read` to their hidden states.
 
     Args:
         encoder: model and method.
-        texts: not blank.
-        read: of the states (G, n, D), in float32 or better, of G texts of one length, a finding for each.
-        limits: how much at a time.
+        texts: texts that are not blank.
+        read: from the states of G texts of one length (G, n, D), in float32 or float64, to one value for each.
+        limits: batch size and maximum length.
 
     Returns:
-        One finding per text, in order.
+        One value per text, in order.
 
     Raises:
-        InputError: no text, or a blank one.
+        InputError: there is no text, or a text is blank.
         MethodError: the method cuts texts into chunks.
     """
     method, backbone = encoder.method, encoder.backbone
@@ -50,18 +50,18 @@ def sweep(
         raise InputError("there is no text: give at least one")
     limits = limits or Limits(encoder.max_length)
     writings = method.layout.write(checked, backbone.tokenizer, limits.max_length)
-    cuts, found = Cuts(), dict[int, Read]()
+    cuts, values = Cuts(), dict[int, Read]()
     cuts.note(writings, limits)
 
     def run(batch: Batch, indices: list[int]) -> dict[int, Read]:
         states = method.states.mean(backbone.forward(batch, frozenset(method.states.layers), method.sight))
-        made: dict[int, Read] = {}
+        of_batch: dict[int, Read] = {}
         for group in batch.groups:
             of_group = group.slice(states.to(torch.promote_types(states.dtype, torch.float32)))
-            made.update(zip(group.text.tolist(), read(of_group), strict=True))
-        return {indices[t]: one for t, one in made.items()}
+            of_batch.update(zip(group.text.tolist(), read(of_group), strict=True))
+        return {indices[t]: value for t, value in of_batch.items()}
 
-    for _, made in each(writings, run, limits.budget(backbone.device), backbone.device):
-        found.update(made)
+    for _, of_batch in each(writings, run, limits.budget(backbone.device), backbone.device):
+        values.update(of_batch)
     cuts.warn(limits)
-    return [found[i] for i in range(len(checked))]
+    return [values[i] for i in range(len(checked))]

@@ -1,4 +1,4 @@
-"""The degradation experiment and its turning point: after how many causal layers a model's similarities only get worse.
+"""The degradation experiment and its turning point: after which layer do a causal model's similarities get worse?
 
 Source: BeLLM, section 3.1 and Figure 4.
 """
@@ -28,27 +28,27 @@ from .result import Measurement
 Array = NDArray[np.floating[Any]]
 
 MARGIN = 0.01
-"""A score counts as lower where it is lower by more than this."""
+"""Differences between scores up to this size do not count."""
 
-FEWEST = 30  # pairs: with fewer, one pair moves the curve more than a layer does
-WINDOW = 512  # pairs whose vectors of every layer are in memory together
+FEWEST = 30  # minimum number of pairs: with fewer, one pair changes the curve more than a layer does
+WINDOW = 512  # number of pairs whose vectors of all layers are in memory together
 
 
 @dataclass(frozen=True)
 class TurningPoint(Measurement):
-    """Where a curve turns.
+    """The turning point of a curve.
 
-    The rule: let best be the highest score of the curve, from one layer kept on. The turning point is the largest
-    number of layers whose score is not lower than best by more than `margin`; with each layer number beyond it the
-    score is. The layers behind it are what BeLLM makes both-ways. A curve that does not fall at its end has none
-    behind it; then it is the last one, as in the paper.
+    The rule: let best be the highest score with at least one layer kept. The turning point is the largest number of
+    kept layers whose score is at least best - `margin`; with any more layers the score is lower. BeLLM makes the
+    layers after it bidirectional. If the curve does not fall at its end there are none; then BeLLM makes the last
+    layer bidirectional, as in the paper.
 
     Attributes:
-        kept: causal layers up to the turning point.
-        last: b, how many layers at the end should see both ways: those behind, at least one.
-        falls: whether there are any behind.
+        kept: number of layers up to the turning point.
+        last: b, the number of last layers that should be bidirectional: those after the turning point, at least one.
+        falls: whether there are layers after the turning point.
         margin: see above.
-        agreement: share of resamples of the pairs, drawn with replacement, that give the same `last`.
+        agreement: share of bootstrap resamples of the pairs that give the same `last`.
     """
 
     kept: int
@@ -60,15 +60,15 @@ class TurningPoint(Measurement):
 
 @dataclass(frozen=True)
 class Curve(Measurement):
-    """How well similarities follow people's scores, by the number of layers that are kept.
+    """Spearman's correlation with human scores, by the number of layers that are kept.
 
     Attributes:
-        name: of the method.
-        scores: Spearman's correlation with the first 0, 1 ... L layers kept (L + 1,); NaN where all similarities are
-            equal, as with no layer and the last token of a template.
-        pairs: how many.
-        turning: None where the scores are undefined.
-        note: why, where it is None.
+        name: name of the method.
+        scores: the correlation with the first 0, 1 ... L layers kept (L + 1,); NaN if all similarities are equal, as
+            with no layer and the last token of a template.
+        pairs: number of pairs.
+        turning: the turning point; None if the scores are undefined.
+        note: why it is None.
     """
 
     name: str
@@ -79,10 +79,10 @@ class Curve(Measurement):
 
 
 def read_pairs(path: str | Path) -> ScoredPairs:
-    """Scored pairs from a file of rows with "sentence1", "sentence2" and "score".
+    """Read scored pairs from a file of rows with "sentence1", "sentence2" and "score".
 
     Raises:
-        DataError: it is not there, or not as it should be; the message names file and line.
+        DataError: the file is missing or invalid; the message names file and line.
     """
     if not Path(path).is_file():
         raise MissingDataset(f"{path} is not there: give a file of sentence1, sentence2 and score")
@@ -100,22 +100,22 @@ def degradation(
 ) -> tuple[Curve, ...]:
     """The curve of each method over the model's layers, from one causal forward per text and template.
 
-    A model that keeps its first t layers gives its final norm of hidden_states[t], so that one forward holds them all.
+    A model cut to its first t layers outputs its final norm of hidden_states[t], so one forward gives all t.
 
     Args:
-        encoder: its model is what is looked at; its own method, prompts and steps are not used.
-        pairs: with a person's score each, 30 at least.
-        methods: how texts are written and pooled; their states and both-ways layers are left out.
+        encoder: gives the model; its own method, prompts and post-processing are not used.
+        pairs: at least 30 scored pairs.
+        methods: give the input format and the pooling; their states and bidirectional layers are ignored.
         margin: see `TurningPoint`.
-        draws: resamples for `TurningPoint.agreement`.
-        options: of `Encoder.encode_many`.
+        draws: number of bootstrap resamples for `TurningPoint.agreement`.
+        options: keyword arguments for `Encoder.encode_many`.
 
     Returns:
         One curve per method, in order.
 
     Raises:
-        MethodError: the model sees both ways already, or a method reads attention, which truncation would change.
-        InputError: fewer than 30 pairs.
+        MethodError: the model is bidirectional already, or a method reads attention, which removing layers changes.
+        InputError: there are fewer than 30 pairs.
     """
     named = dict(methods) if isinstance(methods, Mapping) else {m.name: m for m in methods}
     layers = _check(encoder, pairs, named)
@@ -139,37 +139,37 @@ def degradation(
 
 
 def turning_point(scores: Sequence[float], margin: float = MARGIN) -> TurningPoint | None:
-    """Where a curve turns, by the rule of `TurningPoint`; None where its end is undefined.
+    """The turning point of a curve, by the rule of `TurningPoint`; None if its last score is undefined.
 
     Args:
-        scores: with 0, 1 ... L layers kept.
-        margin: how much lower counts as lower.
+        scores: scores with 0, 1 ... L layers kept.
+        margin: see `TurningPoint`.
 
     >>> turning_point([0.3, 0.40, 0.52, 0.515, 0.45]).last
     1
     """
     layers = len(scores) - 1
-    found = [s for s in scores[1:] if not math.isnan(s)]
-    if not found or math.isnan(scores[-1]):
+    defined = [s for s in scores[1:] if not math.isnan(s)]
+    if not defined or math.isnan(scores[-1]):
         return None
-    kept = max(t for t in range(1, layers + 1) if scores[t] >= max(found) - margin)
+    kept = max(t for t in range(1, layers + 1) if scores[t] >= max(defined) - margin)
     return TurningPoint(kept, max(layers - kept, 1), kept < layers, margin, math.nan)
 
 
 def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: float = MARGIN) -> Method:
-    """The method with its ``last="auto"`` replaced by the number of layers behind the model's turning point.
+    """The method with ``last="auto"`` replaced by the number of layers after the model's turning point.
 
-    The curve is that of the method's own template and pool. A method without "auto" is returned as it is.
+    The curve is computed with the method's own template and pooling. A method without "auto" is returned unchanged.
 
     Args:
-        method: as `bellm(last="auto")` makes it.
-        encoder: of the model, with any method.
-        pairs: with a person's score each; those of a development set.
+        method: for instance `bellm(last="auto")`.
+        encoder: an encoder of the model; its method is not used.
+        pairs: scored pairs of a development set.
         margin: see `TurningPoint`.
 
     Raises:
-        MethodError: the model sees both ways already.
-        InputError: too few pairs, or no turning point, with the reason.
+        MethodError: the model is bidirectional already.
+        InputError: there are too few pairs, or there is no turning point; the message gives the reason.
     """
     if method.sight.last != AUTO:
         return method
@@ -178,9 +178,9 @@ def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: flo
         raise InputError(f"{method.name}: {curve.note}")
     last = curve.turning.last
     name = method.name.replace("last auto", f"last {last}")
-    found = replace(method, sight=replace(method.sight, last=last), name=name)
-    warn_if_idle(found, stacklevel=3)
-    return found
+    resolved = replace(method, sight=replace(method.sight, last=last), name=name)
+    warn_if_idle(resolved, stacklevel=3)
+    return resolved
 
 
 def _check(encoder: Encoder, pairs: ScoredPairs, methods: Mapping[str, Method]) -> int:
@@ -203,15 +203,15 @@ def _check(encoder: Encoder, pairs: ScoredPairs, methods: Mapping[str, Method]) 
 def _similarities(
     encoder: Encoder, pairs: ScoredPairs, methods: Mapping[tuple[str, int], Method], options: Mapping[str, Any]
 ) -> dict[tuple[str, int], Array]:
-    """Cosines of all pairs (n,) by method; vectors are held for a window of pairs."""
+    """Cosines of all pairs (n,) by method; the vectors of `WINDOW` pairs are in memory at a time."""
     parts: dict[tuple[str, int], list[Array]] = {key: [] for key in methods}
     for first in range(0, len(pairs.gold), WINDOW):
         left, right = ([as_read(t) for t in side[first : first + WINDOW]] for side in (pairs.left, pairs.right))
         texts = list(dict.fromkeys([*left, *right]))
         row = {text: i for i, text in enumerate(texts)}
         vectors = encoder.encode_many(texts, methods, **options)  # type: ignore[arg-type]  # any key names a method
-        for key, found in vectors.items():
-            parts[key].append(cosines(found[[row[t] for t in left]], found[[row[t] for t in right]]))  # type: ignore[index]
+        for key, rows in vectors.items():
+            parts[key].append(cosines(rows[[row[t] for t in left]], rows[[row[t] for t in right]]))  # type: ignore[index]
     return {key: np.concatenate(part) for key, part in parts.items()}
 
 
@@ -220,7 +220,7 @@ def _spearman(similar: Array, gold: Array) -> float:
 
 
 def _agreement(rows: Array, gold: Array, turning: TurningPoint, draws: int) -> float:
-    """Share of resamples of the pairs with the same number of layers behind the turning point."""
+    """Share of bootstrap resamples of the pairs with the same number of layers after the turning point."""
     random = np.random.default_rng(0)
     same = []
     for chosen in random.integers(0, len(gold), (draws, len(gold))):

@@ -1,4 +1,4 @@
-"""Which words are high-frequency words, by a corpus or a list of counts."""
+"""Word frequencies, from a corpus or a list of counts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 def read_counts(path: str | Path) -> Counter[str]:
-    """How often each word occurs, in lower case.
+    """Read how often each word occurs; words are in lower case.
 
     Args:
-        path: a text file in UTF-8. Where its first line is a word and a number, every line must be, and the file is a
-            list of counts; otherwise it is a corpus, whose words are counted.
+        path: a text file in UTF-8. If its first line is a word and a number, it is a list of counts, and every line
+            must have this form; otherwise it is a corpus, whose words are counted.
 
     Raises:
-        MissingDataset: it is not there.
-        BadRow: a line of a list of counts that is none.
-        DataError: it cannot be read, or holds no word.
+        MissingDataset: there is no such file.
+        BadRow: a line of a list of counts is not a word and a number.
+        DataError: the file cannot be read, or has no word.
     """
     path = Path(path)
     counts: Counter[str] = Counter()
@@ -43,7 +43,7 @@ def read_counts(path: str | Path) -> Counter[str]:
 
 
 def most_frequent(counts: Mapping[str, int], top: int) -> frozenset[str]:
-    """The most frequent words; of equally frequent ones the first.
+    """The most frequent words; of words with equal counts the first.
 
     >>> sorted(most_frequent({"it": 9, "rain": 1, "is": 8}, 2))
     ['is', 'it']
@@ -52,7 +52,7 @@ def most_frequent(counts: Mapping[str, int], top: int) -> frozenset[str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank, and their numbers."""
+    """Lines that are not blank, with their numbers from 1."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):

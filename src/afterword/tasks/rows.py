@@ -16,11 +16,11 @@ from ..files.read import ENDINGS, open_rows
 
 Row = dict[str, Any]
 Check = Callable[[Any], Any]
-"""From a field's raw value to the value that is used; raises ValueError with what is wrong with it."""
+"""Converts a field's raw value to the value that is used; raises a ValueError that describes an invalid one."""
 
 
 class Source(ABC):
-    """Where data sets come from: a `Folder`, or the `Hub`. A frozen value."""
+    """A source of data sets: a `Folder`, or the `Hub`. A frozen dataclass."""
 
     @abstractmethod
     def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
@@ -28,13 +28,13 @@ class Source(ABC):
 
         Args:
             name: of the data set, relative and without an ending, as in "en/sts/sts12.test".
-            fields: what every row must have, and what each value must be.
-            optional: what it may have; None where it has not.
+            fields: the required fields, with a check for each.
+            optional: the optional fields, with a check for each; a missing one is None.
 
         Raises:
-            MissingDataset: it is not there.
-            BadRow: a row that cannot be read, or a field that is missing or wrong.
-            DataError: it is corrupt, or without rows.
+            MissingDataset: there is no such data set.
+            BadRow: a row cannot be read, or a field is missing or invalid.
+            DataError: the data set is corrupt, or has no rows.
         """
 
     @abstractmethod
@@ -47,7 +47,7 @@ class Folder(Source):
     """A folder of data sets.
 
     Args:
-        root: where it lies; files are named relative to it.
+        root: path of the folder; files are named relative to it.
     """
 
     root: Path
@@ -59,7 +59,7 @@ class Folder(Source):
             name: relative, as in "en/sts/sts12.test"; with its ending, or with any of `ENDINGS`.
 
         Raises:
-            MissingDataset: it is there under none of them.
+            MissingDataset: there is no file with the name and one of these endings.
         """
         for ending in ("", *ENDINGS):
             path = self.root / (name + ending)
@@ -70,30 +70,30 @@ class Folder(Source):
         )
 
     def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
-        """All rows of a data set, as `Source.rows` says."""
+        """All rows of a data set, checked as in `Source.rows`."""
         return list(read_rows(self.find(name), fields, optional))
 
     def digest(self, name: str) -> str:
-        """The SHA-256 of the file as it lies there."""
+        """The SHA-256 of the file."""
         with self.find(name).open("rb") as file:
             return file_digest(file, "sha256").hexdigest()
 
 
 def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Iterator[Row]:
-    """The rows of a file, checked.
+    """Read and check the rows of a file.
 
     Args:
-        path: a .jsonl or .csv file, perhaps gzipped, or a .parquet file.
-        fields: what every row must have, and what each value must be.
-        optional: what it may have; None where it has not.
+        path: a .jsonl or .csv file, also gzipped, or a .parquet file.
+        fields: the required fields, with a check for each.
+        optional: the optional fields, with a check for each; a missing one is None.
 
     Yields:
-        Per row, these fields; others are left out.
+        The fields of each row; other fields are ignored.
 
     Raises:
-        MissingDataset: no such file.
-        BadRow: a line that cannot be read, or a field that is missing or wrong.
-        DataError: a file of another kind, corrupt, or without rows.
+        MissingDataset: there is no such file.
+        BadRow: a line cannot be read, or a field is missing or invalid.
+        DataError: the file has another format, is corrupt, or has no rows.
     """
     empty = True
     with closing(open_rows(path, next(iter(fields)))) as reader:
@@ -107,56 +107,54 @@ def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Ch
 
 
 def checked(
-    path: object, line: int, found: Mapping[str, Any], fields: Mapping[str, Check], optional: Mapping[str, Check]
+    path: object, line: int, raw: Mapping[str, Any], fields: Mapping[str, Check], optional: Mapping[str, Check]
 ) -> Row:
-    """The fields of one row, each as its check gives it; arguments and errors as for `read_rows`."""
+    """The fields of one row, each converted by its check; arguments and errors as for `read_rows`."""
     row: Row = {}
     for name, check in {**fields, **optional}.items():
-        if name not in found:
+        if name not in raw:
             if name in optional:
                 row[name] = None
                 continue
-            raise BadRow(
-                path, line, f"has no field {name!r}, only {', '.join(found) or 'none'}: is it of another task?"
-            )
+            raise BadRow(path, line, f"has no field {name!r}, only {', '.join(raw) or 'none'}: is it of another task?")
         try:
-            row[name] = check(found[name])
+            row[name] = check(raw[name])
         except ValueError as e:
             raise BadRow(path, line, f"{name!r} {e}") from None
     return row
 
 
 def text(value: Any) -> str:
-    """Any string; some data sets hold empty ones."""
+    """Check for a string, which may be empty."""
     if not isinstance(value, str):
         raise ValueError(f"is {value!r:.40}, not a string")
     return value
 
 
 def number(value: Any) -> float:
-    """A finite number, or a string that spells one.
+    """Check for a finite number, or a string that spells one.
 
     >>> number("3.8")
     3.8
     """
     try:
-        found = float(value) if not isinstance(value, bool | None) else math.nan
+        result = float(value) if not isinstance(value, bool | None) else math.nan
     except (TypeError, ValueError):
-        found = math.nan
-    if not math.isfinite(found):
+        result = math.nan
+    if not math.isfinite(result):
         raise ValueError(f"is {value!r:.40}, not a number")
-    return found
+    return result
 
 
 def label(value: Any) -> str:
-    """A class: a string or a whole number, as a string."""
+    """Check for a class label: a string or a whole number, returned as a string."""
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise ValueError(f"is {value!r:.40}, not a label")
     return str(value)
 
 
 def texts(value: Any) -> list[str]:
-    """A list of strings that is not empty."""
+    """Check for a list of strings that is not empty."""
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
         raise ValueError(f"is {value!r:.40}, not a list of strings")
     return value

@@ -1,6 +1,7 @@
-"""How well one list of numbers follows another: correlations, and how sure one may be of them.
+"""Statistics of scores: Pearson's and Spearman's correlation, cosines, ranks and bootstrap intervals.
 
-Of two lists, and of many at once: all recipes of `tune` in one sort, all draws of the bootstrap in one sum.
+There are functions for two lists, and for many at once: `tune` ranks all recipes with one sort, and computes all
+bootstrap draws with one sum.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ DRAWS, LEVEL = 1000, 0.95
 
 
 def pearson(a: Numbers, b: Numbers) -> float:
-    """Pearson's correlation of two lists of n numbers; NaN where one of them is constant or not finite.
+    """Pearson's correlation of two lists of n numbers; NaN if one is constant, or holds NaN or infinity.
 
     Raises:
         InputError: lengths that differ, or fewer than two pairs.
@@ -39,7 +40,7 @@ def pearson(a: Numbers, b: Numbers) -> float:
 
 
 def spearman(a: Numbers, b: Numbers) -> float:
-    """Spearman's rank correlation, ties sharing their mean rank; NaN where one list is constant or not finite.
+    """Spearman's rank correlation, with mean ranks for ties; NaN if a list is constant, or holds NaN or infinity.
 
     Raises:
         InputError: lengths that differ, or fewer than two pairs.
@@ -54,14 +55,14 @@ def spearman(a: Numbers, b: Numbers) -> float:
 
 
 def spearmans(columns: Array, gold: Array) -> Array:
-    """Spearman's correlation of many lists of n numbers with one; as `spearman`, one by one.
+    """Spearman's correlation of each of m lists of n numbers with one list, each as `spearman` computes it.
 
     Args:
-        columns: (m, n).
-        gold: (n,).
+        columns: the lists (m, n).
+        gold: the scores (n,).
 
     Returns:
-        (m,); NaN where a list is not finite, or differs by no more than its rounding.
+        Correlations (m,); NaN for a list that holds NaN or infinity, or whose values differ only by rounding.
 
     >>> spearmans(np.array([[1.0, 2, 3], [3, 1, 3], [1, 1, 1]]), np.array([10.0, 30, 20])).round(3).tolist()
     [0.5, -0.866, nan]
@@ -69,19 +70,19 @@ def spearmans(columns: Array, gold: Array) -> Array:
     x, y = ranks(columns), ranks(gold)
     x, y = x - x.mean(1, keepdims=True), y - y.mean()
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (x @ y) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y))
-    return np.where(_constant(columns), np.nan, found.clip(-1, 1))
+        scores = (x @ y) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y))
+    return np.where(_constant(columns), np.nan, scores.clip(-1, 1))
 
 
 def _constant(columns: Array) -> NDArray[np.bool_]:
-    """Which lists say nothing: float32 cosines of one and the same vector differ by some 1e-7."""
+    """Which lists are constant up to rounding: float32 cosines of equal vectors differ by some 1e-7."""
     with np.errstate(invalid="ignore"):
         spread = columns.max(1) - columns.min(1)
     return np.asarray(~(spread > 16 * np.finfo(columns.dtype).eps))
 
 
 def ranks(values: Numbers) -> Array:
-    """Ranks from 1 along the last axis (..., n); equal values share the mean of theirs.
+    """Ranks from 1 along the last axis (..., n); equal values share their mean rank.
 
     >>> ranks([3, 1, 3]).tolist()
     [2.5, 1.0, 2.5]
@@ -94,22 +95,22 @@ def ranks(values: Numbers) -> Array:
     new[..., 1:] = ends[..., :-1] = ordered[..., 1:] != ordered[..., :-1]
     first = np.maximum.accumulate(np.where(new, at, 0), -1)
     last = np.minimum.accumulate(np.where(ends, at, len(at))[..., ::-1], -1)[..., ::-1]
-    made = np.empty(given.shape)
-    np.put_along_axis(made, order, (first + last) / 2 + 1, -1)
-    return made
+    result = np.empty(given.shape)
+    np.put_along_axis(result, order, (first + last) / 2 + 1, -1)
+    return result
 
 
 def cosines(a: Array, b: Array) -> Array:
-    """The cosine of each row of ``a`` (n, D) with the same row of ``b``, in float64 (n,); 0 where one is zero."""
+    """The cosine of each row of ``a`` (n, D) with the same row of ``b``, in float64 (n,); 0 if one is zero."""
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     lengths = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
     return np.asarray((x * y).sum(1) / np.where(lengths > 0, lengths, 1))
 
 
 def quantize(cosines: Array) -> Array:
-    """Cosines to 20 bits behind the point (40 in float64): what is equal save for rounding is equal.
+    """Round cosines to 20 binary places (40 in float64), so that values that differ only by rounding become ties.
 
-    Many pairs have one cosine where vectors are those of few tokens; their order is no finding.
+    Many pairs have the same cosine if their vectors are those of few tokens; rounding must not order them.
 
     >>> quantize(np.array([1.0, 1 - 1e-14])).tolist()
     [1.0, 1.0]
@@ -125,17 +126,17 @@ def bootstrap(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Interval:
-    """A percentile bootstrap interval over rows that are drawn with replacement, the same of every column.
+    """A percentile bootstrap interval: rows are drawn with replacement, the same rows of every column.
 
     Args:
-        statistic: of as many columns, to a number; draws that give NaN are left out.
-        columns: n values each.
-        draws: how often.
-        level: of confidence, between 0 and 1.
-        seed: of the draws.
+        statistic: a function of the drawn columns that returns a number; draws that give NaN are left out.
+        columns: columns of n values each.
+        draws: number of draws.
+        level: confidence level, between 0 and 1.
+        seed: random seed of the draws.
 
     Returns:
-        The interval's two ends; NaN where every draw was undefined.
+        The two ends of the interval; NaN if every draw gives NaN.
 
     >>> low, high = bootstrap(lambda x: float(np.mean(x)), [0.0, 1.0] * 50)
     >>> low < 0.5 < high
@@ -144,26 +145,26 @@ def bootstrap(
     random = np.random.default_rng(seed)
     arrays = [np.asarray(c) for c in columns]
     n = len(arrays[0])
-    made = [statistic(*(c[chosen] for c in arrays)) for chosen in random.integers(0, n, (draws, n))]
-    return _interval(np.array(made, float), level)
+    values = [statistic(*(c[chosen] for c in arrays)) for chosen in random.integers(0, n, (draws, n))]
+    return _interval(np.array(values, float), level)
 
 
 def _interval(drawn: Array, level: float = LEVEL) -> Interval:
-    found = drawn[~np.isnan(drawn)]
-    if not len(found):
+    defined = drawn[~np.isnan(drawn)]
+    if not len(defined):
         return math.nan, math.nan
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 class Bootstrap:
-    """Draws of n pairs with replacement, the same for every recipe, so that differences are paired.
+    """A paired bootstrap: n pairs are drawn with replacement, and every recipe gets the same draws.
 
     The intervals are those of `bootstrap` with the same seed.
 
     Args:
         gold: scores of the pairs (n,).
-        seed: of the draws.
+        seed: random seed of the draws.
     """
 
     def __init__(self, gold: Array, seed: int = 0) -> None:
@@ -178,35 +179,35 @@ class Bootstrap:
         return self._ranked(self.gold)
 
     def _ranked(self, values: Array) -> tuple[Array, Array]:
-        """Ranks of all values in each draw, less their mean (draws, n), and their length there (draws,)."""
-        found, code, _ = np.unique(values, return_inverse=True, return_counts=True)
+        """Per draw, the centred ranks of all values (draws, n) and the norm of the drawn ones (draws,)."""
+        unique, code, _ = np.unique(values, return_inverse=True, return_counts=True)
         order = np.argsort(code, kind="stable")
-        starts = np.searchsorted(code[order], np.arange(len(found)))
+        starts = np.searchsorted(code[order], np.arange(len(unique)))
         counts = np.add.reduceat(self.times[:, order], starts, axis=1)
-        middle = counts.cumsum(1) - (counts + len(values)) / 2  # a rank, less the mean rank n / 2
+        middle = counts.cumsum(1) - (counts + len(values)) / 2  # a rank minus the mean rank n / 2
         ranks = middle[:, code]
         return ranks, np.sqrt((self.times * ranks**2).sum(1))
 
     def spearman(self, similarity: Array) -> Array:
-        """The correlation with gold in each draw (draws,); NaN in a draw of equal values."""
+        """The correlation with gold in each draw (draws,); NaN if all drawn values are equal."""
         (x, length), (y, other) = self._ranked(similarity), self._gold
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((self.times * x * y).sum(1) / (length * other))
 
     def interval(self, similarity: Array) -> Interval:
-        """Of a recipe's correlation."""
+        """The 95 % interval of a recipe's correlation."""
         return _interval(self.spearman(similarity))
 
     def gain(self, similarity: Array, over: Array) -> Interval:
-        """Of the difference between two recipes' correlations, by the same draws."""
+        """The 95 % interval of the difference between two recipes' correlations, over the same draws."""
         return _interval(self.spearman(similarity) - self.spearman(over))
 
 
 def published_mean(scores: Sequence[float]) -> float:
-    """The average as the papers' tables have it: of scores that were rounded to two decimals, rounded again.
+    """The average as in the papers' tables: scores are rounded to two decimals, and their mean is rounded again.
 
     Args:
-        scores: in percent.
+        scores: scores in percent.
 
     >>> published_mean([72.374, 80.596])
     76.48
