@@ -159,7 +159,9 @@ class Reranking(MtebTask):
             queries.append({"id": query, "text": row["query"]})
             relevant.append((query, graded))
             candidates.append((query, list(graded)))
-        parts = {"corpus": corpus, "queries": queries, "relevant": relevant, "candidates": candidates}
+        parts: dict[str, list[Any]] = {
+            "corpus": corpus, "queries": queries, "relevant": relevant, "candidates": candidates,
+        }  # fmt: skip
         return LoadedSearch(self, revision, {self.split: parts}, read_as(queries, corpus), len(queries) + len(corpus))
 
 
