@@ -6,7 +6,7 @@ BeLLM finds its turning point by an experiment of its own and leaves open whethe
 attention is (1 - g) causal + g both ways, and g is a number that is trained like any weight, with the same loss. All
 gates start at 0, which is the causal model, and are kept in [0, 1]. The recipe prints where they end.
 
-    --model afterword-mini    a causal model that runs through the seam (see `afterword inspect`)
+    --model afterword-mini    a causal model that runs with our attention backend (see `afterword inspect`)
     --dev pairs.jsonl.gz      scored pairs: Spearman before, after, and after with all gates at 0 again
     --still                   train the gates alone, with the model as it is
     --json gates.json         the figures, and the gates after every step

@@ -1,6 +1,6 @@
 """Every method from a model's own eager attention: one unpadded text at a time, whole matrices, plain formulas.
 
-It shares no code with the package: what the seam gives is measured against this.
+It shares no code with the package: our attention backend is compared with it.
 """
 
 from __future__ import annotations

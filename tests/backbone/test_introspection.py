@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.tiny import FAMILIES, tiny, tiny_config, tiny_model
 
-from afterword.backbone import introspection as anatomy
+from afterword.backbone import introspection
 from afterword.backbone.loading import load_backbone
 from afterword.errors import UnsupportedModel
 
@@ -13,14 +13,14 @@ from afterword.errors import UnsupportedModel
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_layers_and_heads_are_counted(kind: str):
     config = tiny_config(kind)
-    assert anatomy.count_layers(config) == (4 if kind == "gpt_neo" else 3)
-    assert anatomy.count_attention(config) == {"gpt_neo": 4, "lfm2": 2, "mamba": 0}.get(kind, 3)
-    assert anatomy.count_heads(config) == (0 if kind == "mamba" else 4)
+    assert introspection.count_layers(config) == (4 if kind == "gpt_neo" else 3)
+    assert introspection.count_attention(config) == {"gpt_neo": 4, "lfm2": 2, "mamba": 0}.get(kind, 3)
+    assert introspection.count_heads(config) == (0 if kind == "mamba" else 4)
 
 
 @pytest.mark.parametrize(("kind", "offset"), [("bert", 0), ("gpt2", 0), ("roberta", 2), ("xlm-roberta", 2), ("opt", 0)])
 def test_positions_begin_where_the_table_says(kind: str, offset: int):
-    assert anatomy.position_offset(tiny_model(kind)) == offset
+    assert introspection.position_offset(tiny_model(kind)) == offset
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_positions_begin_where_the_table_says(kind: str, offset: int):
     [("gpt2", 512), ("roberta", 512), ("t5", None), ("mpt", 512), ("llama dynamic", 96), ("mamba", None)],
 )
 def test_positions_end(kind: str, limit: int | None):
-    assert anatomy.position_limit(tiny_config(kind), anatomy.position_offset(tiny_model(kind))) == limit
+    assert introspection.position_limit(tiny_config(kind), introspection.position_offset(tiny_model(kind))) == limit
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_positions_end(kind: str, limit: int | None):
 )
 def test_the_shortest_window(kind: str, width: int | None):
     """ModernBERT's window of 8 reaches 4 to each side."""
-    assert anatomy.window(tiny_config(kind)) == width
+    assert introspection.window(tiny_config(kind)) == width
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_shortest_window(kind: str, width: int | None):
      ("gpt2", (None, False)), ("modernbert", (None, False))],
 )  # fmt: skip
 def test_rotary_frequencies_that_depend_on_the_length(kind: str, split: tuple[Any, bool]):
-    assert anatomy.rotary_split(tiny_config(kind)) == split
+    assert introspection.rotary_split(tiny_config(kind)) == split
 
 
 def test_one_kind_of_layer_may_have_frequencies_of_its_own():
@@ -54,7 +54,7 @@ def test_one_kind_of_layer_may_have_frequencies_of_its_own():
         "full_attention": {"rope_type": "longrope", "original_max_position_embeddings": 30},
         "sliding_attention": {"rope_type": "default"},
     }
-    assert anatomy.rotary_split(config) == (30, False)
+    assert introspection.rotary_split(config) == (30, False)
 
 
 def test_dynamic_frequencies_are_forgotten():
@@ -63,7 +63,7 @@ def test_dynamic_frequencies_are_forgotten():
     with torch.no_grad():
         model(input_ids=torch.full((1, 60), 9))
     assert not torch.equal(model.rotary_emb.inv_freq, fresh)
-    anatomy.forget(model)
+    introspection.forget(model)
     assert torch.equal(model.rotary_emb.inv_freq, fresh) and model.rotary_emb.max_seq_len_cached == 24
     with torch.no_grad():  # and another length is reckoned as if it were the first
         model(input_ids=torch.full((1, 40), 9))

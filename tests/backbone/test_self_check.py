@@ -127,7 +127,7 @@ def test_a_model_that_counts_texts_by_their_first_position_runs_each_whole(llama
 
 
 def model_of(kind: str, **settings: Any) -> Any:
-    """A tiny model of a family that is in no table, with large weights, through the seam where it follows it."""
+    """A tiny model of a family that is in no table, with large weights, with our attention backend if it supports it."""
     sizes = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
              "num_attention_heads": 4, "max_position_embeddings": 512, "pad_token_id": 0, "bos_token_id": 1,
              "eos_token_id": 2, **settings}  # fmt: skip
@@ -293,7 +293,7 @@ def test_quantised_weights_are_judged_by_what_rounding_does(llama: Path):
     assert backbone.facts.checks["rounding"].endswith("of bitsandbytes 4-bit weights")
     assert difference(encode(backbone, classical(), texts()), np.stack([alone(model, t) for t in texts()])) < 5e-2
     model.layers[0].self_attn.q_proj = bnb.nn.Linear8bitLt(64, 64)
-    with pytest.raises(UnsupportedModel, match=r"llama in LLM\.int8 .* would depend on its company"):
+    with pytest.raises(UnsupportedModel, match=r"llama in LLM\.int8 .* would depend on the other texts"):
         check(model, Tokenizer(tiny_tokenizer("llama")))
 
 

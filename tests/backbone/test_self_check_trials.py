@@ -98,5 +98,5 @@ def test_matrices_are_eagers():
         backbone.forward(batch_of(texts()[:1]), taps=[tap])
         model.set_attn_implementation("eager")  # type: ignore[operator]
         wanted = model(input_ids=torch.tensor(texts()[:1]), output_attentions=True).attentions
-    torch.testing.assert_close(torch.stack(tap.found), torch.stack(wanted), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(torch.stack(tap.matrices), torch.stack(wanted), rtol=1e-5, atol=1e-6)
     assert tap.result(0).shape == (1, 3, 4, 5, 5)

@@ -99,7 +99,7 @@ class MatrixView(AttentionView):
 
 @dataclass(frozen=True)
 class ScoreView(AttentionView):
-    """Attention inside the seam: queries, keys and the model's own rules.
+    """Attention weights computed from queries and keys, with the mask, bias, softcap and sinks of the model.
 
     Attributes:
         q, k: (G, H, n, d) and, not repeated, (G, K, n, d).

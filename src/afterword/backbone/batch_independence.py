@@ -1,4 +1,4 @@
-"""Whether a model that somebody changed after it was loaded still keeps the texts of a forward apart."""
+"""Check, after a change of a loaded model, that the texts of a batch do not affect each other's hidden states."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..errors import UnsupportedModel
 from ..text.batch import Batch, lay
 from ..text.segments import Segment, TokenizedText
 
-LENGTHS = (5, 5, 3, 8)  # tokens of the texts that are tried, two of one length
-CLOSE = {torch.float16: 3e-2, torch.bfloat16: 1e-1}  # of the largest value; another text's share is far more
+LENGTHS = (5, 5, 3, 8)  # tokens of the texts of the check, two of one length
+CLOSE = {torch.float16: 3e-2, torch.bfloat16: 1e-1}  # of the largest value; another text's effect is far larger
 EXACT = 1e-4
 
 DYNAMIC = "torch.ao.nn.quantized.dynamic"
@@ -22,10 +22,10 @@ Structure = tuple[list[nn.Module], list[object], list[tuple[object, ...]]]
 
 
 def structure(modules: list[nn.Module]) -> Structure:
-    """What a model is built of, what runs, and who listens at which module: two are equal where nothing changed.
+    """The modules of a model, their classes and forwards, and their hooks: equal as long as none of them changes.
 
     Args:
-        modules: all of the model's, in order.
+        modules: all modules of the model, in order.
     """
     listening = [
         (i, *m._forward_hooks, "|", *m._forward_pre_hooks, m.__dict__.get("forward"))
@@ -37,44 +37,44 @@ def structure(modules: list[nn.Module]) -> Structure:
 
 
 class IndependenceCheck:
-    """What a model was when its texts were last seen to stay apart.
+    """The state of a model at the last check that texts of a batch do not affect each other.
 
     Args:
-        modules: all of it, as the self-check knows it; None = nobody knows what was done to it.
+        modules: all modules of a model that the self-check has checked; None = unknown, so the next forward checks.
     """
 
     def __init__(self, modules: list[nn.Module] | None = None) -> None:
         self._known = None if modules is None else structure(modules)
         self.changes = 0
-        """How often a changed model was seen."""
+        """How often the model has changed."""
 
     def check(
         self, modules: list[nn.Module], kind: str, vocabulary: int, device: torch.device, run: Callable[[Batch], Tensor]
     ) -> None:
-        """Try a model that has changed: see `require_independence`."""
-        now = structure(modules)
-        if now != self._known:
+        """Check a model if it has changed: see `require_independence`."""
+        current = structure(modules)
+        if current != self._known:
             self.changes += 1
             require_independence(run, kind, vocabulary, device)
-            self._known = now
+            self._known = current
 
 
 def require_independence(run: Callable[[Batch], Tensor], kind: str, vocabulary: int, device: torch.device) -> None:
-    """Whether texts have the states in one forward that each has in a forward of its own.
+    """Validate that texts in one forward have the hidden states that each has in a forward of its own.
 
     Args:
-        run: gives the last states (N, D) of a batch.
+        run: returns the last hidden states (N, D) of a batch.
         kind: of the model, for the message.
-        vocabulary: how many token ids it knows.
-        device: where the batch goes.
+        vocabulary: the number of the model's token ids.
+        device: of the batch.
 
     Raises:
-        UnsupportedModel: they have not.
+        UnsupportedModel: they have others.
     """
     ids = [[(11 * i + 7 * n + 3) % vocabulary for i in range(n)] for n in LENGTHS]
-    writings = [TokenizedText((Segment(text, ((0, len(text)),)),)) for text in ids]
-    together = _by_text(lay(writings, device), run)
-    alone = [_by_text(lay([writing], device), run)[0] for writing in writings]
+    tokenized = [TokenizedText((Segment(text, ((0, len(text)),)),)) for text in ids]
+    together = _by_text(lay(tokenized, device), run)
+    alone = [_by_text(lay([text], device), run)[0] for text in tokenized]
     size = max(float(states.abs().max()) for states in alone)
     apart = max(float((a - b).abs().max()) for a, b in zip(together, alone, strict=True))
     if not apart <= CLOSE.get(alone[0].dtype, EXACT) * size:
@@ -86,21 +86,21 @@ def require_independence(run: Callable[[Batch], Tensor], kind: str, vocabulary: 
 
 
 def refuse_dynamic_quantization(modules: list[nn.Module], kind: str) -> None:
-    """Dynamic quantisation rounds a layer's input by the largest value of everything that is in the batch.
+    """Validate that no module is quantised dynamically: its input is rounded by the largest value of a whole batch.
 
     Raises:
-        UnsupportedModel: the model was quantised so.
+        UnsupportedModel: one is.
     """
     if any(module.__module__.startswith(DYNAMIC) for module in set(map(type, modules))):
         raise UnsupportedModel(
             f"this {kind} is quantised dynamically, by the largest value of a whole batch: a text's "
-            "vector would depend on its company. Quantise weights alone (bitsandbytes nf4), or use bfloat16"
+            "vector would depend on the other texts. Quantise weights alone (bitsandbytes nf4), or use bfloat16"
         )
 
 
 def _by_text(batch: Batch, run: Callable[[Batch], Tensor]) -> Sequence[Tensor]:
     states = run(batch)
-    made: dict[int, Tensor] = {}
+    states_of: dict[int, Tensor] = {}
     for group in batch.groups:
-        made.update(zip(group.text.tolist(), group.slice(states), strict=True))
-    return [made[i] for i in range(batch.texts)]
+        states_of.update(zip(group.text.tolist(), group.slice(states), strict=True))
+    return [states_of[i] for i in range(batch.texts)]

@@ -1,4 +1,4 @@
-"""What is known of a model and of the way it is run."""
+"""The facts about a model that decide how it is run."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Literal
 from ..errors import AttentionNotSeen, UnsupportedModel
 
 Way = Literal["flat", "stacked", "eager"]
-"""How a model is run: all segments end to end through the seam; equal-length batches through the seam; or
-equal-length batches with the model's own attention."""
+"""How a model is run: all segments concatenated, through our attention backend ("flat"); batches of equal length
+through our attention backend ("stacked"); or batches of equal length with the model's own attention ("eager")."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a model; the self-check filled it in.
+    """What the self-check found out about a model.
 
     Attributes:
         kind: config.model_type.
-        layers, heads: of attention; 0 where the model has none. A layer is numbered among those with attention.
-        width: of the last state.
-        causal: no token's state depends on what comes after it.
-        way: how it is run.
-        attention: weights can be read.
-        offset: position of the first token (RoBERTa and its kin do not start at 0).
-        skips: a token that takes no position, its padding's: it stands at `offset` - 1, and is not counted (RoBERTa
-            and its kin); None where every token takes one.
-        max_length: tokens at most, or None.
-        split_at: segments on both sides of this length must not share a forward (long rotary frequencies).
-        grows: beyond `split_at`, one length at a time (dynamic rotary frequencies).
-        shares: tokens with which many texts begin can be run once for all of them.
-        alone: one text at a time: what else is in a batch would change a state.
-        sinks_count: an attention weight is a share of what a query gives to tokens and sinks; False: to tokens alone,
-            where the model itself hands its weights out so.
-        remembers: a forward leaves something behind that the next one must not see.
-        depth: layers in all, with attention or not; states are numbered among these. 0 = as many as `layers`.
-        checks: what each way of running gave in the self-check.
+        layers, heads: the number of layers with attention, and of heads; 0 if the model has none. Methods number
+            layers among those with attention.
+        width: of the last hidden state.
+        causal: no token's state depends on later tokens.
+        way: how the model is run.
+        attention: whether attention weights can be read.
+        offset: position of the first token (not 0 in RoBERTa and models derived from it).
+        skips: id of the padding token, if it takes no position: it gets `offset` - 1, and is not counted (RoBERTa and
+            models derived from it); None if every token takes one.
+        max_length: the most tokens of a text, or None.
+        split_at: segments shorter and longer than this must not share a forward (long rotary frequencies).
+        grows: segments longer than `split_at` share a forward with equal lengths only (dynamic rotary frequencies).
+        shares: a shared prefix can run once.
+        alone: texts must run one at a time: other texts in the batch would change a state.
+        sinks_count: attention weights are normalised with the sinks; False: without them, as the model returns them.
+        remembers: a forward leaves state in the model, which must be reset before the next.
+        depth: the number of all layers, with attention or not; states are numbered among these. 0 = `layers`.
+        checks: the result of each way of running in the self-check.
     """
 
     kind: str
@@ -59,19 +59,19 @@ class Facts:
 
     @property
     def states(self) -> int:
-        """How many layers make a state of their own: hidden_states[0] to hidden_states[this]."""
+        """The number of layers that have a hidden state: hidden_states[0] to hidden_states[this number]."""
         return self.depth or self.layers
 
     def require(self, attention: bool, both_ways: bool, coupled: bool = False) -> None:
-        """Refuse what cannot be asked of the model.
+        """Validate that a method can run on the model.
 
         Args:
-            attention: its attention weights are read.
-            both_ways: some of its layers shall attend in both directions.
-            coupled: they do so in a second stream beside the causal one (BeLLM, Equation 5).
+            attention: the method reads attention weights.
+            both_ways: it gives some layers bidirectional attention.
+            coupled: it does so in a second stream beside the causal one (BeLLM, Equation 5).
 
         Raises:
-            AttentionNotSeen: its attention cannot be read, or not be changed.
+            AttentionNotSeen: the model's attention cannot be read, or cannot be changed.
             UnsupportedModel: a second stream is not defined for it.
         """
         if attention and not self.attention:

@@ -1,4 +1,4 @@
-"""A model's linear layers run through packed weights, each where the probe chose so.
+"""Run a model's linear layers with packed weights, each if the probe chose them for its shape.
 
 ``AFTERWORD_KERNELS=plain`` or ``packed`` forces one kernel for all layers.
 """
@@ -21,22 +21,22 @@ from .linear_probe import Shape, chosen, rows_of
 from .linear_products import ROWS, Products, forced, precision_lock, register_bfloat16, setting
 from .model_lock import all_modules, first_weight
 
-SHARE = 0.4  # of the free memory, which packed weights take at most
+SHARE = 0.4  # the largest part of the free memory that packed weights may take
 LEAVES = frozenset(FUSED) | {"Linear", "Conv1D", "Dropout", "LayerNorm"}
 
 
 @dataclass
 class PackedModel:
-    """What is served of a model, for one state of it.
+    """The packed layers of a model, for one state of it.
 
     Attributes:
-        tree: all its modules, in order.
-        state: what else the choice of kernels depends on.
-        twins: by the layer's identity.
-        modules: the layers, and the activations whose work they may do.
-        rows: to a multiple of so many rows a thread a short forward is filled.
-        tail: the layers that `unread.find` found; None = nobody has asked yet.
-        seen: how often the model had changed by then, as its `Company` counts.
+        modules: all its modules, in order.
+        state: everything else that the choice of kernels depends on.
+        layers: packed layers, by the identity of the layer.
+        patched_modules: these layers, and the activations that are fused with them.
+        rows: a short forward is padded with filler to a multiple of this many rows per thread.
+        tail: the layers that `skip_unread.find` returned; None = not called yet.
+        tail_changes: `IndependenceCheck.changes` at that time.
     """
 
     modules: list[nn.Module]
@@ -48,7 +48,7 @@ class PackedModel:
     tail_changes: int = 0
 
     def changed(self) -> list[PackedLayer]:
-        """Twins whose weight is not what it was: another tensor, another version, or other elements in a sample."""
+        """Packed layers whose weight has changed: another tensor, another version, or other elements in a sample."""
         changed = [layer for layer in self.layers.values() if not layer.untouched]
         if changed or not self.layers:
             return changed
@@ -60,23 +60,23 @@ class PackedModel:
 
 
 class PackedLinears:
-    """Packed twins of a model's linear layers, used inside `fast` and made when first used.
+    """Packed weights of a model's linear layers, used inside `fast`, and packed at their first use.
 
-    Where a layer feeds nothing but an activation, its twin does both, and the activation passes on what it gets.
-    A twin is made anew when its weight is another tensor, has another version, or differs in a sample of its
-    elements. An edit of a few elements through ``weight.data`` can slip through: `drop` renews all.
-    Several threads may be inside at once.
+    If the only use of a layer's output is an activation, the two are fused, and the activation's module returns its
+    input. A weight is packed again when it is another tensor, has another version, or differs in a sample of its
+    elements. An edit of a few elements through ``weight.data`` may not be detected: call `drop` then.
+    Several threads may be inside `fast` at once.
 
     Args:
-        model: its ``nn.Linear`` and transformers' ``Conv1D`` are served.
-        products: what float32 matrices are rounded to in the products.
+        model: its ``nn.Linear`` and transformers' ``Conv1D`` layers are packed.
+        products: the precision in which float32 matrices are multiplied.
     """
 
     def __init__(self, model: nn.Module, products: Products = "float32") -> None:
         self.model = model
         self.products: Products = products
         self.on = True
-        """False: the layers run as they are (the self-check asks what the model itself gives)."""
+        """False: the layers run as they are, as in the self-check."""
         self._current: PackedModel | None = None
         self._alike: dict[tuple[Any, ...], str | None] = {}
         self._building = threading.RLock()
@@ -84,36 +84,36 @@ class PackedLinears:
             register_bfloat16(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Neither twins nor locks can be copied; the copy makes its own."""
+        """Copy neither packed weights nor locks."""
         return {"model": self.model, "products": self.products}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Start anew."""
+        """Start without packed weights."""
         self.__init__(state["model"], state["products"])  # type: ignore[misc]
 
     def usable(self) -> bool:
-        """Whether some layer of the model is served, as things are now."""
+        """Whether some layer of the model runs with packed weights at present."""
         current = self._now(all_modules(self.model))
         return current is not None and bool(current.layers)
 
     def drop(self) -> None:
-        """Forget every twin."""
+        """Drop all packed weights."""
         self._current = None
 
     @property
     def layers(self) -> list[PackedLayer]:
-        """What is served at present."""
+        """The packed layers at present."""
         return list(self._current.layers.values()) if self._current is not None else []
 
     @contextmanager
     def fast(self, modules: list[nn.Module] | None = None) -> Iterator[PackedModel]:
-        """Run the model's linear layers through their twins; afterwards they are as they were.
+        """Patch the model's linear layers so that they run with packed weights; afterwards they are restored.
 
         Args:
-            tree: all of the model's modules, as `gate.all_modules` gives them; None = they are looked for.
+            modules: all modules of the model, from `model_lock.all_modules`; None = call it here.
 
         Yields:
-            What is served.
+            The model's packed layers.
         """
         with precision_lock():
             current = self._now(modules or all_modules(self.model)) or PackedModel([], (), {}, [])
@@ -124,7 +124,7 @@ class PackedLinears:
                 yield current
 
     def _now(self, modules: list[nn.Module]) -> PackedModel | None:
-        """What is served in the model's present state; None where nothing can be."""
+        """The packed layers for the model's present state; None if it cannot have any."""
         if not self.on:
             return None
         weight = first_weight(self.model)
@@ -141,14 +141,14 @@ class PackedLinears:
         return current
 
     def shapes(self) -> dict[Shape, int]:
-        """How many linear layers of each shape the model has."""
-        current: dict[Shape, int] = {}
+        """The number of the model's linear layers of each shape."""
+        counts: dict[Shape, int] = {}
         for module in dict.fromkeys(m for m in all_modules(self.model) if is_linear(m)):
-            current[shape_of(module)] = current.get(shape_of(module), 0) + 1
-        return current
+            counts[shape_of(module)] = counts.get(shape_of(module), 0) + 1
+        return counts
 
     def _build(self, modules: list[nn.Module], state: tuple[Any, ...], old: PackedModel | None) -> PackedModel:
-        """Twins of every layer for which the probe chose packed weights; old ones that still hold are kept."""
+        """A packed layer for each layer whose shape the probe chose packed weights for; unchanged ones are kept."""
         dtype = state[0]
         linears: list[Any] = [
             m for m in dict.fromkeys(modules) if is_linear(m) and m.weight.dtype == dtype and _on_cpu(m)
@@ -173,10 +173,10 @@ class PackedLinears:
         return PackedModel(modules, state, layers, [*(t.module for t in layers.values()), *acts], rows)
 
     def _rows(self, modules: list[nn.Module], shapes: list[Shape], dtype: torch.dtype) -> int:
-        """To a multiple of how many rows a thread a short forward is filled: the most that any layer needs.
+        """The rows per thread to a multiple of which a short forward is padded: the most that any layer needs.
 
-        Only where every product with a weight is one of those that were tried, and where activations, which work on
-        16 numbers at a time, meet no odd rest.
+        Fewer than `ROWS` only if the probe tried every product with a weight, and no layer has an odd number of
+        outputs: activations compute 16 numbers at a time, and round a remainder differently.
         """
         tried = {id(m.weight) for m in modules if is_linear(m) or isinstance(m, nn.Embedding)}
         if any(p.dim() > 1 and id(p) not in tried for p in self.model.parameters()):
@@ -186,7 +186,7 @@ class PackedLinears:
         return max(rows_of(shape, dtype, self.products) for shape in shapes)
 
     def _feeding(self, modules: list[nn.Module], layers: dict[int, PackedLayer]) -> list[nn.Module]:
-        """Find layers that feed one activation and nothing else: tried on each kind of feed-forward block."""
+        """Fuse layers with their activation; find the pairs by trying each kind of feed-forward block."""
         pairs: list[tuple[nn.Module, Any, Any]] = []
         for block in dict.fromkeys(modules):
             children = dict(block.named_children())
@@ -210,23 +210,23 @@ class PackedLinears:
         return [act for _, _, act in alone]
 
     def _same(self, block: Any, layer: PackedLayer, act: Any) -> bool:
-        """Whether the block gives what it gave when the linear layer does the activation's work too."""
+        """Whether the block's output stays the same if the activation is fused with the layer."""
         x = torch.randn(1, 5, shape_of(layer.module).inputs, generator=torch.Generator().manual_seed(0))
         x = x.to(layer.source.dtype)
         layer.fuse(block, act)
         try:
             expected = block(x)
             with patched(Patch({id(layer.module): layer}, self.products), [layer.module, act]) as patch:
-                current = block(x)
+                out = block(x)
                 whole = patch.activated is None
-        except Exception:  # a block that wants more than its input is left as it is
+        except Exception:  # a block that needs more arguments is left as it is
             return False
         finally:
             layer.act = None
         if not (isinstance(expected, Tensor) and whole):
             return False
         coarse = x.dtype == torch.bfloat16 or self.products == "bfloat16"
-        return torch.allclose(current, expected, rtol=0, atol=(2e-2 if coarse else 1e-4) * float(expected.abs().max()))
+        return torch.allclose(out, expected, rtol=0, atol=(2e-2 if coarse else 1e-4) * float(expected.abs().max()))
 
 
 def _on_cpu(module: Any) -> bool:

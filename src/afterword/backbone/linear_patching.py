@@ -1,7 +1,7 @@
-"""How a linear layer, or an activation, is served in its own place, with nothing of it left behind.
+"""Patch linear layers and activations for a while: calls of the module run packed weights instead.
 
-A layer is served from the place where torch keeps a module's compiled call: copies and pickles leave that out, hooks
-and ``forward`` stay as they are, and only the thread that is inside `patched` is served there.
+The patch is in the attribute where torch keeps a module's compiled call. Copies and pickles leave that attribute out,
+hooks and ``forward`` stay as they are, and only a thread that is inside `patched` runs the patch.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ FUSED = {
     "SiLUActivation": ("swish", ""),
     "SiLU": ("swish", ""),
 }
-"""Activations that oneDNN computes while a product is still in the registers, by class."""
+"""Activations, by class, that oneDNN fuses with the product of a linear layer."""
 ALONE = ("none", "")
-SAMPLES = 61  # elements of a weight that are compared to notice a change through `.data`
+SAMPLES = 61  # elements of a weight that are compared to detect a change through `.data`
 SLOT = "_compiled_call_impl"
-"""Where torch keeps what is called in a module's place; `nn.Module.__getstate__` leaves it out."""
+"""The attribute that torch calls instead of a module, if it is set; `nn.Module.__getstate__` leaves it out."""
 
 
 class PackedLayer:
-    """A linear layer and its packed weight, for one state of that weight.
+    """A linear layer with its packed weight, valid until the weight changes.
 
     Args:
         module: the layer.
@@ -56,50 +56,50 @@ class PackedLayer:
         self._packed: Tensor | None = None
 
     def fuse(self, block: nn.Module, act: nn.Module) -> None:
-        """Note the activation, in the same block, that gets what the layer gives, and nothing else does."""
+        """Fuse an activation of the same block into the layer: it must be the only use of the layer's output."""
         self.block, self.act, self.run = block, act, type(block).forward
 
     @property
     def untouched(self) -> bool:
-        """Whether the weight is the same tensor as it was, and autograd knows of no change."""
+        """Whether the weight is still the same tensor, in the same version."""
         weight = self.module._parameters.get("weight")
         same = weight is self.source and type(self.module) is self.kind and weight.data_ptr() == self.at
         return same and _version(weight) == self.version
 
     @property
     def weight(self) -> Tensor:
-        """Packed when it is first used."""
+        """The packed weight; it is packed at its first use."""
         if self._packed is None:
             self._packed = pack(self.source.T if is_transposed(self.module) else self.source)
         return self._packed
 
     def activation(self) -> tuple[str, str]:
-        """What oneDNN does to the product: the activation's work, where nothing stands between or listens."""
+        """The activation that oneDNN fuses with the product; none if the activation or the block has been changed."""
         act, block = self.act, self.block
         if act is None or _altered(act) or "forward" in block.__dict__ or type(block).forward is not self.run:
             return ALONE
         return work(act) if type(act.__dict__.get(SLOT)) is _PatchedCall else ALONE
 
     def fits(self, x: Tensor) -> bool:
-        """Whether this product can be packed; a thread that trains the same model needs what autograd knows."""
+        """Whether this product can use the packed weight: without gradients, with the same data type and weight."""
         return bool(x.dtype == self.source.dtype and x.numel() and not torch.is_grad_enabled() and self.untouched)
 
 
 class Patch:
-    """One forward of one thread.
+    """What the patched modules of one thread's forward run.
 
     Args:
-        twins: by the layer's identity.
-        products: what float32 matrices are rounded to.
+        packed: packed layers, by the identity of the layer.
+        products: the precision in which float32 matrices are multiplied.
     """
 
     def __init__(self, packed: dict[int, PackedLayer], products: Products) -> None:
         self.packed, self.products = packed, products
         self.activated: Tensor | None = None
-        """What a layer gave with its activation's work done, until that activation is called with it."""
+        """The output of a layer with a fused activation, until the activation's module is called with it."""
 
     def call(self, module: nn.Module, x: Tensor) -> Tensor:
-        """A linear layer, or an activation, in its own place."""
+        """The output of a patched linear layer or activation."""
         layer = self.packed.get(id(module))
         if layer is None:
             return module._call_impl(x)  # type: ignore[no-any-return]
@@ -116,7 +116,7 @@ class Patch:
         return out
 
     def call_unpatched(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """A layer as torch runs it, in the precision that was asked for."""
+        """The output of the module itself, in the precision of `products`."""
         if self.products == "bfloat16" and id(module) in self.packed:
             with in_bfloat16():
                 return module._call_impl(*args, **kwargs)
@@ -127,7 +127,7 @@ _PATCH: ContextVar[Patch | None] = ContextVar("afterword_serving", default=None)
 
 
 def current_patch() -> Patch | None:
-    """What this thread is served with at present."""
+    """The patch that this thread is inside of, or None."""
     return _PATCH.get()
 
 
@@ -135,7 +135,7 @@ _LOCK = threading.Lock()
 
 
 class _PatchedCall:
-    """What torch calls in a module's place while somebody is served there; all others get the module itself."""
+    """What torch calls instead of a patched module; threads without a patch get the module itself."""
 
     __slots__ = ("module", "users")
 
@@ -159,7 +159,7 @@ class _PatchedCall:
 
 @contextmanager
 def patched(patch: Patch, modules: Sequence[nn.Module]) -> Iterator[Patch]:
-    """Serve some modules in this thread; those that no thread is served at any more are left as they were."""
+    """Patch some modules for this thread; those that no thread uses any more are restored afterwards."""
     user = object()
     try:
         with _LOCK:
@@ -185,18 +185,18 @@ def patched(patch: Patch, modules: Sequence[nn.Module]) -> Iterator[Patch]:
 
 
 def is_linear(module: Any) -> bool:
-    """Whether a layer is served: torch's Linear itself, or transformers' Conv1D, with a weight of its own."""
+    """Whether a module can be patched: torch's Linear (no subclass) or transformers' Conv1D, with a weight."""
     kind = type(module) is nn.Linear or is_transposed(module)
     return kind and module._parameters.get("weight") is not None and module.weight.dim() == 2
 
 
 def is_transposed(module: Any) -> bool:
-    """Whether a layer keeps its weight as (in, out), as GPT-2's do."""
+    """Whether a layer keeps its weight as (in, out), as in GPT-2."""
     return type(module).__name__ == "Conv1D"
 
 
 def shape_of(module: Any) -> Shape:
-    """A layer's shape."""
+    """The shape of a linear layer."""
     transposed = is_transposed(module)
     outputs, inputs = reversed(module.weight.shape) if transposed else module.weight.shape
     return Shape(int(inputs), int(outputs), module.bias is not None, transposed)
@@ -207,7 +207,7 @@ def _version(weight: Tensor) -> int:
 
 
 def _altered(module: nn.Module) -> bool:
-    """Whether somebody listens at a module, or has put another forward in place of its own."""
+    """Whether a module has hooks, or its ``forward`` was replaced."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
@@ -219,6 +219,6 @@ def _altered(module: nn.Module) -> bool:
 
 
 def work(act: Any) -> tuple[str, str]:
-    """How oneDNN names an activation; torch's own GELU says itself which it is."""
+    """The name of an activation in oneDNN; torch's GELU has an attribute that says which variant it is."""
     name, how = FUSED[type(act).__name__]
     return name, getattr(act, "approximate", how)

@@ -1,4 +1,4 @@
-"""Load any Hugging Face model and its tokenizer; `selfcheck` then finds how it must be run."""
+"""Load any Hugging Face model and its tokenizer; `self_check` then finds how it must be run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def load_backbone(
     model_kwargs: dict[str, Any] | None = None,
     quantization_config: Any = None,
 ) -> Backbone:
-    """Load a model and its tokenizer, and check how it must be run.
+    """Load a model and its tokenizer, and run the self-check.
 
     Args:
         name: a folder, a model on the Hugging Face hub, or one of our own ("afterword-mini").
@@ -60,13 +60,13 @@ def load_backbone(
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
         revision, token, cache_folder, local_files_only, subfolder: see `ModelSource`.
         trust_remote_code: run the model's own code.
-        products: what a float32 model's matrices are rounded to in the products of its linear layers, on a CPU.
-        model_kwargs, quantization_config: handed to transformers when it builds the model.
+        products: the precision in which linear layers of a float32 model multiply, on a CPU.
+        model_kwargs, quantization_config: passed to transformers when it builds the model.
 
     Raises:
-        ModelError: the folder is incomplete, the name unknown, the weights not safetensors, an argument of
-            ``model_kwargs`` is not passed on, or the processor lacks such products.
-        UnsupportedModel: no way of running it gives its own vectors.
+        ModelError: the folder is incomplete, the name is unknown, the weights are not safetensors, an argument in
+            ``model_kwargs`` is not allowed, or the processor cannot multiply in that precision.
+        UnsupportedModel: no way of running the model reproduces its own hidden states.
     """
     source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder)
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
@@ -77,30 +77,31 @@ def load_backbone(
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
         _check_files(path, source.options)
         settings = {k: v for k, v in built.items() if k not in ("dtype", "quantization_config")}
-        found, left = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **common, **settings)
-        config = _without_kernels(found)
+        config, left = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **common, **settings)
+        config = _without_kernels(config)
         built = {k: v for k, v in built.items() if k not in settings or k in left}  # the rest is in the configuration
         tokenizer = _tokenizer(path, common)
         model = _model(path, config, {**common, **built})
         if commit := source.commit():
-            model.config._commit_hash = commit  # transformers keeps it no longer
+            model.config._commit_hash = commit  # transformers does not keep it
         model = model if _lies_on(model, device) else model.to(device)
         return check(model, tokenizer).with_products(products)
 
 
 def _lies_on(model: nn.Module, device: torch.device) -> bool:
-    """Whether a model is where it shall be; some quantised ones refuse to be asked to move."""
+    """Whether a model is on a device already; some quantised models raise when they are moved."""
     return all(w.device.type == device.type and device.index in (None, w.device.index) for w in model.parameters())
 
 
 def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
-    """The language-model head of a causal model: from states (..., D) to scores of all tokens (..., V).
+    """Load the language-model head of a causal model: from states (..., D) to logits of all tokens (..., V).
 
-    The one place where a head is loaded; the backbone itself has none.
+    A backbone has no head; this is the only function that loads one.
 
     Args:
         backbone: of a decoder.
-        name: the model whose head it is; None = its own: the word table where the two are tied, else its checkpoint's.
+        name: the model whose head to load; None = the backbone's own: the input embedding table if the two are tied,
+            else the checkpoint's.
 
     Raises:
         ModelError: an encoder, a checkpoint without a head, or one of another width.
@@ -129,23 +130,23 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
 
 
 def _check_files(path: str, options: dict[str, Any]) -> None:
-    """Look at what a model's configuration and indices name, before any of it is read."""
+    """Validate the files that a model's configuration and indices name, before any of them is read."""
     if Path(path).is_dir():
         check_folder(Path(path))
         return
-    quietly = dict.fromkeys(("missing_entries", "connection_errors", "gated_repo"), False)
-    quietly = {f"_raise_exceptions_for_{what}": value for what, value in quietly.items()}
+    errors = ("missing_entries", "connection_errors", "gated_repo")
+    no_errors = {f"_raise_exceptions_for_{what}": False for what in errors}
     for name in CHECKED:
-        found = cached_file(path, name, **options, **quietly)
-        if found is not None and name == ADAPTER:
-            check_base(path, Path(found))
-        if found is not None:
-            check_file(Path(found))
+        file = cached_file(path, name, **options, **no_errors)
+        if file is not None and name == ADAPTER:
+            check_base(path, Path(file))
+        if file is not None:
+            check_file(Path(file))
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars, load reports or advice; transformers' own settings are back afterwards."""
+    """Switch off the progress bars, reports and warnings of transformers; its settings are restored afterwards."""
     verbosity, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
     _bars(False)
@@ -157,19 +158,19 @@ def quiet() -> Iterator[None]:
 
 
 def _bars(shown: bool) -> None:
-    with warnings.catch_warnings():  # the hub's bars may be fixed by an environment variable, of which it warns
+    with warnings.catch_warnings():  # the hub warns if an environment variable fixes the setting
         warnings.simplefilter("ignore")
         (hf_logging.enable_progress_bar if shown else hf_logging.disable_progress_bar)()
 
 
 @contextmanager
 def _one_line(name: str) -> Iterator[None]:
-    """Say in one line what transformers says in many."""
+    """Turn any error of loading into a `ModelError` of one line."""
     try:
         yield
     except ModelError:
         raise
-    except Exception as e:  # what a broken folder raises is of any kind
+    except Exception as e:  # a broken folder may raise anything
         if "trust_remote_code=True" in str(e):
             raise ModelError(f"{name} runs code of its own: pass trust_remote_code=True if you trust it") from e
         first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
@@ -183,7 +184,7 @@ def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
         return Tokenizer(AutoTokenizer.from_pretrained(path, **common))
     except ModelError as e:
         raise ModelError(f"{path}: {e}") from None
-    except Exception as e:  # what a broken file raises is of any kind
+    except Exception as e:  # a broken file may raise anything
         if "trust_remote_code=True" in str(e):
             raise
         first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
@@ -195,7 +196,7 @@ def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
 
 @contextmanager
 def _without_adapter(path: str) -> Iterator[str]:
-    """A folder as it is without its adapter, which older versions of transformers would load in the model's place."""
+    """A copy of a folder without its adapter, which older versions of transformers would load instead of the model."""
     if not (Path(path) / ADAPTER).exists():
         yield path
         return
@@ -206,27 +207,27 @@ def _without_adapter(path: str) -> Iterator[str]:
         yield bare
 
 
-def _through_the_seam(kind: Any, path: str, config: Any, options: dict[str, Any]) -> Any:
-    """A model and the report of its loading; through the seam where its construction allows it."""
+def _with_our_backend(kind: Any, path: str, config: Any, options: dict[str, Any]) -> Any:
+    """Load a model with our attention backend if it supports it, else with eager; also return the loading report."""
     try:
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
         model.set_attn_implementation("eager")
-        if model.config._attn_implementation != "eager":  # it took the name and cannot let go of it again
+        if model.config._attn_implementation != "eager":  # it does not support switching
             raise ValueError("does not follow the attention interface")
         model.set_attn_implementation(NAME)
     except (KeyError, ValueError, AttributeError, TypeError) as e:
-        logger.debug("%s is not built with the seam: %s", path, e)
+        logger.debug("%s is not built with our attention backend: %s", path, e)
         model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
     return model, loaded
 
 
 def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
-    """The model of texts, without its head."""
+    """Load the text model, without its head."""
     options = {"use_safetensors": True, "output_loading_info": True, **options}
-    options["adapter_kwargs"] = {"subfolder": "-"}  # none: an adapter's report would stand in place of the model's
+    options["adapter_kwargs"] = {"subfolder": "-"}  # no adapter: its report would replace the model's
     kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
     with _without_adapter(path) as bare:
-        model, loaded = _through_the_seam(kind, bare, config, options)
+        model, loaded = _with_our_backend(kind, bare, config, options)
     model.name_or_path = model.config._name_or_path = path
     if (Path(path) / ADAPTER).exists():
         if encoder_of(model) is not model:
@@ -242,13 +243,13 @@ def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
     lacking = [k for k in loaded["missing_keys"] if "pooler" not in k and (k not in named or id(named[k]) in kept)]
     if lacking:
         raise ModelError(f"{path} lacks {len(lacking)} weights, {lacking[0]} among them: the folder is incomplete")
-    if options["dtype"] in (torch.float64, "float64"):  # the grouped product of experts knows no float64
+    if options["dtype"] in (torch.float64, "float64"):  # the grouped product of experts does not support float64
         model.set_experts_implementation("eager")
     return model.eval()
 
 
 def _without_kernels(config: Any) -> Any:
-    """A configuration that names no kernel of the hub, in none of its parts: which code runs, no folder decides."""
+    """A configuration without kernels from the hub, in any of its parts: a folder must not decide which code runs."""
     for part in (config, *(getattr(config, name, None) for name in getattr(config, "sub_configs", {}))):
         for key, value in vars(part).items() if part is not None else ():
             if key.endswith("_implementation_internal") and "/" in str(value):
@@ -257,6 +258,6 @@ def _without_kernels(config: Any) -> Any:
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and buffers, by each of their names."""
+    """Parameters and buffers, under all of their names."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)

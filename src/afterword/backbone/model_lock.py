@@ -1,7 +1,7 @@
-"""Who may run a model at one time, and in which mode: encoding, training and checking exclude one another.
+"""The lock of a model: threads may encode together, or train together, or one may check it, but not at the same time.
 
-The modes of a model, eval and train, are attributes of its modules, and checking a model changes its attention and
-its precision for a while: what one thread sets, every other one runs with.
+Eval and train mode are attributes of a model's modules, and the self-check changes a model's attention implementation
+and precision for a while. Both affect every thread that runs the model.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Use = Literal["eval", "train", "exclusive"]
 
 
 class ModelLock:
-    """Lets in as many threads as like, while all of them do the same; whoever is inside may go in again."""
+    """A shared lock: any number of threads may hold it for the same use. A thread that holds it may take it again."""
 
     def __init__(self) -> None:
         self.rotary = threading.Lock()
-        """Held by forwards of models that keep, in a buffer, rotary frequencies for the length at hand."""
+        """For models that keep rotary frequencies for the current length in a buffer: one forward at a time."""
         self._changed = threading.Condition()
         self._inside: dict[object, tuple[Use, int]] = {}
         self._waiting: list[Use] = []
@@ -30,20 +30,20 @@ class ModelLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Nobody else runs the model through an Encoder."""
+        """Hold the lock alone: no other thread runs the model through an Encoder."""
         with self._entering("exclusive"):
             yield
 
     @contextmanager
     def running(self, model: nn.Module, keep_mode: bool = False) -> Iterator[list[nn.Module]]:
-        """Run the model in eval mode, whoever trained it last; its modes are restored when the last one is out.
+        """Run the model in eval mode; modules go back to train mode when the last thread is done.
 
         Args:
-            model: all its modules are looked at: adapters may be in train mode inside a model in eval mode.
-            keep_mode: run it as it is, dropout included, where it is in train mode.
+            model: the modes of all its modules are set, since adapters may be in train mode in a model in eval mode.
+            keep_mode: keep its own mode, dropout included, if it is in train mode.
 
         Yields:
-            Its modules.
+            All modules of the model.
         """
         modules = all_modules(model)
         kind: Use = "train" if keep_mode and (self._switched or any(m.training for m in modules)) else "eval"
@@ -88,7 +88,7 @@ class ModelLock:
                 self._changed.notify_all()
 
     def _may_enter(self, kind: Use) -> bool:
-        """Nobody is inside; or all inside do the same, and nobody waits to do something else."""
+        """Whether no thread holds the lock; or all hold it for this shared use, and none waits for another use."""
         if not self._inside:
             return True
         same = all(inside == kind for inside, _ in self._inside.values())
@@ -96,21 +96,21 @@ class ModelLock:
 
 
 def all_modules(model: nn.Module) -> list[nn.Module]:
-    """All its modules, quickly; one that stands in several places may be named as often."""
-    found = [model]
-    for module in found:
-        found += [child for child in module._modules.values() if child is not None]
-    return found
+    """All modules of a model, faster than ``model.modules()``; one that is used in several places is repeated."""
+    modules = [model]
+    for module in modules:
+        modules += [child for child in module._modules.values() if child is not None]
+    return modules
 
 
 def first_weight(model: nn.Module) -> nn.Parameter | None:
-    """The first of ``model.parameters()``, quickly; None where there is none."""
+    """The first of ``model.parameters()``, but faster; None if there is none."""
     for weight in model._parameters.values():
         if weight is not None:
             return weight
     for child in model._modules.values():
-        if child is not None and (found := first_weight(child)) is not None:
-            return found
+        if child is not None and (weight := first_weight(child)) is not None:
+            return weight
     return None
 
 
@@ -124,8 +124,8 @@ _REGISTRY_LOCK = threading.Lock()
 
 
 def lock_of(model: nn.Module) -> ModelLock:
-    """The one gate of a model, however many backbones hold it."""
+    """The lock of a model, one for all backbones that hold the model."""
     with _REGISTRY_LOCK:
-        if (found := _LOCKS.get(model)) is None:
-            found = _LOCKS[model] = ModelLock()
-        return found
+        if (lock := _LOCKS.get(model)) is None:
+            lock = _LOCKS[model] = ModelLock()
+        return lock

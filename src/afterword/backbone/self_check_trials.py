@@ -1,4 +1,4 @@
-"""What the self-check does to a model for one forward, to see what short texts do not show, and how it compares."""
+"""Changes to a model for one forward of the self-check, to show errors that short texts would not, and comparisons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .attention_taps import Tap
 from .attention_views import AttentionView
 from .introspection import WINDOWS, text_config
 
-AFAR = 1 << 20  # beyond any threshold, and a whole number in float32
+AFAR = 1 << 20  # beyond any length at which a model changes, and exact in float32
 SHORT = 5  # tokens of a shortened window
 KERNELS = 1e-5  # of a float32 number: two kernels differ by less
 
@@ -28,16 +28,16 @@ INDEXING = frozenset(
     "index_put_ gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take "
     "take_along_dim embedding one_hot put_".split()
 )
-"""Functions that read a number as a place in a tensor, which stays where it is."""
+"""Functions that use a number as an index into a tensor, which must not change."""
 
 
 class Reached(Exception):
-    """A forward has come to where it was to be stopped."""
+    """A forward has reached the module at which it is stopped."""
 
 
 @contextmanager
 def stop_before(module: nn.Module) -> Iterator[None]:
-    """Forwards end with `Reached` where a module would begin."""
+    """Stop forwards in front of a module, with `Reached`."""
 
     def stop(*_: Any) -> None:
         raise Reached
@@ -51,14 +51,14 @@ def stop_before(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def counting_from_afar(length: int) -> Iterator[None]:
-    """Whatever counts the tokens of a stream from its start counts from `AFAR`.
+    """Everything that counts the tokens of a packed input from its start counts from `AFAR`.
 
-    A position that a model works out for itself, from the place in the stream instead of the place in the text, then
-    changes what it gives. Numbers that only say where something lies are left alone: they are moved when they are
-    compared or become floating point, not when they are used as indices.
+    Where a model computes positions from indices in the packed input, instead of indices in the text, its output
+    changes. Indices themselves stay as they are: a number is moved when it is compared or becomes floating point, not
+    when it is used as an index.
 
     Args:
-        length: of the stream, in tokens.
+        length: of the packed input, in tokens.
     """
     with _Counting(length):
         yield
@@ -76,14 +76,14 @@ class _Counting(TorchFunctionMode):
         return out
 
     def _counts(self, out: Any) -> bool:
-        """Whether it goes up by one from token to token, all along the stream."""
+        """Whether a tensor goes up by one from token to token, over the whole input."""
         if type(out) is not Tensor or not out.ndim or out.shape[-1] != self.length or self.length < 2:
             return False
         return bool((out.diff(dim=-1) == 1).all())
 
 
 class _Place(Tensor):
-    """A whole number that counts tokens: moved afar as soon as it is more than a place."""
+    """Integers that count tokens; `AFAR` is added as soon as they are used for more than indexing."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -104,13 +104,13 @@ class _Place(Tensor):
 
 
 def _whole(out: Any) -> bool:
-    """Whether it is a tensor of whole numbers."""
+    """Whether a value is a tensor of integers."""
     return isinstance(out, Tensor) and not (out.is_floating_point() or out.dtype == torch.bool)
 
 
 @contextmanager
 def short_windows(model: Any, longest: int) -> Iterator[list[str]]:
-    """Windows and chunks over a length are of a few tokens; gives the names of those that were shortened."""
+    """Shorten attention windows and chunks that are longer than `longest`; yields the names of their settings."""
     config = text_config(model.config)
     own = {n: v for n, v in vars(config).items() if n in WINDOWS and isinstance(v, int) and v > longest}
     try:
@@ -124,10 +124,10 @@ def short_windows(model: Any, longest: int) -> Iterator[list[str]]:
 
 @contextmanager
 def last_bits_moved(model: Any) -> Iterator[None]:
-    """What the table of embeddings gives is off by its last bits, up and down at random.
+    """Change the last bits of the input embeddings, up or down at random.
 
-    In float32 by as much as two kernels may differ: a product that is rounded to half precision is then rounded the
-    other way here and there, once in some thousand numbers.
+    In float32 the change is as large as the difference between two kernels may be, so that some products, one in a
+    few thousand, are rounded differently in half precision.
     """
     g = torch.Generator().manual_seed(0)
 
@@ -144,10 +144,10 @@ def last_bits_moved(model: Any) -> Iterator[None]:
 
 
 class Matrices(Tap):
-    """Whole attention matrices of one short text, for the self-check only. Reading: (G, H, n, n), layer by layer."""
+    """Whole attention matrices of short texts, for the self-check only. Result: (G, L, H, n, n)."""
 
     def __init__(self) -> None:
-        self.found: list[Tensor] = []
+        self.matrices: list[Tensor] = []
 
     def wants(self, layer: int) -> bool:
         """All layers."""
@@ -157,15 +157,15 @@ class Matrices(Tap):
         """Keep the matrix; layers come in order."""
         n = view.length
         weights = view.log_weights(slice(0, n), slice(0, n), slice(0, view.heads)).exp()
-        self.found.append(weights.tril() if view.causal else weights)
+        self.matrices.append(weights.tril() if view.causal else weights)
 
     def result(self, group: int) -> Tensor:
         """(G, L, H, n, n)."""
-        return torch.stack(self.found, 1)
+        return torch.stack(self.matrices, 1)
 
 
 def proper(weights: Any, sinks: bool = False) -> bool:
-    """Whether each row sums to 1, or to less where a sink or a soft prompt takes its share."""
+    """Whether each row of an attention matrix sums to 1, or to less if a sink or a soft prompt takes a share."""
     if not isinstance(weights, Tensor) or weights.ndim != 4:
         return False
     total = weights.float().sum(-1)
@@ -175,26 +175,26 @@ def proper(weights: Any, sinks: bool = False) -> bool:
 
 
 def heads_of(matrices: Sequence[Tensor], n: int) -> int:
-    """How many heads has each attention matrix of a text of n tokens? 0 = they are no such matrices, or differ.
+    """The number of heads of the attention matrices of a text of n tokens; 0 if they are not such, or differ.
 
-    A soft prompt in front of the text (CPM-Ant) takes its share of each row.
+    A soft prompt in front of the text (CPM-Ant) takes a share of each row.
     """
     heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and proper(a, True) else 0 for a in matrices}
     return max(heads) if len(heads) == 1 else 0
 
 
-def apart(got: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
-    """The largest difference, of the largest value; infinite where something is not a number."""
-    found = float(torch.stack([(a - b).abs().max() for a, b in zip(got, wanted, strict=True)]).max()) / size(wanted)
-    return found if math.isfinite(found) else math.inf
+def difference(got: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
+    """The largest difference, relative to the largest value; infinite if any value is NaN or infinite."""
+    largest = float(torch.stack([(a - b).abs().max() for a, b in zip(got, wanted, strict=True)]).max()) / size(wanted)
+    return largest if math.isfinite(largest) else math.inf
 
 
 def size(states: Sequence[Tensor]) -> float:
-    """The largest value."""
+    """The largest absolute value."""
     return max(float(s.abs().max()) for s in states)
 
 
-def said(error: Exception) -> str:
-    """What an error says, on one line."""
+def first_line(error: Exception) -> str:
+    """The first line of an error's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{lines[0] if lines else type(error).__name__:.250}"

@@ -1,8 +1,9 @@
-"""Products of the last layer for those tokens alone whose last states are read.
+"""Skip the last layer's matrix products for tokens whose last hidden states are not read.
 
-Last, cls and mask pooling read one token of a text; behind the last attention no token looks at another, so the other
-rows need no products there. Which layers that holds for is not known by name: it is tried, with noise in the rows that
-nobody reads. A product of some rows is filled as a whole forward is, so each row has the bits that it has uncut.
+Last, cls and mask pooling read one token of a text, and behind the last attention no token depends on another, so the
+other rows need no products there. The layers for which this is exact are found by trying: with noise in the rows that
+are not read, the others must keep their bits. The rows of a product are padded with filler as those of a whole
+forward are, so each row has the same bits as without skipping.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from .linear_probe import filled
 from .packing import PackedBatch
 from .pickling import is_recorder
 
-WORTH = 512  # rows without a product, below which a forward runs whole
-MOST = 0.5  # of the rows are read at most
-LENGTHS = (9, 9, 6, 13)  # tokens of the texts that are tried, two of one length
+WORTH = 512  # the fewest rows that must be skipped, else a forward runs whole
+MOST = 0.5  # the largest part of the rows that may be read
+LENGTHS = (9, 9, 6, 13)  # tokens of the texts of the trial, two of one length
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class ReadRows:
     """Which rows of a forward are read.
 
     Attributes:
-        at: their places on the forward's flat axis (R,).
-        total: rows of the forward.
-        whole: their number is filled to a multiple of this.
-        noise: fills the rows that nobody reads with random numbers, to try whether they matter; else with zeros.
+        at: their indices among the forward's rows (R,).
+        total: the number of rows of the forward.
+        whole: the rows of a product are padded with filler to a multiple of this.
+        noise: give the rows that are not read random numbers, to try whether they matter; else zeros.
     """
 
     at: Tensor
@@ -45,27 +46,27 @@ class ReadRows:
     whole: int
     noise: bool = False
 
-    def product(self, of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """A product (..., N, in) to (..., N, out), of the rows that are read."""
+    def product(self, layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """A layer's product, from (..., N, in) to (..., N, out), of the rows that are read."""
         count = len(self.at)
-        some = of(x.index_select(-2, torch.cat([self.at, self.at[:1].expand(-count % self.whole)])))
+        some = layer(x.index_select(-2, torch.cat([self.at, self.at[:1].expand(-count % self.whole)])))
         shape = (*x.shape[:-1], some.shape[-1])
         out = some.new_zeros(shape)
         if self.noise:
-            out.normal_(generator=torch.Generator().manual_seed(0))  # the user's own stays as it is
+            out.normal_(generator=torch.Generator().manual_seed(0))  # not torch's default generator
         return out.index_copy_(-2, self.at, some.narrow(-2, 0, count))
 
     def only(self, states: Tensor) -> Tensor:
-        """States (1, N, D) of the rows that are read, zeros elsewhere: what stands there may be no number."""
+        """States (1, N, D) of the rows that are read, and zeros elsewhere, where NaN or infinite values may be."""
         return torch.zeros_like(states).index_copy_(-2, self.at, states.index_select(-2, self.at))
 
 
 class Cut(NamedTuple):
-    """A forward of which not every last state is read.
+    """What a forward of which only some last states are read may skip.
 
     Attributes:
-        read: indices of those that are, on the batch's flat axis (R,).
-        layers: the linear layers whose products are cut to them.
+        read: indices in the batch of the tokens whose last states are read (R,).
+        layers: the linear layers that compute only these rows.
         noise: as in `ReadRows`.
     """
 
@@ -75,18 +76,18 @@ class Cut(NamedTuple):
 
 
 Run = Callable[[Batch, Cut | None], Tensor]
-"""Gives the last states (N, D) of a batch."""
+"""Returns the last hidden states (N, D) of a batch."""
 
 
 class _CutPatch(Patch):
-    """As the serving around it, with some layers' products cut."""
+    """The outer patch, with some layers computing only the rows that are read."""
 
     def __init__(self, outer: Patch, layers: Sequence[nn.Module], rows: ReadRows) -> None:
         super().__init__(outer.packed, outer.products)
         self.layers, self.rows = frozenset(map(id, layers)), rows
 
     def call(self, module: nn.Module, x: Tensor) -> Tensor:
-        """The rows that are read, where this layer is cut."""
+        """The output of a layer; only the rows that are read, if it is one of these layers."""
         if id(module) not in self.layers or x.dim() < 2 or x.shape[-2] != self.rows.total:
             return super().call(module, x)
         whole = super().call
@@ -97,15 +98,15 @@ class _CutPatch(Patch):
 
 
 class _RecordingPatch(Patch):
-    """As the serving around it, and notes which linear layer is called when."""
+    """The outer patch, which also records the order of calls of linear layers."""
 
     def __init__(self, outer: Patch) -> None:
         super().__init__(outer.packed, outer.products)
         self.calls: list[tuple[nn.Module, int, int]] = []
-        """The layer, how many attentions were called before it, and its rows."""
+        """For each call: the layer, the number of attention calls before it, and the number of its rows."""
 
     def call(self, module: nn.Module, x: Tensor) -> Tensor:
-        """The layer's own product."""
+        """Record the call; return the layer's output."""
         plan = current()
         self.calls.append((module, plan.calls if plan is not None else 0, x[..., 0].numel()))
         return super().call(module, x)
@@ -113,16 +114,16 @@ class _RecordingPatch(Patch):
 
 @contextmanager
 def cutting(cut: Cut | None, first: int, packed: PackedBatch, rows: int) -> Iterator[ReadRows | None]:
-    """Cut the last layer's products of one forward in this thread, where enough of its rows are not read.
+    """Skip products of the last layer during one forward of this thread, if enough of its rows are not read.
 
     Args:
         cut: what is read of the whole batch; None = everything.
-        first: where the forward's part of the batch begins, on its flat axis.
-        fed: what the model reads.
-        rows: to a multiple of how many rows a thread a short product is filled.
+        first: index in the batch of the forward's first token.
+        packed: the input of the forward.
+        rows: a short product is padded with filler to a multiple of this many rows per thread.
 
     Yields:
-        The rows that are read; None = all of them.
+        The rows that are read; None = all, and nothing is skipped.
     """
     layers: tuple[nn.Module, ...] = ()
     if cut is not None:
@@ -133,22 +134,22 @@ def cutting(cut: Cut | None, first: int, packed: PackedBatch, rows: int) -> Iter
     if cut is None or not layers:
         yield None
         return
-    now = ReadRows(at, len(packed.tokens), filled(len(at), rows), cut.noise)
-    with patched(_CutPatch(current_patch() or Patch({}, "float32"), layers, now), layers):
-        yield now
+    read = ReadRows(at, len(packed.tokens), filled(len(at), rows), cut.noise)
+    with patched(_CutPatch(current_patch() or Patch({}, "float32"), layers, read), layers):
+        yield read
 
 
 def find(
     run: Run, linears: Sequence[nn.Module], attention: nn.Module, vocabulary: int, device: torch.device
 ) -> tuple[nn.Module, ...]:
-    """The linear layers of a model whose products may be cut to the rows that are read; none where unsure.
+    """The linear layers that may compute only the rows that are read; none if unsure.
 
     Args:
-        run: the model.
+        run: runs the model.
         linears: its linear layers.
-        attention: of the last layer; the first linear layer in it may make the queries.
-        vocabulary: how many token ids it knows.
-        device: where it is.
+        attention: the last attention module; the first linear layer in it may compute the queries.
+        vocabulary: the number of the model's token ids.
+        device: of the model.
     """
     if not linears:
         return ()
@@ -163,7 +164,7 @@ def find(
     all_rows = max((rows for *_, rows in calls), default=0)
     behind = [(module, rows) for module, before, rows in calls if before == last]
     if not last or any(rows not in (1, all_rows) or times[id(module)] > 1 for module, rows in behind):
-        return ()  # experts get some rows each; a layer that is shared would be cut elsewhere too
+        return ()  # experts get some of the rows each; a layer that is called twice would skip elsewhere too
     tail = tuple(module for module, rows in behind if rows == all_rows)
     inside = set(map(id, attention.modules()))
     query = tuple(module for module, before, _ in calls if before == last - 1 and id(module) in inside)[:1]
@@ -174,7 +175,7 @@ def find(
 
 
 def has_hooks(modules: Sequence[nn.Module]) -> bool:
-    """Whether somebody would see the rows that nobody reads: any hook but transformers' own recorders."""
+    """Whether any module has a hook, which would get the skipped rows; transformers' recorders do not count."""
     return any(
         m._forward_pre_hooks or "forward" in m.__dict__ or not all(map(is_recorder, m._forward_hooks.values()))
         for m in modules

@@ -1,4 +1,4 @@
-"""The part of a model that reads texts: the encoder beside a decoder, the text model beside one that sees."""
+"""The part of a model that reads texts: the encoder of an encoder-decoder, the text model of a multimodal one."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ from .introspection import text_config
 logger = logging.getLogger(__name__)
 
 INSIDE = "inside_of"
-"""Attribute of an encoder that was taken out of an encoder-decoder: its name there, and the configuration of both."""
+"""Attribute of an encoder taken out of an encoder-decoder: its name in the whole model, and the whole configuration."""
 
 
 def base_of(model: Any) -> Any:
-    """The model itself, where PEFT stands around it: its own forward takes positions, PEFT's does not."""
+    """The model inside a PEFT wrapper; any other model itself. PEFT's forward takes no positions."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def encoder_of(model: Any) -> Any:
-    """The encoder of texts of a model that also has a decoder; any other model itself.
-
-    It goes by itself, so that no decoder is kept in memory.
+    """The encoder of an encoder-decoder, so that no decoder is kept in memory; any other model itself.
 
     Raises:
-        UnsupportedModel: it has no encoder that runs by itself on token ids.
+        UnsupportedModel: the encoder does not run by itself on token ids.
     """
     config = model.config
     if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING or not getattr(config, "is_encoder_decoder", False):
@@ -44,25 +42,24 @@ def encoder_of(model: Any) -> Any:
     if "input_ids" not in inspect.signature(encoder.forward).parameters:
         raise UnsupportedModel(f"{config.model_type} is an encoder and a decoder, and its encoder takes no token ids")
     encoder.name_or_path = model.name_or_path
-    return _through_seam(encoder)
+    return _with_our_backend(encoder)
 
 
 def name_in(whole: nn.Module, part: nn.Module) -> str:
     """The name of a module in another that holds it."""
-    found: str = next(name for name, module in whole.named_modules() if module is part)
-    return found
+    return next(str(name) for name, module in whole.named_modules() if module is part)
 
 
 def is_inside(model: Any) -> bool:
-    """Whether it is the encoder of an encoder-decoder, which AutoModel would load with its decoder."""
+    """Whether a model is the encoder of an encoder-decoder, which AutoModel would load with its decoder."""
     return getattr(base_of(model), INSIDE, None) is not None
 
 
 def text_tower(model: Any) -> Any:
-    """The model of texts inside one that also sees or hears; any other model itself.
+    """The text model inside a multimodal one; any other model itself.
 
-    It goes by itself, so that what is never run is not kept in memory and not saved. Quantised weights stay where
-    their configuration is.
+    The rest never runs, so it is neither kept in memory nor saved. A quantised model is not split, since the settings
+    of its quantisation belong to the whole.
     """
     config = text_config(model.config)
     if config is model.config or getattr(model.config, "quantization_config", None) is not None:
@@ -73,17 +70,17 @@ def text_tower(model: Any) -> Any:
         tower.name_or_path = config._name_or_path = model.name_or_path
         config._commit_hash = getattr(model.config, "_commit_hash", None)
         config.architectures = [type(tower).__name__]
-    return _through_seam(tower) if tower is not model else model
+    return _with_our_backend(tower) if tower is not model else model
 
 
-def _through_seam(model: Any) -> Any:
-    """The model with attention through the seam, where it can also let go of it again."""
+def _with_our_backend(model: Any) -> Any:
+    """The model with our attention backend, if it can also switch back to eager."""
     was = model.config._attn_implementation
     try:
         model.set_attn_implementation("eager")
         if model.config._attn_implementation == "eager":
             model.set_attn_implementation(NAME)
     except (KeyError, ValueError, AttributeError, TypeError, ImportError) as e:
-        logger.debug("%s is not run through the seam: %s", type(model).__name__, e)
+        logger.debug("%s does not use our attention backend: %s", type(model).__name__, e)
         model.config._attn_implementation = was
     return model
