@@ -59,7 +59,7 @@ def test_what_looks_along_the_tokens_is_refused(encoder, change, first):
     if first:
         encoder.encode(TEXTS)
     change(encoder)
-    with pytest.raises(UnsupportedModel, match="looks from one text of a batch to another") as error:
+    with pytest.raises(UnsupportedModel, match="makes the texts of a batch affect each other") as error:
         encoder.encode(TEXTS)
     assert "\n" not in str(error.value)
     with pytest.raises(UnsupportedModel):  # and stays refused, copied and pickled too
@@ -101,11 +101,11 @@ def test_another_class_is_a_change_too(encoder, monkeypatch):
 
     with monkeypatch.context() as now:
         now.setattr(mlp, "__class__", type("Shifted", (type(mlp),), {"forward": shifted}))
-        with pytest.raises(UnsupportedModel, match="looks from one text of a batch to another"):
+        with pytest.raises(UnsupportedModel, match="makes the texts of a batch affect each other"):
             encoder.encode(TEXTS)
     encoder.encode(TEXTS)
     with monkeypatch.context() as now:
         now.setattr(type(mlp), "forward", shifted)
-        with pytest.raises(UnsupportedModel, match="looks from one text of a batch to another"):
+        with pytest.raises(UnsupportedModel, match="makes the texts of a batch affect each other"):
             encoder.encode(TEXTS)
     encoder.encode(TEXTS)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from afterword.backbone import linear_probe as probe
 from afterword.backbone import linear_probe_cache as cache
-from afterword.backbone.linear_probe import Shape, Verdict, batches, bits_hold, choose, chosen, fewest_rows
+from afterword.backbone.linear_probe import Shape, Verdict, batches, bits_hold, choose, choose_kernel, fewest_rows
 
 SHAPE = Shape(96, 64)
 
@@ -18,7 +18,7 @@ def _own_cache(tmp_path, monkeypatch):
     """Nothing that was measured before is known."""
     monkeypatch.setenv("AFTERWORD_CACHE", str(tmp_path))
     monkeypatch.delenv("AFTERWORD_KERNELS", raising=False)
-    monkeypatch.setattr(probe, "_FOUND", {})
+    monkeypatch.setattr(probe, "_VERDICTS", {})
 
 
 def numbers(rows: int, width: int = 96) -> Tensor:
@@ -134,7 +134,7 @@ def test_an_answer_is_found_once(monkeypatch):
 
     monkeypatch.setattr(probe, "_Probe", again)
     assert choose(SHAPE, torch.float32) is first
-    monkeypatch.setattr(probe, "_FOUND", {})
+    monkeypatch.setattr(probe, "_VERDICTS", {})
     assert choose(SHAPE, torch.float32) == first  # from the disk
     torch.set_num_threads(2)
     with pytest.raises(AssertionError, match="measured again"):
@@ -177,9 +177,9 @@ def test_nonsense_on_the_disk_is_measured_again(wrong):
 
 def test_a_kernel_can_be_forced(monkeypatch):
     monkeypatch.setenv("AFTERWORD_KERNELS", "plain")
-    assert chosen(SHAPE, torch.float32) == "plain"
+    assert choose_kernel(SHAPE, torch.float32) == "plain"
     monkeypatch.setenv("AFTERWORD_KERNELS", "packed")
-    assert chosen(SHAPE, torch.float32) == ("packed" if torch.backends.mkldnn.is_available() else "plain")
+    assert choose_kernel(SHAPE, torch.float32) == ("packed" if torch.backends.mkldnn.is_available() else "plain")
     assert not cache.read(probe.FILE)
 
 

@@ -127,7 +127,7 @@ def test_a_model_that_counts_texts_by_their_first_position_runs_each_whole(llama
 
 
 def model_of(kind: str, **settings: Any) -> Any:
-    """A tiny model of a family that is in no table, with large weights, with our attention backend if it supports it."""
+    """A tiny model of a family that is in no table, large weights; our attention backend if it supports it."""
     sizes = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
              "num_attention_heads": 4, "max_position_embeddings": 512, "pad_token_id": 0, "bos_token_id": 1,
              "eos_token_id": 2, **settings}  # fmt: skip

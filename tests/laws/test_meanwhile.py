@@ -68,7 +68,7 @@ def test_attention_that_changes_during_a_forward_is_said_in_one_line(
     for method in (classical(), reba(2)):
         expected = encode(backbone, method, TEXTS)
         meanwhile.armed = True
-        with pytest.raises(AfterwordError, match="set_attn_implementation only while nobody encodes") as error:
+        with pytest.raises(AfterwordError, match="set_attn_implementation only while no thread encodes") as error:
             encode(backbone, method, TEXTS)
         assert "\n" not in str(error.value) and not meanwhile.armed
         assert np.array_equal(encode(backbone, method, TEXTS), expected)

@@ -27,7 +27,7 @@ class OtherLayers(UnsupportedModel):
     def __init__(self, kind: str, ran: int, loaded: int) -> None:
         super().__init__(
             f"the attention layers of this {kind} are not those that it was loaded with ({ran} ran, {loaded} were "
-            "loaded): save the changed model and load it anew, and call set_attn_implementation only while nobody "
+            "loaded): save the changed model and load it again, and call set_attn_implementation only while no thread "
             "encodes"
         )
 
@@ -37,8 +37,8 @@ class NoTensor(UnsupportedModel, AttributeError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"attention that is not Afterword's met Afterword's mask ({what}): call set_attn_implementation only while "
-            "nobody encodes"
+            f"another attention implementation was given Afterword's mask ({what}): call set_attn_implementation only "
+            "while no thread encodes"
         )
 
 
@@ -226,7 +226,7 @@ class Rule:
         parts = key if isinstance(key, tuple) else (key,)
         if any(part is not Ellipsis and part not in (slice(None), slice(0, None)) for part in parts):
             raise UnsupportedModel(
-                f"the model cuts its attention mask: [{key}]; call set_attn_implementation only while nobody encodes"
+                f"the model cuts its attention mask: [{key}]; call set_attn_implementation only while no thread encodes"
             )
         return self
 

@@ -1,6 +1,6 @@
-"""Small readers of attention: each keeps, while a forward runs, only what its method needs.
+"""Taps: small readers of attention weights, each of which keeps only what its method needs while a forward runs.
 
-A tap is made for one batch, reads every layer it wants over every group, and is asked for its reading by group.
+A tap belongs to one batch. It reads the layers that it wants, in every group, and returns its result by group.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from torch import Tensor
 
 from .attention_views import AttentionView
 
-FEW = 8  # up to so many columns are read one by one
-ROWS = 256  # rows read at once
+FEW = 8  # up to this many columns are read by index, not as a slice
+ROWS = 256  # rows that are read at once
 LOWEST = -1e4  # exp of it is 0; the gradient of logaddexp(-inf, -inf) would be NaN
-SCORES = 1 << 18  # numbers that are worked on at once, where one head alone is not more: a megabyte stays in the cache
+SCORES = 1 << 18  # numbers that are computed at once, unless one head has more: 1 MB stays in the processor's cache
 
 Triangle = Literal["upper", "full"]
 
 
 class Tap(ABC):
-    """Reads attention as it passes."""
+    """Reads attention weights while the model runs."""
 
     @abstractmethod
     def wants(self, layer: int) -> bool:
-        """Whether this layer is to be read."""
+        """Whether this layer is read."""
 
     @abstractmethod
     def read(self, view: AttentionView) -> None:
-        """Read one layer over one group."""
+        """Read one layer's attention in one group."""
 
     @abstractmethod
     def result(self, group: int) -> Tensor:
-        """The reading over one group."""
+        """The result for one group."""
 
 
 class Diagonal(Tap):
-    """A[k, k] of one head: how much each token attends to itself (Ditto, section 3). Reading: (G, n).
+    """A[k, k] of one head: how much each token attends to itself (Ditto, section 3). Result: (G, n).
 
     Args:
         layer: from 0.
-        head: from 0; None keeps all heads of the layer, reading (G, H, n).
+        head: from 0; None keeps all heads of the layer, with the result (G, H, n).
     """
 
     def __init__(self, layer: int, head: int | None) -> None:
@@ -52,7 +52,7 @@ class Diagonal(Tap):
         self._read: dict[int, Tensor] = {}
 
     def wants(self, layer: int) -> bool:
-        """Its one layer."""
+        """Whether it is the tap's layer."""
         return layer == self.layer
 
     def read(self, view: AttentionView) -> None:
@@ -66,7 +66,7 @@ class Diagonal(Tap):
 
 
 class Diagonals(Tap):
-    """A[k, k] of every head of every layer, for the search of Ditto's head in one pass. Reading: (G, L, H, n)."""
+    """A[k, k] of every head of every layer, to search Ditto's head in one pass. Result: (G, L, H, n)."""
 
     def __init__(self) -> None:
         self._read: dict[int, list[Tensor]] = {}
@@ -85,17 +85,17 @@ class Diagonals(Tap):
 
 
 class MaxOverHeads(Tap):
-    """ReBA's Algorithm 1, some columns of it: the maximum over layers and heads of (A + A^T) / 2.
+    """The maximum over layers and heads of (A + A^T) / 2, for some columns (ReBA, Algorithm 1).
 
-    The running maximum is kept in log space, so that `exp` is taken once at the end. For a causal layer the
-    upper triangle needs no symmetrising: (A + A^T) / 2 is A / 2 below the diagonal and A on it, exactly.
+    The running maximum is kept in log space, so that `exp` is computed once, at the end. The upper triangle of a
+    causal layer needs no symmetrising: (A + A^T) / 2 is exactly A / 2 below the diagonal, and A on it.
 
     Args:
-        columns: per group, which tokens i are wanted (G, C).
+        columns: for each group, the indices of the tokens i (G, C).
         layer: read this layer only; None = all.
-        triangle: "upper" reads only what comes after i, k >= i (Equation 4), "full" all k.
+        triangle: "upper" uses only tokens k >= i (Equation 4), "full" all k.
 
-    Reading: A_new[i, k] (G, C, n), where in an upper triangle A_new[i, k < i] = 0.
+    Result: A_new[i, k] (G, C, n); with "upper", A_new[i, k < i] = 0.
     """
 
     def __init__(self, columns: Sequence[Tensor], triangle: Triangle = "upper", *, layer: int | None = None) -> None:
@@ -105,11 +105,11 @@ class MaxOverHeads(Tap):
         self._halved: dict[int, bool] = {}
 
     def wants(self, layer: int) -> bool:
-        """The layer asked for, or all."""
+        """Whether it is the tap's layer, if it has one."""
         return self.layer is None or layer == self.layer
 
     def read(self, view: AttentionView) -> None:
-        """Fold one layer into the running maximum."""
+        """Update the running maximum with one layer."""
         columns = self.columns[view.group]
         plain = view.causal and self.triangle == "upper"
         if self._halved.setdefault(view.group, plain) and not plain:
@@ -120,7 +120,7 @@ class MaxOverHeads(Tap):
             self._fold(view, columns, heads, self._halved[view.group])
 
     def _symmetrise(self, group: int) -> None:
-        """Halve now what is off the diagonal: a layer that sees both ways follows causal ones."""
+        """Halve everything off the diagonal now: a bidirectional layer follows causal ones."""
         best, columns = self._log[group], self.columns[group]
         at = torch.arange(best.shape[1], device=best.device)[:, None] == columns[:, None]
         self._log[group] = torch.where(at, best, best - math.log(2))
@@ -131,7 +131,7 @@ class MaxOverHeads(Tap):
         best, run = self._log.get(view.group), self._runs[view.group] if plain else None
         for start in range(0, n, ROWS):
             rows = slice(start, min(start + ROWS, n))
-            if run is not None:  # what is right of the diagonal means nothing
+            if run is not None:  # right of the diagonal the values are undefined, and not used
                 new = view.log_weights(slice(run.start, max(run.start + 1, min(run.stop, rows.stop))), rows, heads)
             else:
                 new = view.log_weights(columns, rows, heads) if plain else _symmetric(view, columns, rows, heads)
@@ -139,7 +139,7 @@ class MaxOverHeads(Tap):
             if best is None:
                 best = new.new_full((len(columns), n, columns.shape[1]), -math.inf)
             into = best[:, rows, : new.shape[-1]]
-            if new.requires_grad or best.requires_grad:  # autograd needs the old maximum: nothing is written over
+            if new.requires_grad or best.requires_grad:  # autograd needs the old maximum: do not overwrite it
                 best = best.clone()
                 best[:, rows, : new.shape[-1]] = torch.maximum(into, new)
             else:
@@ -154,12 +154,12 @@ class MaxOverHeads(Tap):
         before, at = k < columns[..., None], k == columns[..., None]
         if self.triangle == "upper":
             log = log.masked_fill(before, -math.inf)
-        new = log.clamp(max=0).exp()  # rounding of scores of thousands would make a weight of more than 1
+        new = log.clamp(max=0).exp()  # with scores of thousands, rounding could give a weight of more than 1
         return torch.where(at, new, new / 2) if self._halved[group] else new
 
 
 def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-    """log (A + A^T) / 2 (G, H, rows, C), head by head before any maximum."""
+    """log of (A + A^T) / 2 (G, H, rows, C), for each head."""
     log, transposed = view.log_weights(columns, rows, heads), view.log_weights_transposed(columns, rows, heads)
     if view.causal:
         k = torch.arange(rows.start, rows.stop, device=columns.device)[:, None]
@@ -169,7 +169,7 @@ def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) 
 
 
 def _run(columns: Tensor) -> slice | None:
-    """The one run of tokens that all segments want; None where they want others, or few."""
+    """The columns as a slice, if all segments have the same contiguous ones, and more than a few; else None."""
     first, count = int(columns[0, 0]), columns.shape[1]
     if count <= FEW or not bool((columns == torch.arange(first, first + count, device=columns.device)).all()):
         return None

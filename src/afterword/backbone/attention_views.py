@@ -1,10 +1,10 @@
-"""One layer's attention, read by the piece: no (heads, n, n) matrix is ever built.
+"""One layer's attention weights, computed in pieces, so that the full (heads, n, n) matrix is never stored.
 
-Fused attention gives, beside its output, the log-sum-exp of every query's scores. With it any single weight is
+Fused attention returns, beside its output, the log-sum-exp of each query's scores. With it, any single weight is
 
     log A[q, k] = score(q, k) - lse[q]
 
-so a diagonal costs O(n d) a head, one column too, and a maximum over heads one running (n, C) buffer.
+so a diagonal or a column costs O(n d) for each head, and a maximum over heads needs one (n, C) buffer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch import Tensor
 from ..shapes import Keys, Queries
 
 Columns = Tensor | slice
-"""Token indices (G, C), or one run of them that all segments share."""
+"""Token indices (G, C), or a slice for all segments."""
 
-TILE = 64  # rows of scores held at once by the plain log-sum-exp
+TILE = 64  # rows of scores that are stored at once if the log-sum-exp is computed here
 
 
 class AttentionView(ABC):
@@ -54,16 +54,16 @@ class AttentionView(ABC):
 
     @abstractmethod
     def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
-        """log A[row, column]: what each row gives to each column (G, H, rows, C)."""
+        """log A[row, column]: how much each row attends to each column (G, H, rows, C)."""
 
     @abstractmethod
     def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-        """log A[column, row]: what each column token gives to each row (G, H, rows, C)."""
+        """log A[column, row]: how much each column's token attends to each row's (G, H, rows, C)."""
 
 
 @dataclass(frozen=True)
 class MatrixView(AttentionView):
-    """Attention that a model handed out as matrices (G, H, n, n)."""
+    """Attention weights that a model returned as matrices (G, H, n, n)."""
 
     layer: int
     group: int
@@ -103,12 +103,12 @@ class ScoreView(AttentionView):
 
     Attributes:
         q, k: (G, H, n, d) and, not repeated, (G, K, n, d).
-        scaling: what scores are multiplied by.
-        mask: what sees what, (n, n) bool; None where everything, or everything up to itself, is seen.
+        scaling: factor of the scores.
+        mask: which tokens a token attends to (n, n); None for a causal mask, or if all tokens attend to all.
         bias: added to the scores (1 or G, H, n, n), or None.
         softcap: scores are squashed to ±softcap by tanh, or None.
-        sinks: one more score per head that takes weight and gives nothing (H,), or None.
-        fused_lse: log-sum-exp of the scores (G, H, n), sinks included, where the attention gave it.
+        sinks: one more score per head, which takes weight and adds no value (H,), or None.
+        fused_lse: log-sum-exp of the scores (G, H, n), sinks included, if the attention kernel returned it.
     """
 
     layer: int
@@ -139,7 +139,7 @@ class ScoreView(AttentionView):
         return wide(self.fused_lse) if self.fused_lse is not None else self._plain_lse()
 
     def _plain_lse(self) -> Tensor:
-        """The same by tiles of rows: any device, any rule of the model."""
+        """The log-sum-exp computed here, some rows at a time, for any device and mask."""
         n = self.q.shape[2]
         columns = torch.arange(n, device=self.q.device).expand(self.q.shape[0], n)
         tiles = []
@@ -161,7 +161,7 @@ class ScoreView(AttentionView):
         return (s - self.lse).clamp(max=0).exp()
 
     def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
-        """log A[row, column] (G, H, rows, C). Right of a causal layer's diagonal it means nothing."""
+        """log A[row, column] (G, H, rows, C). Undefined right of a causal layer's diagonal."""
         lse = self.lse[:, heads, rows]
         if self.softcap is None and self.bias is None and self.mask is None:
             q, k = wide(self.q[:, heads, rows]), self._keys(heads, columns)
@@ -175,7 +175,7 @@ class ScoreView(AttentionView):
         return self._scores(columns, rows, heads) - lse[..., None]
 
     def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-        """log A[column, row] (G, H, rows, C). Left of a causal layer's diagonal it means nothing."""
+        """log A[column, row] (G, H, rows, C). Undefined left of a causal layer's diagonal."""
         q = wide(self.q[:, heads])
         q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
         s = self._capped(self._keys(heads)[:, :, rows] @ q.mT * self.scaling)
@@ -214,16 +214,16 @@ class ScoreView(AttentionView):
 
 
 def wide(x: Tensor) -> Tensor:
-    """At least float32: half-precision scores would be off by their own last bit times ten."""
+    """At least float32: rounding a score of 10 to bfloat16 changes its weight by up to 3 %."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 def _log(weights: Tensor) -> Tensor:
-    """The logarithm, -inf of 0, where the gradient is 0 instead of NaN."""
-    none = weights == 0
-    return weights.masked_fill(none, 1).log().masked_fill(none, -math.inf)
+    """The logarithm, -inf of 0, with gradient 0 there instead of NaN."""
+    zero = weights == 0
+    return weights.masked_fill(zero, 1).log().masked_fill(zero, -math.inf)
 
 
 def _below(rows: slice, columns: int, device: torch.device) -> Tensor:
-    """Which columns a causal row sees (rows, columns)."""
+    """Which columns each row of a causal mask attends to (rows, columns)."""
     return torch.arange(columns, device=device) <= torch.arange(rows.start, rows.stop, device=device)[:, None]

@@ -79,8 +79,8 @@ def require_independence(run: Callable[[Batch], Tensor], kind: str, vocabulary: 
     apart = max(float((a - b).abs().max()) for a, b in zip(together, alone, strict=True))
     if not apart <= CLOSE.get(alone[0].dtype, EXACT) * size:
         raise UnsupportedModel(
-            f"a hook or a layer that this {kind} got after it was loaded looks from one text of a batch to another "
-            f"({apart / size:.0e} of a state): remove it, or have the changed model checked anew, "
+            f"a hook or a layer that this {kind} got after it was loaded makes the texts of a batch affect each other "
+            f"({apart / size:.0e} of a state): remove it, or have the changed model checked again, "
             "Encoder(afterword.backbone.self_check.check(model, tokenizer), method)"
         )
 

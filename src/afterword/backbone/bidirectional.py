@@ -1,4 +1,4 @@
-"""Which layers see both ways, and how they are coupled to the rest (BeLLM, section 3.2)."""
+"""Which layers use bidirectional attention, and how they are combined with the rest (BeLLM, section 3.2)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ AUTO: Literal["auto"] = "auto"
 
 @dataclass(frozen=True)
 class Sight:
-    """Layers whose tokens also see what comes after them.
+    """Layers with bidirectional attention: their tokens also attend to later tokens ("see both ways").
 
     Args:
-        last: so many layers at the end; "auto" stands for those behind a model's turning point, and can be used
-            once it is resolved against a model (`afterword.analysis.turning.resolve`).
+        last: this many layers at the end; "auto" means those behind a model's turning point, and must be resolved
+            for a model before use (`afterword.analysis.turning.resolve`).
         layers: or these, from 0; not both.
-        couple: "replace" makes the layers themselves see both ways. The others are readings of Equation 5, a
-            sum of the causal stream and a second one through the same layers seeing both ways:
-            "add" starts the second stream where the layers begin and norms the sum,
+        couple: "replace" makes the layers themselves bidirectional. The others are variants of Equation 5, the sum
+            of the causal stream and a second, bidirectional stream through the same layers:
+            "add" starts the second stream at the first of the layers and norms the sum,
             "add_postnorm" norms each stream before the sum,
             "add_embedding" starts it at the embeddings (Equation 5 to the letter),
-            "angle031" does so too, and leaves the causal stream out of those layers (angle_emb 0.3.1).
+            "angle031" does so too, but the causal stream stops before those layers (angle_emb 0.3.1).
 
     >>> Sight(last=1).resolve(12)
     frozenset({11})
@@ -35,7 +35,7 @@ class Sight:
     couple: Couple = "replace"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the options."""
         if self.couple not in get_args(Couple):
             raise MethodError(f"couple={self.couple!r}: choose one of {', '.join(get_args(Couple))}")
         if self.last != AUTO and (not isinstance(self.last, int) or self.last < 0):
@@ -45,15 +45,15 @@ class Sight:
         object.__setattr__(self, "layers", tuple(sorted(set(self.layers))))
 
     def __bool__(self) -> bool:
-        """Whether anything differs from the model as it is."""
+        """Whether anything differs from the model without a sight."""
         return bool(self.last or self.layers or self.couple == "angle031")
 
     def resolve(self, layers: int) -> frozenset[int]:
-        """The layers, in a model of so many.
+        """The indices of the bidirectional layers in a model with this many layers.
 
         Raises:
-            NoSuchHead: the model has not as many.
-            MethodError: their number is still "auto".
+            NoSuchHead: the model has fewer layers.
+            MethodError: `last` is "auto".
         """
         if self.last == AUTO:
             raise MethodError(
@@ -67,16 +67,16 @@ class Sight:
         return frozenset(self.layers) if self.layers else frozenset(range(layers - self.last, layers))
 
     def plain(self, layers: int) -> Sight:
-        """The same sight in its simplest words: where all layers see both ways, angle_emb 0.3.1 sums nothing."""
+        """The equivalent simplest sight: if all layers are bidirectional, "angle031" has no causal stream to add."""
         if self.couple == "angle031" and len(self.resolve(layers)) == layers:
             return Sight(layers=tuple(range(layers)))
         return self
 
     def first(self, layers: int) -> int:
-        """Where the second stream begins, for a coupled sum.
+        """The layer at which the second stream begins.
 
         Raises:
-            MethodError: the layers are not the last ones.
+            MethodError: the layers are not the last ones, which two streams need.
         """
         chosen = self.resolve(layers)
         if chosen != frozenset(range(layers - len(chosen), layers)):

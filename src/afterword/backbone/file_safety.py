@@ -1,12 +1,12 @@
-"""What a model's files may make a process read: nothing outside their folder, no pickles, no code of others.
+"""Check a model's files before transformers reads them: nothing outside their folder, no pickles, no foreign code.
 
-Everything is looked at before transformers sees it. The rules, each refused in one line by name:
+The rules; a file that breaks one is refused by name:
 
-- weights are read from safetensors; an index of several files names files beside it that end in .safetensors;
-- an adapter is read where the model lies that it belongs to; the model that adapter_config.json names as its base
-  is never fetched, neither from the hub nor from another folder;
-- a link to a file that is read leads to one of the folder, or of the hub's own cache; only weights may be linked from
-  anywhere. Links that nobody reads are not looked at.
+- weights are read from safetensors; an index of several files names *.safetensors files beside it;
+- an adapter is read from the folder of its model; the base model that adapter_config.json names is never downloaded
+  or loaded from another folder;
+- a link to a file that is read points into the folder or into the hub's own cache; only weights may be linked from
+  anywhere. Links to other files are not checked.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ READ = (
     "adapter_model.* tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.json "
     "vocab.txt merges.txt tokenizer.model spiece.model sentencepiece*.model"
 ).split()
-"""Files that are read with a model by their name alone, whoever wrote them."""
+"""Files of a model that are read because of their name alone."""
 CONFIG, INDEX, ADAPTER = "config.json", "model.safetensors.index.json", "adapter_config.json"
 CHECKED = (CONFIG, INDEX, ADAPTER)
-"""Files of a model on the hub that are fetched and checked before the others."""
+"""Files of a model on the hub that are downloaded and checked before the others."""
 SAFE = ".safetensors"
 TOKENIZER = "tokenizer_config.json"
 TEMPLATES = "additional_chat_templates"
@@ -37,14 +37,14 @@ FOLLOWED = (
     *"tiktoken.model spm*.model bpe.codes dict.txt prophetnet.tokenizer byte_maps.json normalizer.json".split(),
     *"word_*.json emoji.json".split(),
 )
-"""Files that loading may read, in any kind of model."""
+"""Files that loading any kind of model may read."""
 
 
 def check_folder(folder: Path) -> None:
-    """Whether a folder holds a model that can be read, and nothing that would lead out of it.
+    """Validate that a folder holds a model, and that none of its files refers to anything outside.
 
     Raises:
-        ModelError: the first thing that is missing or must not be.
+        ModelError: a file is missing or not allowed; the message names the first.
     """
     if (folder / ADAPTER).exists() and not (folder / CONFIG).exists():
         base = read_json(folder / ADAPTER, dict).get("base_model_name_or_path")
@@ -68,13 +68,13 @@ def check_folder(folder: Path) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Whether a configuration or an index leads anywhere else.
+    """Validate that a configuration or an index refers only to files beside it.
 
     Args:
-        path: its name says what it is.
+        path: the file; its name says which kind it is.
 
     Raises:
-        ModelError: it does, or cannot be read.
+        ModelError: it refers to others, or cannot be read.
     """
     read = read_json(path, dict)
     if path.name == CONFIG:
@@ -99,14 +99,14 @@ def check_file(path: Path) -> None:
 
 
 def check_base(name: str, path: Path) -> None:
-    """Whether an adapter on the hub stands beside its model; transformers would load another one in its place.
+    """Refuse an adapter on the hub, in whose place transformers would load its base model.
 
     Args:
         name: of the repository.
         path: of its adapter_config.json.
 
     Raises:
-        ModelError: it is an adapter, and names its base model.
+        ModelError: always; the message names the base model.
     """
     base = read_json(path, dict).get("base_model_name_or_path")
     raise ModelError(
@@ -116,7 +116,7 @@ def check_base(name: str, path: Path) -> None:
 
 
 def quantised_by(folder: Path) -> str | None:
-    """The method by which a folder says that its weights are quantised; None = they are not."""
+    """The method that quantised a folder's weights, by its configuration; None if they are not quantised."""
     if not (folder / CONFIG).exists():
         return None
     method = (read_json(folder / CONFIG, dict).get("quantization_config") or {}).get("quant_method")
@@ -124,14 +124,14 @@ def quantised_by(folder: Path) -> str | None:
 
 
 def check_links(folder: Path, inner: str = "") -> None:
-    """Whether files that are read lie in a folder, or in the hub's cache; only weights may be linked from anywhere.
+    """Validate that links to files that are read point into the folder or the hub's cache; weights may be anywhere.
 
     Args:
         folder: of a model.
-        inner: the folder in it whose files are read, as of a module.
+        inner: the subfolder whose files are read, for example of a module.
 
     Raises:
-        ModelError: the first that does not.
+        ModelError: a link points elsewhere; the message names the first.
     """
     real = folder.resolve()
     caches = [parent.parent for parent in real.parents if parent.name == "snapshots"]
@@ -145,10 +145,10 @@ def check_links(folder: Path, inner: str = "") -> None:
 
 
 def read_json(path: Path, kind: type[Any]) -> Any:
-    """A file's JSON, an object or a list.
+    """The JSON object or list of a file.
 
     Raises:
-        ModelError: it is missing or broken.
+        ModelError: the file is missing or broken.
     """
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
@@ -164,7 +164,7 @@ def read_json(path: Path, kind: type[Any]) -> Any:
 
 
 def _plain(name: Any) -> bool:
-    """Whether it is the name of a file in the same folder."""
+    """Whether a value is the name of a file in the same folder."""
     return isinstance(name, str) and "\\" not in name and PurePosixPath(name).name == name and name not in ("", "..")
 
 

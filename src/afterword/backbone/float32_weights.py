@@ -1,4 +1,4 @@
-"""Half-precision weights in float32 for a while: one layer at a time, so that they need little more memory."""
+"""Convert half-precision weights to float32 for a while, one layer at a time, to need little more memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 HALF = (torch.float16, torch.bfloat16)
-LARGE = 0.05  # a table with more of the weights than this stays as it is: what is looked up in it becomes float32
+LARGE = 0.05  # an embedding table with a larger share of the weights stays as it is, and its output becomes float32
 
 
 def half(module: nn.Module) -> list[Tensor]:
@@ -20,7 +20,7 @@ def half(module: nn.Module) -> list[Tensor]:
 
 @contextmanager
 def in_float32(model: nn.Module) -> Iterator[None]:
-    """Parameters and buffers in float32 for a while; a half-precision model is bit for bit what it was afterwards."""
+    """Convert parameters and buffers to float32 for a while; afterwards they are restored bit for bit."""
     raised = _Raised()
     try:
         raised.raise_all(half(model))
@@ -31,10 +31,10 @@ def in_float32(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def layers_in_float32(model: nn.Module) -> Iterator[None]:
-    """The same, each layer only while it runs: beside the weights there is one layer in float32, not all of them.
+    """As `in_float32`, but each layer only while it runs, so that only one layer needs memory in float32.
 
-    Large tables of embeddings are left as they are, and give float32. A layer that reads the weights of another
-    would meet half precision there and fail: then use `in_float32`.
+    Large embedding tables stay in half precision, and their output is converted. A layer that uses another layer's
+    weights fails, since they are in half precision: use `in_float32` then.
     """
     raised, units = _Raised(), _units(model)
     within = {id(t) for unit in units for t in half(unit)}
@@ -55,26 +55,26 @@ def layers_in_float32(model: nn.Module) -> Iterator[None]:
 
 
 class _Raised:
-    """Tensors that are in float32 now, with what they were: nothing is rounded back, the halves were kept."""
+    """Tensors that were converted to float32, with their data in half precision, to restore it without rounding."""
 
     def __init__(self) -> None:
         self._was: dict[int, tuple[Tensor, Tensor]] = {}
 
     def raise_all(self, tensors: list[Tensor]) -> None:
-        """Put tensors into float32."""
+        """Convert tensors to float32."""
         for t in tensors:
             self._was[id(t)] = t, t.data
             t.data = t.data.float()
 
     def put_back(self, module: nn.Module | None = None) -> None:
-        """Put a module's tensors back, or all."""
+        """Restore the tensors of a module, or all."""
         chosen = list(self._was) if module is None else [id(t) for t in (*module.parameters(), *module.buffers())]
         for t, was in (self._was.pop(i) for i in chosen if i in self._was):
             t.data = was
 
 
 def _units(module: nn.Module) -> list[nn.Module]:
-    """The layers: members of the outermost lists of modules."""
+    """The layers: the members of the outermost `nn.ModuleList`s."""
     units: list[nn.Module] = []
     for child in module.children():
         if isinstance(child, nn.ModuleList):
@@ -86,7 +86,7 @@ def _units(module: nn.Module) -> list[nn.Module]:
 
 
 def _large_tables(model: nn.Module, outside: dict[int, Tensor]) -> list[Any]:
-    """Tables of embeddings outside the layers with a large part of the weights."""
+    """Embedding tables outside the layers with a large share of the weights."""
     most = LARGE * sum(t.numel() for t in half(model))
     tables = (m for m in model.modules() if isinstance(m, nn.Embedding) and id(m.weight) in outside)
     return [m for m in tables if m.weight.numel() > most]

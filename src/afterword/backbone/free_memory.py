@@ -1,4 +1,4 @@
-"""How much memory can be taken: the machine's, and that of the container around the process."""
+"""The free memory, of the machine and of the container that the process runs in."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-UNLIMITED = 1 << 60  # version 1 writes a number near 2 ** 63 where there is no limit
+UNLIMITED = 1 << 60  # cgroup version 1 writes a number near 2 ** 63 if there is no limit
 
 
 def free_memory(root: Path = Path("/")) -> int:
-    """Bytes that can be taken without swapping, and without passing a container's limit.
+    """The bytes that can be allocated without swapping and without exceeding a container's limit.
 
     Args:
-        root: where `proc` and `sys` lie.
+        root: the folder of `proc` and `sys`.
     """
     free = _machine(root)
     return min([free, *_containers(root)])
@@ -28,7 +28,7 @@ def _machine(root: Path) -> int:
 
 
 def _containers(root: Path) -> Iterator[int]:
-    """Bytes left in each control group that holds the process, the innermost first; each bounds those inside it."""
+    """The free bytes of each control group around the process, the innermost first; each limits those inside it."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -51,9 +51,9 @@ def _containers(root: Path) -> Iterator[int]:
 
 
 def _left(group: Path, limit: str, usage: str, cached: str) -> int | None:
-    """A group's limit less what it uses; None without a limit. Pages of files can be given back, and are not counted.
+    """A group's limit less its usage; None without a limit. Cached files can be freed, and do not count as usage.
 
-    Inside a container the group's own folder is often mounted at the top: what is not there is passed over.
+    In a container the group's own folder is often mounted at the top, so folders that do not exist are ignored.
     """
     try:
         most = (group / limit).read_text().strip()

@@ -1,4 +1,4 @@
-"""What a model is made of: its layers, the norm behind them, where positions start, how rotary frequencies behave."""
+"""Read a model's structure from its configuration and modules: layers, final norm, positions, rotary frequencies."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .two_streams import Stack
 NO_ATTENTION = frozenset(
     "linear_attention conv moe mlp dense sparse mamba mamba2 recurrent ssm lightning_attention".split()
 )
-"""What configurations call layers that have no softmax attention: recurrences, convolutions, feed-forward layers."""
+"""Types in configurations of layers without softmax attention: recurrences, convolutions, feed-forward layers."""
 
 
 def text_config(config: Any) -> Any:
-    """The part of a configuration that describes the model of texts; of an encoder and a decoder, the encoder."""
+    """The part of a configuration that describes the text model; for an encoder-decoder, its encoder."""
     if getattr(config, "is_encoder_decoder", False):
         return getattr(config, "encoder", config)
     try:
@@ -29,7 +29,7 @@ def text_config(config: Any) -> Any:
 
 
 def _values(config: Any, name: str) -> list[Any]:
-    """A setting as it is for the whole model, or as it is for each layer where layers differ."""
+    """The value of a setting, or one value per layer if layers differ."""
     try:
         return [getattr(config, name, None)]
     except RuntimeError:  # transformers' AmbiguousGlobalPerLayerAttributeError
@@ -37,24 +37,24 @@ def _values(config: Any, name: str) -> list[Any]:
 
 
 def read(config: Any, name: str) -> Any:
-    """A setting, or None where there is none; where layers differ in it, the smallest."""
+    """The value of a setting, or None; the smallest if layers differ."""
     values = _values(config, name)
     return values[0] if len(values) == 1 else min((v for v in values if isinstance(v, int)), default=None)
 
 
 def _first(config: Any, names: str) -> int:
-    """The first of some settings that is a number, else 0."""
+    """The value of the first setting that is a number, else 0."""
     values = (read(text_config(config), name) for name in names.split())
     return next((int(v) for v in values if isinstance(v, int)), 0)
 
 
 def count_layers(config: Any) -> int:
-    """How many layers a configuration asks for, with attention or not."""
+    """The number of layers in a configuration, with attention or not."""
     return _first(config, "num_hidden_layers num_layers n_layer n_layers")
 
 
 def count_attention(config: Any) -> int:
-    """How many of its layers have attention; the others are recurrences, convolutions or feed-forward only."""
+    """The number of layers with attention; the others are recurrences, convolutions or feed-forward layers."""
     kinds = read(text_config(config), "layer_types") or read(text_config(config), "layers_block_type")
     layers = count_layers(config)
     if not isinstance(kinds, (list, tuple)) or len(kinds) != layers:
@@ -63,12 +63,12 @@ def count_attention(config: Any) -> int:
 
 
 def count_heads(config: Any) -> int:
-    """How many attention heads a configuration asks for; 0 where it names none."""
+    """The number of attention heads in a configuration; 0 if it does not say."""
     return _first(config, "num_attention_heads num_heads n_head n_heads")
 
 
 def position_offset(model: nn.Module) -> int:
-    """Position of the first token: RoBERTa and its kin count from ``padding_idx + 1``; their table says so."""
+    """Position of the first token: ``padding_idx + 1`` in RoBERTa and models derived from it, else 0."""
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(getattr(module, "padding_idx", None), int):
             return int(module.padding_idx) + 1
@@ -76,7 +76,7 @@ def position_offset(model: nn.Module) -> int:
 
 
 def position_limit(config: Any, offset: int) -> int | None:
-    """Tokens at most, by the configuration; None where positions are not limited."""
+    """The most tokens of a text, by the configuration; None if positions are not limited."""
     config = text_config(config)
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"):
         value = read(config, name)
@@ -86,30 +86,30 @@ def position_limit(config: Any, offset: int) -> int | None:
 
 
 def _stretch(config: Any) -> float:
-    """How far dynamic rotary frequencies reach beyond the positions a model was trained on."""
+    """The factor by which dynamic rotary frequencies extend the positions that a model was trained on."""
     return max((float(r.get("factor") or 1) for r in _rotary(config) if r.get("rope_type") == "dynamic"), default=1.0)
 
 
 def _rotary(config: Any) -> list[dict[str, Any]]:
     """The rotary parameters: one set, or one for each kind of layer."""
-    found = [p for p in _values(config, "rope_parameters") if isinstance(p, dict)]
-    return [one for p in found for one in ([p] if "rope_type" in p else p.values()) if isinstance(one, dict)]
+    values = [v for v in _values(config, "rope_parameters") if isinstance(v, dict)]
+    return [kind for v in values for kind in ([v] if "rope_type" in v else v.values()) if isinstance(kind, dict)]
 
 
 WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
-"""What configurations call the width of a window or a chunk."""
+"""Settings that hold the width of an attention window or chunk."""
 
 
 def window(config: Any) -> int | None:
-    """The shortest attention window or chunk of a model, where it has one."""
-    found = [read(text_config(config), n) for n in WINDOWS]
-    return min((w for w in found if isinstance(w, int) and w > 0), default=None)
+    """The shortest attention window or chunk of a model, or None."""
+    widths = [read(text_config(config), n) for n in WINDOWS]
+    return min((w for w in widths if isinstance(w, int) and w > 0), default=None)
 
 
 def sparse_from(config: Any) -> int | None:
-    """The longest text that a model reads whole; None where attention never leaves tokens out by blocks or hashes.
+    """The longest text with full attention; None if attention is never sparse.
 
-    BigBird's attention is block-sparse for longer ones; Reformer's looks into random buckets then.
+    For longer texts BigBird's attention is block-sparse, and Reformer's uses random hash buckets.
     """
     if read(config, "attention_type") == "block_sparse":
         return int((5 + 2 * config.num_random_blocks) * config.block_size)
@@ -119,17 +119,17 @@ def sparse_from(config: Any) -> int | None:
 
 
 def vocabulary(model: Any) -> int:
-    """How many token ids a model knows."""
+    """The number of token ids that a model has embeddings for."""
     try:
         table = model.get_input_embeddings()
-    except NotImplementedError:  # characters by their code (CANINE)
+    except NotImplementedError:  # CANINE reads the codes of characters
         table = None
     rows = getattr(getattr(table, "weight", None), "shape", (0,))[0]
     return int(rows or _first(model.config, "vocab_size num_hash_buckets"))
 
 
 def quantised(model: Any) -> str:
-    """What a model's weights are quantised by, "" where they are not."""
+    """The method that quantised a model's weights, "" if they are not."""
     kinds = {type(m).__name__ for m in model.modules()}
     if "Linear8bitLt" in kinds:
         return "LLM.int8"
@@ -143,7 +143,7 @@ def quantised(model: Any) -> str:
 
 
 def remembers(model: Any) -> bool:
-    """Whether a forward leaves something behind that the next one must not see."""
+    """Whether a forward leaves state in the model that must be reset before the next."""
     return rotary_split(model.config)[1] or sparse_from(model.config) is not None
 
 
@@ -151,7 +151,7 @@ def rotary_split(config: Any) -> tuple[int | None, bool]:
     """Rotary frequencies that depend on the longest text of a forward.
 
     Returns:
-        The length beyond which they change (None: they never do), and whether they then differ for each length.
+        The length beyond which they change (None = never), and whether they then differ for each length.
     """
     config = text_config(config)
     for kind in _rotary(config):
@@ -164,7 +164,7 @@ def rotary_split(config: Any) -> tuple[int | None, bool]:
 
 
 def forget(model: nn.Module) -> None:
-    """Forget what an earlier text left behind: dynamic rotary frequencies, BigBird's full attention to short texts."""
+    """Reset what an earlier forward left in the model: dynamic rotary frequencies, BigBird's full attention."""
     if hasattr(model, "set_attention_type") and sparse_from(model.config) is not None:
         model.set_attention_type("block_sparse")  # type: ignore[operator]
     for module in model.modules():
@@ -178,15 +178,15 @@ def forget(model: nn.Module) -> None:
 
 
 def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0) -> Stack:
-    """The layers that hold the attention modules, in order, and the norm behind them.
+    """The layers that contain the attention modules, in order, and the final norm.
 
     Args:
         model: a base model.
         attention: the attention module of each layer that has one.
-        depth: layers in all; 0 = each has attention.
+        depth: the number of all layers; 0 = each has attention.
 
     Raises:
-        UnsupportedModel: no list of layers holds them one by one.
+        UnsupportedModel: the model has no list of layers with one attention module each.
     """
     for parent in model.modules():
         for layers in (c for c in parent.children() if isinstance(c, nn.ModuleList)):
@@ -199,7 +199,7 @@ def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0)
 
 
 def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
-    """Whether each attention module is in a layer of its own, in their order."""
+    """Whether each attention module is in a layer of its own, in order."""
     inside = [{id(m) for m in layer.modules()} for layer in layers]
     at = [next((i for i, ids in enumerate(inside) if id(module) in ids), -1) for module in attention]
     return at[0] >= 0 and at == sorted(set(at))
@@ -207,7 +207,7 @@ def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
 
 @torch.no_grad()
 def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
-    """The child whose output is what the model returns: seen by running two tokens through it."""
+    """The child module whose output the model returns as its last state, found by running two tokens."""
     outputs: list[tuple[nn.Module, Any]] = []
     hooks = [
         c.register_forward_hook(lambda m, _, out: outputs.append((m, out)))
@@ -228,15 +228,15 @@ def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
 
 
 def side_by_side(outputs: list[Any]) -> Any:
-    """What a model gives for several texts of one length, as if it had run them in one batch."""
+    """Concatenate a model's outputs for several texts of one length, as if it had run them in one batch."""
     if len(outputs) == 1:
         return outputs[0]
-    found: dict[str, Any] = {"attentions": None, "hidden_states": None}
+    merged: dict[str, Any] = {"attentions": None, "hidden_states": None}
     for name in ("last_hidden_state", "hidden_states", "attentions"):
         parts: list[Any] = [getattr(out, name, None) for out in outputs]
         if isinstance(parts[0], Tensor):
-            found[name] = torch.cat(parts)
+            merged[name] = torch.cat(parts)
         elif parts[0] is not None:
             layers: Any = zip(*parts, strict=True)
-            found[name] = tuple(None if layer[0] is None else torch.cat(layer) for layer in layers)
-    return SimpleNamespace(**found)
+            merged[name] = tuple(None if layer[0] is None else torch.cat(layer) for layer in layers)
+    return SimpleNamespace(**merged)

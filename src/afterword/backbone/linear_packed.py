@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..errors import ModelError
 from .free_memory import free_memory
 from .linear_patching import FUSED, PackedLayer, Patch, is_linear, patched, shape_of, work
-from .linear_probe import Shape, chosen, rows_of
+from .linear_probe import Shape, choose_kernel, rows_of
 from .linear_products import ROWS, Products, forced, precision_lock, register_bfloat16, setting
 from .model_lock import all_modules, first_weight
 
@@ -153,7 +153,7 @@ class PackedLinears:
         linears: list[Any] = [
             m for m in dict.fromkeys(modules) if is_linear(m) and m.weight.dtype == dtype and _on_cpu(m)
         ]
-        kernels = {shape: chosen(shape, dtype, self.products) for shape in dict.fromkeys(map(shape_of, linears))}
+        kernels = {shape: choose_kernel(shape, dtype, self.products) for shape in dict.fromkeys(map(shape_of, linears))}
         wanted = [m for m in linears if kernels[shape_of(m)] == "packed"]
         stale = set() if old is None else set(map(id, old.changed()))
         kept = {} if old is None else {id(t.module): t for t in old.layers.values() if id(t) not in stale}

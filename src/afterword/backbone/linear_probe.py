@@ -1,8 +1,8 @@
-"""Which kernel makes a linear layer's products: one that keeps a row's bits whatever stands beside it, and is fast.
+"""Choose the kernel of a linear layer: a fast one that gives a row the same bits in any batch.
 
-Some kernels split a long sum where rows are few (MKL on Intel with two threads or more, where a layer reads many
-numbers): the same row then gets other last bits in a larger batch. So each shape of layer is tried on this machine:
-some rows alone, and the same rows among many. The answer is kept on disk, by processor, version and setting.
+Some kernels split a long sum if there are few rows (MKL on Intel, with two or more threads and wide layers), so the
+same row has other last bits in a larger batch. Each shape of layer is therefore tried on this machine: some rows
+alone, and the same rows among many. The verdict is kept on disk, by processor, version and setting.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from .linear_products import (
 )
 
 BATCHES = (64, 256, 1024, 4096)
-"""Rows among which the same rows are looked for."""
+"""Sizes of the batches in which the same rows must have the same bits."""
 
-FEW = (8, 16)  # rows a thread: smaller numbers than `ROWS` that a short forward may be filled to
-SHORT_ROWS = 4 * ROWS  # rows a thread, below which a forward is short
+FEW = (8, 16)  # rows per thread, fewer than `ROWS`, to a multiple of which a short forward may be padded
+SHORT_ROWS = 4 * ROWS  # rows per thread, below which a forward is short
 
-TIMED = 256  # rows, where speed is measured
+TIMED = 256  # rows of the product whose time is measured
 REPEATS = 2
-FASTER = 1.3  # where both keep the bits: packed weights take memory, and are used where they gain at least this much
-DEARER = 1.1  # a kernel that keeps the bits may cost this much more than one that does not
-PER_WEIGHT = 4.1e-8  # seconds that the largest batch may take, for each weight of the layer: 4,096 rows at 200 GFLOP/s
-SHORT = 5e-3  # seconds that it may take in any case
-SURE = 1024  # rows that are tried however slow the processor is
-MOST = 20e9  # operations of one product
+FASTER = 1.3  # packed weights take memory: if both kernels keep the bits, they must be at least this much faster
+DEARER = 1.1  # a kernel that keeps the bits may take this much more time than one that does not
+PER_WEIGHT = 4.1e-8  # seconds that the largest batch may take for each weight of the layer: 4,096 rows at 200 GFLOP/s
+SHORT = 5e-3  # seconds that the largest batch may always take
+SURE = 1024  # rows that are tried on any processor, however slow
+MOST = 20e9  # the most operations of one product
 FILE = "kernels.json"
 
 Product = Callable[[Tensor], Tensor]
@@ -51,7 +51,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 class Shape(NamedTuple):
-    """A linear layer, as far as kernels differ by it."""
+    """What the choice of a kernel depends on in a linear layer."""
 
     inputs: int
     outputs: int
@@ -59,20 +59,20 @@ class Shape(NamedTuple):
     transposed: bool = False
 
     def __str__(self) -> str:
-        """Like "384 -> 1536"."""
+        """Inputs and outputs, as "384 -> 1536"."""
         return f"{self.inputs} -> {self.outputs}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the probe saw of one shape, and the kernel that it chose.
+    """What the probe measured for one shape, and the kernel that it chose.
 
     Attributes:
         kernel: "plain" or "packed".
-        keeps: by kernel, whether a row's bits are the same alone and in every batch; only of kernels that were asked.
-        seconds: by kernel, CPU time of one product of about `TIMED` rows on each thread.
-        rows: by kernel, the batches that were tried.
-        few: by kernel, the rows a thread to a multiple of which a short forward must be filled to keep the bits.
+        keeps: by kernel, whether a row has the same bits alone and in every batch; only for kernels that were tried.
+        seconds: by kernel, CPU time per thread of one product of about `TIMED` rows.
+        rows: by kernel, the sizes of the batches that were tried.
+        few: by kernel, the rows per thread to a multiple of which a short forward must be padded to keep the bits.
     """
 
     kernel: Kernel
@@ -83,56 +83,56 @@ class Verdict:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the chosen kernel keeps the bits; None where it was not asked."""
+        """Whether the chosen kernel keeps the bits; None if that was not tried."""
         return self.keeps.get(self.kernel)
 
 
-_FOUND: dict[str, Verdict] = {}
-_DOOR = threading.Lock()
+_VERDICTS: dict[str, Verdict] = {}
+_LOCK = threading.Lock()
 
 
 def choose(shape: Shape, dtype: torch.dtype, products: Products = "float32", also: Sequence[Kernel] = ()) -> Verdict:
-    """The kernel for one shape of layer: found once, then read from memory or disk.
+    """The verdict on one shape of layer: measured once, then read from memory or disk.
 
     Args:
         shape: of the layer.
-        dtype: of its weight and of what it reads.
-        products: what float32 matrices are rounded to.
-        also: kernels whose bits must be known, whether they are chosen or not.
+        dtype: of its weight and its input.
+        products: the precision in which float32 matrices are multiplied.
+        also: kernels to try even if they are not chosen.
     """
     key = _key(shape, dtype, products)
-    with _DOOR:
-        if key not in _FOUND:
-            _FOUND.update(_kept())
-        found = _FOUND.get(key)
-        if found is None or set(also) - set(found.keeps):
+    with _LOCK:
+        if key not in _VERDICTS:
+            _VERDICTS.update(_stored())
+        verdict = _VERDICTS.get(key)
+        if verdict is None or set(also) - set(verdict.keeps):
             with torch.no_grad():
-                found = _Probe(shape, dtype, products).verdict(also)
-            _FOUND[key] = found
-            cache.add(FILE, {key: asdict(found)})
-        return found
+                verdict = _Probe(shape, dtype, products).verdict(also)
+            _VERDICTS[key] = verdict
+            cache.add(FILE, {key: asdict(verdict)})
+        return verdict
 
 
 def keeps(shape: Shape, dtype: torch.dtype, kernel: Kernel, products: Products = "float32") -> bool:
-    """Whether one kernel keeps a row's bits at one shape; False where it cannot run."""
+    """Whether a kernel gives a row the same bits in any batch, for one shape; False if it cannot run."""
     return choose(shape, dtype, products, also=(kernel,)).keeps[kernel]
 
 
 def batches(threads: int) -> list[int]:
-    """How many rows are tried: `BATCHES`, each filled up as a forward's rows are."""
+    """The batch sizes to try: `BATCHES`, each rounded up as a forward is padded."""
     whole = ROWS * threads
     return sorted({-(-rows // whole) * whole for rows in BATCHES} - {whole})
 
 
 def bits_hold(product: Product, rows: Tensor, many: Sequence[int]) -> bool:
-    """Whether rows get the same bits by themselves and at every place of larger batches.
+    """Whether rows have the same bits alone and at every index of larger batches.
 
     Args:
-        product: what is tried.
-        rows: (M, in); they fill whole rows of the kernels, as a text alone does.
-        many: sizes of larger batches, multiples of M, smallest first; the first that differs ends it.
+        product: to try.
+        rows: (M, in), M a multiple of `ROWS`, as in a forward of one text.
+        many: sizes of larger batches, multiples of M, smallest first; the first difference ends the trial.
     """
-    whole, shift = len(rows), len(rows) // 2 + 1  # the copies do not begin where a kernel's blocks do
+    whole, shift = len(rows), len(rows) // 2 + 1  # so that copies do not begin where a kernel's blocks begin
     alone = _bits(product(rows[None])[0])
     for size in many:
         out = _bits(product(rows.repeat(size // whole + 1, 1)[None, shift : shift + size])[0])
@@ -145,15 +145,15 @@ def bits_hold(product: Product, rows: Tensor, many: Sequence[int]) -> bool:
 
 
 def fewest_rows(product: Product, rows: Tensor, threads: int) -> int:
-    """The rows a thread to which a short forward must be filled, so that each row has the bits of a longer one.
+    """The rows per thread to a multiple of which a short forward must be padded to get the bits of a longer one.
 
     Args:
-        product: what is tried; it gives rows the same bits in every batch of a multiple of M.
-        rows: (M, in), M = `ROWS` a thread.
+        product: to try; it gives rows the same bits in every batch of a multiple of M.
+        rows: (M, in), M = `ROWS` per thread.
         threads: of a product.
 
     Returns:
-        8 or 16, where every multiple below `SHORT_ROWS` gives the same bits; else `ROWS`.
+        8 or 16, if every multiple below `SHORT_ROWS` gives the same bits; else `ROWS`.
     """
     every = rows.repeat(SHORT_ROWS // ROWS, 1)
     wanted = _bits(product(rows[None])[0]).repeat(SHORT_ROWS // ROWS, 1)
@@ -184,8 +184,8 @@ def _machine() -> str:
     return _MACHINE[0]
 
 
-def _kept() -> Iterator[tuple[str, Verdict]]:
-    """Verdicts on disk, less what nobody could have written."""
+def _stored() -> Iterator[tuple[str, Verdict]]:
+    """The verdicts on disk, without entries that are not valid."""
     for key, value in cache.read(FILE).items():
         if isinstance(value, dict) and (verdict := _read(value)) is not None:
             yield key, verdict
@@ -208,7 +208,7 @@ def _read(value: dict[str, Any]) -> Verdict | None:
 
 
 class _Probe:
-    """One shape on this machine, now."""
+    """Measures the kernels for one shape on this machine."""
 
     def __init__(self, shape: Shape, dtype: torch.dtype, products: Products) -> None:
         self.shape, self.dtype = shape, dtype
@@ -233,7 +233,7 @@ class _Probe:
         self.few: dict[str, int] = {}
 
     def _packed(self, w: Tensor, bias: Tensor | None, products: Products) -> Product | None:
-        """oneDNN's product, where it runs and gives what the plain one gives."""
+        """oneDNN's product with packed weights; None if it does not run, or its results are wrong."""
         coarse = self.dtype == torch.bfloat16 or products == "bfloat16"
         try:
             packed = pack(w)
@@ -252,31 +252,31 @@ class _Probe:
         return product if right else None
 
     def verdict(self, also: Sequence[Kernel] = ()) -> Verdict:
-        """Measure, then ask the faster kernel for its bits, and the other one where that one fails."""
+        """Measure the time, then try the bits of the faster kernel, and of the other one if that fails."""
         if "packed" not in self.products:
             self.seconds["plain"] = self._seconds()["plain"]
-            self._ask("plain")
+            self._try("plain")
             return self._done("plain", also)
         self.seconds = self._seconds()
         plain, packed = self.seconds["plain"], self.seconds["packed"]
-        # bfloat16 goes through oneDNN either way: packed weights save the packing, and take an activation along
+        # both kernels use oneDNN for bfloat16: packed weights save the packing, and can be fused with an activation
         gain = FASTER if self.dtype == torch.float32 else 1 / DEARER
         first: Kernel = "packed" if plain > gain * packed else "plain"
         other: Kernel = "plain" if first == "packed" else "packed"
         faster: Kernel = "packed" if packed < plain else "plain"
-        if self._ask(first):
+        if self._try(first):
             return self._done(first, also)
-        if self._ask(other) and self.seconds[other] <= DEARER * self.seconds[faster]:
+        if self._try(other) and self.seconds[other] <= DEARER * self.seconds[faster]:
             return self._done(other, also)
         return self._done(faster, also)
 
     def _done(self, kernel: Kernel, also: Sequence[Kernel]) -> Verdict:
-        for asked in {*also, kernel} - set(self.keeps):
-            self._ask(asked)
+        for untried in {*also, kernel} - set(self.keeps):
+            self._try(untried)
         return Verdict(kernel, self.keeps, {k: float(s) for k, s in self.seconds.items()}, self.rows, self.few)
 
-    def _ask(self, kernel: Kernel) -> bool:
-        """Whether a kernel keeps the bits."""
+    def _try(self, kernel: Kernel) -> bool:
+        """Try whether a kernel keeps the bits."""
         product = self.products.get(kernel)
         self.rows[kernel] = self._batches(kernel) if product is not None else []
         self.keeps[kernel] = product is not None and bits_hold(product, self.x, self.rows[kernel])
@@ -286,7 +286,7 @@ class _Probe:
         return self.keeps[kernel]
 
     def _batches(self, kernel: Kernel) -> list[int]:
-        """The larger batches; on a slow processor, or for a layer of many weights, the largest ones are cut."""
+        """The sizes of larger batches; the largest are reduced on a slow processor, or for a layer of many weights."""
         sizes = batches(torch.get_num_threads())
         each = self.seconds[kernel] / self._timed
         affordable = max(int(max(PER_WEIGHT * self.weights, SHORT) / each), SURE)
@@ -298,11 +298,11 @@ class _Probe:
         return max(self.whole, TIMED // self.whole * self.whole)
 
     def _seconds(self) -> dict[Kernel, float]:
-        """The best of a few runs of each kernel, in turns: what the machine can do when nothing disturbs it."""
+        """The shortest time of a few runs of each kernel, in turns, since other processes may disturb some."""
         x = self.x.repeat(self._timed // self.whole, 1)[None]
         best: dict[Kernel, float] = dict.fromkeys(self.products, float("inf"))
         threads = torch.get_num_threads()
-        clock = time.thread_time if threads == 1 else time.process_time  # not the wall's: others may be at work
+        clock = time.thread_time if threads == 1 else time.process_time  # CPU time: other processes may run
         for _ in range(REPEATS):
             for name, product in self.products.items():
                 start = clock()
@@ -312,12 +312,12 @@ class _Probe:
 
 
 def _numbers(*sizes: int) -> list[Tensor]:
-    """Some of the same random numbers, between -1 and 1, as often as they are needed."""
+    """Parts of these sizes of one sequence of random numbers between -1 and 1."""
     pool = torch.rand(max(sizes), generator=torch.Generator().manual_seed(0)).mul_(2).sub_(1)
     return [pool[:size] for size in sizes]
 
 
-def chosen(shape: Shape, dtype: torch.dtype, products: Products = "float32") -> Kernel:
+def choose_kernel(shape: Shape, dtype: torch.dtype, products: Products = "float32") -> Kernel:
     """The kernel to use: ``AFTERWORD_KERNELS``, else the probe's choice; always packed for bfloat16 products."""
     if products != "float32":
         return "packed"
@@ -329,15 +329,15 @@ def chosen(shape: Shape, dtype: torch.dtype, products: Products = "float32") -> 
 
 
 def rows_of(shape: Shape, dtype: torch.dtype, products: Products = "float32") -> int:
-    """The rows a thread to which a short forward is filled for the kernel in use: see `fewest_rows`."""
+    """The rows per thread to which a short forward is padded for the kernel in use: see `fewest_rows`."""
     if products != "float32" or not torch.backends.mkldnn.is_available():
         return ROWS
-    kernel = chosen(shape, dtype)
+    kernel = choose_kernel(shape, dtype)
     return choose(shape, dtype, also=(kernel,)).few.get(kernel, ROWS)
 
 
 def filled(size: int, rows: int) -> int:
-    """To a multiple of how many rows a product of ``size`` rows is filled: ``rows`` a thread if it is short."""
+    """The number of rows to a multiple of which a product of ``size`` rows is padded: ``rows`` per thread if short."""
     threads = torch.get_num_threads()
     return (rows if size < SHORT_ROWS * threads else ROWS) * threads
 
@@ -346,7 +346,7 @@ _PACKS: dict[tuple[torch.dtype, int, str], bool] = {}
 
 
 def packs(dtype: torch.dtype, threads: int, setting: str) -> bool:
-    """Whether packed products run here, and are right."""
+    """Whether products with packed weights run on this machine, and give correct results."""
     if (dtype, threads, setting) not in _PACKS:
         with torch.no_grad():
             _PACKS[dtype, threads, setting] = "packed" in _Probe(Shape(64, 96), dtype, "float32").products

@@ -1,4 +1,4 @@
-"""What was measured on this machine, kept between processes. Losing it costs a measurement, never a result."""
+"""A cache on disk for measurements of this machine. If it is lost, they are made again; no result depends on it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-ENTRIES = 2000  # the oldest go beyond
+ENTRIES = 2000  # the most that are kept; the oldest are dropped
 
 
 def folder() -> Path | None:
-    """Where measurements are kept: ``AFTERWORD_CACHE``, else the user's cache folder; None where there is none.
+    """The folder of the cache: ``AFTERWORD_CACHE``, else the user's cache folder; None if there is none.
 
-    An empty ``AFTERWORD_CACHE`` keeps nothing.
+    An empty ``AFTERWORD_CACHE`` switches the cache off.
     """
     chosen = os.environ.get("AFTERWORD_CACHE")
     if chosen is not None:
@@ -26,14 +26,14 @@ def folder() -> Path | None:
             return Path.home() / "Library" / "Caches" / "afterword"
         if sys.platform == "win32":
             return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "afterword" / "Cache"
-        named = Path(os.environ.get("XDG_CACHE_HOME") or "")  # a relative one is not valid, and is passed over
+        named = Path(os.environ.get("XDG_CACHE_HOME") or "")  # a relative path is not valid, and is ignored
         return (named if named.is_absolute() else Path.home() / ".cache") / "afterword"
-    except RuntimeError:  # no home
+    except RuntimeError:  # there is no home folder
         return None
 
 
 def read(name: str) -> dict[str, Any]:
-    """What is kept under a name; {} where nothing is, or nothing that can be read."""
+    """The entries of a file in the cache; {} if there is none, or it cannot be read."""
     place = folder()
     if place is None:
         return {}
@@ -45,7 +45,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def add(name: str, entries: dict[str, Any]) -> None:
-    """Keep more under a name. The file appears whole; where it cannot be written, nothing happens."""
+    """Add entries to a file in the cache, atomically. If it cannot be written, nothing happens."""
     place = folder()
     if place is None:
         return

@@ -1,6 +1,6 @@
-"""Matrix products of linear layers on a CPU: torch's own, oneDNN's with packed weights, and how precise they are.
+"""Matrix products of linear layers on a CPU: torch's own, or oneDNN's with packed weights; and their precision.
 
-The operators are private to torch: `probe.py` tries them before they are trusted.
+The operators are private to torch, so `linear_probe` tries them before they are used.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from torch import Tensor
 from ..errors import ModelError
 
 ROWS = 32
-"""CPU kernels work on so many rows at a time; fewer take another path, with other last bits."""
+"""CPU kernels compute this many rows at a time; for fewer they use a different kernel, which rounds differently."""
 
 Kernel = Literal["plain", "packed"]
 Products = Literal["float32", "bfloat16"]
-"""What float32 matrices are rounded to in a product; sums are float32 in both."""
+"""The precision to which float32 matrices are rounded in a product; sums are float32 in both."""
 
 SETTINGS = (
     "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS",
 )  # fmt: skip
-"""Environment variables that choose other kernels."""
+"""Environment variables on which the choice of kernels depends."""
 
 
 def forced() -> Kernel | None:
-    """The kernel that ``AFTERWORD_KERNELS`` asks for; None leaves the choice to the probe."""
+    """The kernel that ``AFTERWORD_KERNELS`` names; None = the probe chooses."""
     named = os.environ.get("AFTERWORD_KERNELS")
     return named if named in get_args(Kernel) else None  # type: ignore[return-value]
 
 
 def pack(weight: Tensor) -> Tensor:
-    """A weight (out, in) in oneDNN's own order."""
+    """A weight (out, in) packed in the order that oneDNN's kernel reads."""
     return torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())  # type: ignore[no-any-return]
 
 
@@ -49,7 +49,7 @@ def packed_linear(x: Tensor, weight: Tensor, bias: Tensor | None, then: tuple[st
 
 
 def plain_linear(x: Tensor, weight: Tensor, bias: Tensor | None, transposed: bool) -> Tensor:
-    """The same as ``nn.Linear`` runs it, or, with a weight (in, out), transformers' ``Conv1D``."""
+    """The product as ``nn.Linear`` computes it, or, with a weight (in, out), transformers' ``Conv1D``."""
     if not transposed:
         return F.linear(x, weight, bias)
     flat = x.view(-1, x.shape[-1])
@@ -58,7 +58,7 @@ def plain_linear(x: Tensor, weight: Tensor, bias: Tensor | None, transposed: boo
 
 
 def setting() -> str:
-    """Everything in this process that chooses how float32 products are made, besides the number of threads."""
+    """All settings of this process, besides the number of threads, on which float32 products depend."""
     backends: Any = torch.backends
     places = (backends, backends.mkldnn, getattr(backends.mkldnn, "matmul", None))
     precision = ",".join(str(getattr(place, "fp32_precision", "")) for place in places)
@@ -70,8 +70,8 @@ def processor() -> str:
     """The CPU's name and the instructions that torch uses on it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        found = dict(line.split(":", 1) for line in lines[: lines.index("")] if ":" in line)
-        rows = {key.strip(): value.strip() for key, value in found.items()}
+        fields = dict(line.split(":", 1) for line in lines[: lines.index("")] if ":" in line)
+        rows = {key.strip(): value.strip() for key, value in fields.items()}
         name = " ".join(rows[key] for key in ("model name", "cpu family", "model", "stepping") if key in rows)
     except (OSError, ValueError):
         import platform
@@ -81,7 +81,7 @@ def processor() -> str:
 
 
 def lacks_bfloat16() -> str | None:
-    """What the processor lacks for products in bfloat16; None where it has it."""
+    """Why this machine cannot multiply in bfloat16; None if it can."""
     cpu: Any = torch.cpu
     has = any(getattr(cpu, name, bool)() for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
     if not torch.backends.mkldnn.is_available():
@@ -92,10 +92,10 @@ def lacks_bfloat16() -> str | None:
 
 
 def check_products(products: str, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
-    """Whether products can be made in this precision here.
+    """Validate that this machine can multiply in a precision.
 
     Raises:
-        ModelError: they cannot; the message says what is missing.
+        ModelError: it cannot; the message says what is missing.
     """
     if products not in get_args(Products):
         raise ModelError(f"products={products!r}: choose float32 or bfloat16")
@@ -117,22 +117,22 @@ _LOCK = threading.RLock()
 
 
 def register_bfloat16(user: object) -> None:
-    """Say that somebody makes products in bfloat16, until it is gone."""
+    """Register an object that multiplies in bfloat16, for as long as it exists."""
     _USERS.add(user)
 
 
 def precision_lock() -> AbstractContextManager[object]:
-    """Held by each of our forwards on a CPU while anybody makes products in bfloat16.
+    """The lock that each of our forwards on a CPU holds while any model multiplies in bfloat16.
 
-    torch keeps the precision of float32 products for the whole process: a forward of another thread, which wants
-    them exact, must not run meanwhile.
+    torch's precision of float32 products is a setting of the whole process, so a forward in exact float32 must not
+    run in another thread at the same time.
     """
     return _LOCK if _USERS else nullcontext()
 
 
 @contextmanager
 def in_bfloat16() -> Iterator[None]:
-    """Products of float32 tensors in bfloat16, added up in float32; the setting is as it was afterwards."""
+    """Multiply float32 tensors in bfloat16, with float32 sums; afterwards the setting is restored."""
     place: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = place.fp32_precision
     try:

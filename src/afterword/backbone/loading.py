@@ -190,7 +190,7 @@ def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
         first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
         raise ModelError(
             f"{path}: its tokenizer cannot be loaded ({first:.120}): get its tokenizer.json and tokenizer_config.json "
-            "again, or write them anew with the tokenizer's save_pretrained"
+            "again, or write them with the tokenizer's save_pretrained"
         ) from e
 
 

@@ -1,4 +1,4 @@
-"""Where a model comes from: a folder, or a repository of the Hugging Face hub, and how it may be fetched."""
+"""Where a model is: a folder, or a repository on the Hugging Face hub with the options of its download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import ModelError
 OWN = Path(__file__).parent.parent / "models"
 
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
-"""What is fetched of a sentence-transformers model on the hub; not its twins for other runtimes."""
+"""The files to download of a sentence-transformers model on the hub; not its versions for other runtimes."""
 
 REASONS = {
     "the check at load chooses how layers are run": "attn_implementation experts_implementation",
@@ -26,29 +26,29 @@ REASONS = {
     "return_dict torchscript use_cache",
 }
 ELSEWHERE = {name: reason for reason, names in REASONS.items() for name in names.split()}
-"""Arguments of transformers' `from_pretrained` that would break how a model is run or checked, and why."""
+"""Arguments of transformers' `from_pretrained` that are refused, and why."""
 
 
 def find(name: str | Path) -> str:
-    """The folder of a model that comes with the package, else the name itself."""
+    """The folder of a model that is part of the package; any other name itself."""
     own = OWN / name
     return str(own) if str(name) and (own / "config.json").exists() else str(name)
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model lies.
+    """Where a model is.
 
     Args:
-        name: a folder, a model on the hub, or one that comes with the package.
+        name: a folder, a model on the hub, or one that is part of the package.
         revision: a branch, tag or commit of the hub's repository.
-        token: for models that need one; None = the one that is logged in.
-        cache_folder: where the hub's files are kept; None = the usual place.
-        local_files_only: fetch nothing.
+        token: for models that need one; None = that of the user who is logged in.
+        cache_folder: where downloaded files are kept; None = the hub's default.
+        local_files_only: download nothing.
         subfolder: of the folder or repository.
 
     Raises:
-        ModelError: no name, a file, or a revision of a folder.
+        ModelError: the name is empty, or of a file; or a folder is given with a revision.
     """
 
     name: str
@@ -59,7 +59,7 @@ class ModelSource:
     subfolder: str = ""
 
     def __post_init__(self) -> None:
-        """Find our own models by their name, and the home folder behind ``~``; a folder's subfolder is a folder."""
+        """Validate the name. Resolve models of the package, a leading ``~``, and the subfolder of a folder."""
         if "\0" in self.name or not self.name:
             raise ModelError(f"{self.name!r} names no model: give a folder, or a name on the hub")
         object.__setattr__(self, "name", os.path.expanduser(self.name))
@@ -77,7 +77,7 @@ class ModelSource:
 
     @property
     def options(self) -> dict[str, Any]:
-        """For every `from_pretrained` of transformers."""
+        """The arguments for transformers' `from_pretrained`."""
         kept = None if self.cache_folder is None else str(self.cache_folder)
         return {
             "revision": self.revision, "token": self.token, "cache_dir": kept,
@@ -85,20 +85,20 @@ class ModelSource:
         }  # fmt: skip
 
     def commit(self) -> str | None:
-        """The hub's commit that a model came from, once it was fetched; None for a folder."""
+        """The hub's commit of a downloaded model; None for a folder."""
         if Path(self.name).exists():
             return None
         config = f"{self.subfolder}/config.json" if self.subfolder else "config.json"
         kept = self.options["cache_dir"]
-        found = try_to_load_from_cache(self.name, config, cache_dir=kept, revision=self.revision)
-        parts = Path(found).parts if isinstance(found, str) else ()
+        path = try_to_load_from_cache(self.name, config, cache_dir=kept, revision=self.revision)
+        parts = Path(path).parts if isinstance(path, str) else ()
         return parts[parts.index("snapshots") + 1] if "snapshots" in parts else None
 
     def folder(self) -> tuple[Path, str | None]:
-        """The folder, and the hub's commit where it is a sentence-transformers model from there.
+        """The folder, and the hub's commit of a sentence-transformers model, which is downloaded.
 
-        A name on the hub that is none, or that cannot be reached, is given back as it is: transformers knows
-        what to do with the former, and what to say of the latter.
+        The name of any other model on the hub, or of one that cannot be reached, is returned as a path: transformers
+        loads the former, and reports the error for the latter.
         """
         path = Path(self.name)
         if path.exists():
@@ -107,20 +107,20 @@ class ModelSource:
         inside = f"{self.subfolder}/" if self.subfolder else ""
         try:
             hf_hub_download(self.name, f"{inside}modules.json", **where)
-            found = snapshot_download(
+            snapshot = snapshot_download(
                 self.name, allow_patterns=[inside + pattern for pattern in NEEDED],
                 ignore_patterns=[f"{inside}onnx/*", f"{inside}openvino/*"], **where,
             )  # fmt: skip
         except (OSError, ValueError):
             return path, None
-        return Path(found) / self.subfolder, Path(found).name
+        return Path(snapshot) / self.subfolder, Path(snapshot).name
 
 
 def check_model_kwargs(model_kwargs: dict[str, Any] | None, dtype: Any, quantization_config: Any) -> dict[str, Any]:
-    """What transformers is handed when it builds a model, dtype and quantisation among it.
+    """Validate arguments for transformers' `from_pretrained`; add dtype and quantisation, and return them.
 
     Raises:
-        ModelError: an argument that would break how the model is run, or that is given twice.
+        ModelError: an argument is not allowed, or is given twice.
     """
     options = dict(model_kwargs or {})
     if "torch_dtype" in options:  # its older name

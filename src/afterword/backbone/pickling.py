@@ -1,7 +1,7 @@
-"""A model without the hooks that transformers leaves in it: with them it can be neither pickled nor sent to a process.
+"""A copy of a model without transformers' hooks, which would prevent pickling it and sending it to another process.
 
-The first forward that is asked for hidden states or attentions installs recorders in the layers, for good: closures,
-which pickle refuses. They are asleep between forwards and come back when they are needed.
+The first forward with hidden states or attentions installs recorders in the layers permanently. They are closures,
+which pickle refuses. They do nothing between forwards, and transformers installs them again when it needs them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def is_recorder(hook: object) -> bool:
 
 
 def without_recorders(model: nn.Module, copies: dict[int, nn.Module] | None = None) -> nn.Module:
-    """The model itself, or, where recorders are installed, modules like its own that share every tensor with them.
+    """The model itself; if recorders are installed, a copy of its modules that shares every tensor with them.
 
     Args:
-        model: it stays as it is; other threads may run it meanwhile.
-        made: by the id of each module, the one that stands for it; filled here.
+        model: not changed; other threads may run it meanwhile.
+        copies: filled with the copy of each module, by the module's id.
     """
     copies = {} if copies is None else copies
     if not any(is_recorder(hook) for module in model.modules() for hook in module._forward_hooks.values()):
@@ -48,7 +48,7 @@ def without_recorders(model: nn.Module, copies: dict[int, nn.Module] | None = No
 
 
 def _replaced(value: Any, copies: dict[int, nn.Module]) -> Any:
-    """The same with every module replaced by the one that stands for it."""
+    """A value with every module in it replaced by its copy."""
     if type(value) in (list, tuple) and any(isinstance(v, nn.Module) for v in value):
         return type(value)(_replaced(v, copies) for v in value)
     return copies.get(id(value), value) if isinstance(value, nn.Module) else value

@@ -1,4 +1,4 @@
-"""Where a text's tokens stand: RoBERTa and its kin count them from a place of their own, without its padding's."""
+"""The positions of a text's tokens: RoBERTa and models derived from it start at an offset, and skip padding tokens."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ CLOSE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5
 
 @torch.no_grad()
 def skipped_token(model: Any, first: int, special: Iterable[int | None]) -> int | None:
-    """The token that a model does not count when it numbers the tokens of a text by itself.
+    """The token that takes no position when a model computes the positions of a text by itself.
 
-    It is found by running three tokens, the middle one special: by themselves, with the positions of an ordinary
-    text, and with those of a text that skips the middle one.
+    It is found by running three tokens, the middle one special, in three ways: with the model's own positions, with
+    the positions of an ordinary text, and with those of a text whose middle token takes none.
 
     Args:
-        model: a base model, in eval mode; one that takes no ``position_ids`` numbers tokens itself in any case.
+        model: a base model, in eval mode.
         first: position of a text's first token.
-        special: ids that may be skipped, in any order.
+        special: ids of tokens that may take no position, in any order.
 
     Returns:
-        The token's id; None where every token takes a position.
+        The token's id; None if every token takes a position, or the model takes no ``position_ids``.
     """
-    if first == 0:  # nothing stands in front of position 0
+    if first == 0:  # no position is left for a token that takes none
         return None
     takes = inspect.signature(model.forward).parameters
     table = model.get_input_embeddings()
@@ -51,19 +51,19 @@ def skipped_token(model: Any, first: int, special: Iterable[int | None]) -> int 
     own, plain, skipping = run(), run(first, first + 1, first + 2), run(first, first - 1, first + 1)
     far, near = ((own - other).abs().amax((1, 2)) for other in (plain, skipping))
     limit = CLOSE * float(own.abs().max())
-    found = [i for i, f, n in zip(tried, far.tolist(), near.tolist(), strict=True) if f > limit and n < f / 4]
-    return found[0] if len(found) == 1 else None
+    skipped = [i for i, f, n in zip(tried, far.tolist(), near.tolist(), strict=True) if f > limit and n < f / 4]
+    return skipped[0] if len(skipped) == 1 else None
 
 
 def require_same_start(modules: Iterable[nn.Module], facts: Facts) -> None:
-    """Whether the model still counts positions from where the self-check saw it count: a stream is numbered by that.
+    """Validate that the model's positions still start where they did in the self-check, as packed inputs assume.
 
     Args:
-        modules: all of the model's; the one that counts is among the first.
-        facts: what the self-check saw.
+        modules: all modules of the model; the embeddings are among the first.
+        facts: from the self-check.
 
     Raises:
-        UnsupportedModel: its ``padding_idx`` is another one now.
+        UnsupportedModel: the model's ``padding_idx`` has changed.
     """
     if not facts.offset or facts.way != "flat":
         return
@@ -73,16 +73,16 @@ def require_same_start(modules: Iterable[nn.Module], facts: Facts) -> None:
         raise UnsupportedModel(
             f"this {facts.kind} counts positions from padding_idx={padding} since it was loaded, and from "
             f"{facts.offset - 1} before: set {type(counting).__name__}.padding_idx back, or have the model checked "
-            "anew, Encoder(afterword.backbone.self_check.check(model, tokenizer), method)"
+            "again, Encoder(afterword.backbone.self_check.check(model, tokenizer), method)"
         )
 
 
 def explain(error: Exception, batch: Batch, facts: Facts, modules: Iterable[nn.Module]) -> None:
-    """Say what is wrong where a forward failed: a text is too long, or layers take whole chunks of tokens only.
+    """Raise a better error for a failed forward, if its cause is known.
 
     Raises:
         InputError: a text has more tokens than the model has positions.
-        UnsupportedModel: the feed-forward layers were told to run chunks of tokens, which no text has to fill.
+        UnsupportedModel: feed-forward layers with ``chunk_size_feed_forward`` need a multiple of that many tokens.
     """
     longest, limit = max((group.length for group in batch.groups), default=0), facts.max_length
     if limit is not None and longest > limit:

@@ -1,4 +1,4 @@
-"""A model and its tokenizer written to a folder that loads to the same vectors; what would not is refused first."""
+"""Write a model and its tokenizer to a folder that loads to the same vectors; refuse a model that would not."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .loading import quiet
 from .text_part import INSIDE, base_of
 
 MARKS = (".base_layer.", ".original_module.")
-"""Where PEFT keeps a layer's own weights, inside the layer that it puts in its place."""
+"""Parts of the names of a layer's own weights inside the layer with which PEFT replaces it."""
 logger = logging.getLogger(__name__)
 
 
 def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a model and its tokenizer, without a word.
+    """Write a model and its tokenizer.
 
-    A model with an adapter is written whole, its own weights and the adapter beside them, so that the folder stands
-    by itself and loads to the same bits; whoever put the adapter there, and whether PEFT's model is still around it.
-    The encoder of an encoder-decoder is written under its names in the whole model, with the whole model's
-    configuration, so that transformers' AutoModel finds it there as well.
+    A model with an adapter is written with its own weights and the adapter beside them, so that the folder needs no
+    other and loads to the same bits, with or without a PEFT wrapper around the model. The encoder of an
+    encoder-decoder is written with the weight names and the configuration of the whole model, so that transformers'
+    AutoModel can load it too.
 
     Raises:
-        ModelError: what would be written would not load to the same model.
+        ModelError: the folder would not load to the same model.
     """
     base = base_of(model)
     own = _without_adapters(base.state_dict())
@@ -57,7 +57,7 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
             else:
                 base.save_pretrained(folder, state_dict=None if adapter is None else own)
             if adapter is not None:
-                base._hf_peft_config_loaded = True  # and now it shall
+                base._hf_peft_config_loaded = True  # now write the adapter alone
                 base.save_pretrained(folder)
                 if rebuilt is not None:
                     _check_written(rebuilt, folder, adapter)
@@ -74,10 +74,10 @@ def _write_inside(encoder: Any, folder: Path, name: str, config: Any) -> None:
 
 
 def _check_adapters(base: Any) -> str | None:
-    """The name of the adapter in the model, or None.
+    """Validate the model's adapters, and return the name of the only one, or None.
 
     Raises:
-        ModelError: it is not in a state that a file can say.
+        ModelError: there are several, or the adapter is merged or switched off, which a folder cannot express.
     """
     layers = [module for module in base.modules() if isinstance(getattr(module, "merged", None), bool)]
     names = sorted(getattr(base, "peft_config", None) or {})
@@ -103,12 +103,12 @@ def _check_written(rebuilt: Any, folder: Path, adapter: str) -> None:
     """Read an adapter back into a model without weights.
 
     Raises:
-        ModelError: transformers does not find its weights again, as with DoRA's magnitudes.
+        ModelError: transformers does not find all of its weights, such as DoRA's magnitudes.
     """
     try:
         info = rebuilt.load_adapter(str(folder))
         lost = ", ".join(sorted({*info.missing_keys, *info.unexpected_keys})[:1])
-    except Exception as e:  # of any kind
+    except Exception as e:  # loading may raise anything
         lost = str(e).splitlines()[0] if str(e) else type(e).__name__
     if lost:
         raise ModelError(
@@ -118,25 +118,25 @@ def _check_written(rebuilt: Any, folder: Path, adapter: str) -> None:
 
 
 def _rebuilt(base: Any) -> Any:
-    """The model as it is built by its configuration, without weights; None where that says nothing.
+    """The model as transformers builds it from the configuration, without weights; None if that is not possible.
 
-    Models of their own code, and those whose weights are quantised, are not built again here.
+    Models with code of their own, and quantised ones, are not built here.
     """
     if not type(base).__module__.startswith("transformers.") or getattr(base, "quantization_method", None):
         return None
     try:
         with torch.device("meta"), no_init_weights():
             return type(base)(copy.deepcopy(base.config))
-    except Exception as e:  # nothing to compare with
+    except Exception as e:  # then there is nothing to compare with
         logger.debug("%s cannot be built by its configuration alone: %s", type(base).__name__, e)
         return None
 
 
 def _check_window(config: Any) -> None:
-    """Read the configuration back: older transformers halve the window of a Gemma 3 that sees both ways each time.
+    """Validate that the window survives saving: older transformers halve that of a bidirectional Gemma 3 each time.
 
     Raises:
-        ModelError: its window would be another one.
+        ModelError: the window would be another one.
     """
     was, now = window(config), window(type(config).from_dict(config.to_dict()))
     if was != now:
@@ -147,19 +147,19 @@ def _check_window(config: Any) -> None:
 
 
 def _check_whole(base: nn.Module, own: dict[str, Tensor], rebuilt: nn.Module) -> None:
-    """Compare a model with one that is built anew by its configuration, as loading does.
+    """Compare a model with one that is built from its configuration, as loading does.
 
     Args:
         base: the model.
         own: its weights, without those of adapters.
-        twin: the other.
+        rebuilt: the model from the configuration.
 
     Raises:
-        ModelError: it has other weights, or other functions between them: they would be lost.
+        ModelError: their weights, or the activations between them, differ: the change would be lost.
     """
     expected = {name: tuple(t.shape) for name, t in rebuilt.state_dict().items() if "pooler" not in name}
-    found = {name: tuple(t.shape) for name, t in own.items() if "pooler" not in name}
-    wrong = [name for name in (*expected, *found) if expected.get(name) != found.get(name)]
+    shapes = {name: tuple(t.shape) for name, t in own.items() if "pooler" not in name}
+    wrong = [name for name in (*expected, *shapes) if expected.get(name) != shapes.get(name)]
     functions, ours = _functions(rebuilt), _functions(base)
     wrong += [name for name, kind in functions.items() if ours.get(name, kind) is not kind]
     if wrong:
@@ -170,7 +170,7 @@ def _check_whole(base: nn.Module, own: dict[str, Tensor], rebuilt: nn.Module) ->
 
 
 def _functions(model: nn.Module) -> dict[str, type[nn.Module]]:
-    """Modules without weights or parts, as activations are; dropout, which does nothing here, is left out."""
+    """Modules without weights or children, such as activations; not dropout, which does nothing in eval mode."""
     return {
         name: type(module)
         for name, module in model.named_modules()
@@ -181,7 +181,7 @@ def _functions(model: nn.Module) -> dict[str, type[nn.Module]]:
 
 
 def _without_adapters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A model's own weights under their own names; PEFT keeps them inside the layers that it puts in their place."""
+    """A model's own weights under their own names, without those of adapters; PEFT wraps the layers of both."""
     wrapped = {name.split(mark)[0] for name in weights for mark in MARKS if mark in name}
     own = {}
     for name, tensor in weights.items():

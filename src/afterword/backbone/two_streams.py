@@ -17,7 +17,7 @@ from .bidirectional import Sight
 
 @dataclass(frozen=True)
 class Stack:
-    """A decoder's layers in order and the norm behind them (None where there is none)."""
+    """A decoder's layers in order, and its final norm (None if it has none)."""
 
     layers: tuple[nn.Module, ...]
     norm: nn.Module | None
@@ -25,7 +25,7 @@ class Stack:
 
 @contextmanager
 def coupled(stack: Stack, sight: Sight, plan: Plan) -> Iterator[None]:
-    """Run the last layers twice, causal and seeing both ways, and sum the two streams (Equation 5)."""
+    """Run the last layers twice, causal and bidirectional, and add the two streams (Equation 5)."""
     first = sight.first(len(stack.layers))
     streams = _Streams(plan, sight.couple, first, len(stack.layers))
     hooks = [
@@ -48,25 +48,25 @@ class _Streams:
         self.plan, self.couple, self.first, self.layers = plan, couple, first, layers
         self.second: Tensor | None = None
         self.busy = False
-        self.shelves: dict[int, Any] = {}
+        self.caches: dict[int, Any] = {}
 
-    def _rests(self) -> bool:
-        """While the second stream runs, and in another thread's forward of the same model."""
+    def _inactive(self) -> bool:
+        """Whether hooks must do nothing: while the second stream runs, and in another thread's forward."""
         return self.busy or current() is not self.plan
 
     def embed(self, _: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-        """Note the embeddings, which Equation 5 calls x.
+        """Keep the embeddings, which Equation 5 calls x.
 
-        Another thread may call a hook just as it is taken away, without the keywords it asked for: it rests anyway.
+        Another thread may call a hook while it is being removed, without keyword arguments: it does nothing then.
         """
-        if not self._rests() and self.couple in ("add_embedding", "angle031"):
+        if not self._inactive() and self.couple in ("add_embedding", "angle031"):
             self.second = _hidden(args, rest[0])
 
     def layer_hook(self, i: int) -> Any:
         """Run a layer of the second stream right behind the same layer of the first."""
 
         def hook(layer: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
-            if self._rests() or (i < self.first and i + 1 < self.layers):
+            if self._inactive() or (i < self.first and i + 1 < self.layers):
                 return None
             kwargs, output = rest
             if i >= self.first:
@@ -94,17 +94,17 @@ class _Streams:
             self.busy = self.plan.force_bidirectional = False
 
     def _own(self, value: Any) -> Any:
-        """Where layers leave something for later ones (Gemma 3n: keys and values), each stream has its own shelf.
+        """The second stream's own cache, where layers pass something to later ones (Gemma 3n: keys and values).
 
-        The second stream's begins with what the layers below both of them have left there.
+        It starts as a copy of what the layers below both streams have stored.
         """
         if not isinstance(value, MutableMapping):
             return value
-        return self.shelves.setdefault(id(value), copy.copy(value))
+        return self.caches.setdefault(id(value), copy.copy(value))
 
     def after_norm(self, norm: nn.Module, _: tuple[Any, ...], output: Tensor) -> Tensor | None:
-        """Add the second stream's own norm, where each is normed before the sum."""
-        if self._rests() or self.couple != "add_postnorm" or self.second is None:
+        """Norm the second stream by itself and add it, for "add_postnorm"."""
+        if self._inactive() or self.couple != "add_postnorm" or self.second is None:
             return None
         if self.second.shape != output.shape:
             raise UnsupportedModel(

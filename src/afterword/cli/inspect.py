@@ -181,14 +181,14 @@ def kernels(encoder: Encoder) -> list[dict[str, Any]]:
     """
     import torch
 
-    from ..backbone.linear_probe import choose, chosen
+    from ..backbone.linear_probe import choose, choose_kernel
 
     backbone = encoder.backbone
     if backbone.device.type != "cpu" or backbone.dtype not in (torch.float32, torch.bfloat16):
         return []
     rows = []
     for shape, layers in backbone.packed.shapes().items():
-        kernel = chosen(shape, backbone.dtype, backbone.products)
+        kernel = choose_kernel(shape, backbone.dtype, backbone.products)
         probe = choose(shape, backbone.dtype, backbone.products, also=(kernel,))
         largest = {name: max(tried, default=0) for name, tried in probe.rows.items()}
         rows.append({"layer": str(shape), "layers": layers, "kernel": kernel, "keeps_bits": probe.keeps,
