@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from ..methods.serialize import to_json
 from ..tasks.scores import Bootstrap
 from .heads import HeadMap, head_map, spelled_head
 from .tuning import Tuned
-
-if TYPE_CHECKING:
-    from ..tune import HeadMap
 
 SHOWN = 10
 """Number of best recipes that are reported with an interval."""
@@ -193,8 +190,6 @@ def _verdict(report: Report) -> str:
 
 def grid(heads: HeadMap) -> str:
     """The map of heads as a table with a row per layer, and the head that TF-IDF chooses."""
-    from ..tune.heads import spelled_head
-
     label_free = spelled_head(heads.label_free)
     by_tfidf = f"{label_free}, whose diagonal correlates with TF-IDF by {heads.correlation[heads.label_free]:.2f}"
     if heads.scores is None:
