@@ -226,13 +226,13 @@ def test_vectors_come_out_before_the_input_ends(gpt2: Path):
 
 
 def test_memory_does_not_grow_with_the_input(run: Run, gpt2: Path, tmp_path: Path):
-    """Python's and numpy's own memory, at its peak, for 1,000 and for 10,000 rows: the vectors alone are 2.5 MB."""
+    """Python's and numpy's own memory, at its peak, for 500 and for 5,000 rows: the vectors alone are 1.3 MB."""
     peaks, spec = (
         [],
         ("embed", "-m", gpt2, "--method", "classical", "--max-length", 4, "--on-long", "ignore", "--window", 250),
     )
     run(*spec, "dog")  # what is loaded once
-    for rows in (1_000, 10_000):
+    for rows in (500, 5_000):
         source, out = tmp_path / f"{rows}.txt", tmp_path / f"{rows}.npy"
         source.write_text("".join(f"{i} and so on\n" for i in range(rows)))
         tracemalloc.start()
@@ -242,8 +242,8 @@ def test_memory_does_not_grow_with_the_input(run: Run, gpt2: Path, tmp_path: Pat
         finally:
             tracemalloc.stop()
     made = np.load(out, mmap_mode="r")
-    assert made.shape == (10_000, 64) and made.nbytes > 2.5e6
+    assert made.shape == (5_000, 64) and made.nbytes > 1.2e6
     assert peaks[1] < peaks[0] + 2.5e5, peaks
-    texts = [f"{i} and so on" for i in (0, 249, 250, 9_999)]
+    texts = [f"{i} and so on" for i in (0, 249, 250, 4_999)]
     wanted = Encoder.load(gpt2, classical(), max_length=4).encode(texts, on_long="ignore")
-    assert np.array_equal(made[[0, 249, 250, 9_999]], wanted)
+    assert np.array_equal(made[[0, 249, 250, 4_999]], wanted)
