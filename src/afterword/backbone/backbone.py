@@ -48,6 +48,26 @@ class Trace:
     states: dict[Layer, Tensor]
 
 
+@dataclass(frozen=True)
+class Request:
+    """What one forward is asked for: hidden states, bidirectional layers and readings of attention."""
+
+    layers: frozenset[Layer]
+    sight: Sight | None
+    taps: Sequence[Tap]
+
+    @property
+    def coupled(self) -> bool:
+        """Whether a second, bidirectional stream runs beside the causal one."""
+        return self.sight is not None and self.sight.couple != "replace"
+
+    @property
+    def outputs(self) -> dict[str, bool]:
+        """Arguments by which the model returns the hidden states that are asked for."""
+        between = any(layer not in (LAST, TABLE) for layer in self.layers)
+        return {"output_hidden_states": True} if between else {}
+
+
 class Backbone:
     """A model with its tokenizer, and how it must be run.
 
@@ -187,11 +207,11 @@ class Backbone:
             UnsupportedModel: the model was changed so that its vectors would no longer be exact.
             InputError: a text has more tokens than the model has positions.
         """
-        sight = sight.plain(self.facts.layers) if sight else None
-        self.require(bool(taps), sight)
+        asked = Request(layers, sight.plain(self.facts.layers) if sight else None, taps)
+        self.require(bool(taps), asked.sight)
         lock = lock_of(self.model)
         alone = lock.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
-        prefix = batch.prefix if self._shares(sight, taps) else 0
+        prefix = batch.prefix if self._shares(asked) else 0
         keep_mode = keep_mode or torch.is_grad_enabled()
         with lock.running(self.model, keep_mode) as modules, self.packed.fast(modules) as fast, alone:
             self._restore_attention()
@@ -199,13 +219,10 @@ class Backbone:
             require_same_start(modules, self.facts)
             self._check_independence(modules, fast.rows)
             cut = None
-            if layers == {LAST} and not (taps or keep_mode or (sight and sight.couple != "replace")):
+            if layers == {LAST} and not (taps or keep_mode or asked.coupled):
                 cut = self._cut(read, modules, fast)
             try:
-                parts = [
-                    self._run(batch, groups, prefix, layers, sight, taps, fast.rows, cut)
-                    for groups in self._separate(batch)
-                ]
+                parts = [self._run(batch, groups, prefix, asked, fast.rows, cut) for groups in self._separate(batch)]
             except (IndexError, RuntimeError, ValueError) as e:
                 explain(e, batch, self.facts, modules)
                 raise
@@ -221,7 +238,7 @@ class Backbone:
 
     def _last(self, rows: int, batch: Batch, cut: Cut | None = None) -> Tensor:
         """The last hidden states of a batch (N, D)."""
-        parts = [self._run(batch, g, 0, frozenset({LAST}), None, (), rows, cut) for g in self._separate(batch)]
+        parts = [self._run(batch, g, 0, Request(frozenset({LAST}), None, ()), rows, cut) for g in self._separate(batch)]
         return torch.cat([part[LAST] for part in parts])
 
     def _cut(self, read: Tensor | None, modules: list[nn.Module], fast: PackedModel) -> Cut | None:
@@ -249,9 +266,9 @@ class Backbone:
         configs = [m.__dict__.get("config") for m in self.model.modules()]
         return list({id(c): c for c in configs if hasattr(c, "_attn_implementation")}.values())
 
-    def _shares(self, sight: Sight | None, taps: Sequence[Tap]) -> bool:
+    def _shares(self, asked: Request) -> bool:
         """Whether a shared prefix may run once: the model is causal, and no tap reads attention text by text."""
-        return self.facts.shares and sight is None and not taps and not torch.is_grad_enabled()
+        return self.facts.shares and asked.sight is None and not asked.taps and not torch.is_grad_enabled()
 
     def _separate(self, batch: Batch) -> Iterator[list[int]]:
         """The indices of the groups that may share a forward; consecutive, since groups are ordered by length."""
@@ -280,9 +297,7 @@ class Backbone:
         batch: Batch,
         groups: list[int],
         prefix: int,
-        layers: frozenset[Layer],
-        sight: Sight | None,
-        taps: Sequence[Tap],
+        asked: Request,
         rows: int,
         cut: Cut | None = None,
     ) -> dict[Layer, Tensor]:
@@ -293,11 +308,11 @@ class Backbone:
         if self.facts.remembers:
             forget(self.model)
         with cutting(cut, batch.groups[groups[0]].start, packed, rows) as kept:
-            out = self._flat(packed, layers, sight, taps) if flat else self._stacked(packed, layers, sight, taps)
+            out = self._flat(packed, asked) if flat else self._stacked(packed, asked)
         if kept is not None:
             out.last_hidden_state = kept.only(out.last_hidden_state)
         states: dict[Layer, Tensor] = {}
-        for layer in layers:
+        for layer in asked.layers:
             if layer == TABLE:
                 part = self.model.get_input_embeddings()(packed.tokens)  # type: ignore[operator]
             else:
@@ -323,21 +338,21 @@ class Backbone:
             return state
         return self.stack.norm(state)  # type: ignore[no-any-return]
 
-    def _flat(self, packed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
+    def _flat(self, packed: PackedBatch, asked: Request) -> Any:
         """All segments concatenated, as one sequence."""
         ids, at = packed.tokens[None], packed.positions(self.facts.offset, self.facts.skips)[None]
-        return self._call(packed.groups, True, layers, sight, taps, input_ids=ids, position_ids=at)
+        return self._call(packed.groups, True, asked, input_ids=ids, position_ids=at)
 
-    def _stacked(self, packed: PackedBatch, layers: frozenset[Layer], sight: Sight | None, taps: Sequence[Tap]) -> Any:
+    def _stacked(self, packed: PackedBatch, asked: Request) -> Any:
         """One group as an ordinary batch of equal lengths."""
         (group,) = packed.groups
         ids = packed.tokens.view(group.segments, group.length)
         if self.facts.way == "stacked":
-            return self._call((group,), False, layers, sight, taps, input_ids=ids)
-        extra = {"output_attentions": True} if taps else {}
+            return self._call((group,), False, asked, input_ids=ids)
+        taps, extra = asked.taps, {"output_attentions": True} if asked.taps else {}
         rows = ids.split(1) if self.facts.alone else (ids,)
         out = side_by_side(
-            [self.model(input_ids=r, **self._extra_arguments(r), **extra, **_hidden_too(layers)) for r in rows]
+            [self.model(input_ids=r, **self._extra_arguments(r), **extra, **asked.outputs) for r in rows]
         )
         matrices = [m for m in out.attentions or () if m is not None] if taps else []
         if taps and len(matrices) != self.facts.layers:
@@ -348,26 +363,18 @@ class Backbone:
                 tap.read(view)
         return out
 
-    def _call(
-        self,
-        groups: tuple[PackedGroup, ...],
-        flat: bool,
-        layers: frozenset[Layer],
-        sight: Sight | None,
-        taps: Sequence[Tap],
-        **inputs: Tensor,
-    ) -> Any:
-        both, streams = frozenset[int](), nullcontext()
-        if sight is not None and sight.couple == "replace":
+    def _call(self, groups: tuple[PackedGroup, ...], flat: bool, asked: Request, **inputs: Tensor) -> Any:
+        both, streams, sight = frozenset[int](), nullcontext(), asked.sight
+        if sight is not None and not asked.coupled:
             both = sight.resolve(self.facts.layers)
-        plan = Plan(groups, flat, both, tuple(taps), self._shared_layers, self.masks, self.facts.sinks_count)
+        plan = Plan(groups, flat, both, tuple(asked.taps), self._shared_layers, self.masks, self.facts.sinks_count)
         plan.modules.update({id(m): i for i, m in enumerate(self.modules)} if not self._shared_layers else {})
-        if sight is not None and sight.couple != "replace":
+        if sight is not None and asked.coupled:
             streams = coupled(self.stack, sight, plan)  # type: ignore[assignment]
         if self.observed is not None:
             self.observed.append(plan)
         with running(plan), streams:
-            out = self.model(**inputs, **self._extra_arguments(inputs["input_ids"]), **_hidden_too(layers))
+            out = self.model(**inputs, **self._extra_arguments(inputs["input_ids"]), **asked.outputs)
         self._require_same_layers(plan)
         return out
 
@@ -390,7 +397,3 @@ class Backbone:
     def _arguments(self) -> frozenset[str]:
         """The names of the arguments of the model's forward."""
         return frozenset(inspect.signature(self.model.forward).parameters)
-
-
-def _hidden_too(layers: frozenset[Layer]) -> dict[str, bool]:
-    return {"output_hidden_states": True} if any(layer not in (LAST, TABLE) for layer in layers) else {}
