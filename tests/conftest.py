@@ -40,7 +40,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 CHECKED = (
     "text.batch backbone.attention backbone.attention_kernels backbone.attention_masks backbone.attention_taps "
-    "backbone.attention_views backbone.backbone backbone.batch_independence backbone.introspection "
+    "backbone.attention_views backbone.backbone backbone.changed_after_load backbone.introspection "
     "backbone.linear_packed backbone.linear_patching backbone.packing backbone.positions backbone.skip_unread "
     "backbone.two_streams methods.frequency methods.targets encode.forward encode.explain encode.token_states "
     "encode.words tune.cosines tune.reading tune.recipes"

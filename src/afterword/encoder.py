@@ -12,8 +12,9 @@ import torch
 
 from .encode.explain import attention_matrix, token_weights
 from .encode.limits import Limits, OnEmpty, OnLong
-from .encode.options import SENTENCES, Form, also_called, choose_prompt, refuse_others, several, steps_of
-from .encode.outputs import WINDOW, Array
+from .encode.options import SENTENCES, Form, also_called, choose_prompt, refuse_others, several
+from .encode.output_arrays import WINDOW, Array
+from .encode.post_steps import steps_of
 from .encode.processes import Workers, workers
 from .encode.sentence_transformers_interface import Interface
 from .encode.sentences import sentence_vectors
@@ -23,8 +24,7 @@ from .files.fingerprint import fingerprint
 from .files.parts import Parts
 from .files.read_encoder import read_encoder
 from .files.write_encoder import write_encoder
-from .methods import Method
-from .methods.method import by_name, check_method
+from .methods.method import Method, by_name, check_method
 from .post import Post, Unfitted
 from .text.inputs import check_conditions, check_texts, refuse_blank, with_prompt, words_by_text
 from .text.layout import Text

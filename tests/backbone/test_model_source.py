@@ -10,13 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import huggingface_hub.constants as hub
-import numpy as np
 import pytest
-import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
-from afterword.backbone.model_source import ELSEWHERE, ModelSource, check_model_kwargs
+from afterword.backbone.model_source import ModelSource
 from afterword.errors import InputError, ModelError
 from afterword.post import Normalise
 
@@ -149,35 +147,6 @@ def test_no_token_is_one_line(asked, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="someone/model") as told:
         Encoder.load("someone/model", token=False, cache_folder=tmp_path)
     assert "\n" not in str(told.value) and {sent for _, sent in asked} == {None}
-
-
-def test_arguments_of_the_model_reach_it(models: Path) -> None:
-    assert Encoder.load(models, model_kwargs={"torch_dtype": "float64"}).encode("dog").dtype == np.float64
-    assert Encoder.load(models, dtype="float64", model_kwargs={"dtype": "float64"}).encode("dog").dtype == np.float64
-    louder = Encoder.load(models, model_kwargs={"scale_attn_by_inverse_layer_idx": True})
-    assert np.abs(louder.encode("a dog") - Encoder.load(models).encode("a dog")).max() > 1e-3
-    with pytest.raises(ModelError, match="dtype is given twice"):
-        Encoder.load(models, dtype="float64", model_kwargs={"dtype": "float32"})
-    with pytest.raises(ModelError, match="no_such_argument"):
-        Encoder.load(models, model_kwargs={"no_such_argument": 1})
-
-
-@pytest.mark.parametrize("name", ELSEWHERE)
-def test_arguments_that_would_break_it_are_refused_by_name(models: Path, name: str) -> None:
-    with pytest.raises(ModelError, match=f"model_kwargs holds '{name}'"):
-        Encoder.load(models, model_kwargs={name: None})
-
-
-def test_a_quantisation_config_reaches_the_model(tmp_path: Path) -> None:
-    pytest.importorskip("bitsandbytes")
-    from transformers import BitsAndBytesConfig
-
-    config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)
-    folder = tiny("llama", tmp_path)
-    encoder = Encoder.load(folder, classical(), quantization_config=config)
-    kinds = {type(m).__name__ for m in encoder.backbone.model.modules()}
-    assert "Linear4bit" in kinds and np.isfinite(encoder.encode("dog")).all()
-    assert check_model_kwargs({"quantization_config": config}, None, None)["quantization_config"] is config
 
 
 def test_names(models: Path) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError
 from ..tasks.rows import Source
 from ..tasks.task import Array, Embedder, Loaded, Scores, Task
 from .mteb import MtebModel, require_mteb
+from .random_state import untouched_seeds
 
 SEED = 42
 """mteb's default seed; ours is added to it, so that our seed 0 gives mteb's scores."""
@@ -242,22 +242,6 @@ def quiet() -> Iterator[None]:
     finally:
         if not shown:
             datasets.enable_progress_bars()
-
-
-@contextmanager
-def untouched_seeds() -> Iterator[None]:
-    """A context that restores the random states of `random`, numpy and torch, which mteb seeds with every task."""
-    import random
-
-    import torch
-
-    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])  # noqa: NPY002
-        torch.set_rng_state(kept[2])
 
 
 def different(values: Sequence[Any], what: str, where: str) -> None:

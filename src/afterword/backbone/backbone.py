@@ -20,8 +20,8 @@ from .attention import NAME
 from .attention_masks import MaskCache, OtherLayers, PackedGroup, Plan, running
 from .attention_taps import Tap
 from .attention_views import MatrixView, wide
-from .batch_independence import IndependenceCheck, refuse_dynamic_quantization
 from .bidirectional import Sight
+from .changed_after_load import IndependenceCheck, refuse_dynamic_quantization
 from .facts import Facts
 from .introspection import find_stack, forget, side_by_side, vocabulary
 from .linear_packed import PackedLinears, PackedModel

@@ -30,7 +30,8 @@ from .attention import NAME
 from .backbone import Backbone
 from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
 from .linear_products import check_products
-from .model_source import ModelSource, check_model_kwargs
+from .model_kwargs import check_model_kwargs
+from .model_source import ModelSource
 from .self_check import check
 from .text_part import INSIDE, base_of, encoder_of, name_in, text_tower
 

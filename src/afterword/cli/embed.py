@@ -10,7 +10,7 @@ import typer
 from . import options as o
 from .inputs import items_of, open_reader
 from .model import MethodsEmbedder, ModelChoice, read_methods
-from .outputs import opened, output_to, write_rows
+from .write_rows import opened, output_to, write_rows
 
 if TYPE_CHECKING:
     from ..jobs.items import Item

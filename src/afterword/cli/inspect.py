@@ -13,7 +13,7 @@ from .model import VECTOR, ModelChoice, read_methods
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..files.write import Array
+    from ..files.write_vectors import Array
 
 TEXTS = (
     "dog",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..files.write import Array
+    from ..files.write_vectors import Array
     from ..methods import Method
 
 VECTOR = "vector"  # the name of a row's vector, if there is only one

@@ -20,7 +20,7 @@ from .model import MethodsEmbedder, ModelChoice, read_methods
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import Reader
-    from ..files.write import Array
+    from ..files.write_vectors import Array
     from ..jobs.items import Item
 
 MATRIX = 12  # maximum number of columns of a printed matrix

@@ -12,7 +12,7 @@ import typer
 from . import options as o
 from .inputs import stdin_bytes
 from .model import VECTOR, ModelChoice, read_methods
-from .outputs import opened, output_to, write_rows
+from .write_rows import opened, output_to, write_rows
 
 if TYPE_CHECKING:
     from ..encoder import Encoder

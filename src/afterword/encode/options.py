@@ -12,10 +12,8 @@ from torch import Tensor
 
 from ..backbone.backbone import Backbone
 from ..errors import InputError
-from ..methods import Method
-from ..post import Normalise, Post, Truncate
 from .limits import count
-from .outputs import Array, width_of
+from .output_arrays import Array
 from .quantise import quantise
 
 PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
@@ -70,24 +68,6 @@ def choose_prompt(
     if name not in (prompts or {}):
         raise InputError(f"no prompt is named {name!r}: there are {', '.join(prompts or {}) or 'none'}")
     return (prompts or {})[name]
-
-
-def steps_of(
-    backbone: Backbone, methods: Sequence[Method], post: Sequence[Post], truncate_dim: int | None, normalise: bool
-) -> tuple[Post, ...]:
-    """The post-processing steps of an encoder, followed by those that one call asks for.
-
-    Raises:
-        InputError: the vectors have fewer components than truncate_dim.
-    """
-    truncate_dim = count("truncate_dim", truncate_dim)
-    steps = tuple(post)
-    if truncate_dim is not None:
-        width = min((width_of(backbone, method, steps) for method in methods), default=truncate_dim)
-        if truncate_dim > width:
-            raise InputError(f"truncate_dim={truncate_dim}: vectors have {width} components, give at most so many")
-        steps += (Truncate(truncate_dim),)
-    return (*steps, Normalise()) if normalise else steps
 
 
 def several(backbone: Backbone, device: Any, pool: Any, chunk_size: int | None) -> bool:

@@ -24,7 +24,7 @@ from ..text.distinct import Distinct, one_each
 from ..text.inputs import check_ids
 from ..text.layout import Text
 from .limits import Cuts, Limits
-from .outputs import Array, output_arrays
+from .output_arrays import Array, output_arrays
 from .progress import progress
 from .sentences import write_vectors
 

@@ -14,7 +14,7 @@ from ..errors import MissingExtra
 from ..methods import Method
 from ..post import Post
 from .options import WAY
-from .outputs import Array
+from .output_arrays import Array
 from .processes import Workers
 from .similarity import pairwise, similarity
 

@@ -22,7 +22,7 @@ from ..text.segments import TokenizedText
 from .batches import Budget, each
 from .forward import vectors
 from .limits import Cuts, Limits
-from .outputs import WINDOW, Array, output_arrays
+from .output_arrays import WINDOW, Array, output_arrays
 from .progress import progress
 from .sharing import Share, shares
 

@@ -16,7 +16,7 @@ from ..text.words import Word, WordTokens, check_words, find_tokens
 from .batches import each
 from .forward import vectors
 from .limits import Cuts, Limits
-from .outputs import WINDOW, Array, width_of
+from .output_arrays import WINDOW, Array, width_of
 from .progress import progress
 
 

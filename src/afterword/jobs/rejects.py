@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import TooLong, WordNotFound
 from ..files.atomic import atomic_file
-from ..files.write import Array
+from ..files.write_vectors import Array
 from .items import Item
 
 SHOWN = 10  # number of rejected rows that are shown if there is no file for them

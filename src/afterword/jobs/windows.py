@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..files.lines import Reader
-from ..files.write import Array, Block, Sink
+from ..files.write_vectors import Array, Block, Sink
 from .items import Item
 from .rejects import Encode, Rejects, bisected
 

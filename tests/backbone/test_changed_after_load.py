@@ -82,7 +82,7 @@ def test_a_hook_that_treats_each_token_by_itself_is_followed_and_tried_once(enco
     after = encoder.encode(TEXTS)
     assert np.abs(after - before).max() > 1e-3 * np.abs(before).max()
     tried = []
-    monkeypatch.setattr("afterword.backbone.batch_independence.require_independence", lambda *a: tried.append(a))
+    monkeypatch.setattr("afterword.backbone.changed_after_load.require_independence", lambda *a: tried.append(a))
     assert np.array_equal(encoder.encode(TEXTS), after)
     assert not tried
     copied = pickle.loads(pickle.dumps(Encoder.load(model.name_or_path, classical())))

@@ -15,9 +15,9 @@ from .progress import RowsBar
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from ..files.write import Array
+    from ..files.write_vectors import Array
     from ..jobs.items import Item
-    from ..jobs.outputs import Output
+    from ..jobs.output_file import Output
     from ..jobs.rejects import Rejects
 
 
@@ -30,7 +30,7 @@ def output_to(
         typer.BadParameter: the input would be overwritten, or an .npy file would need several vectors a row.
         DataError: the ending of the file's name is of no known format.
     """
-    from ..jobs.outputs import Output
+    from ..jobs.output_file import Output
 
     output = Output(path if str(path) != "-" else None, rejects, columns, {"afterword.model": model})
     try:

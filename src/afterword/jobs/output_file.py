@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from ..errors import InputError
 from ..files.atomic import atomic_file
-from ..files.write import Array, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of
+from ..files.write_vectors import Array, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of
 
 
 @dataclass(frozen=True)

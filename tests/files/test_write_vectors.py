@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 from afterword.errors import DataError
 from afterword.files.atomic import atomic_file
-from afterword.files.write import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled
+from afterword.files.write_vectors import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled
 
 TYPES = [np.float32, np.float64]
 

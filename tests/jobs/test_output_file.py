@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from afterword.errors import InputError
-from afterword.jobs.outputs import Output
+from afterword.jobs.output_file import Output
 
 
 def test_what_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path):
