@@ -1,6 +1,7 @@
 """``@file.py:name``: a method of one's own on the command line."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +134,18 @@ def test_it_is_saved_and_opened_and_named_by_its_fingerprint(file: Path, model: 
     assert "my_methods" not in sys.modules
     assert np.array_equal(Encoder.load(tmp_path / "saved", f"@{file}:late").encode(texts), vectors)
     assert Encoder.load(tmp_path / "saved").fingerprint == encoder.fingerprint  # it is known by now
+
+
+def test_an_edit_within_a_second_is_run(file: Path, model: Path):
+    """Python compares a compiled file with its source by size and whole seconds, and both may be equal."""
+    values = []
+    for options in ("power=2", "power=3", "power=4", "power=2"):
+        before, kinds = set(sys.modules), dict(WEIGHTINGS)
+        file.write_text(dedent(MINE).replace("power=2", options))
+        os.utime(file, (1e9, 1e9))
+        values.append(Encoder.load(model, f"@{file}:late").method.weigh.power)
+        forget(before, kinds)
+    assert values == [2, 3, 4, 2]
 
 
 def test_an_edit_changes_the_fingerprint(file: Path, model: Path):
