@@ -13,7 +13,7 @@ from measure import Row, main, ratio
 
 def measure(quick: bool) -> list[Row]:
     tokens, rounds = (256, 1) if quick else (2048, 3)
-    found = in_turns_alone(["literal", "reba"], tokens, rounds)
+    found = in_turns_alone(["literal", "reba"], tokens, rounds, quick)
     seconds, size = ({k: [one[key] for one in runs] for k, runs in found.items()} for key in ("seconds", "bytes"))
     parts = [{kind: median(of) for kind, of in one.items()} for one in (seconds, size)]
     what = f"the paper's way / ReBA-2 last, {{}}, {tokens} tokens"

@@ -21,17 +21,17 @@ from measure import apart, cpu_seconds
 CALLS = ("echo", "reba", "literal")
 
 
-def call_of(kind: str) -> Any:
-    """What embeds one text of token ids."""
+def call_of(kind: str, quick: bool = False) -> Any:
+    """What embeds one text of token ids; a quick one has a small model."""
     from literal import reba_last
     from models import gpt2, gpt2_backbone
 
     from afterword import Encoder, echo, reba
 
     if kind == "literal":
-        model = gpt2("eager")
+        model = gpt2("eager", quick)
         return lambda ids: reba_last(model, ids)
-    encoder = Encoder(gpt2_backbone(), reba(pool="last") if kind == "reba" else echo(pool="last"))
+    encoder = Encoder(gpt2_backbone(quick), reba(pool="last") if kind == "reba" else echo(pool="last"))
     return lambda ids: encoder.encode([ids])
 
 
@@ -41,11 +41,11 @@ def resident(key: str) -> int:
     return int(rows[key].split()[0]) * 1024
 
 
-def measured(kind: str, tokens: int) -> dict[str, float]:
+def measured(kind: str, tokens: int, quick: bool = False) -> dict[str, float]:
     """Seconds of CPU time and bytes above the loaded model."""
     from models import random_texts
 
-    call, ids = call_of(kind), random_texts([tokens // 2])[0]
+    call, ids = call_of(kind, quick), random_texts([tokens // 2])[0]
     call(ids[:16])
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # glibc's
@@ -55,22 +55,25 @@ def measured(kind: str, tokens: int) -> dict[str, float]:
     return {"seconds": seconds, "bytes": float(resident("VmHWM") - before)}
 
 
-def alone(kind: str, tokens: int) -> dict[str, float]:
+def alone(kind: str, tokens: int, quick: bool = False) -> dict[str, float]:
     """The same, in a process of its own."""
-    found: dict[str, float] = json.loads(apart(__file__, kind, str(tokens)))
+    found: dict[str, float] = json.loads(apart(__file__, kind, str(tokens), *["--quick"] * quick))
     return found
 
 
-def in_turns_alone(kinds: list[str], tokens: int, rounds: int) -> dict[str, list[dict[str, float]]]:
+def in_turns_alone(
+    kinds: list[str], tokens: int, rounds: int, quick: bool = False
+) -> dict[str, list[dict[str, float]]]:
     """Every kind in every round, each in a process of its own."""
     found: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     for r in range(rounds):
         for kind in kinds[r % len(kinds) :] + kinds[: r % len(kinds)]:
-            found[kind].append(alone(kind, tokens))
+            found[kind].append(alone(kind, tokens, quick))
     return found
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in CALLS:
-        raise SystemExit(f"usage: python benchmarks/alone.py {'|'.join(CALLS)} TOKENS")
-    print(json.dumps(measured(sys.argv[1], int(sys.argv[2]))))
+    words = [word for word in sys.argv[1:] if word != "--quick"]
+    if len(words) != 2 or words[0] not in CALLS:
+        raise SystemExit(f"usage: python benchmarks/alone.py {'|'.join(CALLS)} TOKENS [--quick]")
+    print(json.dumps(measured(words[0], int(words[1]), "--quick" in sys.argv)))

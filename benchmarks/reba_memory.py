@@ -11,7 +11,7 @@ from measure import Row, main
 
 def measure(quick: bool) -> list[Row]:
     tokens, rounds = (256, 1) if quick else (1024, 3)
-    found = in_turns_alone(["echo", "reba"], tokens, rounds)
+    found = in_turns_alone(["echo", "reba"], tokens, rounds, quick)
     size = {kind: median(one["bytes"] for one in runs) for kind, runs in found.items()}
     what = f"ReBA-2 last / Echo-2, peak memory, {tokens} tokens"
     return [Row(what, size["reba"] / size["echo"], "<= 1.3", parts=size)]

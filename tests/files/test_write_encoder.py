@@ -20,6 +20,7 @@ from afterword.post import Dense, Normalise, Post, Truncate, parse_post
 
 library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
 
+KINDS = ("bert", "gpt2", "llama", "roberta", "t5")
 FAMILIES: dict[str, tuple[str, Method]] = {
     "classical": ("llama", classical(states="first_last")),
     "echo": ("gpt2", echo()),
@@ -59,7 +60,7 @@ MANY = [
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("models")
-    for kind in ("bert", "gpt2", "llama", "roberta", "t5"):
+    for kind in KINDS:
         tiny(kind, root / kind)
     return root
 
@@ -161,9 +162,15 @@ def test_a_fresh_process_gives_the_same(models: Path, tmp_path: Path):
         assert close(np.load(tmp_path / f"{name}.npy"), encoder.encode_query(TEXTS))
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "llama", "roberta", "t5"])
-@pytest.mark.parametrize("pool", ["mean", "last", "cls"])
-@pytest.mark.parametrize("max_length", [None, 16])
+STOCK = [(kind, pool, length) for length in (None, 16) for pool in ("mean", "last", "cls") for kind in KINDS]
+ONCE = [case for i, case in enumerate(STOCK) if i % 3 == 0 or case[0] == "bert"]
+"""Every pooling, kind and length at least once; in `make soak` all of them together."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "pool", "max_length"),
+    [pytest.param(*case, marks=[] if case in ONCE else pytest.mark.soak) for case in STOCK],
+)
 def test_stock_modules_without_any_flag(kind: str, pool: str, max_length: int | None, models: Path, tmp_path: Path):
     encoder = replace(Encoder.load(models / kind, classical(pool), max_length=max_length), prompts=PROMPTS)
     assert fits_library_modules(encoder)

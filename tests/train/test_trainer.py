@@ -52,10 +52,10 @@ def interrupted(at: int) -> Iterator[None]:
     "options",
     [
         {},
-        {"distinct": False, "accumulate": 2, "epochs": 3},
-        {"rank": 0, "checkpointing": True},
+        pytest.param({"distinct": False, "accumulate": 2, "epochs": 3}, marks=pytest.mark.soak),
+        pytest.param({"rank": 0, "checkpointing": True}, marks=pytest.mark.soak),
         {"loss": "cached_ranking", "mini_batch": 4, "steps": 11},
-        {"dev": DEV, "patience": 2, "epochs": 4},
+        pytest.param({"dev": DEV, "patience": 2, "epochs": 4}, marks=pytest.mark.soak),
     ],
     ids=["lora", "accumulate", "full rank", "cached", "early stopping"],
 )

@@ -112,7 +112,7 @@ def test_batches_and_halving_change_nothing(tmp_path, monkeypatch):
     assert small.cosines == pytest.approx(whole.cosines, abs=1e-9, nan_ok=True) and sum(heard) == 88
 
 
-@pytest.mark.parametrize("way", ["bloom", "mpnet"])
+@pytest.mark.parametrize("way", [pytest.param("bloom", marks=pytest.mark.soak), "mpnet"])
 def test_models_that_run_another_way(tmp_path, way):
     encoder, pairs = Encoder.load(tiny(way, tmp_path), classical(), dtype="float64"), made_up()
     tuned = tune(encoder, pairs, Grid(posts=()))
