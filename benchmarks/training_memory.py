@@ -25,7 +25,7 @@ def measured(loss: str, batch: int) -> float:
     from training import ours, rows, trainer
     from transformers import TrainerCallback
 
-    from afterword.train.losses import make
+    from afterword.train.losses import make_loss
     from afterword.train.settings import Settings
 
     class Mark(TrainerCallback):
@@ -37,7 +37,7 @@ def measured(loss: str, batch: int) -> float:
                 self.before = resident("VmRSS")
 
     model, mark = ours("afterword-mini"), Mark()
-    running = trainer(model, rows(2 * batch), batch, 2, make(model, Settings(loss=loss, mini_batch=32)))
+    running = trainer(model, rows(2 * batch), batch, 2, make_loss(model, Settings(loss=loss, mini_batch=32)))
     running.add_callback(mark)
     running.train()
     return float(resident("VmHWM") - mark.before)

@@ -17,6 +17,7 @@ from afterword.errors import AfterwordError, InputError, MethodError, WordNotFou
 from afterword.methods import CATALOGUE
 from afterword.methods.serialize import from_json, make, parse_method, to_json
 from afterword.text.layout import Layout
+from afterword.text.punctuation import punctuated
 from afterword.text.tokenizer import Tokenizer, check_text
 from afterword.text.words import find_tokens, span_of
 
@@ -166,7 +167,8 @@ def test_layout(oracle: Path, model: str, text: str | list[int], options: dict, 
 def written_whole(layout: Layout, text: str, own: Tokenizer) -> list[int]:
     """The whole string, tokenized as one."""
     parts = layout._literals(own, "a, {b}" if "condition" in layout.fields else None)
-    ids = own.ids(["".join(layout._clean(text) if p is None else p for p in parts)])[0]
+    written = text if layout.punctuate is None else punctuated(text, layout.punctuate)
+    ids = own.ids(["".join(written if p is None else p for p in parts)])[0]
     return [*own.prefix, *ids, *own.suffix] if layout.add_special_tokens else ids
 
 

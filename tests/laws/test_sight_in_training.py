@@ -15,7 +15,7 @@ pytest.importorskip("sentence_transformers", reason="the extra train is not inst
 pytest.importorskip("peft", reason="the extra train is not installed")
 pytest.importorskip("datasets", reason="the extra train is not installed")
 from afterword.st import sentence_transformer
-from afterword.train.losses import make
+from afterword.train.losses import make_loss
 from afterword.train.settings import Settings
 
 ANCHORS = ["The bank of the river.", "dog", "a b", "Seven more words stand here than before."]
@@ -38,7 +38,7 @@ def ours(folder: Path, last: int, checkpointing: bool, merged: bool = False) -> 
         switch({"use_reentrant": False})
     features = [model.preprocess(texts) for texts in (ANCHORS, POSITIVES)]
     assert all((f["attention_mask"] == 0).any() for f in features), "the batch is ragged"
-    loss = make(model, Settings())(features, None)
+    loss = make_loss(model, Settings())(features, None)
     loss.backward()
     return loss.item(), gradients(model[0].model)
 

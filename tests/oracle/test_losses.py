@@ -14,7 +14,7 @@ pytest.importorskip("peft", reason="the extra train is not installed")
 pytest.importorskip("datasets", reason="the extra train is not installed")
 from sentence_transformers.base.modules import InputModule  # noqa: E402
 
-from afterword.train.losses import Released, make  # noqa: E402
+from afterword.train.losses import Released, make_loss  # noqa: E402
 from afterword.train.settings import Settings  # noqa: E402
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-10}
@@ -46,7 +46,7 @@ class Table(InputModule):
 
 
 def by_name(**options: Any) -> Make:
-    return lambda model: make(model, Settings(**options))
+    return lambda model: make_loss(model, Settings(**options))
 
 
 def sums(*parts: tuple[float, int, Make]) -> Make:
