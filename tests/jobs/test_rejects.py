@@ -54,3 +54,11 @@ def test_refused_texts_are_found_by_halves():
         [i if i not in (3, 11) else np.nan for i in range(16)], nan_ok=True
     )
     assert len(calls) < 20
+
+
+def test_a_file_that_is_no_list_of_rejected_rows_stays(tmp_path: Path) -> None:
+    for name, text in (("notes.txt", "mine"), ("empty", ""), ("rows.jsonl", '{"text": "a"}\n')):
+        (tmp_path / name).write_text(text)
+        with Rejects(tmp_path / name):
+            pass
+        assert (tmp_path / name).read_text() == text

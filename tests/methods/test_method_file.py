@@ -1,5 +1,6 @@
 """``@file.py:name``: a method of one's own on the command line."""
 
+import importlib
 import json
 import os
 import sys
@@ -175,9 +176,58 @@ def test_other_processes_must_be_able_to_import_it(file: Path, model: Path):
         encoder.encode(["a text", "another one"], device=["cpu", "cpu"])
 
 
-def test_weights_of_another_shape_are_refused(file: Path, model: Path):
-    file.write_text(file.read_text().replace("return targets *", "return targets[:, 0] *"))
-    with pytest.raises(
-        MethodError, match=r"Late gives weights of the shape \(1, .*: give the shape of targets, \(1, 1"
-    ):
-        Encoder.load(model, f"@{file}:late").encode(["a text"])
+def test_a_file_behind_a_link_is_the_module_that_was_imported(file: Path, model: Path, monkeypatch):
+    link = file.parent / "link"
+    (file.parent / "real").mkdir()
+    file.rename(file.parent / "real" / file.name)
+    link.symlink_to(file.parent / "real")
+    monkeypatch.syspath_prepend(link)
+    imported = importlib.import_module(file.stem)
+    assert parse_method(f"@{link / file.name}:late") is imported.late
+    assert parse_method(f"@{file.parent / 'real' / file.name}:late") is imported.late
+
+
+def test_a_file_that_is_interrupted_is_run_again(tmp_path: Path):
+    file = tmp_path / "stopped_method.py"
+    file.write_text("raise KeyboardInterrupt")
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            parse_method(f"@{file}:x")
+
+
+def test_what_a_file_prints_is_not_written_between_vectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "loud_method.py"
+    file.write_text("from afterword import classical\nprint('loading')\nmine = classical()")
+    parse_method(f"@{file}:mine")
+    assert capsys.readouterr() == ("", "loading\n")
+
+
+WRONG = {
+    "targets[..., :1]": r"weights of the shape \(\d+, 1, 1\) and the type float32",
+    "targets.repeat(1, 2, 1)": r"weights of the shape \(\d+, 2, \d+\)",
+    "targets.long()": r"weights of the shape \(\d+, 1, \d+\) and the type int64",
+    "targets[:, 0]": r"weights of the shape \(\d+, \d+\)",
+    "targets.numpy()": "a ndarray",
+    "None": "a NoneType",
+}
+
+
+@pytest.mark.parametrize("result", WRONG)
+def test_what_a_weighting_returns_is_checked(result: str, tmp_path: Path, model: Path):
+    file = tmp_path / f"wrong_{list(WRONG).index(result)}.py"
+    file.write_text(
+        dedent(
+            f"""
+            from afterword.methods import Method, Weighting
+            class Wrong(Weighting):
+                kind = "wrong_{list(WRONG).index(result)}"
+                def __call__(self, group, targets, reading):
+                    return {result}
+            wrong = Method(weigh=Wrong())
+            """
+        )
+    )
+    encoder = Encoder.load(model, f"@{file}:wrong")
+    for call in (lambda: encoder.encode(["a text"]), lambda: encoder.encode_words(["a text"], ["text"])):
+        with pytest.raises(MethodError, match=f"Wrong gives {WRONG[result]}.*in the shape of targets"):
+            call()

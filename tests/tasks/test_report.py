@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def test_an_average_is_of_rounded_scores():
         pytest.approx(80.596),
         76.48,
     )
+
+
+def test_results_that_name_no_model_are_read(tmp_path: Path):
+    """Written from Python: `Evaluation` asks for no name."""
+    one = result("A", 0.5)
+    (tmp_path / "n").mkdir()
+    write(tmp_path / "n" / "A.json", replace(one, about={"name": "n"}))
+    (read,) = read_results(tmp_path)
+    assert (read.name, read.model) == ("n", "") and "A" in markdown(tables([read]))
 
 
 def test_a_page():

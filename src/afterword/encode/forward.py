@@ -59,13 +59,23 @@ class Weighing:
         weights = []
         for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True)):
             rows = self.weigh(group, target, tap.result(i) if tap is not None else None)
-            if is_own(type(self.weigh)) and rows.shape != target.shape:
-                raise MethodError(
-                    f"{type(self.weigh).__name__} gives weights of the shape {tuple(rows.shape)}: give the shape of "
-                    f"targets, {tuple(target.shape)}"
-                )
+            if is_own(type(self.weigh)):
+                _check_own(self.weigh, rows, target)
             weights.append(rows)
         return weights
+
+
+def _check_own(weigh: Weighting, rows: object, target: Tensor) -> None:
+    """Validate what a user's own weighting returns."""
+    if isinstance(rows, Tensor) and rows.shape == target.shape and rows.is_floating_point():
+        return
+    what = f"a {type(rows).__name__}"
+    if isinstance(rows, Tensor):
+        what = f"weights of the shape {tuple(rows.shape)} and the type {str(rows.dtype).removeprefix('torch.')}"
+    raise MethodError(
+        f"{type(weigh).__name__} gives {what}: give a tensor of floating-point numbers in the shape of targets, "
+        f"{tuple(target.shape)}"
+    )
 
 
 def weigh(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import InputError
-from ..files.atomic import atomic_file
+from ..files.atomic import PARTIAL, WRITING, atomic_file
 from ..files.write_vectors import Array, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of
 
 
@@ -59,7 +59,10 @@ class Output:
             raise InputError(
                 f"an .npy file holds one vector a row, and {vectors} methods are given: write .jsonl or .parquet"
             )
-        for path in (self.path, self.listing):
+        if self.path is not None and self.path == self.listing:
+            raise InputError(f"{self.path} is given for the vectors and for the rejected rows: choose two files")
+        beside = [] if self.path is None else [self.path.with_name(self.path.name + end) for end in (WRITING, PARTIAL)]
+        for path in (self.path, self.listing, *beside):
             if path is not None and source is not None and path.exists() and path.samefile(source):
                 raise InputError(f"{path} is the input: choose another file")
 

@@ -79,5 +79,14 @@ class Rejects:
     ) -> None:
         """Keep the file if there was no error; without rejected rows, remove the file of an earlier run."""
         self._stack.__exit__(kind, error, trace)
-        if error is None and self.path is not None and not self.count:
-            self.path.unlink(missing_ok=True)
+        if error is None and self.path is not None and not self.count and _is_list(self.path):
+            self.path.unlink()
+
+
+def _is_list(path: Path) -> bool:
+    """Whether a file is a list of rejected rows, by its first line."""
+    try:
+        with path.open("rb") as file:
+            return set(json.loads(file.readline(1 << 20))) == {"row", "line", "reason"}
+    except (OSError, ValueError, TypeError):
+        return False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import redirect_stdout
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from itertools import chain, count
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 
 from ..errors import MethodError
@@ -31,7 +33,8 @@ def method_in_file(text: str) -> Method | None:
     path, name = Path(match["path"]), (match["rest"] or "").removeprefix(":").strip()
     if not name:
         raise MethodError(f"{text!r} names a file and no method: write @{path}:NAME, with the name of one in that file")
-    values = vars(_run(path))
+    with _LOCK:
+        values = vars(_run(path))
     value = values.get(name)
     if isinstance(value, Method):
         return value
@@ -41,10 +44,14 @@ def method_in_file(text: str) -> Method | None:
     raise MethodError(f"{name!r} of {path} is a {type(value).__name__}, not a Method: the file's methods are {methods}")
 
 
+_LOCK = RLock()
+"""One thread runs a file at a time: another would find a module that is not complete."""
+
+
 def _run(path: Path) -> ModuleType:
     """The file as a module. A file that was run or imported before is not run again: its classes stay the same."""
     where = path.expanduser().resolve()
-    known = (module for module in list(sys.modules.values()) if _file(module) == where)
+    known = (module for module in list(sys.modules.values()) if _file(module, {path.name, where.name}) == where)
     if (module := next(known, None)) is not None:
         return module
     if not where.is_file():
@@ -55,24 +62,35 @@ def _run(path: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses and annotations look there
     try:
         # not by the spec's loader: within a second it takes a file of one size for the one that it compiled before
-        exec(compile(where.read_bytes(), str(where), "exec"), vars(module))
-    except (Exception, SystemExit) as e:
+        with redirect_stdout(sys.stderr):  # where vectors may be written to
+            exec(compile(where.read_bytes(), str(where), "exec"), vars(module))
+    except BaseException as e:
         del sys.modules[spec.name]
+        if not isinstance(e, Exception | SystemExit):  # Ctrl-C
+            raise
         reason = next(iter(str(e).splitlines()), "")
         raise MethodError(f"{path} cannot be run: {type(e).__name__}: {reason:.200}; correct the file") from e
     return module
 
 
-def _file(module: ModuleType) -> Path | None:
-    """The file of a module, read from its dictionary: attribute access makes some modules import others."""
+def _file(module: ModuleType, names: set[str]) -> Path | None:
+    """The file of a module, links followed, if it has one of these names.
+
+    It is read from the module's dictionary: attribute access makes some modules import others.
+    """
     file = getattr(module, "__dict__", {}).get("__file__")
-    return Path(file) if isinstance(file, str) else None
+    return Path(file).resolve() if isinstance(file, str) and Path(file).name in names else None
 
 
 def _free_name(path: Path) -> str:
     """A module name that is not in use: the file's name, if need be with a number."""
     stem = re.sub(r"\W", "_", path.stem)
     for name in chain([stem], (f"{stem}_{number}" for number in count(2))):
-        if name not in sys.modules and ((spec := find_spec(name)) is None or spec.origin == str(path)):
+        if name not in sys.modules and ((spec := find_spec(name)) is None or _is(spec.origin, path)):
             return name
     raise AssertionError("numbers do not end")
+
+
+def _is(origin: str | None, path: Path) -> bool:
+    """Whether a module that could be imported lies at this path, links followed."""
+    return origin is not None and Path(origin).resolve() == path

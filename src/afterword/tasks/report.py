@@ -158,7 +158,7 @@ def _row(results: Sequence[Result]) -> Row:
     order = {task.name: i for i, task in enumerate(local_tasks())}
     results = sorted(results, key=lambda r: order.get(r.task, len(order)))
     about = results[0].about
-    return Row(str(about["name"]), {r.task: r for r in results}, str(about["model"]))
+    return Row(str(about["name"]), {r.task: r for r in results}, str(about.get("model", "")))
 
 
 def named(rows: Sequence[Row]) -> list[Row]:
