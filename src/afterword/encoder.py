@@ -76,8 +76,8 @@ class Encoder(Interface, Parts):
 
         Args:
             name: a model on the Hugging Face Hub, a folder (a model, a saved encoder, or a sentence-transformers
-                model), or a model that comes with the package: "afterword-mini", "afterword-mini-bellm",
-                "afterword-mini-distilled".
+                model), a model that comes with the package ("afterword-mini", "afterword-mini-bellm",
+                "afterword-mini-distilled"), or "minilm": all-MiniLM-L6-v2, with the extra ``demo``.
             method: a method, or its name and options as a string; None = the method saved in the folder, or
                 `classical` with a warning where there is none.
             device: where the model runs; None = a GPU if there is one, else the CPU.

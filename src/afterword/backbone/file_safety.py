@@ -55,7 +55,9 @@ def check_folder(folder: Path) -> None:
     if not (folder / CONFIG).exists():
         if (folder / "training.json").exists():
             raise ModelError(f"{folder} holds a training run that is not finished: finish it with --resume")
-        raise ModelError(f"{folder} holds no config.json: give the folder of a model, as save_pretrained writes it")
+        inner = [path.parent for path in folder.glob("*/config.json") if any(path.parent.glob(f"*{SAFE}"))]
+        fix = f"{min(inner)}, which holds one" if inner else "the folder of a model, as save_pretrained writes it"
+        raise ModelError(f"{folder} holds no config.json: give {fix}")
     check_links(folder)
     check_links(folder, TEMPLATES)
     if not any(folder.glob(f"*{SAFE}")):

