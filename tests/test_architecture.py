@@ -28,7 +28,7 @@ ROOMS = {
     "train": "errors text backbone methods files encoder st tasks analysis",
     "adapters": "errors methods post encode encoder tasks",
     "jobs": "errors text files",
-    "cli": "errors text backbone methods post encode files encoder tasks tune analysis train adapters jobs",
+    "cli": "errors spelling text backbone methods post encode files encoder tasks tune analysis train adapters jobs",
 }
 """Which rooms a room may import, and does: an arrow that is gone goes here too. Lowest first."""
 

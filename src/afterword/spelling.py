@@ -6,10 +6,24 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import MethodError
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question to put behind an unknown name in an error: the known names that are like it, or nothing.
+
+    >>> did_you_mean("Rebaa", ["reba", "echo"]), did_you_mean("tree", ["reba", "echo"])
+    (" (did you mean 'reba'?)", '')
+    """
+    names: dict[str, str] = {}
+    for name in known:
+        names.setdefault(name.lower(), name)
+    close = [names[match] for match in get_close_matches(word.lower(), names, n=2, cutoff=0.65)]
+    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
 def build(cls: type[Any], options: Mapping[str, Any], name: str | None = None) -> Any:
@@ -47,9 +61,10 @@ def check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, An
     names = list(known)
     for key, value in options.items():
         if key not in names:
-            raise MethodError(f"{owner} has no option {key!r}: it has {', '.join(names)}")
+            raise MethodError(f"{owner} has no option {key!r}{did_you_mean(key, names)}: it has {', '.join(names)}")
         if not _fits(value, hints[key]):
-            raise MethodError(f"{owner}: {key}={value!r:.60} does not fit: give {_spoken(hints[key])}")
+            hint = "; separate options by commas" if isinstance(value, str) and "=" in value else ""
+            raise MethodError(f"{owner}: {key}={value!r:.60} does not fit: give {_spoken(hints[key])}{hint}")
 
 
 def _fits(value: object, hint: Any) -> bool:

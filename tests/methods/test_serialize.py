@@ -75,6 +75,12 @@ def test_a_file(tmp_path: Path) -> None:
         ("bellm:layers=a", "3"),
         ("@nowhere.json", "cannot be read"),
         ('prompt:template="{text}', "name=value|double quotes"),
+        ("ecco", r"no method 'ecco' \(did you mean 'echo'\?\): there are classical, "),
+        ("REBA", r"\(did you mean 'reba'\?\)"),
+        ("reba copies=2", "write options after a colon, as in reba:copies=2,pool=mean"),
+        ("reba:copies=2;pool=mean", "separate options by commas"),
+        ("prompt:template=foo", "no template 'foo': there are eol, promptbert, .*; or write one, with {text}"),
+        ("prompt:template=prompbert", r"\(did you mean 'promptbert'"),
     ],
 )
 def test_a_mistake_is_named(text: str, words: str) -> None:

@@ -41,7 +41,7 @@ def test_options():
         "TREC",
     ]
     assert names("transfer:folds=5") == [f"{n}:folds=5" for n in TRANSFER]
-    with pytest.raises(InputError, match="MR has no option 'fold': it has file, folds"):
+    with pytest.raises(InputError, match=r"MR has no option 'fold' .did you mean 'folds'.*: it has file, folds"):
         names("MR:fold=5")
     with pytest.raises(InputError, match="STSB has no option 'name'"):
         names("STSB:name=x")

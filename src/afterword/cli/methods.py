@@ -44,9 +44,12 @@ def methods(
     from ..errors import UnknownMethod
     from ..methods import CATALOGUE
     from ..methods.templates import TEMPLATES
+    from ..spelling import did_you_mean
 
     if unknown := [name for name in names or () if name not in CATALOGUE]:
-        raise UnknownMethod(f"no method {unknown[0]!r}: there are {', '.join(CATALOGUE)}")
+        raise UnknownMethod(
+            f"no method {unknown[0]!r}{did_you_mean(unknown[0], CATALOGUE)}: there are {', '.join(CATALOGUE)}"
+        )
     entries = [entry(CATALOGUE[name]) for name in names or CATALOGUE]
     if as_json:
         catalogue = {"methods": [asdict(e) for e in entries], "templates": TEMPLATES}

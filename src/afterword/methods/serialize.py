@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from ..backbone.bidirectional import Sight
 from ..errors import MethodError, UnknownMethod
-from ..spelling import build, check_options, read_spelling
+from ..spelling import build, check_options, did_you_mean, read_spelling
 from ..text.layout import Layout
 from .catalogue import CATALOGUE
 from .code_hash import is_own
@@ -19,6 +19,7 @@ from .frequency import ByToken
 from .method import Method
 from .method_file import method_in_file
 from .states import States
+from .templates import TEMPLATES
 from .weights import WEIGHTINGS, Weighting
 
 
@@ -154,12 +155,20 @@ def make(name: str, options: Mapping[str, Any]) -> Method:
     3
     """
     if name not in CATALOGUE:
-        raise UnknownMethod(f"no method {name!r}: there are {', '.join(CATALOGUE)}")
+        if name.partition(" ")[0] in CATALOGUE:
+            raise UnknownMethod(f"no method {name!r}: write options after a colon, as in reba:copies=2,pool=mean")
+        raise UnknownMethod(f"no method {name!r}{did_you_mean(name, CATALOGUE)}: there are {', '.join(CATALOGUE)}")
     given = dict(options)
     if isinstance(given.get("layers"), str | int):
         given["layers"] = _layers(str(given["layers"]))
     if isinstance(given.get("head"), list):
         given["head"] = tuple(given["head"])
+    template = given.get("template")
+    if isinstance(template, str) and "{" not in template and template not in TEMPLATES:
+        raise MethodError(
+            f"{name}: no template {template!r}{did_you_mean(template, TEMPLATES)}: there are {', '.join(TEMPLATES)}; "
+            "or write one, with {text} where the text goes"
+        )
     function = CATALOGUE[name]
     check_options(name, given, get_type_hints(function), inspect.signature(function).parameters)
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..files.read import ENDINGS
-from ..spelling import build, read_spelling
+from ..spelling import build, did_you_mean, read_spelling
 from .pairs import Pairs
 from .rows import Folder, Source
 from .runner import Job
@@ -102,8 +102,9 @@ def _with(task: Task, options: dict[str, Any]) -> Task:
         return task
     own = {f.name: getattr(task, f.name) for f in fields(task)}
     if unknown := set(options) - set(own) | ({"name"} & set(options)):
-        known = ", ".join(name for name in own if name != "name") or "none"
-        raise InputError(f"{task.name} has no option {min(unknown)!r}: it has {known}")
+        known = [name for name in own if name != "name"]
+        wrong = f"{min(unknown)!r}{did_you_mean(min(unknown), known)}"
+        raise InputError(f"{task.name} has no option {wrong}: it has {', '.join(known) or 'none'}")
     build(type(task), {**own, **options})  # checks types, by the annotations
     return replace(task, **options)
 
