@@ -20,8 +20,7 @@ from .encode.sentence_transformers_interface import Interface
 from .encode.sentences import sentence_vectors
 from .encode.token_states import token_states
 from .encode.words import word_vectors
-from .files.fingerprint import fingerprint
-from .files.parts import Parts
+from .files.fingerprint import Hashed
 from .files.read_encoder import read_encoder
 from .files.write_encoder import write_encoder
 from .methods.method import Method, by_name, check_method
@@ -31,7 +30,7 @@ from .text.layout import Text
 
 
 @dataclass
-class Encoder(Interface, Parts):
+class Encoder(Interface, Hashed):
     """Embed texts and words by any method.
 
     Args:
@@ -393,8 +392,3 @@ class Encoder(Interface, Parts):
         """
         checked = check_texts([text])[0]
         return attention_matrix(self.backbone, self.method, checked, self.max_length)
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of everything that a vector depends on: encoders with equal fingerprints give equal vectors."""
-        return fingerprint(self)

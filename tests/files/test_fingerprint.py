@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.tiny import ENCODERS, tiny
+from transformers import PreTrainedConfig
 
 from afterword import Encoder, classical, ditto, reba
 from afterword.files import fingerprint as room
@@ -34,7 +35,7 @@ def test_it_stays_when_an_encoder_is_saved_and_loaded(tmp_path: Path, kind: str,
     encoder = Encoder(model.backbone, model.method, (Truncate(8), Normalise()), 20, {"query": "q: ", "passage": "p: "})
     encoder.save(tmp_path / "saved")
     again = Encoder.load(tmp_path / "saved")
-    assert again.fingerprint == encoder.fingerprint
+    assert again.fingerprint == encoder.fingerprint and again.identity == encoder.identity
     again.save(tmp_path / "again")
     assert Encoder.load(tmp_path / "again").fingerprint == encoder.fingerprint
 
@@ -80,8 +81,8 @@ def test_every_part_counts(encoder: Encoder):
         like(prompts={"query": "q: "}, default_prompt_name="query"),
         like(max_length=17),
     ]
-    names = [e.fingerprint for e in (encoder, *others)]
-    assert len(set(names)) == len(names)
+    for names in ([e.fingerprint for e in (encoder, *others)], [e.identity for e in (encoder, *others)]):
+        assert len(set(names)) == len(names)
     assert like().fingerprint == encoder.fingerprint
 
 
@@ -103,15 +104,26 @@ def test_a_setting_that_is_no_weight_counts(tmp_path: Path):
 
 @pytest.mark.parametrize("library", room.LIBRARIES)
 def test_every_library_version_counts(encoder: Encoder, library: str, monkeypatch: pytest.MonkeyPatch):
-    before, known = encoder.fingerprint, room.version
+    before, identity, known = encoder.fingerprint, encoder.identity, room.version
     monkeypatch.setattr(room, "version", lambda name: "0" if name == library else known(name))
-    assert encoder.fingerprint != before
+    assert encoder.fingerprint != before and encoder.identity == identity
+
+
+def test_a_default_that_a_later_version_adds_does_not_change_the_identity(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+):
+    before, config = (encoder.fingerprint, encoder.identity), encoder.backbone.model.config
+    given = PreTrainedConfig.to_dict
+    monkeypatch.setattr(PreTrainedConfig, "to_dict", lambda config: {**given(config), "new_in_later_versions": None})
+    assert "new_in_later_versions" in config.to_dict()
+    assert encoder.fingerprint != before[0] and encoder.identity == before[1]
 
 
 def test_the_hubs_commit_counts_and_is_kept(tmp_path: Path, folder: Path, encoder: Encoder):
     other = Encoder.load(folder, classical())
     other.backbone.model.config._commit_hash = "0" * 40
     assert other.revision == "0" * 40 and other.fingerprint != encoder.fingerprint
+    assert other.identity == encoder.identity
     other.save(tmp_path / "saved")
     again = Encoder.load(tmp_path / "saved")
     assert again.revision == "0" * 40 and again.fingerprint == other.fingerprint

@@ -1,4 +1,4 @@
-"""The fingerprint: a hash of everything that a vector depends on, so that vectors of two encoders are never mixed."""
+"""Hashes of everything that a vector depends on, so that vectors of two encoders are never mixed."""
 
 from __future__ import annotations
 
@@ -40,6 +40,39 @@ def fingerprint(encoder: Parts, weights: bytes | None = None) -> str:
     digest.update(json.dumps(described(encoder), sort_keys=True, default=str).encode())
     digest.update(weights or weights_digest(encoder.backbone.model))
     return digest.hexdigest()
+
+
+def identity(encoder: Parts, weights: bytes | None = None) -> str:
+    """A hash (32 hexadecimal digits) of the same, without library versions and without the commit on the Hub.
+
+    Encoders with the same identity give vectors that can be compared with each other; between library versions they
+    may differ by rounding. Of the model's configuration, only values that are not transformers' defaults count.
+
+    Args:
+        encoder: the encoder.
+        weights: the `weights_digest` of its model, if it is known already.
+    """
+    config: Any = encoder.backbone.model.config
+    kept = {k: v for k, v in described(encoder).items() if k not in {"versions", "revision"}}
+    kept["config"] = {k: v for k, v in config.to_diff_dict().items() if k not in PASSING}
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps(kept, sort_keys=True, default=str).encode())
+    digest.update(weights or weights_digest(encoder.backbone.model))
+    return digest.hexdigest()
+
+
+class Hashed(Parts):
+    """The hashes of an encoder; `Encoder` inherits them. They are computed anew each time, as a model may change."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything that a vector depends on: encoders with equal fingerprints give equal vectors."""
+        return fingerprint(self)
+
+    @property
+    def identity(self) -> str:
+        """The fingerprint without library versions: vectors of encoders with equal identities can be compared."""
+        return identity(self)
 
 
 def described(encoder: Parts) -> dict[str, Any]:
