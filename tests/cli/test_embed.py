@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import Run, array, command
 
 from afterword import Encoder, classical, parse_method, prompt
+from afterword.files.vectors_info import read_info
 
 TEXTS = [
     "dog",
@@ -76,7 +77,8 @@ def test_several_methods(run: Run, gpt2: Path, tmp_path: Path, kind: str):
     made = encoder.encode_many(TEXTS, {spec: parse_method(spec) for spec in specs})
     if kind == "parquet":
         table = pq.read_table(out)
-        assert table.schema.metadata[b"afterword.model"] == str(gpt2).encode()
+        infos = read_info(out)
+        assert list(infos) == specs and {info.model for info in infos.values()} == {str(gpt2)}
         rows = table.to_pylist()
     else:
         rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]

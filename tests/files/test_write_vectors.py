@@ -77,10 +77,14 @@ def test_an_array(tmp_path: Path, dtype: type):
 def test_parquet(tmp_path: Path, dtype: type):
     parts = blocks(dtype)
     kinds = {"text": "text", "line": "number"}
-    write(tmp_path / "a.parquet", parts, lambda f: ParquetSink(f, kinds, {"vector": np.dtype(dtype)}, {"made": "by"}))
+    write(
+        tmp_path / "a.parquet",
+        parts,
+        lambda f: ParquetSink(f, kinds, {"vector": np.zeros((0, 4), dtype)}, {"made": "by"}),
+    )
     table = pq.read_table(tmp_path / "a.parquet")
     assert table.schema.metadata[b"made"] == b"by"
-    assert table.schema.field("vector").type == pa.list_(pa.from_numpy_dtype(np.dtype(dtype)))
+    assert table.schema.field("vector").type == pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), 4)
     assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 3
     assert table.column("text").to_pylist() == [t for b in parts for t in b.columns["text"]]
     wanted = [None if np.isnan(v).any() else v.tolist() for v in joined(parts)]
@@ -92,7 +96,7 @@ def test_blocks_are_not_held(tmp_path: Path):
     part = Block({"text": ["x"] * 1000}, {"vector": np.ones((1000, 256), np.float32)})
     for name, sink in (
         ("a.npy", lambda file: NpySink(file, 256, np.dtype(np.float32))),
-        ("a.parquet", lambda file: ParquetSink(file, {"text": "text"}, {"vector": np.dtype(np.float32)})),
+        ("a.parquet", lambda file: ParquetSink(file, {"text": "text"}, {"vector": np.zeros((0, 256), np.float32)})),
     ):
         before = pa.total_allocated_bytes()
         tracemalloc.start()

@@ -9,6 +9,7 @@ import typer
 
 from . import options as o
 from .inputs import items_of, open_reader
+from .made_by import made_by
 from .model import MethodsEmbedder, ModelChoice, read_methods
 from .write_rows import opened, output_to, write_rows
 
@@ -59,7 +60,7 @@ def embed(
     methods = read_methods(method)
     if len(methods) > 1 and (condition or condition_field):
         raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
-    target = output_to(output, rejects, {"text": "text"}, model, input, len(methods))
+    target = output_to(output, rejects, {"text": "text"}, input, len(methods))
     reader = open_reader(texts, input, format, field, [condition_field] if condition_field else ())
     settings = {
         "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
@@ -68,6 +69,7 @@ def embed(
     with opened(target) as file:
         choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
         embedder = MethodsEmbedder.open(choice, methods, settings)
+        infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model)
         conditioned = condition is not None or condition_field is not None
 
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def embed(
 
         return write_rows(
             reader, items_of(reader, condition, condition_field), encode, embedder.why_nan, columns, target, file,
-            window=window, progress=progress,
+            infos, window=window, progress=progress,
         )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import typer
 
 from . import options as o
 from .inputs import stdin_bytes
+from .made_by import made_by
 from .model import VECTOR, ModelChoice, read_methods
 from .write_rows import opened, output_to, write_rows
 
@@ -76,24 +77,25 @@ def words(
     A word that is not in its text, or was cut off with the end of the text, gives a null row and is listed.
     """
     methods = read_methods([method] if method is not None else None)
-    target = output_to(output, rejects, COLUMNS, model, input, 1)
+    target = output_to(output, rejects, COLUMNS, input, 1)
     reader = _reader(text, [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])], input)
     with opened(target) as file:
         encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
             methods.get(VECTOR)
         )
         empty = encoder.encode([])
+        settings = {
+            "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
+            "on_long": on_long, "batch_tokens": batch_tokens,
+        }  # fmt: skip
+        infos = {} if target.path is None else made_by(encoder, {VECTOR: encoder.method}, settings, model)
 
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
-            settings = {
-                "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
-                "on_long": on_long, "batch_tokens": batch_tokens,
-            }  # fmt: skip
             return {VECTOR: _vectors(encoder, items, settings, done) if items else empty}
 
         return write_rows(
-            reader, items_of(reader), encode, lambda _: "has a vector that is not finite: try --dtype float32",
-            columns, target, file, window=window, progress=progress,
+            reader, items_of(reader), encode, lambda _: "has a vector that is not finite: try --dtype float32", columns,
+            target, file, infos, window=window, progress=progress,
         )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -15,6 +15,7 @@ from .progress import RowsBar
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
+    from ..files.vectors_info import VectorsInfo
     from ..files.write_vectors import Array
     from ..jobs.items import Item
     from ..jobs.output_file import Output
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def output_to(
-    path: Path | None, rejects: Path | None, columns: dict[str, str], model: str, source: Path | None, vectors: int
+    path: Path | None, rejects: Path | None, columns: dict[str, str], source: Path | None, vectors: int
 ) -> Output:
     """The output of a command, validated before a model is loaded.
 
@@ -32,7 +33,7 @@ def output_to(
     """
     from ..jobs.output_file import Output
 
-    output = Output(path if str(path) != "-" else None, rejects, columns, {"afterword.model": model})
+    output = Output(path if str(path) != "-" else None, rejects, columns)
     try:
         output.check(source, vectors)
     except InputError as e:
@@ -53,6 +54,7 @@ def write_rows(
     columns: Callable[[Sequence[Item]], dict[str, list[Any]]],
     output: Output,
     file: BinaryIO,
+    infos: Mapping[str, VectorsInfo],
     *,
     window: int,
     progress: bool | None = None,
@@ -65,7 +67,7 @@ def write_rows(
         rejects = stack.enter_context(Rejects(output.listing, say))
         bar = stack.enter_context(RowsBar(reader.total, progress))
         rows = embed_rows(
-            reader, items, encode, why_nan, columns, lambda empty: output.sink(file, empty), rejects, bar, window
+            reader, items, encode, why_nan, columns, lambda empty: output.sink(file, empty, infos), rejects, bar, window
         )
     if output.path is not None or rejects.count:
         say(summary(rows, rejects, bar.seconds))

@@ -123,12 +123,12 @@ class NpySink(Sink):
 
 
 class ParquetSink(Sink):
-    """A row group per block; vectors are lists of floats, or null if missing.
+    """A row group per block; vectors are lists of D floats, or null if missing.
 
     Args:
         file: open for writing bytes.
         columns: the type of each column: "text" or "number".
-        vectors: the dtype of each column of vectors.
+        vectors: an array (0, D) for each column of vectors.
         notes: metadata, written into the file's schema.
 
     Raises:
@@ -139,7 +139,7 @@ class ParquetSink(Sink):
         self,
         file: BinaryIO,
         columns: Mapping[str, str],
-        vectors: Mapping[str, np.dtype[Any]],
+        vectors: Mapping[str, Array],
         notes: Mapping[str, str] | None = None,
     ) -> None:
         try:
@@ -149,7 +149,7 @@ class ParquetSink(Sink):
             raise MissingExtra("pyarrow", "parquet") from None
         kinds = {"text": pa.string(), "number": pa.int64()}
         fields = [(name, kinds[kind]) for name, kind in columns.items()]
-        fields += [(name, pa.list_(pa.from_numpy_dtype(dtype))) for name, dtype in vectors.items()]
+        fields += [(name, pa.list_(pa.from_numpy_dtype(a.dtype), a.shape[1])) for name, a in vectors.items()]
         self.pa, self.schema = pa, pa.schema(fields, dict(notes or {}))
         self.writer = pq.ParquetWriter(file, self.schema)
 
@@ -162,11 +162,9 @@ class ParquetSink(Sink):
         self.writer.write_table(self.pa.Table.from_arrays(arrays, schema=self.schema))
 
     def _lists(self, rows: Array) -> Any:
-        gone = np.isnan(rows).any(1)
-        lengths = np.where(gone, 0, rows.shape[1])
-        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        values = self.pa.array(np.ascontiguousarray(rows[~gone]).reshape(-1))
-        return self.pa.ListArray.from_arrays(self.pa.array(ends), values, mask=self.pa.array(gone))
+        gone = np.isnan(rows).any(axis=1)
+        values = self.pa.array(np.where(np.isnan(rows), 0, rows).reshape(-1))  # an entry of 0 under each null
+        return self.pa.FixedSizeListArray.from_arrays(values, rows.shape[1], mask=self.pa.array(gone))
 
     def close(self) -> None:
         """Write the index of row groups."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from ..errors import InputError
 from ..files.atomic import PARTIAL, WRITING, atomic_file
+from ..files.vectors_info import VectorsInfo, to_notes
 from ..files.write_vectors import Array, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of
 
 
@@ -21,13 +22,11 @@ class Output:
         path: the file; None = a stream.
         rejects: the file that lists rows without a vector; None = beside the output file.
         columns: the type of each column beside the vectors: "text" or "number".
-        notes: metadata of a .parquet file.
     """
 
     path: Path | None
     rejects: Path | None
     columns: dict[str, str]
-    notes: dict[str, str]
 
     @property
     def kind(self) -> str:
@@ -75,11 +74,17 @@ class Output:
             with atomic_file(self.path, lines=self.kind == "jsonl") as file:
                 yield file
 
-    def sink(self, file: BinaryIO, empty: dict[str, Array]) -> Sink:
-        """The writer of blocks to the open file; `empty` holds an array (0, D) for each column of vectors."""
+    def sink(self, file: BinaryIO, empty: dict[str, Array], infos: Mapping[str, VectorsInfo]) -> Sink:
+        """The writer of blocks to the open file.
+
+        Args:
+            file: open for writing bytes.
+            empty: an array (0, D) for each column of vectors.
+            infos: what each of them is made by, for a .parquet file.
+        """
         if self.kind == "jsonl":
             return JsonLinesSink(file)
         if self.kind == "npy":
             (rows,) = empty.values()
             return NpySink(file, rows.shape[1], rows.dtype)
-        return ParquetSink(file, self.columns, {name: rows.dtype for name, rows in empty.items()}, self.notes)
+        return ParquetSink(file, self.columns, empty, to_notes(infos))
