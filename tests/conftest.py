@@ -42,7 +42,7 @@ CHECKED = (
     "text.batch backbone.attention backbone.attention_kernels backbone.attention_masks backbone.attention_taps "
     "backbone.attention_views backbone.backbone backbone.changed_after_load backbone.introspection "
     "backbone.linear_packed backbone.linear_patching backbone.packing backbone.positions backbone.skip_unread "
-    "backbone.two_streams methods.frequency methods.targets encode.forward encode.explain encode.token_states "
+    "backbone.two_streams methods.targets encode.forward encode.explain encode.token_states "
     "encode.words tune.cosines tune.reading tune.recipes"
 ).split()
 """Every shape is checked at each call in the files that compute with tensors. Files that take a user's options are left

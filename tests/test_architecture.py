@@ -32,8 +32,9 @@ ROOMS = {
 }
 """Which rooms a room may import, and does: an arrow that is gone goes here too. Lowest first."""
 
-DOORS = {("encoder", "st")}
-"""The one import of our own inside a function: `st.py` subclasses classes of a library that may not be installed."""
+DOORS = {("encoder", "st"), ("methods", "backbone")}
+"""Imports of our own inside a function: `st.py` subclasses classes of a library that may not be installed, and a method
+is read and checked before torch is imported."""
 
 MAY_IMPORT = {
     "transformers": {"backbone", "st", "train", "adapters"},

@@ -15,8 +15,9 @@ from transformers import AutoConfig, AutoModel
 
 from afterword.backbone.attention_masks import PackedGroup
 from afterword.backbone.attention_taps import Diagonals
-from afterword.backbone.backbone import LAST, TABLE, Backbone
+from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
+from afterword.backbone.facts import LAST, TABLE
 from afterword.backbone.loading import load_backbone
 from afterword.errors import AttentionNotSeen, UnsupportedModel
 from afterword.text.batch import Batch, lay

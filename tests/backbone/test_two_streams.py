@@ -11,8 +11,9 @@ from transformers import AutoConfig, AutoModel
 
 from afterword.backbone.attention import NAME
 from afterword.backbone.attention_masks import Plan
-from afterword.backbone.backbone import LAST, Backbone
+from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
+from afterword.backbone.facts import LAST
 from afterword.backbone.loading import load_backbone
 from afterword.backbone.self_check import check
 from afterword.backbone.two_streams import coupled

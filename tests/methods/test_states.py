@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from afterword.backbone.backbone import LAST, TABLE, Trace
+from afterword.backbone.backbone import Trace
+from afterword.backbone.facts import LAST, TABLE
 from afterword.errors import MethodError, NoSuchHead
 from afterword.methods.states import States
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..backbone.attention_taps import Diagonals
-from ..backbone.backbone import LAST
+from ..backbone.facts import LAST
 from ..encode.batches import each
 from ..encode.limits import Limits
 from ..encoder import Encoder

@@ -22,7 +22,7 @@ from .attention_taps import Tap
 from .attention_views import MatrixView, wide
 from .bidirectional import Sight
 from .changed_after_load import IndependenceCheck, refuse_dynamic_quantization
-from .facts import Facts
+from .facts import LAST, NORMED, TABLE, Facts, Layer
 from .introspection import find_stack, forget, side_by_side, vocabulary
 from .linear_packed import PackedLinears, PackedModel
 from .linear_patching import is_linear
@@ -34,11 +34,6 @@ from .pickling import without_recorders
 from .positions import explain, require_same_start
 from .skip_unread import Cut, cutting, find, has_hooks
 from .two_streams import Stack, coupled
-
-LAST, TABLE, NORMED = "last", "table", "normed:"
-Layer = int | str
-"""Which hidden states: "last" (after the final norm, as the model returns it), "table" (the input embedding table), an
-integer k (``hidden_states[k]``), or "normed:k" (what the model returns when only its first k layers are kept)."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,11 @@ Way = Literal["flat", "stacked", "eager"]
 """How a model is run: all segments concatenated, through our attention backend ("flat"); batches of equal length
 through our attention backend ("stacked"); or batches of equal length with the model's own attention ("eager")."""
 
+LAST, TABLE, NORMED = "last", "table", "normed:"
+Layer = int | str
+"""Which hidden states: "last" (after the final norm, as the model returns it), "table" (the input embedding table), an
+integer k (``hidden_states[k]``), or "normed:k" (what the model returns when only its first k layers are kept)."""
+
 
 @dataclass(frozen=True)
 class Facts:

@@ -23,8 +23,8 @@ from ..text.segments import Segment, TokenizedText
 from ..text.tokenizer import Tokenizer
 from . import introspection
 from .attention import NAME
-from .backbone import LAST, Backbone
-from .facts import Facts
+from .backbone import Backbone
+from .facts import LAST, Facts
 from .float32_weights import half, in_float32, layers_in_float32
 from .model_lock import lock_of
 from .positions import skipped_token

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..backbone.backbone import LAST, Backbone
+from ..backbone.backbone import Backbone
+from ..backbone.facts import LAST
 from ..errors import MethodError
 from ..methods import Method
 from ..methods.weights import Backward

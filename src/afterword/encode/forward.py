@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ..backbone.attention_taps import Tap
-from ..backbone.backbone import Backbone, Layer, Trace
+from ..backbone.backbone import Backbone, Trace
 from ..backbone.bidirectional import Sight
+from ..backbone.facts import Layer
 from ..backbone.skip_unread import MOST, WORTH
 from ..errors import MethodError
 from ..methods import Method

@@ -7,19 +7,21 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..errors import InputError, MethodError
-from ..shapes import Rows
-from ..text.batch import Group
 from ..text.layout import Text
 from ..text.tokenizer import Tokenizer
 from .weights import Weighting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..shapes import Rows
+    from ..text.batch import Group
 
 WINDOW = 16_384  # number of texts that are tokenized at a time
 MARKS = ("##", "Ġ", "▁")
@@ -37,7 +39,7 @@ class Table:
     values: Tensor
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and torch.equal(self.values, other.values)
+        return isinstance(other, Table) and self.values.equal(other.values)
 
     def __hash__(self) -> int:
         return hash(self.values.numpy().tobytes())
@@ -127,7 +129,7 @@ class ByToken(Weighting):
         kept = rows.sum(-1, keepdim=True)
         if self.normalise:
             rows = rows * (targets.sum(-1, keepdim=True) / kept)
-        return torch.where(kept > 0, rows, targets)
+        return rows.where(kept > 0, targets)
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,8 @@ class TfIdf(ByToken):
         """The idf of each token id (V,)."""
         idf = np.log2((counts.texts + 1) / (counts.documents + 1))
         idf[_special(tokenizer, len(idf))] = 0
+        import torch
+
         return torch.from_numpy(idf)
 
 
@@ -173,6 +177,8 @@ class WithoutBiases(ByToken):
 
     def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
         """The weight of each token id, 0 or 1 (V,)."""
+        import torch
+
         kept = torch.ones(len(counts.occurrences))
         most = np.argsort(-counts.occurrences, kind="stable")[: self.frequent]
         kept[most[counts.occurrences[most] > 0]] = 0
@@ -195,6 +201,7 @@ def tf_idf(tokens: Tensor, inverse: Tensor, inside: Tensor | None = None) -> Ten
     Returns:
         (G, n).
 
+    >>> import torch
     >>> tf_idf(torch.tensor([[1, 0, 1]]), torch.tensor([0.5, 2.0])).tolist()
     [[4.0, 0.5, 4.0]]
     """

@@ -5,13 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ..backbone.backbone import Backbone
 from ..backbone.bidirectional import Sight
 from ..errors import MethodError
 from ..text.layout import Layout
 from .states import States
 from .weights import Plain, SelfAttention, Weighting
+
+if TYPE_CHECKING:
+    from ..backbone.backbone import Backbone
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from ..backbone.backbone import LAST, NORMED, TABLE, Backbone, Layer, Trace
+from ..backbone.facts import LAST, NORMED, TABLE, Layer
 from ..errors import MethodError, NoSuchHead
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..backbone.backbone import Backbone, Trace
 
 NAMES: dict[str, tuple[Layer, ...]] = {
     "last": (LAST,),

@@ -2,6 +2,8 @@
 
 A *target* row says which tokens a vector stands for: all tokens of a copy, its last one, those of a word. A
 `Weighting` turns target rows (G, R, n) into weight rows (G, R, n), with what its tap read of the attention.
+
+torch is imported when weights are computed, so that a method can be read and checked without it.
 """
 
 from __future__ import annotations
@@ -9,18 +11,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
-import torch
-from torch import Tensor
-
-from ..backbone.attention_taps import Diagonal, MaxOverHeads, Tap, Triangle
 from ..errors import InputError, MethodError, NoSuchHead, NotFitted
-from ..shapes import Rows
-from ..text.batch import SPECIAL, Group
 from ..text.layout import Text
+from ..text.segments import SPECIAL
 from ..text.tokenizer import Tokenizer
 from .code_hash import code_hash
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ..backbone.attention_taps import Tap
+    from ..shapes import Rows
+    from ..text.batch import Group
 
 Pool = Literal["mean", "last", "cls", "sum", "mask", "half"]
 Copy = Literal["first", "last", "tail", "all"]
@@ -130,8 +135,8 @@ class Weighting(ABC):
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
         """Weight rows (G, R, n) of one group."""
 
-    def sentence(self, group: Group, dtype: torch.dtype = torch.float32, mask_id: int | None = None) -> Rows:
-        """The target row of a sentence (G, 1, n).
+    def sentence(self, group: Group, dtype: torch.dtype | None = None, mask_id: int | None = None) -> Rows:
+        """The target row of a sentence (G, 1, n), of a type of floats; None = float32.
 
         Raises:
             InputError: no token is left to pool.
@@ -141,13 +146,13 @@ class Weighting(ABC):
         if not bool((chosen.any(1) | ~read[:, 0]).all()):
             raise InputError("a text has no token left to pool: raise max_length, or truncate='before' the repetition")
         if self.pool in ("last", "mask"):
-            at = torch.where(chosen, group.at, -1).amax(1)
+            at = group.at.where(chosen, -1).amax(1)
             chosen = (group.at == at[:, None]) & group.final[:, None]
         elif self.pool == "cls":
             chosen = (group.at == chosen.int().argmax(1)[:, None]) & (group.first == 0)[:, None]
-        rows = (chosen & read).to(dtype)
+        rows = (chosen & read).float() if dtype is None else (chosen & read).to(dtype)
         if self.pool == "mean":
-            rows = rows * (group.part[:, None] / chosen.sum(1, keepdim=True).clamp(min=1)).to(dtype)
+            rows = rows * (group.part[:, None] / chosen.sum(1, keepdim=True).clamp(min=1)).to(rows.dtype)
         return rows[:, None]
 
     def _chosen(self, group: Group, mask_id: int | None) -> Tensor:
@@ -232,6 +237,8 @@ class SelfAttention(Weighting):
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
         """The diagonal of the head."""
+        from ..backbone.attention_taps import Diagonal
+
         return Diagonal(self.layer, self.head)
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
@@ -258,7 +265,7 @@ class Backward(Weighting):
     columns: Literal["all", "content"] = "all"
     normalise: Normalise | None = None
     attention: Literal["max", "last_layer"] = "max"
-    triangle: Triangle = "upper"
+    triangle: Literal["upper", "full"] = "upper"
     released: bool = False
 
     kind: ClassVar[str] = "backward"
@@ -279,11 +286,15 @@ class Backward(Weighting):
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
         """Algorithm 1's matrix, only the columns that are targets."""
+        from ..backbone.attention_taps import MaxOverHeads
+
         columns = [self._columns(g, t)[0] for g, t in zip(groups, targets, strict=True)]
         return MaxOverHeads(columns, self.triangle, layer=layers - 1 if self.attention == "last_layer" else None)
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
         """Sum over the targets i of A_new[i, k]."""
+        import torch
+
         assert reading is not None
         seen = group.scope & (group.copy != SPECIAL) if self.columns == "content" else group.scope
         a = reading.to(targets.dtype) * seen[:, None]
@@ -317,6 +328,8 @@ class BackwardWords(Backward):
 
 def _padded(wanted: Tensor) -> tuple[Tensor, Tensor]:
     """Indices of the wanted tokens of each segment, padded with 0 to the segment with most; which are no padding."""
+    import torch
+
     count = wanted.sum(1, keepdim=True)
     most = max(int(count.max()), 1)
     real = torch.arange(most, device=wanted.device) < count

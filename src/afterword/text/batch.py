@@ -10,13 +10,10 @@ import torch
 from torch import Tensor
 
 from ..shapes import Tokens
-from .segments import Segment, TokenizedText
+from .segments import SPECIAL, Segment, TokenizedText
 
 Member = tuple[int, Segment]
 """A segment and the index of its text in the batch."""
-
-TEMPLATE, SPECIAL = 0, -1
-"""Values of `Group.copy` for tokens that belong to no copy of the text."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from .tokenizer import Offset
 
 Span = tuple[int, int]
 
+TEMPLATE, SPECIAL = 0, -1
+"""The numbers of tokens that belong to no copy of the text; copies are numbered from 1."""
+
 WORTH = 16
 """A shared prefix runs once for texts of at most this many times its length. Longer texts gain nothing measurable from
 it, and they would need an attention mask, whose size grows with the square of their length."""

@@ -12,8 +12,9 @@ from typing import Literal
 from torch import Tensor
 
 from ..backbone.attention_taps import Diagonals, Tap
-from ..backbone.backbone import Backbone, Layer
+from ..backbone.backbone import Backbone
 from ..backbone.bidirectional import Sight
+from ..backbone.facts import Layer
 from ..errors import InputError, MethodError
 from ..methods import Method, bellm, classical, ditto, echo, prompt, reba, tfidf
 from ..methods.states import States
