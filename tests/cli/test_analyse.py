@@ -98,7 +98,7 @@ WRONG = [
     (("turning-point", "-m", "LLAMA", "--dev", "none.jsonl"), "none.jsonl is not there"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--plot", "a.gif"), "a.gif is no figure"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--pool", "max"), "pool='max'"),
-    (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--template", "x"), "has no {text}"),
+    (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--template", "x"), "no template 'x'"),
     (
         ("words", "-m", "BERT", "--pairs", "DEV", "--frequencies", "DEV", "--method", "classical"),
         "bert sees both ways: it has no language-model",

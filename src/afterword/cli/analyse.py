@@ -14,6 +14,7 @@ import typer
 from . import options as o
 from .inputs import items_of, open_reader
 from .model import ModelChoice, read_methods
+from .page import one_line
 
 if TYPE_CHECKING:
     from ..analysis.dependency import Dependency
@@ -375,12 +376,10 @@ def _dependencies(results: Sequence[Dependency]) -> Iterator[str]:
 
 
 def _words(results: Sequence[RepresentativeWords], texts: Sequence[str]) -> Iterator[str]:
-    from .console import shown
-
     for f in results:
         yield (
             f"{f.name}: {f.share:.2%} of {len(f.words)} texts have a word that is not among the {f.top} most frequent; "
             f"{f.frequent:.2%} have one that is, {f.wordless:.2%} none"
         )
         yield f"  {f.different} different words: " + ", ".join(f"{w} {n}" for w, n in f.commonest)
-        yield from (f"  {word or '-':16} {shown(text).plain}" for word, text in zip(f.words, texts, strict=False))
+        yield from (f"  {word or '-':16} {one_line(text)}" for word, text in zip(f.words, texts, strict=False))

@@ -154,14 +154,3 @@ class Tally:
                 f"warning: {self.lost.total()} texts were cut to {self.max_length} tokens: they lost "
                 f"{statistics.median(self.lost.elements()):.0f} tokens in the middle, {max(self.lost)} at most"
             )
-
-
-def shown(text: str) -> Any:
-    r"""A text on one line, without control characters.
-
-    >>> shown("a\nb").plain
-    'a b'
-    """
-    from rich.text import Text
-
-    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split())))

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from . import options as o
-from .console import REJECTED, say, shown
-from .inputs import items_of, open_reader
+from .console import REJECTED, say
+from .inputs import open_reader
 from .model import MethodsEmbedder, ModelChoice, read_methods
+from .page import Column, page_width, table, wrapped
+from .similar_texts import Side, embed_side, read_items, summary
 
 if TYPE_CHECKING:
-    from ..encoder import Encoder
-    from ..files.lines import Reader
+    from ..encode.nearest import Nearest
     from ..files.write_vectors import Array
-    from ..jobs.items import Item
 
 MATRIX = 12  # maximum number of columns of a printed matrix
-MOST = 10_000  # maximum number of texts of a side: all similarities are in memory at once
-WIDE = 160  # width of the output in characters, if it is not a terminal
+TOP = 10  # number of pairs that are printed, if neither --top nor --threshold is given
+HEAD = 12  # maximum length of a method's name above its scores; longer ones are numbered
 By = Literal["cosine", "dot", "euclidean", "manhattan"]
 
 
@@ -53,7 +51,15 @@ def similar(
             "model's own, or cosine.",
         ),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=0, metavar="N", help="Print the N most similar pairs.")] = 10,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top", min=0, metavar="N", help="Print the N most similar pairs. Default: 10, or all with --threshold."
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", metavar="X", help="Only pairs with a similarity of at least X.")
+    ] = None,
     prompt: o.Prompt = None,
     prompt_name: o.PromptName = None,
     truncate_dim: o.TruncateDim = None,
@@ -67,7 +73,10 @@ def similar(
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print how similar texts are, as a matrix and as a list of the most similar pairs."""
+    """Print how similar texts are: a matrix, and the most similar pairs.
+
+    Equal texts are compared once. Several methods give several columns; pairs are sorted by the first.
+    """
     methods = read_methods(method)
     readers = [open_reader(texts, input, format, field)]
     readers += [open_reader(None, against, None, field)] if against is not None else []
@@ -75,131 +84,147 @@ def similar(
         "prompt": prompt, "prompt_name": prompt_name, "truncate_dim": truncate_dim,
         "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
-    items = [_read(reader) for reader in readers]
+    items = [read_items(reader) for reader in readers]
+    if against is None:
+        _check_two([item for item in items[0] if item.problem is None])
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
     embedder = MethodsEmbedder.open(choice, methods, settings)
-    sides = [_side(part, embedder) for part in items]
-    tables = _tables(embedder.encoder, sides[0].vectors, sides[-1].vectors, by)
-    right = sides[1].texts if against is not None else None
-    if as_json:
-        typer.echo(_json(sides[0].texts, right, tables))
-    else:
-        _print(sides[0].texts, right, tables, top)
+    sides = [embed_side(part, embedder, not texts or part is not items[0]) for part in items]
+    if against is None:
+        _check_two([line for lines in sides[0].lines for line in lines])
+    top = TOP if top is None and threshold is None else top
+    scores = compared(sides, by or embedder.encoder.similarity_fn_name, top, threshold)
+    typer.echo("\n".join(_json(sides, scores) if as_json else page(sides, scores, threshold)))
+    for side, path in zip(sides, [input, against], strict=False):
+        for line in summary(side, path):
+            say(line)
     return REJECTED if any(side.rejected for side in sides) else 0
 
 
+def _check_two(rows: Sequence[object]) -> None:
+    if len(rows) == 1:
+        raise typer.BadParameter("one text alone: give another, or a file with --against", param_hint="TEXT")
+
+
 @dataclass(frozen=True)
-class Side:
-    """The n texts of one side of a comparison, their vectors (n, D) by method, and the number of rejected texts."""
+class Compared:
+    """The k most similar pairs, and all similarities where they are few.
 
-    texts: list[str]
-    vectors: dict[str, Array]
-    rejected: int
-
-
-def _read(reader: Reader) -> list[Item]:
-    items = list(islice(items_of(reader), MOST + 1))
-    if len(items) > MOST:
-        raise typer.BadParameter(
-            f"there are more than {MOST} texts, too many to read: `afterword embed` them", param_hint="--input"
-        )
-    return items
-
-
-def _side(items: list[Item], embedder: MethodsEmbedder) -> Side:
-    """Embed texts, and report those that are rejected."""
-    from ..jobs.rejects import Rejects
-    from ..jobs.windows import embed_window
-
-    def encode(part: Sequence[Item]) -> dict[str, Array]:
-        return embedder([item.text or "" for item in part])
-
-    vectors = embed_window(items, encode, embedder.why_nan, encode([]))
-    with Rejects(None, say) as rejects:
-        for row, item in enumerate(items):
-            if item.problem is not None:
-                rejects.add(row, item.line, item.problem)
-    fine = [i for i, item in enumerate(items) if item.problem is None]
-    if not fine:
-        raise typer.BadParameter("there is no text to compare", param_hint="TEXTS")
-    texts = [items[i].text or "" for i in fine]
-    return Side(texts, {name: rows[fine] for name, rows in vectors.items()}, rejects.count)
-
-
-def _tables(encoder: Encoder, left: dict[str, Array], right: dict[str, Array], by: str | None) -> dict[str, Array]:
-    """Similarities (n, m) by method."""
-    from ..encode.similarity import similarity
-
-    return {name: similarity(left[name], right[name], by or encoder.similarity_fn_name) for name in left}
-
-
-def ranked(table: Array, itself: bool, top: int) -> list[tuple[int, int]]:
-    """The most similar pairs (row, column), the best first; for texts compared with each other, each pair once.
-
-    >>> import numpy as np
-    >>> ranked(np.array([[1.0, 0.2], [0.2, 1.0]]), True, 3)
-    [(0, 1)]
+    Attributes:
+        pairs: the pairs, by the first method.
+        by_method: their similarities (k,) by method.
+        tables: all similarities (n, m) by method.
     """
-    import numpy as np
 
-    rows, columns = np.triu_indices(len(table), 1) if itself else np.indices(table.shape).reshape(2, -1)
-    values = table[rows, columns]
-    if top < len(values):  # sorting all of fifty million pairs to get the first ten would be slow
-        best = np.argpartition(-values, top)[:top]
-        rows, columns, values = rows[best], columns[best], values[best]
-    order = np.lexsort((columns, rows, -values))
-    return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
+    pairs: Nearest
+    by_method: dict[str, Array]
+    tables: Callable[[], dict[str, Array]]
 
 
-def _json(left: list[str], right: list[str] | None, tables: dict[str, Array]) -> str:
-    scores = {name: [[float(f"{x:.9g}") for x in row] for row in table.tolist()] for name, table in tables.items()}
-    return json.dumps({"texts": left, "against": right, "similarity": scores}, ensure_ascii=False)
+def compared(sides: Sequence[Side], by: str, top: int | None, threshold: float | None) -> Compared:
+    """Compare the texts of one side with each other, or with those of the other side."""
+    from ..encode.nearest import nearest
+    from ..encode.similarity import pairwise, similarity
+
+    left, right = sides[0], sides[-1]
+    first, *others = left.vectors
+    itself = len(sides) == 1
+    pairs = nearest(left.vectors[first], right.blocks(first), by, top=top, threshold=threshold, itself=itself)
+    scores = {first: pairs.scores}
+    for name in others:
+        scores[name] = pairwise(left.vectors_of(name, pairs.rows), right.vectors_of(name, pairs.columns), by)
+    return Compared(
+        pairs, scores, lambda: {name: similarity(left.vectors[name], right.vectors[name], by) for name in left.vectors}
+    )
 
 
-def _print(left: list[str], right: list[str] | None, tables: dict[str, Array], top: int) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
-    others = left if right is None else right
-    for name, table in tables.items():
-        if len(tables) > 1:
-            console.print(name, style="bold")
-        if len(others) <= MATRIX and len(left) <= 4 * MATRIX:
-            console.print(_matrix(left, right, table))
-        else:
-            console.print(f"{len(left)} x {len(others)} similarities; --json prints them all")
-        console.print(_pairs(left, others, table, ranked(table, right is None, top)))
-
-
-def _matrix(left: list[str], right: list[str] | None, table: Array) -> Any:
-    """A table with a row per text; its columns are numbers, or letters that are explained below it."""
-    from rich.table import Table
-
-    grid = Table(box=None, pad_edge=False, caption_justify="left")
-    names = [str(n) for n in range(1, len(left) + 1)]
-    heads = names if right is None else [_letters(n) for n in range(len(right))]
-    grid.add_column("", justify="right", no_wrap=True)
-    for head in heads:
-        grid.add_column(head, justify="right", no_wrap=True)
-    grid.add_column("", overflow="ellipsis", no_wrap=True)
-    for name, text, row in zip(names, left, table.tolist(), strict=True):
-        grid.add_row(name, *(f"{x:.3f}" for x in row), shown(text))
-    for head, text in zip(heads, right or [], strict=False):
-        grid.add_row(head, *[""] * len(heads), shown(text))
-    return grid
+def _json(sides: Sequence[Side], scores: Compared) -> list[str]:
+    """One line of JSON: rows as they were given, all similarities, and the most similar pairs."""
+    left, right = sides[0], sides[-1]
+    rows = [sorted((line, i) for i, lines in enumerate(side.lines) for line in lines) for side in sides]
+    index = [[i for _, i in each] for each in rows]
+    out: dict[str, Any] = {
+        "texts": [left.texts[i] for i in index[0]],
+        "lines": [line for line, _ in rows[0]],
+        "against": None,
+        "similarity": {
+            name: [[_number(table[i, j]) for j in index[-1]] for i in index[0]]
+            for name, table in scores.tables().items()
+        },
+        "pairs": [
+            {
+                "text": left.texts[i],
+                "lines": left.lines[i],
+                "against": right.texts[j],
+                "against_lines": right.lines[j],
+                "similarity": {name: _number(values[k]) for name, values in scores.by_method.items()},
+            }
+            for k, (i, j) in enumerate(zip(scores.pairs.rows, scores.pairs.columns, strict=True))
+        ],
+        "rejected": [{"line": line, "reason": reason} for line, reason in left.rejected],
+    }
+    if len(sides) == 2:
+        out |= {"against": [right.texts[j] for j in index[1]], "against_lines": [line for line, _ in rows[1]]}
+        out |= {"against_rejected": [{"line": line, "reason": reason} for line, reason in right.rejected]}
+    return [json.dumps(out, ensure_ascii=False)]
 
 
-def _letters(number: int) -> str:
-    return chr(ord("a") + number)
+def _number(score: Any) -> float:
+    return float(f"{score:.9g}")
 
 
-def _pairs(left: list[str], right: list[str], table: Array, pairs: list[tuple[int, int]]) -> Any:
-    from rich.table import Table
+def page(sides: Sequence[Side], scores: Compared, threshold: float | None) -> list[str]:
+    """The lines of a page: with one method a matrix, if it is small; and the most similar pairs."""
+    width = page_width()
+    lines: list[str] = []
+    if len(scores.by_method) == 1:
+        lines = [*_matrix(sides, scores, width), ""]
+    if len(scores.pairs.rows):
+        return lines + _pairs(sides, scores, width)
+    if threshold is not None:
+        return [*lines, f"no pair has a similarity of at least {threshold:g}"]
+    return lines[:-1]
 
-    grid = Table(box=None, pad_edge=False)
-    grid.add_column("", justify="right", no_wrap=True)
-    for _ in range(2):
-        grid.add_column("", overflow="ellipsis", no_wrap=True, ratio=1)
-    for i, j in pairs:
-        grid.add_row(f"{table[i, j]:.3f}", shown(left[i]), shown(right[j]))
-    return grid
+
+def _matrix(sides: Sequence[Side], scores: Compared, width: int) -> list[str]:
+    """A table with a row per text. Its columns are the lines of the texts, or letters that are explained below it."""
+    left, right = sides[0], sides[-1]
+    if len(right.texts) > MATRIX or len(left.texts) > 4 * MATRIX:
+        return [f"{len(left.texts):,} x {len(right.texts):,} similarities; --json prints them all"]
+    names = [str(lines[0]) for lines in left.lines]
+    heads = names if len(sides) == 1 else [chr(ord("a") + n) for n in range(len(right.texts))]
+    more = heads if len(sides) == 2 else []
+    (similarities,) = scores.tables().values()
+    columns = [Column([*names, *more], "label")]
+    for head, values in zip(heads, similarities.T, strict=True):
+        columns.append(Column([*map(_shown, values), *[""] * len(more)], "score", head))
+    texts = [_counted(side, i) for side in sides for i in range(len(side.texts))]
+    return table([*columns, Column(texts, "text")], width)
+
+
+def _pairs(sides: Sequence[Side], scores: Compared, width: int) -> list[str]:
+    """A table with a row per pair: the similarity by each method, and the two texts."""
+    names = list(scores.by_method)
+    heads = names if max(map(len, names)) <= HEAD else [f"m{n}" for n in range(1, len(names) + 1)]
+    lines = [
+        line for head, name in zip(heads, names, strict=True) for line in wrapped(name, width, "    ", f"{head}  ")
+    ]
+    columns = [
+        Column([_shown(x) for x in scores.by_method[name]], "score", head if len(names) > 1 else "")
+        for head, name in zip(heads, names, strict=True)
+    ]
+    for side, rows in zip((sides[0], sides[-1]), (scores.pairs.rows, scores.pairs.columns), strict=True):
+        if side.numbered:
+            columns.append(Column([str(side.lines[i][0]) for i in rows], "label"))
+        columns.append(Column([_counted(side, i) for i in rows], "text"))
+    return (lines if heads != names else []) + table(columns, width)
+
+
+def _shown(score: Any) -> str:
+    return f"{score:.3f}" if abs(score) < 1e5 else f"{score:.6g}"
+
+
+def _counted(side: Side, i: int) -> str:
+    """A text; in front of it the number of rows that hold it, if there are several."""
+    count = len(side.lines[i])
+    return (f"({count}x) " if count > 1 else "") + side.texts[i]

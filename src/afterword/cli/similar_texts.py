@@ -1,0 +1,122 @@
+"""The texts of one side of a comparison: equal texts once, their vectors, and the rows that were rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from .inputs import items_of
+from .model import MethodsEmbedder
+
+if TYPE_CHECKING:
+    from ..encode.nearest import Rows
+    from ..files.lines import Reader
+    from ..files.write_vectors import Array
+    from ..jobs.items import Item
+
+MOST = 10_000  # maximum number of rows that are embedded here
+NAMED = 3  # number of rejected rows that are named
+
+
+def read_items(reader: Reader) -> list[Item]:
+    """The rows of the input.
+
+    Raises:
+        typer.BadParameter: there are more than `MOST`.
+    """
+    items = list(islice(items_of(reader), MOST + 1))
+    if len(items) > MOST:
+        raise typer.BadParameter(
+            f"more than {MOST:,} texts: write their vectors with `afterword embed -o FILE.parquet`, then give "
+            "--against FILE.parquet",
+            param_hint="--input",
+        )
+    return items
+
+
+@dataclass(frozen=True)
+class Side:
+    """The n different texts of one side of a comparison.
+
+    Attributes:
+        texts: the n texts.
+        lines: for each text, the lines of the input that hold it.
+        vectors: by method, (n, D).
+        rejected: lines that have no vector, with the reason.
+        numbered: the lines are those of a file, and worth printing.
+    """
+
+    texts: Sequence[str]
+    lines: Sequence[Sequence[int]]
+    vectors: dict[str, Array]
+    rejected: Sequence[tuple[int, str]]
+    numbered: bool
+
+    @property
+    def repeated(self) -> int:
+        """The number of rows that repeat an earlier text."""
+        return sum(map(len, self.lines)) - len(self.lines)
+
+    def blocks(self, name: str) -> Iterable[Array]:
+        """The vectors of a method in blocks."""
+        return [self.vectors[name]]
+
+    def vectors_of(self, name: str, rows: Rows) -> Array:
+        """The vectors of a method (k, D) of some texts."""
+        return self.vectors[name].take(rows, 0)
+
+    def texts_of(self, rows: Iterable[int]) -> dict[int, str]:
+        """Some of the texts, by row."""
+        return {row: self.texts[row] for row in rows}
+
+
+def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, numbered: bool) -> Side:
+    """Embed each different text once.
+
+    Raises:
+        typer.BadParameter: no row can be embedded.
+    """
+    from ..jobs.items import Item
+    from ..jobs.windows import embed_window
+
+    def encode(part: Sequence[Item]) -> dict[str, Array]:
+        return embedder([item.text or "" for item in part])
+
+    lines: dict[str, list[int]] = {}
+    for item in items:
+        if item.problem is None:
+            lines.setdefault(item.text or "", []).append(item.line)
+    distinct = [Item(first[0], text) for text, first in lines.items()]
+    vectors = embed_window(distinct, encode, embedder.why_nan, encode([]))
+    rejected = [(item.line, item.problem) for item in items if item.problem is not None]
+    rejected += [(line, item.problem) for item in distinct if item.problem for line in lines[item.text or ""]]
+    rejected.sort()
+    fine = [i for i, item in enumerate(distinct) if item.problem is None]
+    if not fine:
+        raise typer.BadParameter(f"no text can be compared: {reasons(rejected)}", param_hint="TEXT")
+    texts = [distinct[i].text or "" for i in fine]
+    return Side(texts, [lines[t] for t in texts], {n: rows[fine] for n, rows in vectors.items()}, rejected, numbered)
+
+
+def reasons(rejected: Sequence[tuple[int, str]]) -> str:
+    """The first rejected rows with their reasons.
+
+    >>> reasons([(2, "is blank"), (5, "is blank"), (7, "is blank"), (9, "is blank")])
+    'line 2: is blank; line 5: is blank; line 7: is blank; and 1 more'
+    """
+    named = [f"line {line}: {reason}" for line, reason in rejected[:NAMED]]
+    more = len(rejected) - NAMED
+    return "; ".join([*named, f"and {more:,} more"] if more > 0 else named) or "there is none"
+
+
+def summary(side: Side, path: Path | None) -> list[str]:
+    """Lines on rows that were rejected, and on those that repeat others."""
+    rows = len(side.rejected) + sum(map(len, side.lines))
+    where = f"{rows:,} rows" + ("" if path is None else f" of {path}")
+    lines = [f"equal texts: {side.repeated:,} of {where} repeat an earlier one"] if side.repeated else []
+    return lines + ([f"rejected: {len(side.rejected):,} of {where}: {reasons(side.rejected)}"] if side.rejected else [])
