@@ -19,7 +19,7 @@ ROOMS = {
     "methods": "errors shapes spelling text backbone",
     "post": "errors spelling backbone",
     "encode": "errors text backbone methods post",
-    "files": "errors backbone methods post",
+    "files": "errors spelling backbone methods post",
     "encoder": "text methods post encode files",
     "st": "errors text backbone methods post encode files encoder",
     "tasks": "errors spelling text methods post encode files encoder",

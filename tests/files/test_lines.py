@@ -9,7 +9,7 @@ import pytest
 
 from afterword.errors import DataError
 from afterword.files import lines as room
-from afterword.files.lines import JsonLinesReader, LinesReader, ListedReader
+from afterword.files.lines import FileForm, JsonLinesReader, LinesReader, ListedReader
 
 
 def read(text: bytes) -> list:
@@ -24,9 +24,22 @@ def test_a_line_ends_with_a_newline_and_nothing_else_ends_one():
     assert read(text.encode()) == [(1, text)]
 
 
-def test_bytes_that_are_not_utf8_are_a_problem_of_their_line():
-    assert read(b"a\n\xe9t\xe9\nb\n") == [(1, "a"), (2, "is not UTF-8: byte 0xe9 at character 0"), (3, "b")]
+def test_the_first_line_that_is_not_ascii_decides_whether_the_file_is_utf8():
     assert read("é👩‍👧\n".encode()) == [(1, "é👩‍👧")]
+    with pytest.raises(DataError, match=r"in.txt is not UTF-8: byte 0xe9 at offset 3, line 2: save it in UTF-8$"):
+        list(LinesReader(io.BytesIO(b"a\nb\xe9t\xe9\n\xc3\xa9"), name="in.txt"))
+    with pytest.raises(DataError, match=r"say how it is encoded, as in --encoding cp1252; --encoding utf-8 rejects"):
+        list(LinesReader(io.BytesIO(b"\xe9"), form=FileForm(options=True)))
+    with pytest.raises(DataError, match=r"byte 0x89 at offset 0, line 1: it holds NUL bytes too: give a file of text"):
+        list(LinesReader(io.BytesIO(b"\x89\0\0\n")))
+
+
+@pytest.mark.parametrize("first", ["é".encode(), b"\xef\xbb\xbfe"])
+def test_in_a_file_that_is_utf8_a_damaged_line_is_a_problem_of_its_own(first: bytes):
+    wanted = [(2, "is not UTF-8: byte 0xe9 at character 1"), (3, "b")]
+    assert read(first + b"\na\xe9t\xe9\nb\n")[1:] == wanted
+    said = LinesReader(io.BytesIO(b"a\na\xe9t\xe9\nb\n"), form=FileForm(encoding="utf-8"))
+    assert [(r.line, r.problem or r.fields["text"]) for r in said][1:] == wanted
 
 
 def test_a_line_without_an_end_is_not_held(monkeypatch: pytest.MonkeyPatch):
@@ -68,6 +81,22 @@ def test_a_field_that_no_object_has_is_a_mistake():
     # One object that has it is enough: the others are rows without a text.
     assert len(list(JsonLinesReader(io.BytesIO(wrong[:-24] + b'\n{"text": "a"}\n' + wrong)))) == 2 * room.UNSEEN
     assert list(JsonLinesReader(io.BytesIO(b""))) == []
+
+
+def test_every_wanted_field_must_be_in_some_object():
+    rows = b'{"text": "a", "chanel": 1}\n{"text": "b", "id": [1]}\n'
+    found = JsonLinesReader(io.BytesIO(rows), beside=["id"])
+    assert [r.fields.get("id") for r in found] == [None, [1]] and found.kinds == {"id": "json"}
+    told = r"no column 'channel' \(did you mean 'chanel'\?\): it has chanel, id, text$"
+    with pytest.raises(DataError, match=told):
+        list(JsonLinesReader(io.BytesIO(rows), beside=["channel"], form=FileForm(options=True)))
+    with pytest.raises(DataError, match=r"'tex' .*; choose one with --column$"):
+        list(JsonLinesReader(io.BytesIO(rows), field="tex", form=FileForm(options=True)))
+
+
+def test_a_field_given_twice_is_a_problem():
+    found = list(JsonLinesReader(io.BytesIO(b'{"text": "a", "id": 1, "text": "b"}\n{"text": "c"}\n')))
+    assert [r.problem for r in found] == ["has the field 'text' twice", None]
 
 
 def test_texts_given_one_by_one():

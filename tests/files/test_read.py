@@ -37,12 +37,13 @@ def test_stdin_has_no_length():
 
 def test_what_cannot_be_opened(tmp_path: Path):
     (tmp_path / "a.doc").write_text("x")
+    (tmp_path / "a.parquet.gz").write_text("x")
     (tmp_path / "a.txt").mkdir()
     (tmp_path / "a.csv").write_text("text\na\n")
     with pytest.raises(MissingDataset, match=r"none\.csv is not there"):
         open_texts(tmp_path / "none.csv", io.BytesIO())
     for path, options, told in (
-        (tmp_path / "a.doc", {}, "no known format: give a .txt, .jsonl, .csv, .parquet file.*or name its format"),
+        (tmp_path / "a.doc", {}, "no known format: give a .txt, .jsonl, .csv, .tsv, .parquet file.*or name its format"),
         (tmp_path / "a.parquet.gz", {}, "no known format: .*the others than .parquet perhaps gzipped"),
         (tmp_path / "a.txt", {}, "is a folder"),
         (tmp_path / "a.csv", {"beside": ["about"]}, "no column 'about'"),
@@ -61,6 +62,7 @@ def write(path: Path, rows: list[dict[str, object]] = ROWS) -> Path:
     lines = {
         ".jsonl": "".join(json.dumps(row) + "\n" for row in rows),
         ".csv": "text,n\n" + "".join(f'"{row["text"]}",{row["n"]}\n' for row in rows),
+        ".tsv": "text\tn\n" + "".join(f"{row['text']}\t{row['n']}\n" for row in rows),
         ".txt": "".join(f"{row['text']}\n" for row in rows),
     }
     if path.suffix == ".parquet":
@@ -108,6 +110,6 @@ def test_a_damaged_packed_file_is_named(
 ):
     path = write(tmp_path / "a.jsonl.gz", ROWS * 50)
     path.write_bytes(harm(path.read_bytes()))
-    told = r"a\.jsonl\.gz cannot be read: it is not a whole \.gz file .*fetch it again"
-    with closing(opened(path)) as reader, pytest.raises(DataError, match=told):
+    told = r"a\.jsonl\.gz (cannot be read: it is not a whole \.gz file|is not UTF-8: ).*fetch it again"
+    with pytest.raises(DataError, match=told), closing(opened(path)) as reader:
         list(reader)

@@ -1,14 +1,12 @@
 """Columns of tables."""
 
 import io
-from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from afterword.errors import DataError
-from afterword.files.tables import BATCH, CsvReader, ParquetReader
+from afterword.files.lines import FileForm
+from afterword.files.tables import CsvReader
 
 
 def rows(text: bytes, field: str | None = None) -> list:
@@ -19,7 +17,7 @@ def rows(text: bytes, field: str | None = None) -> list:
 def test_a_table():
     text = 'id,text\n1,"a, ""b"""\n2,"two\nlines"\n3,c\n'
     assert rows(text.encode()) == [(2, 'a, "b"'), (3, "two\nlines"), (5, "c")]
-    assert rows(text.replace("\n", "\r\n").encode())[1] == (3, "two\nlines")
+    assert rows(text.replace("\n", "\r\n").encode())[1] == (3, "two\r\nlines")
     assert rows(text.encode(), "id") == [(2, "1"), (3, "2"), (5, "3")]
 
 
@@ -30,7 +28,8 @@ def test_the_only_column_needs_no_name():
 def test_rows_that_do_not_fit_the_header():
     found = rows(b"id,text\n1\n1,a,b\n\n1,c\n")
     assert [line for line, _ in found] == [2, 3, 4, 5] and found[3][1] == "c"
-    assert found[0][1] == "has 1 fields, the header has 2: one is missing"
+    assert found[0][1] == "has 1 field, the header has 2: one is missing"
+    assert found[2][1] == "is a blank line"
     assert found[1][1] == "has 3 fields, the header has 2: put texts with commas in double quotes"
 
 
@@ -38,55 +37,82 @@ def test_a_long_field_is_a_field():
     assert rows(b"id,text\n1," + b"x" * 500_000 + b"\n") == [(2, "x" * 500_000)]
 
 
-@pytest.mark.parametrize("text", [b"", b"a,b\n1,2\n"])
-def test_no_such_column(text: bytes):
-    with pytest.raises(DataError, match="no column 'text'"):
-        rows(text)
+def read(text: str, **options: object) -> tuple[CsvReader, list[str], list]:
+    """The reader, what it said, and its rows."""
+    said: list[str] = []
+    reader = CsvReader(io.BytesIO(text.encode()), name="t.csv", tell=said.append, **options)
+    return reader, said, [r.problem or list(r.fields.values()) for r in reader]
 
 
-def table(path: Path, **columns: object) -> Path:
-    pq.write_table(pa.table(columns), path, row_group_size=700)
-    return path
+def test_no_such_column():
+    with pytest.raises(DataError, match=r"t.csv has no column 'text': it has a, b$"):
+        read("a,b\n1,2\n")
+    told = r"no column 'Txt' \(did you mean 'text'\?\): it has id, text; choose one with --column, or the character"
+    with pytest.raises(DataError, match=told):
+        read("id,text\n1,2\n", field="Txt", form=FileForm(options=True))
+    with pytest.raises(DataError, match=r"no column 'about': it has text$"):
+        read("text\n2\n", beside=["about"], form=FileForm(options=True))
+    reader, said, rows = read("", beside=["id"])
+    assert (reader.header, said, rows) == ([], [], [])
 
 
-def test_a_column_of_a_parquet_file(tmp_path: Path):
-    texts = [None if i % 100 == 0 else f"text {i}" for i in range(3 * BATCH)]
-    reader = ParquetReader(table(tmp_path / "a.parquet", id=range(3 * BATCH), text=texts))
-    seen = []
-    for i, record in enumerate(reader, 1):
-        assert record.line == reader.at == i
-        seen.append(record.fields["text"])
-    assert seen == texts and reader.total == 3 * BATCH
+@pytest.mark.parametrize(("delimiter", "called"), [(",", None), (";", "';'"), ("\t", "tab"), ("|", "'|'")])
+def test_the_delimiter_is_the_one_under_which_the_header_has_the_column(delimiter: str, called: str | None):
+    table = 'id,text\n1,"a, b; c | d"\n'.replace(",", delimiter, 2) if delimiter != "," else 'id,text\n1,"a, b; c"\n'
+    reader, said, rows = read(table)
+    assert reader.delimiter == delimiter and said == ([f"t.csv: read as {called}-separated"] if called else [])
+    assert len(rows) == 1 and rows[0][0] == "1"
+    assert read(table.replace("\n", "\r\n"))[2] == rows
+    # one that is said is no guess; an ending says what is usual
+    assert read(table, form=FileForm(delimiter=delimiter))[1] == read(table, default=delimiter)[1] == []
 
 
-@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.null()])
-def test_all_kinds_of_strings(tmp_path: Path, kind: pa.DataType):
-    texts = [None, None] if kind == pa.null() else ["a", "每"]
-    reader = ParquetReader(table(tmp_path / "a.parquet", text=pa.array(texts, kind)))
-    assert [r.fields["text"] for r in reader] == texts
+def test_how_a_delimiter_is_guessed():
+    for table, field, chosen in (
+        ("text\na; b\n", None, ","),  # one column is no matter of delimiters
+        ("text;lang\na, b;de\n", None, ";"),
+        ('id;"a, b";text\n', None, ";"),
+        ('"a;b",text\n', None, ","),
+        ("a,b;c\n", "c", ";"),
+        ("id;text, raw;status\n", "status", ";"),
+    ):
+        assert read(table, field=field)[0].delimiter == chosen, table
+    for table, chosen in (("a;b;c|d\n", ";"), ("a,b;c;d\n", ","), ("a\n", ","), ('"a" b\n', None)):
+        if chosen is None:
+            with pytest.raises(DataError, match=r"header that cannot be read: line 1 is not CSV"):
+                read(table, rows=True)
+        else:
+            assert read(table, rows=True)[0].delimiter == chosen, table
+    reader, said, rows = read("sep=;\nid;text\n1;a\n")  # as Excel has it
+    assert (reader.header, said, rows) == (["id", "text"], [], [["1", "a"]])
 
 
-def test_other_columns_are_refused(tmp_path: Path):
-    path = table(tmp_path / "a.parquet", id=[1], text=["a"], about=["b"])
-    with pytest.raises(DataError, match=r"column 'id' of .* holds int64: choose a column of strings"):
-        ParquetReader(path, "id")
-    with pytest.raises(DataError, match="no column 'x': it has id, text, about"):
-        ParquetReader(path, "x")
-    assert [dict(r.fields) for r in ParquetReader(path, beside=["about"])] == [{"text": "a", "about": "b"}]
+def test_a_table_without_a_header():
+    form = FileForm(header=False, options=True)
+    reader, said, rows = read("hello world\nb\n", form=form)
+    assert (reader.header, reader.field, said, rows) == (["text"], "text", [], [["hello world"], ["b"]])
+    reader, said, rows = read("1;a\n2;b\n3\n", field="2", form=form)
+    assert reader.header == ["1", "2"] and rows[:2] == [["1", "a"], ["2", "b"]] and said
+    assert rows[2] == "has 1 field, the first row has 2: one is missing"
+    with pytest.raises(DataError, match=r"no column 'text': it has 1, 2; choose one with --column"):
+        read("1,a\n", form=form)
+    assert read("", form=form)[2] == []
 
 
-def test_bytes_that_are_not_utf8_are_a_problem_of_their_row(tmp_path: Path):
-    bad = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"]).buffers())
-    reader = ParquetReader(table(tmp_path / "a.parquet", text=bad))
-    assert [r.problem and r.problem[:12] for r in reader] == [None, "is not UTF-8"]
+def test_what_is_taken_as_a_header_is_said():
+    options = FileForm(options=True)
+    _, said, _ = read("hello world\nb\n", form=options)
+    assert said == ["t.csv: 'hello world' is taken as the name of the column; --no-header takes it as a text"]
+    assert read("text\nb\n", form=options)[1] == read("a\nb\n", field="a", form=options)[1] == []
+    with pytest.raises(DataError, match=r"it has 1, hello; choose .*, or say --no-header if these are no names$"):
+        read("1,hello\n2,world\n", form=options)
+    with pytest.raises(DataError, match=r"t.csv has no header: line 1 is blank"):
+        read("\ntext\na\n")
 
 
-def test_a_broken_file(tmp_path: Path):
-    path = table(tmp_path / "a.parquet", text=[f"text {i}" * 20 for i in range(5000)])
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match="is not a parquet file"):
-        ParquetReader(path)
-    path.write_bytes(whole[:4] + b"\0" * 3000 + whole[3004:])
-    with pytest.raises(DataError, match=r"a\.parquet"):
-        list(ParquetReader(path))
+def test_two_columns_of_one_name_are_an_error():
+    with pytest.raises(DataError, match=r"t.csv has two columns named 'a', 'b': rename one$"):
+        read("a,text,b,a,b\n")
+    with pytest.raises(DataError, match=r"'a': rename one, or say --no-header if the first row is no header$"):
+        read("a,text,a\n", form=FileForm(options=True))
+    assert read(",text,,\n1,a,,\n")[2] == [["", "a"]]  # columns without a name can mean nothing

@@ -4,15 +4,42 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
 from ..errors import DataError
+from ..spelling import did_you_mean
 
 TEXT = "text"  # the field that is read where none is named
 LONGEST = 64 * 2**20  # bytes of a line at most: a file without line ends would sit in memory whole
+BOM = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 UNSEEN = 100  # objects without the wanted field before the field is held to be a mistake
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """How a file is written, as far as the user says.
+
+    Attributes:
+        delimiter: the character between the columns of a table; None = the one that fits its header.
+        encoding: of a text file; None = that of its byte order mark, or UTF-8.
+        header: whether the first row of a table names its columns.
+        options: whether messages may name the options of the command line.
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool = True
+    options: bool = False
+
+    def hint(self, text: str, other: str = "") -> str:
+        """The end of a message: `text` if it may name options, else `other`."""
+        return text if self.options else other
+
+
+USUAL_FORM = FileForm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +64,11 @@ class Reader(ABC):
         field: the name of the field that holds the texts.
         total: how long the file is, in bytes or rows; None where that is not known.
         at: how much of it has been read, in the same unit.
+        kinds: the type of each column that is kept beside the text: "text", "json", or an Arrow type.
     """
 
     field: str = TEXT
+    kinds: Mapping[str, Any] = MappingProxyType({})
     total: int | None = None
     at: int = 0
 
@@ -84,41 +113,80 @@ class ListedReader(Reader):
 class LinesReader(Reader):
     """A text per line, in UTF-8.
 
+    The first line that is not ASCII decides: if it is not UTF-8, the file is not, and that is an error. After a line in
+    UTF-8, or where the user or a byte order mark says that the file is UTF-8, only the damaged lines are rejected.
+
     Args:
         stream: open for reading bytes.
         total: its length in bytes, where it is known.
+        name: of the file, for errors.
+        form: how it is written.
     """
 
     place: Callable[[], int] | None = None
     """How much has been read, where that is not the number of bytes of the lines."""
 
-    def __init__(self, stream: Stream, total: int | None = None) -> None:
-        self.stream, self.total = stream, total
+    def __init__(
+        self, stream: Stream, total: int | None = None, name: str = "the input", form: FileForm = USUAL_FORM
+    ) -> None:
+        self.stream, self.total, self.name, self.form = stream, total, name, form
+        self.utf8 = form.encoding is not None  # a file in another encoding arrives here in UTF-8
 
     def close(self) -> None:
         """Close the stream."""
         self.stream.close()
 
-    def lines(self) -> Iterator[tuple[int, str, str | None]]:
-        """Line number, line without its end, problem. Bytes that are not UTF-8 become lone surrogates."""
-        number = 0
+    def lines(self, ends: bool = False) -> Iterator[tuple[int, str, str | None]]:
+        """Line number, line, problem. Bytes that are not UTF-8 become lone surrogates.
+
+        Args:
+            ends: whether lines keep the characters that end them.
+
+        Raises:
+            DataError: the file is not in UTF-8.
+        """
+        number = offset = 0
         while raw := self.stream.readline(LONGEST):
             number += 1
             self.at = self.at + len(raw) if self.place is None else self.place()
-            if len(raw) == LONGEST and not raw.endswith(b"\n"):
-                self._skip()
+            if len(raw) >= LONGEST and not raw.endswith(b"\n"):
+                offset += len(raw) + self._skip()
                 yield number, "", f"is {LONGEST} bytes long or more"
                 continue
-            raw = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
-            text = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
-            yield number, text, None if raw.isascii() else _not_utf8(text)
+            start, offset = offset, offset + len(raw)
+            if number == 1 and raw.startswith(BOM):
+                raw, start, self.utf8 = raw.removeprefix(BOM), start + len(BOM), True
+            raw = raw if ends else raw.removesuffix(b"\n").removesuffix(b"\r")
+            yield number, *self._decoded(raw, number, start)
 
-    def _skip(self) -> None:
-        """Read on to the line's end."""
+    def _decoded(self, raw: bytes, number: int, start: int) -> tuple[str, str | None]:
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as e:
+            if self.utf8:
+                text = raw.decode("utf-8", "surrogateescape")
+                return text, f"is not UTF-8: byte 0x{raw[e.start]:02x} at character {len(raw[: e.start].decode())}"
+            fix = self.form.hint(
+                "say how it is encoded, as in --encoding cp1252; --encoding utf-8 rejects such lines only",
+                "save it in UTF-8",
+            )
+            raise DataError(
+                f"{self.name} is not UTF-8: byte 0x{raw[e.start]:02x} at offset {start + e.start}, line {number}: "
+                + ("it holds NUL bytes too: give a file of text" if b"\0" in raw else fix)
+                + (", or pack or fetch it again" if self.name.endswith(".gz") else "")
+            ) from None
+        self.utf8 = self.utf8 or not raw.isascii()
+        return text, None
+
+    def _skip(self) -> int:
+        """Read on to the line's end; return the number of bytes."""
+        skipped = 0
         while raw := self.stream.readline(LONGEST):
+            skipped += len(raw)
             self.at = self.at + len(raw) if self.place is None else self.place()
             if raw.endswith(b"\n"):
-                return
+                break
+        return skipped
 
     def __iter__(self) -> Iterator[Record]:
         for number, text, problem in self.lines():
@@ -133,35 +201,49 @@ class JsonLinesReader(LinesReader):
         total: its length in bytes, where it is known.
         field: which field holds the texts; None where the objects may have any fields.
         name: of the file, for errors.
+        form: how it is written.
+        beside: other fields that are wanted.
     """
 
     def __init__(
-        self, stream: Stream, total: int | None = None, field: str | None = TEXT, name: str = "the input"
+        self,
+        stream: Stream,
+        total: int | None = None,
+        field: str | None = TEXT,
+        name: str = "the input",
+        form: FileForm = USUAL_FORM,
+        beside: Sequence[str] = (),
     ) -> None:
-        super().__init__(stream, total)
-        self.field, self.name, self.any = field or TEXT, name, field is None
+        super().__init__(stream, total, name, form)
+        self.field, self.wanted = field or TEXT, [] if field is None else [field, *beside]
+        self.kinds = dict.fromkeys(beside, "json")
 
     def __iter__(self) -> Iterator[Record]:
-        seen: set[str] = set()
-        objects = -1 if self.any else 0  # none of which has the field, so far
+        unseen, fields, objects = self.wanted, set[str](), 0
         for number, text, problem in self.lines():
             record = Record(number, None, problem) if problem else self._read(number, text)
-            if record.fields is not None and objects >= 0:
-                objects = -1 if self.field in record.fields else objects + 1
-                seen |= set(record.fields) if objects > 0 else set()
-            if objects >= UNSEEN:
-                no_field(self.name, self.field, sorted(seen))
+            if unseen and record.fields is not None and objects < UNSEEN:
+                objects += 1
+                fields |= set(record.fields)
+                unseen = [name for name in unseen if name not in fields]
+                if unseen and objects == UNSEEN:
+                    no_field(self.name, unseen[0], sorted(fields), self._hint(unseen[0]))
             yield record
-        if objects > 0:
-            no_field(self.name, self.field, sorted(seen))
+        if unseen and objects:
+            no_field(self.name, unseen[0], sorted(fields), self._hint(unseen[0]))
+
+    def _hint(self, field: str) -> str:
+        return self.form.hint("; choose one with --column") if field == self.field else ""
 
     def _read(self, number: int, text: str) -> Record:
         if not text.strip():
             return Record(number, None, "is a blank line")
         try:
-            found = json.loads(text)
+            found = json.loads(text, object_pairs_hook=_object)
         except (ValueError, RecursionError) as e:
             return Record(number, None, f"is not JSON: {e}")
+        except _Twice as e:
+            return Record(number, None, f"has the field {e.args[0]!r} twice")
         if isinstance(found, str):
             found = {self.field: found}
         if not isinstance(found, dict):
@@ -169,13 +251,27 @@ class JsonLinesReader(LinesReader):
         return Record(number, found)
 
 
-def no_field(name: object, field: str, columns: Iterable[str]) -> NoReturn:
+class _Twice(Exception):
+    """A JSON object has two fields of one name."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Twice(next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i])))
+    return found
+
+
+def no_field(name: object, field: str, columns: Sequence[str], hint: str = "") -> NoReturn:
     """Say that a column is not there, and which are.
 
     Raises:
         DataError: always.
     """
-    raise DataError(f"{name} has no column {field!r}: it has {', '.join(columns) or 'none'}")
+    raise DataError(
+        f"{name} has no column {field!r}{did_you_mean(field, columns)}: it has {', '.join(columns) or 'none'}{hint}"
+    )
 
 
 def kind_of(value: object) -> str:
@@ -186,8 +282,3 @@ def kind_of(value: object) -> str:
     """
     names: dict[type, str] = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
     return names.get(type(value), "number")
-
-
-def _not_utf8(text: str) -> str | None:
-    at = next((i for i, c in enumerate(text) if "\udc80" <= c <= "\udcff"), None)
-    return None if at is None else f"is not UTF-8: byte 0x{ord(text[at]) - 0xDC00:02x} at character {at}"

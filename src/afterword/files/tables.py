@@ -1,20 +1,25 @@
-"""Texts from the columns of .csv and .parquet files, a few rows at a time."""
+"""Rows of delimited tables: .csv and .tsv files, and their likes."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Sequence
 
-from ..errors import DataError, MissingExtra
-from .lines import LONGEST, TEXT, LinesReader, Reader, Record, Stream, no_field
+from ..errors import DataError
+from .lines import LONGEST, TEXT, USUAL_FORM, FileForm, LinesReader, Record, Stream, no_field
+from .quoted import Cells, Records
 
-BATCH = 1024  # rows of a parquet file that are held at once
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What is tried, and what it is called."""
 
 
 class CsvReader(LinesReader):
-    """A table with a header, separated by commas, as RFC 4180 has it.
+    """A table with cells as RFC 4180 has them; its first row names its columns.
+
+    The delimiter is the one that `FileForm` says, or the first under which the header has the wanted column; else
+    `default`, or if it does not divide the header, the one that gives most columns. A first line ``sep=;``, which Excel
+    reads, says it too.
 
     Args:
         stream: open for reading bytes.
@@ -22,9 +27,16 @@ class CsvReader(LinesReader):
         field: which column holds the texts; None = "text", or the only one.
         name: of the file, for errors.
         rows: whole rows are read, so that without `field` any columns will do.
+        form: how the file is written.
+        beside: other columns that must be there.
+        default: the delimiter that is tried first.
+        tell: called with what was guessed.
+
+    Attributes:
+        header: the names of the columns; the empty list for an empty file.
 
     Raises:
-        DataError: it has no such column.
+        DataError: it has no such column, two columns of one name, or a header that cannot be read.
     """
 
     def __init__(
@@ -35,128 +47,109 @@ class CsvReader(LinesReader):
         name: str = "the input",
         *,
         rows: bool = False,
+        form: FileForm = USUAL_FORM,
+        beside: Sequence[str] = (),
+        default: str = ",",
+        tell: Callable[[str], object] = lambda _: None,
     ) -> None:
-        super().__init__(stream, total)
-        csv.field_size_limit(LONGEST)
-        self.rows = csv.reader(text + "\n" for _, text, _ in self.lines())
-        try:
-            self.header = next(self.rows, [])
-        except csv.Error as e:
-            raise DataError(f"{name} is not CSV: line {self.rows.line_num}: {e}") from None
-        self.field = TEXT if rows and field is None else pick(name, field, self.header)
+        super().__init__(stream, total, name, form)
+        csv.field_size_limit(2 * LONGEST)  # a record is cut off before
+        self.records = Records(self.lines(ends=True))
+        wanted = field if field is not None or rows or not form.header else TEXT
+        self.records.delimiter = self.delimiter = self._delimiter(wanted, default, tell)
+        self.header = self._header()
+        self.kinds = dict.fromkeys(beside, "text")
+        self.field = TEXT if rows and field is None else field or (self.header[0] if len(self.header) == 1 else TEXT)
+        for column in (self.field, *beside) if self.header and not (rows and field is None) else ():
+            if column not in self.header:
+                no_field(name, column, self.header, self._hint(column))
+        if form.options and form.header and field is None and not rows and self.header and self.field != TEXT:
+            tell(f"{name}: {self.field!r} is taken as the name of the column; --no-header takes it as a text")
+
+    def _delimiter(self, wanted: str | None, default: str, tell: Callable[[str], object]) -> str:
+        first = self.records.take()
+        said = None if first is None else re.fullmatch("sep=(.)", first[1].rstrip("\r\n"), re.IGNORECASE)
+        if first is not None and said is None:
+            self.records.again.appendleft(first)
+        if said is not None or self.form.delimiter is not None:
+            return self.form.delimiter or (said[1] if said is not None else default)
+        found: dict[str, list[str]] = {}
+        for delimiter in (default, *DELIMITERS):
+            if delimiter not in found and (cells := self.records.ahead(delimiter)) is not None:
+                found[delimiter] = self._names(cells)
+        named = [delimiter for delimiter, names in found.items() if wanted in names]
+        if named:
+            best = named[0]
+        else:
+            divides = default in found and len(found[default]) > 1
+            best = default if divides or not found else max(found, key=lambda d: (len(found[d]), d == default))
+        if best != default:
+            tell(f"{self.name}: read as {spoken(best)}-separated")
+        return best
+
+    def _names(self, cells: list[str]) -> list[str]:
+        """The names of columns: the cells of the header, or else numbers from 1."""
+        if self.form.header:
+            return cells
+        return [TEXT] if len(cells) <= 1 else [str(i + 1) for i in range(len(cells))]
+
+    def _header(self) -> list[str]:
+        if not self.form.header:
+            cells = self.records.ahead(self.delimiter)
+            return [] if cells is None else self._names(cells)
+        first = next(iter(self.records), None)
+        if first is None:
+            return []
+        if first.cells is None:
+            raise DataError(f"{self.name} has a header that cannot be read: line {first.line} {first.problem}")
+        if not first.cells:
+            raise DataError(f"{self.name} has no header: line {first.line} is blank")
+        check_columns(self.name, first.cells, self.form)
+        return first.cells
+
+    def _hint(self, column: str) -> str:
+        if column != self.field:
+            return ""
+        return self.form.hint(
+            "; choose one with --column, or the character between columns with --delimiter"
+            + (", or say --no-header if these are no names" if self.form.header else "")
+        )
 
     def __iter__(self) -> Iterator[Record]:
-        while True:
-            line = self.rows.line_num + 1
-            try:
-                row = next(self.rows)
-            except StopIteration:
-                return
-            except csv.Error as e:
-                yield Record(line, None, f"is not CSV: {e}")
-                continue
-            yield self._record(line, row)
+        for row in self.records:
+            yield self._record(row)
 
-    def _record(self, line: int, row: list[str]) -> Record:
-        # A blank line is a row without fields; in a table of one column it is an empty one.
-        row = row or [""] * (len(self.header) == 1)
-        if len(row) != len(self.header):
-            fix = "put texts with commas in double quotes" if len(row) > len(self.header) else "one is missing"
-            return Record(line, None, f"has {len(row)} fields, the header has {len(self.header)}: {fix}")
-        return Record(line, dict(zip(self.header, row, strict=True)))
+    def _record(self, row: Cells) -> Record:
+        cells, wide = row.cells, len(self.header)
+        if cells is None:
+            return Record(row.line, None, row.problem)
+        if not cells and wide > 1:
+            return Record(row.line, None, "is a blank line")
+        cells = cells or [""]
+        if len(cells) != wide:
+            many = f"has {len(cells)} field{'s' * (len(cells) != 1)}"
+            where = f" (lines {row.line} to {row.last})" if row.last > row.line else ""
+            split = DELIMITERS.get(self.delimiter, repr(self.delimiter))
+            fix = f"put texts with {split} in double quotes" if len(cells) > wide else "one is missing"
+            first = "the header has" if self.form.header else "the first row has"
+            return Record(row.line, None, f"{many}{where}, {first} {wide}: {fix}")
+        return Record(row.line, dict(zip(self.header, cells, strict=True)))
 
 
-class ParquetRowsReader(Reader):
-    """All columns of a .parquet file, of any type.
+def spoken(delimiter: str) -> str:
+    r"""A delimiter in a message.
 
-    Args:
-        path: of the file.
-        field: a column that must be there; None takes any.
-
-    Raises:
-        DataError: it is no such file, or has no such column.
-        MissingExtra: pyarrow is not installed.
+    >>> spoken(";"), spoken("\t")
+    ("';'", 'tab')
     """
-
-    def __init__(self, path: Path, field: str | None = None) -> None:
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError:
-            raise MissingExtra("pyarrow", "parquet") from None
-        try:
-            self.file = pq.ParquetFile(path)
-        except (pa.ArrowInvalid, OSError) as e:
-            raise DataError(f"{path} is not a parquet file: {first_line(e)}") from None
-        self.schema, self.types, self.broken = self.file.schema_arrow, pa.types, (pa.ArrowInvalid, OSError)
-        self.name, self.total = str(path), self.file.metadata.num_rows
-        self.columns = list(self.schema.names)
-        self.field = TEXT if field is None else pick(path, field, self.columns)
-
-    def __iter__(self) -> Iterator[Record]:
-        try:
-            for batch in self.file.iter_batches(BATCH, columns=list(dict.fromkeys(self.columns))):
-                for row in range(batch.num_rows):
-                    self.at += 1
-                    yield self._record(batch, row)
-        except self.broken as e:
-            raise DataError(f"{self.name} cannot be read beyond row {self.at}: {first_line(e)}") from None
-
-    def _record(self, batch: Any, row: int) -> Record:
-        try:
-            return Record(self.at, {name: batch.column(name)[row].as_py() for name in self.columns})
-        except UnicodeDecodeError as e:
-            return Record(self.at, None, f"is not UTF-8: {e.reason} at byte {e.start}")
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
+    return "tab" if delimiter == "\t" else repr(delimiter)
 
 
-class ParquetReader(ParquetRowsReader):
-    """A column of strings in a .parquet file.
-
-    Args:
-        path: of the file.
-        field: which column holds the texts; None = "text", or the only one.
-        beside: other columns to read.
-
-    Raises:
-        DataError: it is no such file, or has no such column of strings.
-        MissingExtra: pyarrow is not installed.
-    """
-
-    def __init__(self, path: Path, field: str | None = None, beside: Sequence[str] = ()) -> None:
-        super().__init__(path)
-        self.field = pick(path, field, self.columns)
-        self.columns = [self.field, *(pick(path, name, self.columns) for name in beside)]
-        for column in self.columns:
-            kind = self.schema.field(column).type
-            if not _is_text(self.types, kind):
-                raise DataError(f"column {column!r} of {path} holds {kind}: choose a column of strings")
-
-
-def pick(name: object, field: str | None, columns: Sequence[str]) -> str:
-    """The column that is meant.
-
-    Raises:
-        DataError: there is none; the columns are named.
-
-    >>> pick("a.csv", None, ["sentence"])
-    'sentence'
-    """
-    wanted = field or (columns[0] if len(columns) == 1 else TEXT)
-    if wanted not in columns:
-        no_field(name, wanted, columns)
-    return wanted
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def _is_text(types: Any, kind: Any) -> bool:
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind))
+def check_columns(name: object, columns: Sequence[str], form: FileForm = USUAL_FORM) -> None:
+    """Raise a DataError if two columns have the same name; those without a name may have none."""
+    twice = list(dict.fromkeys(column for column in columns if column and columns.count(column) > 1))
+    if twice:
+        raise DataError(
+            f"{name} has two columns named {', '.join(map(repr, twice))}: rename one"
+            + form.hint(", or say --no-header if the first row is no header")
+        )

@@ -1,0 +1,126 @@
+"""What a file's bytes are, before its lines are read."""
+
+import codecs
+import gzip
+import io
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from afterword.errors import DataError, MissingDataset
+from afterword.files.lines import FileForm, LinesReader
+from afterword.files.sources import HEAD, as_utf8, check_encoding, opened
+
+OPTIONS = FileForm(options=True)
+
+
+def texts(content: bytes, form: FileForm = OPTIONS) -> list[str]:
+    reader = LinesReader(as_utf8(io.BytesIO(content), "a.txt", form), name="a.txt", form=form)
+    return [r.problem or r.fields["text"] for r in reader]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_what_a_byte_order_mark_says(encoding: str, end: str):
+    lines = ["é 每个词 👩‍👧", "", "b" * HEAD, "c"]
+    assert texts(end.join(lines).encode(encoding)) == lines
+    assert texts((end.join(lines) + end).encode(encoding)) == lines
+    assert texts(codecs.BOM_UTF16_BE + "a\nĊb\n".encode("utf-16-be")) == ["a", "Ċb"]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "mac-roman", "utf-16-le", "utf-8-sig", "gb18030", "shift-jis"])
+def test_the_encoding_that_is_said(encoding: str):
+    lines = ["né|à, \\", "b"] if encoding in ("cp1252", "mac-roman") else ["表\\ソ", "b"]
+    for end in "\n", "\r":
+        assert texts((end.join(lines) + end).encode(encoding), FileForm(encoding=encoding)) == lines
+
+
+def test_what_does_not_fit_the_encoding_is_said_once_with_its_byte():
+    many = b"a line\n" * 20_000
+    for encoding, content, told in (
+        ("cp1252", many + b"\x81", f"not cp1252: byte 0x81 at offset {len(many)} .*: give another --encoding"),
+        ("gb18030", many + b"\xff", f"not gb18030: byte 0xff at offset {len(many)} "),
+        ("utf-16-le", b"a\0\n\0b", "not utf-16-le: byte 0x62 at offset 4 "),
+        ("ascii", "aé".encode(), "not ascii: byte 0xc3 at offset 1 "),
+        ("cp1252", "\ufeffa".encode(), "a.txt begins with the byte order mark of utf-8: leave out --encoding cp1252"),
+        ("cp1252", "a".encode("utf-16"), "begins with the byte order mark of utf-16"),
+        (None, "text\na\n".encode("utf-16-le"), "NUL in every other byte: --encoding utf-16-le reads UTF-16 without"),
+        (None, "text\na\n".encode("utf-16-be"), "--encoding utf-16-be reads"),
+        (None, codecs.BOM_UTF16_LE + b"a", "is not utf-16: byte 0x61 at offset 2 "),
+        (None, many + b"\xe9\n", f"is not UTF-8: byte 0xe9 at offset {len(many)}, line 20001: .*--encoding cp1252"),
+    ):
+        with pytest.raises(DataError, match=told):
+            texts(content, FileForm(encoding=encoding, options=True))
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        (b"PAR1", "is a Parquet file: name it .parquet"),
+        (gzip.compress(b"a"), "is packed by gzip: give it a name that ends in .gz"),
+        (b"PK\x03\x04", "an Excel workbook"),
+        (b"%PDF-1.4\n", "is a PDF file"),
+        (b"\x89PNG\r\n\x1a\n", "is an image"),
+    ],
+)
+def test_a_file_of_another_kind(tmp_path: Path, first: bytes, told: str):
+    path = tmp_path / "a.txt"
+    path.write_bytes(first + b"\0\xff" * 100)
+    with pytest.raises(DataError, match=told), opened(path):
+        pass
+
+
+def test_what_is_no_file(tmp_path: Path):
+    with pytest.raises(DataError, match=r"is a folder: give a file"), opened(tmp_path):
+        pass
+    with pytest.raises(MissingDataset, match=r"is not there"), opened(tmp_path / "none"):
+        pass
+
+
+def test_an_encoding_has_a_name_that_python_knows():
+    assert check_encoding("latin1") == "latin1"
+    for name, told in (
+        ("cp12522", r"'cp12522' is no encoding \(did you mean 'cp1252'"),
+        ("rot13", "rot13"),
+        ("", "''"),
+    ):
+        with pytest.raises(DataError, match=told):
+            check_encoding(name)
+
+
+@pytest.mark.parametrize("encoding", [None, "cp1252"])
+def test_lines_of_a_pipe_come_before_it_ends(encoding: str | None):
+    """Each line is read while the writer waits for the reader."""
+    read, write = os.pipe()
+    seen = threading.Semaphore(1)
+
+    def writer() -> None:
+        for _ in range(3):
+            assert seen.acquire(timeout=60)
+            os.write(write, b"a line\n")
+        os.close(write)
+
+    thread = threading.Thread(target=writer)
+    thread.start()
+    with os.fdopen(read, "rb") as stream:
+        lines = as_utf8(stream, "a pipe", FileForm(encoding=encoding))
+        for _ in range(3):
+            assert lines.readline() == b"a line\n"
+            seen.release()
+        assert lines.readline() == b""
+    thread.join()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_packed_file_says_how_much_was_read(tmp_path: Path, encoding: str):
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress("".join(f"{i * i}\n" for i in range(100_000)).encode(encoding)))
+    with opened(path) as lines:
+        places = []
+        while lines.readline(100):
+            places.append(lines.place())
+        lines.close()
+    assert len(places) == 100_000 and places == sorted(places)
+    assert places[0] < path.stat().st_size / 2 and places[-1] == path.stat().st_size
