@@ -66,7 +66,7 @@ WRONG = {
     "words without a text": (["words", "-m", "{gpt2}", "the dog"], "give a text and words"),
     "a word that is none": (["words", "-m", "{gpt2}", "the dog", "--occurrence", "dog"], "write WORD:N"),
     "a span that is none": (["words", "-m", "{gpt2}", "the dog", "--span", "4"], "write START:END"),
-    "nothing to compare": (["similar", "-m", "{gpt2}", " "], "no text to compare"),
+    "nothing to compare": (["similar", "-m", "{gpt2}", " "], "no text can be compared"),
 }
 
 

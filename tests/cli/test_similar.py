@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 
 from afterword import Encoder, classical
 from afterword.cli.page import one_line
-from afterword.cli.similar import compared, page
+from afterword.cli.similar import Wanted, compared, page
 from afterword.cli.similar_texts import Side
 
 TEXTS = ["The bank raised its rates.", "银行提高了利率。", "We sat on the bank of the river."]
@@ -45,10 +45,10 @@ def test_a_page(run: Run, minilm: Path):
 )  # fmt: skip
 def test_each_score_is_on_the_line_of_its_texts_at_any_width(texts, others, methods, width, numbered):
     sides = [side(texts, methods, numbered), *([side(others, methods, True, 1)] if others is not None else [])]
-    scores = compared(sides, "cosine", 10, None)
+    scores = compared(sides, Wanted("cosine", 10, None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(width))
-        lines = page(sides, scores, None)
+        lines = page(scores, None)
     assert max(map(cell_len, lines)) <= width
     starts = [one_line(("(2x) " if i % 2 else "") + text)[:3].strip() for i, text in enumerate(texts)]
     ends = (

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterword.encode import nearest as module
-from afterword.encode.nearest import blocks, nearest
+from afterword.encode.nearest import nearest, numbered
 from afterword.encode.similarity import similarity
 
 
@@ -28,6 +28,11 @@ def test_blocks_give_what_sorting_everything_gives(n, m, size, top, threshold, a
     assert list(found) == [(float(s), i, j) for s, i, j in wanted[:top]]
 
 
+def blocks(vectors, size):
+    """Vectors in blocks of so many rows."""
+    return [(np.arange(i, min(i + size, len(vectors))), vectors[i : i + size]) for i in range(0, len(vectors), size)]
+
+
 def test_rows_of_one_array_are_compared_once_and_never_with_themselves():
     a = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
     pairs = nearest(a, blocks(a, 3), itself=True)
@@ -36,3 +41,10 @@ def test_rows_of_one_array_are_compared_once_and_never_with_themselves():
     ]
     assert np.allclose(pairs.scores, similarity(a, a)[pairs.rows, pairs.columns])
     assert (np.diff(pairs.scores) <= 0).all()
+
+
+def test_rows_have_the_numbers_that_they_come_with():
+    a = np.float32([[1, 0]])
+    pairs = nearest(a, [(np.array([3, 9]), np.float32([[0, 1], [1, 0]])), (np.array([12]), a)], top=2)
+    assert pairs.columns.tolist() == [9, 12]
+    assert nearest(a, numbered(a[:0]), top=2).scores.tolist() == []

@@ -128,9 +128,23 @@ def report_warnings() -> Iterator[None]:
 
 
 class _Lines(logging.Handler):
+    advice = True
+
     def emit(self, record: logging.LogRecord) -> None:
-        """Say a message in one line."""
-        say(f"{record.levelname.lower()}: {record.getMessage()}")
+        """Say a message in one line, as its `extra={"command_line": ...}` puts it, if it has that."""
+        words = getattr(record, "command_line", None)
+        if words is None or _Lines.advice:
+            say(f"{record.levelname.lower()}: {words or record.getMessage()}")
+
+
+@contextmanager
+def without_advice() -> Iterator[None]:
+    """Leave out what only advises on the command line."""
+    _Lines.advice = False
+    try:
+        yield
+    finally:
+        _Lines.advice = True
 
 
 @dataclass

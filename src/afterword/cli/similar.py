@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,11 +15,13 @@ from .console import REJECTED, say
 from .inputs import open_reader
 from .model import MethodsEmbedder, ModelChoice, read_methods
 from .page import Column, page_width, table, wrapped
+from .similar_stored import Stored, open_stored
 from .similar_texts import Side, embed_side, read_items, summary
 
 if TYPE_CHECKING:
     from ..encode.nearest import Nearest
     from ..files.write_vectors import Array
+    from ..jobs.items import Item
 
 MATRIX = 12  # maximum number of columns of a printed matrix
 TOP = 10  # number of pairs that are printed, if neither --top nor --threshold is given
@@ -36,7 +38,10 @@ def similar(
     against: Annotated[
         Path | None,
         typer.Option(
-            "--against", metavar="FILE", help="Compare with the texts of this file instead of with each other."
+            "--against",
+            metavar="FILE",
+            help="Compare with the texts of this file instead of with each other. Vectors in a .parquet file that "
+            "`afterword embed` wrote are used as they are.",
         ),
     ] = None,
     format: o.Format = None,
@@ -77,77 +82,117 @@ def similar(
 
     Equal texts are compared once. Several methods give several columns; pairs are sorted by the first.
     """
+    from ..files.stored_vectors import holds_vectors
+
     methods = read_methods(method)
-    readers = [open_reader(texts, input, format, field)]
-    readers += [open_reader(None, against, None, field)] if against is not None else []
     settings = {
         "prompt": prompt, "prompt_name": prompt_name, "truncate_dim": truncate_dim,
         "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
-    items = [read_items(reader) for reader in readers]
-    if against is None:
-        _check_two([item for item in items[0] if item.problem is None])
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
-    embedder = MethodsEmbedder.open(choice, methods, settings)
-    sides = [embed_side(part, embedder, not texts or part is not items[0]) for part in items]
-    if against is None:
-        _check_two([line for lines in sides[0].lines for line in lines])
-    top = TOP if top is None and threshold is None else top
-    scores = compared(sides, by or embedder.encoder.similarity_fn_name, top, threshold)
-    typer.echo("\n".join(_json(sides, scores) if as_json else page(sides, scores, threshold)))
-    for side, path in zip(sides, [input, against], strict=False):
+    wanted = Wanted(by, TOP if top is None and threshold is None else top, threshold)
+    items = read_items(open_reader(texts, input, format, field), alone=against is None)
+    if against is not None and holds_vectors(against):
+        stored = open_stored(against, choice, methods, settings)
+        result = with_stored(embed_side(items, stored.embedder, not texts), stored, wanted)
+    else:
+        others = None if against is None else read_items(open_reader(None, against, None, field))
+        result = _embedded(items, others, MethodsEmbedder.open(choice, methods, settings), not texts, wanted)
+    typer.echo("\n".join(_json(result) if as_json else page(result, threshold)))
+    embedded = result.sides if result.tables else result.sides[:1]
+    for side, path in zip(embedded, [input, against], strict=False):
         for line in summary(side, path):
             say(line)
-    return REJECTED if any(side.rejected for side in sides) else 0
+    for line in result.notes:
+        say(line)
+    return REJECTED if any(side.rejected for side in result.sides) else 0
 
 
-def _check_two(rows: Sequence[object]) -> None:
-    if len(rows) == 1:
-        raise typer.BadParameter("one text alone: give another, or a file with --against", param_hint="TEXT")
+@dataclass(frozen=True)
+class Wanted:
+    """Which pairs are wanted.
+
+    Attributes:
+        by: the similarity function; None = the model's own.
+        top: how many pairs; None = all.
+        threshold: the least similarity.
+    """
+
+    by: str | None
+    top: int | None
+    threshold: float | None
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The k most similar pairs, and all similarities where they are few.
+    """The k most similar pairs of one side, or of two.
 
     Attributes:
+        sides: the texts that are compared.
         pairs: the pairs, by the first method.
         by_method: their similarities (k,) by method.
-        tables: all similarities (n, m) by method.
+        tables: all similarities (n, m) by method; None if there are too many.
+        notes: lines to print at the end.
     """
 
+    sides: Sequence[Side]
     pairs: Nearest
     by_method: dict[str, Array]
-    tables: Callable[[], dict[str, Array]]
+    tables: Callable[[], dict[str, Array]] | None = None
+    notes: Sequence[str] = ()
 
 
-def compared(sides: Sequence[Side], by: str, top: int | None, threshold: float | None) -> Compared:
+def _embedded(
+    items: list[Item], others: list[Item] | None, embedder: MethodsEmbedder, numbered: bool, wanted: Wanted
+) -> Compared:
+    """Embed one side or two, and compare."""
+    sides = [embed_side(items, embedder, numbered, alone=others is None)]
+    if others is not None:
+        sides.append(embed_side(others, embedder, True))
+    return compared(sides, replace(wanted, by=wanted.by or embedder.encoder.similarity_fn_name))
+
+
+def compared(sides: Sequence[Side], wanted: Wanted) -> Compared:
     """Compare the texts of one side with each other, or with those of the other side."""
-    from ..encode.nearest import nearest
-    from ..encode.similarity import pairwise, similarity
+    from ..encode.nearest import nearest, numbered
+    from ..encode.similarity import similarity
 
-    left, right = sides[0], sides[-1]
-    first, *others = left.vectors
-    itself = len(sides) == 1
-    pairs = nearest(left.vectors[first], right.blocks(first), by, top=top, threshold=threshold, itself=itself)
-    scores = {first: pairs.scores}
-    for name in others:
-        scores[name] = pairwise(left.vectors_of(name, pairs.rows), right.vectors_of(name, pairs.columns), by)
-    return Compared(
-        pairs, scores, lambda: {name: similarity(left.vectors[name], right.vectors[name], by) for name in left.vectors}
-    )
+    left, right, by = sides[0].vectors, sides[-1].vectors, wanted.by or "cosine"
+    first = next(iter(left))
+    options: dict[str, Any] = {"top": wanted.top, "threshold": wanted.threshold, "itself": len(sides) == 1}
+    pairs = nearest(left[first], numbered(right[first]), by, **options)
+    scores = _by_method(sides, pairs, by)
+    return Compared(sides, pairs, scores, lambda: {name: similarity(left[name], right[name], by) for name in left})
 
 
-def _json(sides: Sequence[Side], scores: Compared) -> list[str]:
+def with_stored(side: Side, stored: Stored, wanted: Wanted) -> Compared:
+    """Compare texts with the stored vectors of a file."""
+    by = wanted.by or stored.embedder.encoder.similarity_fn_name
+    pairs, found = stored.nearest(side, by, wanted.top, wanted.threshold)
+    return Compared([side, found], pairs, _by_method([side, found], pairs, by), None, stored.summary())
+
+
+def _by_method(sides: Sequence[Side], pairs: Nearest, by: str) -> dict[str, Array]:
+    """The similarities of pairs by each method; those by the first are known."""
+    from ..encode.similarity import pairwise
+
+    left, right = sides[0].vectors, sides[-1].vectors
+    first, *others = left
+    more = {name: pairwise(left[name][pairs.rows], right[name][pairs.columns], by) for name in others}
+    return {first: pairs.scores, **more}
+
+
+def _json(scores: Compared) -> list[str]:
     """One line of JSON: rows as they were given, all similarities, and the most similar pairs."""
-    left, right = sides[0], sides[-1]
+    sides, left, right = scores.sides, scores.sides[0], scores.sides[-1]
     rows = [sorted((line, i) for i, lines in enumerate(side.lines) for line in lines) for side in sides]
     index = [[i for _, i in each] for each in rows]
     out: dict[str, Any] = {
         "texts": [left.texts[i] for i in index[0]],
         "lines": [line for line, _ in rows[0]],
         "against": None,
-        "similarity": {
+        "similarity": scores.tables
+        and {
             name: [[_number(table[i, j]) for j in index[-1]] for i in index[0]]
             for name, table in scores.tables().items()
         },
@@ -163,7 +208,7 @@ def _json(sides: Sequence[Side], scores: Compared) -> list[str]:
         ],
         "rejected": [{"line": line, "reason": reason} for line, reason in left.rejected],
     }
-    if len(sides) == 2:
+    if len(sides) == 2 and scores.tables:
         out |= {"against": [right.texts[j] for j in index[1]], "against_lines": [line for line, _ in rows[1]]}
         out |= {"against_rejected": [{"line": line, "reason": reason} for line, reason in right.rejected]}
     return [json.dumps(out, ensure_ascii=False)]
@@ -173,22 +218,24 @@ def _number(score: Any) -> float:
     return float(f"{score:.9g}")
 
 
-def page(sides: Sequence[Side], scores: Compared, threshold: float | None) -> list[str]:
+def page(scores: Compared, threshold: float | None) -> list[str]:
     """The lines of a page: with one method a matrix, if it is small; and the most similar pairs."""
     width = page_width()
     lines: list[str] = []
-    if len(scores.by_method) == 1:
-        lines = [*_matrix(sides, scores, width), ""]
+    if len(scores.by_method) == 1 and (matrix := _matrix(scores, width)):
+        lines = [*matrix, ""]
     if len(scores.pairs.rows):
-        return lines + _pairs(sides, scores, width)
+        return lines + _pairs(scores, width)
     if threshold is not None:
         return [*lines, f"no pair has a similarity of at least {threshold:g}"]
     return lines[:-1]
 
 
-def _matrix(sides: Sequence[Side], scores: Compared, width: int) -> list[str]:
+def _matrix(scores: Compared, width: int) -> list[str]:
     """A table with a row per text. Its columns are the lines of the texts, or letters that are explained below it."""
-    left, right = sides[0], sides[-1]
+    sides, left, right = scores.sides, scores.sides[0], scores.sides[-1]
+    if scores.tables is None:
+        return []
     if len(right.texts) > MATRIX or len(left.texts) > 4 * MATRIX:
         return [f"{len(left.texts):,} x {len(right.texts):,} similarities; --json prints them all"]
     names = [str(lines[0]) for lines in left.lines]
@@ -202,7 +249,7 @@ def _matrix(sides: Sequence[Side], scores: Compared, width: int) -> list[str]:
     return table([*columns, Column(texts, "text")], width)
 
 
-def _pairs(sides: Sequence[Side], scores: Compared, width: int) -> list[str]:
+def _pairs(scores: Compared, width: int) -> list[str]:
     """A table with a row per pair: the similarity by each method, and the two texts."""
     names = list(scores.by_method)
     heads = names if max(map(len, names)) <= HEAD else [f"m{n}" for n in range(1, len(names) + 1)]
@@ -213,7 +260,7 @@ def _pairs(sides: Sequence[Side], scores: Compared, width: int) -> list[str]:
         Column([_shown(x) for x in scores.by_method[name]], "score", head if len(names) > 1 else "")
         for head, name in zip(heads, names, strict=True)
     ]
-    for side, rows in zip((sides[0], sides[-1]), (scores.pairs.rows, scores.pairs.columns), strict=True):
+    for side, rows in zip((scores.sides[0], scores.sides[-1]), (scores.pairs.rows, scores.pairs.columns), strict=True):
         if side.numbered:
             columns.append(Column([str(side.lines[i][0]) for i in rows], "label"))
         columns.append(Column([_counted(side, i) for i in rows], "text"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,6 @@ from .inputs import items_of
 from .model import MethodsEmbedder
 
 if TYPE_CHECKING:
-    from ..encode.nearest import Rows
     from ..files.lines import Reader
     from ..files.write_vectors import Array
     from ..jobs.items import Item
@@ -23,11 +22,11 @@ MOST = 10_000  # maximum number of rows that are embedded here
 NAMED = 3  # number of rejected rows that are named
 
 
-def read_items(reader: Reader) -> list[Item]:
-    """The rows of the input.
+def read_items(reader: Reader, alone: bool = False) -> list[Item]:
+    """The rows of the input; `alone` if they are compared with each other.
 
     Raises:
-        typer.BadParameter: there are more than `MOST`.
+        typer.BadParameter: there are more than `MOST`, none that can be compared, or one alone.
     """
     items = list(islice(items_of(reader), MOST + 1))
     if len(items) > MOST:
@@ -36,7 +35,17 @@ def read_items(reader: Reader) -> list[Item]:
             "--against FILE.parquet",
             param_hint="--input",
         )
+    rejected = [(item.line, item.problem) for item in items if item.problem is not None]
+    check_number(len(items) - len(rejected), rejected, alone)
     return items
+
+
+def check_number(texts: int, rejected: Sequence[tuple[int, str]], alone: bool) -> None:
+    """Raise typer.BadParameter if there are too few texts to compare."""
+    if not texts:
+        raise typer.BadParameter(f"no text can be compared: {reasons(rejected)}", param_hint="TEXT")
+    if texts == 1 and alone:
+        raise typer.BadParameter("one text alone: give another, or a file with --against", param_hint="TEXT")
 
 
 @dataclass(frozen=True)
@@ -62,24 +71,12 @@ class Side:
         """The number of rows that repeat an earlier text."""
         return sum(map(len, self.lines)) - len(self.lines)
 
-    def blocks(self, name: str) -> Iterable[Array]:
-        """The vectors of a method in blocks."""
-        return [self.vectors[name]]
 
-    def vectors_of(self, name: str, rows: Rows) -> Array:
-        """The vectors of a method (k, D) of some texts."""
-        return self.vectors[name].take(rows, 0)
-
-    def texts_of(self, rows: Iterable[int]) -> dict[int, str]:
-        """Some of the texts, by row."""
-        return {row: self.texts[row] for row in rows}
-
-
-def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, numbered: bool) -> Side:
-    """Embed each different text once.
+def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, numbered: bool, alone: bool = False) -> Side:
+    """Embed each different text once; `alone` if they are compared with each other.
 
     Raises:
-        typer.BadParameter: no row can be embedded.
+        typer.BadParameter: no row can be embedded, or one alone.
     """
     from ..jobs.items import Item
     from ..jobs.windows import embed_window
@@ -97,8 +94,7 @@ def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, numbered: bool)
     rejected += [(line, item.problem) for item in distinct if item.problem for line in lines[item.text or ""]]
     rejected.sort()
     fine = [i for i, item in enumerate(distinct) if item.problem is None]
-    if not fine:
-        raise typer.BadParameter(f"no text can be compared: {reasons(rejected)}", param_hint="TEXT")
+    check_number(len(items) - len(rejected), rejected, alone)
     texts = [distinct[i].text or "" for i in fine]
     return Side(texts, [lines[t] for t in texts], {n: rows[fine] for n, rows in vectors.items()}, rejected, numbered)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,14 +35,14 @@ class Nearest:
         return Nearest(self.rows[order], self.columns[order], self.scores[order])
 
 
-def blocks(vectors: Array, size: int) -> Iterator[Array]:
-    """Vectors (m, D) in blocks of so many rows."""
-    return (vectors[i : i + size] for i in range(0, len(vectors), size))
+def numbered(vectors: Array) -> list[tuple[Rows, Array]]:
+    """Vectors (m, D) as one block whose rows count from 0."""
+    return [(np.arange(len(vectors)), vectors)]
 
 
 def nearest(
     a: Array,
-    b: Iterable[Array],
+    b: Iterable[tuple[Rows, Array]],
     name: str = "cosine",
     *,
     top: int | None = None,
@@ -53,21 +53,22 @@ def nearest(
 
     Args:
         a: (n, D).
-        b: blocks (m, D) whose rows count on through all of them.
+        b: blocks: the numbers of rows (m,), ascending through all blocks, and their vectors (m, D).
         name: the similarity function, as for `similarity`.
         top: how many pairs; None = all.
         threshold: only pairs that are at least so similar.
         itself: the rows of b are those of a: each pair once, and no row with itself.
 
-    >>> pairs = nearest(np.array([[1.0, 0.0]]), [np.array([[0.0, 1.0], [2.0, 0.0]])], top=1)
+    >>> pairs = nearest(np.array([[1.0, 0.0]]), numbered(np.array([[0.0, 1.0], [2.0, 0.0]])), top=1)
     >>> pairs.columns.tolist(), pairs.scores.tolist()
     ([1], [1.0])
     """
-    found, start = [_pairs(similarity(a, a[:0], name), 0, itself, top, threshold)], 0
-    for block in b:
-        for part in blocks(block, max(1, PAIRS // max(1, len(a)))):
-            found.append(_pairs(similarity(a, part, name), start, itself, top, threshold))
-            start += len(part)
+    found = [_pairs(similarity(a, a[:0], name), np.arange(0), itself, top, threshold)]
+    size = max(1, PAIRS // max(1, len(a)))
+    for rows, vectors in b:
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            found.append(_pairs(similarity(a, vectors[part], name), rows[part], itself, top, threshold))
             if top is not None:
                 found = [_joined(found).best(top)]
     return _joined(found).best(top)
@@ -78,13 +79,13 @@ def _joined(parts: list[Nearest]) -> Nearest:
     return Nearest(*map(np.concatenate, columns))
 
 
-def _pairs(table: Array, start: int, itself: bool, top: int | None, threshold: float | None) -> Nearest:
-    """The top pairs of a block (n, m), whose first column has the number `start`; also what equals the last one."""
+def _pairs(table: Array, numbers: Rows, itself: bool, top: int | None, threshold: float | None) -> Nearest:
+    """The top pairs of a block (n, m) whose columns have these numbers; also what equals the last one."""
     wanted = np.ones(table.shape, bool) if threshold is None else table >= threshold
     if itself:
-        wanted &= np.arange(len(table))[:, None] < np.arange(start, start + table.shape[1])
+        wanted &= np.arange(len(table))[:, None] < numbers
     values = table[wanted]
     if top is not None and 0 < top < len(values):
         wanted &= table >= np.partition(values, len(values) - top)[len(values) - top]
     rows, columns = np.nonzero(wanted)
-    return Nearest(rows, columns + start, table[rows, columns])
+    return Nearest(rows, numbers[columns], table[rows, columns])

@@ -47,8 +47,10 @@ def read_encoder(
             subfolder=subfolder, **options,
         )  # fmt: skip
     if method is None:
-        try_too = "reba() or echo()" if backbone.facts.causal else "ditto()"
-        logger.warning("%s names no method: classical mean is used; try %s", name, try_too)
+        others = ["reba", "echo"] if backbone.facts.causal else ["ditto"]
+        words = f"{name} names no method: classical mean is used; try"
+        command_line = f"{words} {' or '.join(f'--method {other}' for other in others)}"
+        logger.warning("%s %s", words, " or ".join(f"{o}()" for o in others), extra={"command_line": command_line})
     return Parts(backbone, method or classical(), max_length=max_length)
 
 

@@ -1,0 +1,138 @@
+"""Compare texts with vectors that ``embed`` wrote to a .parquet file, if they were made in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .console import without_advice
+from .model import MethodsEmbedder, ModelChoice
+from .similar_texts import Side
+
+if TYPE_CHECKING:
+    from ..encode.nearest import Nearest
+    from ..encoder import Encoder
+    from ..files.stored_vectors import StoredVectors
+    from ..files.vectors_info import VectorsInfo
+    from ..methods import Method
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Stored vectors, and how to embed texts that are compared with them.
+
+    Attributes:
+        file: the file.
+        columns: for each method, the column that holds its vectors.
+        embedder: embeds texts as the file's were embedded.
+    """
+
+    file: StoredVectors
+    columns: Mapping[str, str]
+    embedder: MethodsEmbedder
+
+    def nearest(self, side: Side, by: str, top: int | None, threshold: float | None) -> tuple[Nearest, Side]:
+        """The most similar pairs, and the texts of the file that are in them, each once."""
+        import numpy as np
+
+        from ..encode.nearest import nearest
+
+        first = next(iter(self.columns))
+        pairs = nearest(side.vectors[first], self.file.blocks(self.columns[first]), by, top=top, threshold=threshold)
+        rows = np.unique(pairs.columns)
+        others = {name: self.file.vectors(column, rows) for name, column in list(self.columns.items())[1:]}
+        found = Side(self.file.texts(rows), self.file.lines(rows), others, [], True)
+        return replace(pairs, columns=np.searchsorted(rows, pairs.columns)), found
+
+    def summary(self) -> list[str]:
+        """A line on rows of the file that have no vector."""
+        missing = self.file.missing(next(iter(self.columns.values())))
+        return [f"no vector: {missing:,} of {len(self.file):,} rows of {self.file.path}"] if missing else []
+
+
+def open_stored(path: Path, choice: ModelChoice, methods: dict[str, Method], settings: dict[str, Any]) -> Stored:
+    """Load the model, and check that it makes the vectors of the file.
+
+    Without a method, those of the file are taken; so is the prompt, if none is given. Vectors are cut and scaled as
+    those of the file.
+
+    Raises:
+        DataError: the file holds no vectors of texts.
+        ModelError: the model or the method is another one, or gives other vectors.
+        typer.BadParameter: --truncate-dim is not that of the file.
+    """
+    from ..files.stored_vectors import StoredVectors
+
+    file = StoredVectors(path)
+    with without_advice():
+        encoder = choice.load(next(iter(methods.values()), None))
+    if methods:
+        of_methods = {name: replace(encoder, method=method) for name, method in methods.items()}
+        columns = {name: _column_of(one, name, file) for name, one in of_methods.items()}
+    else:
+        of_methods = {column: _encoder_of(encoder, info, file) for column, info in file.infos.items()}
+        columns = {column: column for column in of_methods}
+    for name, column in columns.items():
+        _check_probes(of_methods[name], file.infos[column], path)
+    info = file.infos[next(iter(columns.values()))]
+    asked = settings["truncate_dim"]
+    if asked not in (None, info.dimension):
+        raise typer.BadParameter(f"{asked}: the vectors of {path} have {info.dimension}", param_hint="--truncate-dim")
+    encoder = next(iter(of_methods.values()))
+    settings = {**settings, "normalize_embeddings": info.normalized}
+    settings["truncate_dim"] = info.dimension if info.dimension < encoder.dimension else None
+    if settings["prompt"] is None and settings["prompt_name"] is None:
+        settings["prompt"] = info.prompt or ""
+    embedder = MethodsEmbedder(encoder, {name: one.method for name, one in of_methods.items()}, settings)
+    return Stored(file, columns, embedder)
+
+
+def _column_of(encoder: Encoder, name: str, file: StoredVectors) -> str:
+    """The column with the vectors of an encoder."""
+    identity = encoder.identity
+    for column, info in file.infos.items():
+        if info.identity == identity:
+            return column
+    raise _other(encoder, identity, file)
+
+
+def _encoder_of(encoder: Encoder, info: VectorsInfo, file: StoredVectors) -> Encoder:
+    """The encoder that made the vectors of a column: with its own method, or with the column's."""
+    from ..methods.serialize import from_json
+    from ..post import Normalise
+
+    method = from_json(info.method)
+    kept = tuple(step for step in encoder.post if isinstance(step, Normalise))
+    tried = [encoder, replace(encoder, method=method), replace(encoder, method=method, post=kept)]
+    for one in tried:
+        if one.identity == info.identity:
+            return one
+    raise _other(encoder, encoder.identity, file)
+
+
+def _other(encoder: Encoder, identity: str, file: StoredVectors) -> Exception:
+    from ..errors import ModelError
+
+    made = " or ".join(
+        f"{info.model} by {info.method.get('name')} ({info.identity:.8})" for info in file.infos.values()
+    )
+    return ModelError(
+        f"the vectors of {file.path} were made by {made}, not by {encoder.method} ({identity:.8}): give the same "
+        "model, --method and --max-length, or embed the texts again"
+    )
+
+
+def _check_probes(encoder: Encoder, info: VectorsInfo, path: Path) -> None:
+    from ..encode.probes import TOLERANCE, probe_difference, probes
+    from ..errors import ModelError
+
+    difference = probe_difference(info.probes, probes(encoder))
+    if not difference <= TOLERANCE:
+        raise ModelError(
+            f"{encoder.method} gives other vectors here than where {path} was written: the probe texts differ by "
+            f"{difference:.1e} of their length: embed the texts again"
+        )

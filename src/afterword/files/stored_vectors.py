@@ -1,0 +1,116 @@
+"""Read texts and vectors from a .parquet file that ``embed`` wrote, in bounded memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DataError
+from .lines import TEXT
+from .vectors_info import PREFIX, VectorsInfo, read_info
+from .write_vectors import Array
+
+ROWS = 4096  # number of rows that are read at a time
+OF_WORDS = {"line", "text", "word", "start", "end"}  # the columns of a file of words
+
+Rows = NDArray[np.int64]
+
+
+class StoredVectors:
+    """A .parquet file of texts and vectors. Rows count from 0.
+
+    Args:
+        path: the file.
+
+    Raises:
+        DataError: it was not written by ``embed``, or not from texts.
+        MissingExtra: pyarrow is not installed.
+
+    Attributes:
+        infos: what each column of vectors was made by.
+        first: (n,) for each row, the first row with the same text.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.infos: Mapping[str, VectorsInfo] = read_info(path)
+        names = set(self._file().schema_arrow.names)
+        if TEXT not in names or names >= OF_WORDS:
+            raise DataError(f"{path} holds no vectors of texts: it has the columns {', '.join(sorted(names))}")
+
+    def __len__(self) -> int:
+        """The number of rows, those without a vector included."""
+        return int(self._file().metadata.num_rows)
+
+    def _file(self) -> Any:
+        import pyarrow.parquet as pq
+
+        return pq.ParquetFile(self.path)
+
+    def _batches(self, column: str) -> Iterator[tuple[int, Any]]:
+        """The values of a column, batch by batch, each with the number of its first row."""
+        start = 0
+        with self._file() as file:
+            for batch in file.iter_batches(ROWS, columns=[column]):
+                yield start, batch.column(0)
+                start += batch.num_rows
+
+    @cached_property
+    def first(self) -> Rows:
+        """For each row, the first row with the same text."""
+        digests = np.zeros(len(self), "S16" if not len(self) else [("a", "<u8"), ("b", "<u8")])
+        for start, texts in self._batches(TEXT):
+            keys = b"".join(hashlib.blake2b(repr(text).encode(), digest_size=16).digest() for text in texts.to_pylist())
+            digests[start : start + len(texts)] = np.frombuffer(keys, digests.dtype)
+        _, first, index = np.unique(digests, return_index=True, return_inverse=True)
+        return np.asarray(first[index], np.int64)
+
+    def blocks(self, column: str) -> Iterator[tuple[Rows, Array]]:
+        """Rows (m,) and their vectors (m, D), without those that repeat an earlier text or have no vector."""
+        for start, lists in self._batches(column):
+            rows = np.arange(start, start + len(lists))
+            kept = np.asarray(lists.is_valid()) & (self.first[rows] == rows)
+            values = lists.filter(kept).flatten().to_numpy(zero_copy_only=False)
+            yield rows[kept], values.reshape(-1, lists.type.list_size)
+
+    def missing(self, column: str) -> int:
+        """The number of rows without a vector."""
+        return sum(lists.null_count for _, lists in self._batches(column))
+
+    def vectors(self, column: str, rows: Rows) -> Array:
+        """The vectors (k, D) of some rows, which are in ascending order."""
+        return np.concatenate([vectors[np.isin(found, rows)] for found, vectors in self.blocks(column)])
+
+    def texts(self, rows: Rows) -> list[str]:
+        """The texts of some rows, which are in ascending order."""
+        found: list[str] = []
+        for start, texts in self._batches(TEXT):
+            low, high = np.searchsorted(rows, [start, start + len(texts)])
+            found += texts.take(rows[low:high] - start).to_pylist()
+        return found
+
+    def lines(self, rows: Rows) -> list[list[int]]:
+        """For some rows, all rows with the same text, counted from 1."""
+        order = np.argsort(self.first, kind="stable")
+        low, high = (np.searchsorted(self.first[order], rows, side) for side in ("left", "right"))
+        return [(order[i:j] + 1).tolist() for i, j in zip(low, high, strict=True)]
+
+
+def holds_vectors(path: Path) -> bool:
+    """Whether a file is a .parquet file in whose metadata ``embed`` has written what its vectors were made by."""
+    if path.suffix.lower() != ".parquet" or not path.is_file():
+        return False
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        notes = pq.read_schema(path).metadata or {}
+    except (ImportError, pa.ArrowInvalid, OSError):
+        return False
+    return any(key.startswith(PREFIX.encode()) and key.endswith(b"identity") for key in notes)

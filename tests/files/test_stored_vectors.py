@@ -1,0 +1,65 @@
+"""Stored vectors are read in blocks: each text once, null rows left out, numbers kept."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from afterword.errors import DataError
+from afterword.files import stored_vectors as module
+from afterword.files.stored_vectors import StoredVectors, holds_vectors
+from afterword.files.vectors_info import VectorsInfo, to_notes
+from afterword.files.write_vectors import Block, ParquetSink
+
+TEXTS = ["a", None, "b", "a", "c", "", "b", "d"]
+VECTORS = np.arange(16, dtype=np.float32).reshape(8, 2)
+
+
+def write(path: Path, columns: dict[str, list] | None = None) -> None:
+    info = VectorsInfo("m", {"name": "x"}, "f", "i", 2, False, None, np.zeros((8, 2), np.float32))
+    columns = columns or {"text": TEXTS}
+    vectors = VECTORS.copy()
+    vectors[[1, 4]] = np.nan
+    kinds = {name: "text" if name in {"text", "word"} else "number" for name in columns}
+    with path.open("wb") as file:
+        sink = ParquetSink(file, kinds, {"vector": vectors[:0]}, to_notes({"vector": info}))
+        for part in (slice(0, 5), slice(5, 8)):
+            sink.write(Block({name: values[part] for name, values in columns.items()}, {"vector": vectors[part]}))
+        sink.close()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_blocks_texts_and_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int):
+    monkeypatch.setattr(module, "ROWS", rows)
+    write(tmp_path / "v.parquet")
+    file = StoredVectors(tmp_path / "v.parquet")
+    numbers, vectors = (np.concatenate(parts) for parts in zip(*file.blocks("vector"), strict=True))
+    assert numbers.tolist() == [0, 2, 5, 7] and np.array_equal(vectors, VECTORS[numbers])
+    assert len(file) == 8 and file.missing("vector") == 2
+    assert file.texts(np.array([0, 5, 7])) == ["a", "", "d"]
+    assert file.lines(np.array([0, 2, 7])) == [[1, 4], [3, 7], [8]]
+    assert np.array_equal(file.vectors("vector", np.array([2, 7])), VECTORS[[2, 7]])
+
+
+def test_files_of_another_kind(tmp_path: Path):
+    (tmp_path / "not.parquet").write_bytes(b"nothing")
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "texts.parquet")
+    write(tmp_path / "v.parquet")
+    found = [holds_vectors(tmp_path / name) for name in ("not.parquet", "texts.parquet", "no.parquet", "v.txt")]
+    assert found == [False] * 4 and holds_vectors(tmp_path / "v.parquet")
+    numbers = list(range(8))
+    write(tmp_path / "w.parquet", {"line": numbers, "text": TEXTS, "word": TEXTS, "start": numbers, "end": numbers})
+    with pytest.raises(DataError, match="holds no vectors of texts: it has the columns end, line, start, text, vector"):
+        StoredVectors(tmp_path / "w.parquet")
+
+
+def test_ten_thousand_rows_and_more(tmp_path: Path):
+    write(tmp_path / "v.parquet", None)
+    table = pq.read_table(tmp_path / "v.parquet")
+    many = pa.concat_tables([table] * 2000)
+    pq.write_table(many, tmp_path / "many.parquet")
+    file = StoredVectors(tmp_path / "many.parquet")
+    assert sum(len(rows) for rows, _ in file.blocks("vector")) == 4 and len(file) == 16_000
+    assert len(file.lines(np.array([0]))[0]) == 4000
