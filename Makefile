@@ -7,6 +7,7 @@ SHELL := bash
 PYTHON ?= python3
 VENV ?= .venv
 LOWEST ?= .venv-lowest
+ADAPTERS ?= .venv-adapters
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 EXTRAS := dev,all,qlora
 ARGS ?=
@@ -21,7 +22,7 @@ VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/
 
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests compiles all of them anew
 
-.PHONY: help setup demo test quick soak thorough lowest check fix bench docs models pins clean
+.PHONY: help setup demo test quick soak thorough lowest adapters check fix bench docs models pins clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,9 +46,15 @@ $(LOWEST)/.ready: pyproject.toml constraints.txt scripts/lowest.py
 		-c $(LOWEST)/constraints.txt -e ".[train,plots,parquet,demo,test]" scikit-learn faiss-cpu
 	touch $@
 
+$(ADAPTERS)/.ready: pyproject.toml constraints-adapters.txt
+	$(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --retries 10 -c constraints-adapters.txt \
+		-e ".[demo]" langchain-huggingface llama-index-embeddings-huggingface
+	touch $@
+
 setup: $(VENV)/.ready ## a virtual environment with everything, at the pinned versions
 
-demo: $(VENV)/.demo ## sentences, words and similarities, with a real model
+demo: $(VENV)/.demo ## a search, a word's two senses and a race, with a real model
 	$(PY) examples/demo.py
 
 test: $(VENV)/.ready ## all tests (ARGS="-k words" to choose)
@@ -64,6 +71,9 @@ thorough: $(VENV)/.ready ## every property with 10,000 examples
 
 lowest: $(LOWEST)/.ready ## what touches other packages, on the lowest versions that pyproject.toml declares
 	$(LOWEST)/bin/python $(PYTEST) -m "not slow and not soak and not hypothesis" $(VERSIONS) $(ARGS)
+
+adapters: $(ADAPTERS)/.ready ## what docs/use-with.md says of LangChain and LlamaIndex, with these
+	$(ADAPTERS)/bin/python scripts/check_adapters.py
 
 check: $(VENV)/.ready ## style, docstrings, types, architecture
 	$(PY) -m ruff check .
@@ -90,4 +100,4 @@ pins: $(VENV)/.ready ## write constraints.txt anew from what is installed
 	touch $(VENV)/.demo $(VENV)/.ready
 
 clean: ## remove the environments and the caches
-	rm -rf $(VENV) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(ADAPTERS) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,7 +2,7 @@
 
 Each benchmark is a file with a function ``measure(quick)`` that gives rows, and ends in ``main(...)``. That runs it
 twice: as users have it, and in a process of its own with ``AFTERWORD_KERNELS=plain``, that is without `kernels.py`.
-Both go, with what machine and versions they were, to ``results/<name>.json``; `table.py` makes the table of them all.
+Both go, with what machine and versions they were, to ``results/<processor>/<name>.json``; `table.py` makes the tables.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ os.environ.update(
 import argparse
 import json
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -105,6 +106,16 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def machine() -> str:
+    """The CPU's name and the instructions of its fastest products, as a folder's name: "amd-epyc-avx2"."""
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        flags = set()
+    fastest = next((f for f in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if f in flags), "")
+    return "-".join(re.findall(r"[a-z0-9]+", f"{processor()} {fastest}".lower()))
+
+
 def surroundings() -> dict[str, Any]:
     """What a figure depends on besides the code."""
     return {
@@ -119,14 +130,17 @@ def surroundings() -> dict[str, Any]:
 def table(passes: Mapping[str, list[dict[str, Any]]]) -> str:
     """A markdown table of the rows, with and without `kernels.py`."""
     lines = ["| what | aim | measured | without kernels.py |", "|---|---|---|---|"]
-    plain = {row["what"]: row for row in passes.get("plain", [])}
-    for row in passes.get("packed", []) or passes.get("plain", []):
-        other = plain.get(row["what"])
-        lines.append(f"| {row['what']} | {row['aim'] or '-'} | {_cell(row)} | {_cell(other) if other else '-'} |")
+    both = [{row["what"]: row for row in passes.get(kernels, [])} for kernels in KERNELS]
+    for what in dict.fromkeys([*both[0], *both[1]]):
+        packed, plain = (rows.get(what) for rows in both)
+        aim = (packed or plain or {})["aim"] or "-"
+        lines.append(f"| {what} | {aim} | {_cell(packed)} | {_cell(plain)} |")
     return "\n".join(lines)
 
 
-def _cell(row: Mapping[str, Any]) -> str:
+def _cell(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "-"
     value = row["value"]
     text = f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.6g}" if row["unit"] == "cosine" else f"{value:.3g}"
     unit = "" if row["unit"] in ("x", "cosine") else f" {row['unit']}"
@@ -139,7 +153,7 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: only to see that it runs")
     parser.add_argument("--plain", action="store_true", help="only the pass without kernels.py")
     parser.add_argument("--packed", action="store_true", help="only the pass with kernels.py")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON")
+    parser.add_argument("--out", type=Path, default=RESULTS / machine(), help="folder of the JSON")
     return parser.parse_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""Print the table of all benchmarks that have run.
+"""Print the tables of all benchmarks that have run, one per processor; or the one of a folder.
 
 python benchmarks/table.py [FOLDER]
 """
@@ -48,5 +48,10 @@ def tables(folder: Path) -> str:
     return table(passes) + "\n\n" + "\n".join(sorted(notes))
 
 
+def every() -> str:
+    """The tables of all processors, each under the name of its folder."""
+    return "\n\n".join(f"### {folder.name}\n\n{tables(folder)}" for folder in sorted(RESULTS.iterdir()))
+
+
 if __name__ == "__main__":
-    print(tables(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS))
+    print(tables(Path(sys.argv[1])) if len(sys.argv) > 1 else every())

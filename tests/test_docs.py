@@ -74,9 +74,15 @@ def trained(folder: Path) -> None:
     Encoder.load("afterword-mini", bellm()).save(folder)
 
 
+def tickets(file: Path) -> None:
+    """What the command line above the example has written."""
+    table = ROOT / "examples" / "tickets.csv"
+    assert main(["embed", "-m", "minilm", "-i", str(table), "--column", "text", "-o", str(file)]) == 0
+
+
 SHARED = "../shared/data"
 NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
-    "README.md": {},
+    "README.md": {"tickets.parquet": tickets},
     "docs/analysis.md": {f"{SHARED}/en/sts/stsb.dev.jsonl.gz": pairs},
     "docs/evaluate.md": {f"{SHARED}/en/sts/stsb.test.jsonl.gz": pairs, "gpt2": lambda folder: tiny("gpt2", folder)},
     "docs/own-method.md": {
@@ -88,6 +94,7 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "docs/sentence-transformers.md": {},
     "docs/train.md": {"mini-bellm": trained, f"{SHARED}/nli/triplets_10k.jsonl.gz": triplets},
     "docs/tune.md": {"data/pairs.jsonl": pairs},
+    "docs/use-with.md": {},
     "src/afterword/models/afterword-mini/README.md": {},
     "src/afterword/models/afterword-mini-bellm/README.md": {},
     "src/afterword/models/afterword-mini-distilled/README.md": {},
@@ -95,10 +102,16 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
 """What a page's examples find where they are run."""
 
 
+ELSEWHERE = re.compile(r"^from (langchain|llama_index)", re.M)
+"""What needs an environment of its own: `make adapters` runs it."""
+
+
 def examples(page: Path) -> Iterator[str]:
     """A page's Python, without what shows a prompt and what lies in a list."""
     return (
-        code for code in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.S | re.M) if ">>>" not in code
+        code
+        for code in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.S | re.M)
+        if ">>>" not in code and not ELSEWHERE.search(code)
     )
 
 

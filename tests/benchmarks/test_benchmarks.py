@@ -95,6 +95,14 @@ def test_a_benchmark_runs_and_writes_its_figures(name, benchmarks, tmp_path, req
     assert all(row["what"] in made for row in rows) and "QUICK" in made
 
 
+def test_the_page_has_the_tables_of_all_processors(benchmarks, root):
+    page = (root / "docs" / "benchmarks.md").read_text("utf-8")
+    printed = here(f"{benchmarks}/table.py")
+    assert f"<!-- figures -->\n{printed}<!-- end -->" in page, "run scripts/generate_benchmarks.py"
+    assert printed.count("### ") == len(list((benchmarks / "results").iterdir())) >= 1
+    assert import_module("measure").machine() == import_module("measure").options([]).out.name != ""
+
+
 @pytest.mark.skipif(lacks_bfloat16() is None, reason="this processor has what is needed")
 def test_a_processor_that_lacks_bfloat16_is_told_so_in_one_line(benchmarks):
     printed = here(f"{benchmarks}/bfloat16_products.py", "--quick")

@@ -1,0 +1,87 @@
+"""Run every snippet of docs/use-with.md, and check what the page says of LangChain and LlamaIndex: `make adapters`.
+
+It runs in an environment of its own, because these two need another version of huggingface_hub.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from contextlib import chdir
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="false")
+
+import numpy as np
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "use-with.md"
+LEFT_OUT = ("pandas", "polars", "sklearn")  # `make test` runs these
+TRUST = {"trust_remote_code": True}
+
+
+def snippets() -> list[str]:
+    """The page's Python, without what `make test` runs."""
+    found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.S | re.M)
+    return [code for code in found if not re.search(rf"^(?:import|from) (?:{'|'.join(LEFT_OUT)})\b", code, flags=re.M)]
+
+
+def same(found: Any, wanted: np.ndarray, what: str) -> None:
+    """Fail unless two arrays have the same numbers."""
+    difference = np.abs(np.asarray(found) - wanted).max()
+    print(f"{difference:.1e}  {what}")
+    if not difference <= 1e-6 * np.abs(wanted).max():
+        raise SystemExit(f"docs/use-with.md is wrong: {what}: they differ by {difference:.1e}")
+
+
+def langchain(encoder: Any, texts: list[str]) -> None:
+    """What the page says of LangChain."""
+    from langchain_huggingface import HuggingFaceEmbeddings
+
+    prompted = HuggingFaceEmbeddings(
+        model_name="prompted", model_kwargs=TRUST, query_encode_kwargs={"prompt_name": "query"}
+    )
+    same(prompted.embed_documents(texts), encoder.encode(texts), "LangChain: the encoder's own vectors")
+    same(prompted.embed_documents(["a\nb"]), encoder.encode(["a b"]), "LangChain: line breaks become spaces")
+    same(prompted.embed_query("a"), encoder.encode_query("a"), "LangChain: a query, with its prompt")
+    plain = HuggingFaceEmbeddings(model_name="prompted", model_kwargs=TRUST)
+    same(plain.embed_query("a"), encoder.encode("a"), "LangChain: a query, without its prompt")
+    blank, other = plain.embed_documents(["", "a"])
+    same(other, encoder.encode("a"), "LangChain: beside an empty text")
+    same(blank, np.nan_to_num(blank, nan=1e9), "LangChain: an empty text, finite numbers")
+
+
+def llama_index(encoder: Any, texts: list[str]) -> None:
+    """What the page says of LlamaIndex."""
+    from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+
+    unit = HuggingFaceEmbedding(model_name="prompted", **TRUST)
+    same(unit.get_text_embedding_batch(texts), encoder.encode(texts, normalize_embeddings=True), "LlamaIndex: length 1")
+    same(unit.get_query_embedding("a"), encoder.encode("a", normalize_embeddings=True), "LlamaIndex: no prompts")
+    own = HuggingFaceEmbedding(model_name="prompted", normalize=False, query_instruction="query: ", **TRUST)
+    same(own.get_text_embedding_batch(texts), encoder.encode(texts), "LlamaIndex: normalize=False")
+    same(own.get_query_embedding("a"), encoder.encode_query("a"), "LlamaIndex: query_instruction")
+    blank, other = own.get_text_embedding_batch(["", "a"])
+    same(other, encoder.encode("a"), "LlamaIndex: beside an empty text")
+    same(blank, np.nan_to_num(blank, nan=1e9), "LlamaIndex: an empty text, finite numbers")
+
+
+def main() -> None:
+    """Run the page, then check it."""
+    warnings.simplefilter("ignore")
+    known: dict[str, Any] = {"__name__": PAGE.name}
+    with TemporaryDirectory() as folder, chdir(folder):
+        for code in snippets():
+            exec(compile(code, PAGE.name, "exec"), known)
+        encoder, texts = known["own"], known["texts"]
+        same(known["embeddings"].embed_documents(texts), encoder.encode(texts), "the page's own snippet")
+        encoder.prompts = {"query": "query: "}
+        encoder.save("prompted")
+        langchain(encoder, texts)
+        llama_index(encoder, texts)
+
+
+if __name__ == "__main__":
+    main()
