@@ -15,7 +15,7 @@ ROOMS = {
     "shapes": "",
     "spelling": "errors",
     "text": "errors shapes",
-    "backbone": "errors shapes text",
+    "backbone": "errors shapes spelling text",
     "methods": "errors shapes spelling text backbone",
     "post": "errors spelling backbone",
     "encode": "errors text backbone methods post",

@@ -190,7 +190,7 @@ def test_a_models_own_code_runs_only_when_allowed(tmp_path: Path, monkeypatch: p
 
 
 def test_a_name_that_is_not_there_is_told_of_in_one_line():
-    with pytest.raises(ModelError, match="no/such-model cannot be loaded") as caught:
+    with pytest.raises(ModelError, match="no/such-model is not a folder, nor in the cache") as caught:
         load_backbone("no/such-model")
     assert "\n" not in str(caught.value)
     assert find("no/such-model") == "no/such-model"

@@ -55,7 +55,7 @@ WRONG = {
         "one vector a row",
     ),
     "a prompt that is not there": ([*EMBED, "--prompt-name", "query", "x"], "'query'"),
-    "no such model": (["embed", "-m", "{tmp}/no-model", "x"], "no-model cannot be loaded"),
+    "no such model": (["embed", "-m", "{tmp}/no-model", "x"], "there is no folder"),
     "no model folder": (["embed", "-m", "{tmp}/folder.txt", "x"], "config.json"),
     "half a model folder": (["embed", "-m", "{tmp}/half", "x"], "safetensors"),
     "no such device": ([*EMBED, "--device", "tpu9", "x"], "'tpu9'"),

@@ -104,13 +104,13 @@ def test_what_sentence_transformers_runs(run: Run, tmp_path: Path):
     assert told["scores"]["test"][0]["main_score"] == pytest.approx(wanted, abs=1e-6)
     assert run(*spec, "--sentence-transformer", folder).err == ""
     both = run(*spec, "--sentence-transformer", folder, "-m", folder)
-    assert both.code == 2 and "cannot be used with --model or --method" in both.last
+    assert both.code == 2 and "only --device goes with it" in both.last
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("-m", "x", "--tasks", "sts"), "--data: is needed, unless --list is given"),
+        (("-m", "x", "--tasks", "sts"), "--data: is needed: a folder of data sets"),
         (("-m", "x", "--data", "."), "--tasks: is needed"),
         (("--tasks", "sts", "--data", "."), "--model: is needed"),
         (("-m", "x", "--tasks", "stsx", "--data", "."), "no task or group 'stsx'"),

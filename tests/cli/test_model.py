@@ -57,6 +57,66 @@ def test_help_is_light():
     assert done.stdout == "[]\n"
 
 
+LIGHT = """
+0 --version
+0 --help
+0 embed --help
+0 methods
+0 methods reba --json
+0 compare --list
+0 evaluate --list
+2 embed -m minilm --method ecco a
+2 embed -m minilm --method reba:pool=men a
+2 embed -m minilm --method ditto:head=x a
+2 embed -m minilm --method prompt:template=foo a
+2 embed -m minilm --device gpu a
+2 embed -m minilm -i nope.csv
+2 embed -m minilm -i rows.csv --field nope
+2 embed -m minilm -o out.foo a
+2 embed -m minilm -o nope/out.npy a
+2 embed -m ./nope -o out.npy a
+2 embed -m rows.csv -o out.npy a
+2 embed -m afterword-mni -o out.npy a
+2 similar -m minilm --method ecco a b
+2 words -m minilm --span 1 a b
+2 inspect -m minilm --method ecco
+2 compare nope
+2 train -m minilm --data nope.jsonl --out out
+2 train -m minilm --data rows.csv --out out
+2 train -m ./nope --data pairs.jsonl --out out
+2 tune -m minilm --dev nope.jsonl --out out
+2 tune -m minilm --dev pairs.jsonl --method ecco --out out
+2 tune -m minilm --dev pairs.jsonl --copies x --out out
+2 evaluate -m minilm --tasks stss --data .
+2 evaluate -m minilm --tasks sts --data nope
+2 evaluate -m minilm --tasks sts --data . --method ecco
+2 analyse turning-point -m minilm --dev nope.jsonl
+2 analyse dependency -m minilm -i rows.csv --field a --method ecco
+2 analyse words -m minilm --frequencies nope -i rows.csv --field a
+2 analyse impact -m minilm -i nope.csv
+"""
+"""Exit codes and command lines."""
+
+CHILD = """
+import shlex, sys
+from afterword.cli import main
+for line in sys.stdin.read().split("\\n"):
+    code = main(shlex.split(line))
+    heavy = [name for name in ("torch", "transformers", "sentence_transformers", "mteb") if name in sys.modules]
+    print("##", code, line, *heavy, flush=True)
+"""
+
+
+def test_what_is_wrong_is_told_before_torch_is_imported(tmp_path: Path):
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "pairs.jsonl").write_text('{"sentence1": "a", "sentence2": "b", "score": 1}\n' * 2)
+    lines = LIGHT.strip().splitlines()
+    asked = "\n".join(line.partition(" ")[2] for line in lines)
+    done = subprocess.run([sys.executable, "-c", CHILD], input=asked, capture_output=True, text=True, cwd=tmp_path)
+    told = [line.removeprefix("## ") for line in done.stdout.splitlines() if line.startswith("## ")]
+    assert told == lines, done.stderr
+
+
 @pytest.mark.parametrize("specs", [["classical"], ["classical", "reba", "prompt"]])
 def test_it_tells_how_many_texts_are_done(gpt2: Path, specs: list[str]):
     told: list[float] = []

@@ -76,7 +76,7 @@ def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Pa
         (["--full-rank", "--keep-adapter"], "there is no adapter to keep: leave keep_adapter out"),
         (["--patience", "3"], "patience=3 waits for a better score on dev: give dev"),
         (["--four-bit"], "4 bits need a CUDA GPU"),
-        (["--device", "nowhere"], "'nowhere' cannot be used"),
+        (["--device", "nowhere"], "'nowhere' is no device"),
         (["--dev", "nowhere.csv"], "nowhere.csv is not there"),
         (["--add", "2"], "added=2 new layers see both ways"),
     ],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from afterword.errors import InputError, MethodError
-from afterword.tasks.catalogue import groups, jobs, local_tasks
+from afterword.tasks.catalogue import MTEB, groups, jobs, local_tasks
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder
 
@@ -59,7 +59,7 @@ def test_a_file_of_ones_own(tmp_path: Path):
 
 def test_what_is_not_known_lists_what_is():
     with pytest.raises(
-        InputError, match=r"no task or group 'stsx': there are sts \(STS12 .*transfer \(MR .*file of scored"
+        InputError, match=r"no task or group 'stsx' .did you mean 'sts'.*: the groups are sts,.*zh-sts.*file of scored"
     ):
         names("stsx")
     with pytest.raises(InputError, match="no tasks are asked for"):
@@ -75,5 +75,14 @@ def test_others_are_asked_for_only_where_they_are_needed():
     jobs(["STSB"], SOURCE, local_tasks(), more)
     assert not asked
     assert [j.name for j in jobs(["STSB,atec"], SOURCE, local_tasks(), more)] == ["STSB", "ATEC"]
-    with pytest.raises(InputError, match=r"no task or group 'x': there are .*pairs \(ATEC\)"):
+    with pytest.raises(InputError, match=r"no task or group 'x': the groups are .*zh-sts"):
         jobs(["x"], SOURCE, local_tasks(), more)
+    assert asked == [1]
+
+
+def test_the_names_of_mtebs_tasks():
+    from afterword.adapters.mteb_tasks import TASKS
+
+    assert {group: names.split() for group, names in MTEB.items()} == {
+        group: [task.name for task in members] for group, members in groups(TASKS).items()
+    }

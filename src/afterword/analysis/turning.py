@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,15 @@ from numpy.typing import NDArray
 
 from ..backbone.bidirectional import AUTO, Sight
 from ..encoder import Encoder
-from ..errors import InputError, MethodError, MissingDataset
+from ..errors import InputError, MethodError
 from ..methods import Method, classical, warn_if_idle
 from ..methods.states import States
-from ..tasks.pairs import SAME, Pairs, ScoredPairs
-from ..tasks.rows import Folder
+from ..tasks.pairs import SAME, ScoredPairs, read_pairs
 from ..tasks.scores import cosines, spearman
 from ..tasks.task import as_read
 from .result import Measurement
+
+__all__ = ["Curve", "TurningPoint", "degradation", "read_pairs", "resolve", "turning_point"]
 
 Array = NDArray[np.floating[Any]]
 
@@ -76,17 +76,6 @@ class Curve(Measurement):
     pairs: int
     turning: TurningPoint | None
     note: str = ""
-
-
-def read_pairs(path: str | Path) -> ScoredPairs:
-    """Read scored pairs from a file of rows with "sentence1", "sentence2" and "score".
-
-    Raises:
-        DataError: the file is missing or invalid; the message names file and line.
-    """
-    if not Path(path).is_file():
-        raise MissingDataset(f"{path} is not there: give a file of sentence1, sentence2 and score")
-    return Pairs("pairs", str(path)).load(Folder(Path()))
 
 
 def degradation(

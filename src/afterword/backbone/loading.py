@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_backbone(
-    name: str | Path,
+    name: str | Path | ModelSource,
     *,
     device: str | torch.device | None = None,
     dtype: torch.dtype | str | None = None,
@@ -56,7 +56,8 @@ def load_backbone(
     """Load a model and its tokenizer, and run the self-check.
 
     Args:
-        name: a folder, a model on the Hugging Face hub, or one of our own ("afterword-mini").
+        name: a folder, a model on the Hugging Face hub, or one of our own ("afterword-mini"); or a located source,
+            which the arguments from `revision` to `subfolder` are not for.
         device: None = a GPU where there is one.
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
         revision, token, cache_folder, local_files_only, subfolder: see `ModelSource`.
@@ -69,10 +70,13 @@ def load_backbone(
             ``model_kwargs`` is not allowed, or the processor cannot multiply in that precision.
         UnsupportedModel: no way of running the model reproduces its own hidden states.
     """
-    source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder)
+    if isinstance(name, ModelSource):
+        source = name
+    else:
+        source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder).located()
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
     built = check_model_kwargs(model_kwargs, dtype, quantization_config)
-    with quiet(), _one_line(str(name)):
+    with quiet(), _one_line(source.name):
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         check_products(products, device)
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
@@ -115,7 +119,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
         head = nn.Linear(facts.width, table.num_embeddings, bias=False, device="meta")
         head.weight = table.weight
         return head
-    path = ModelSource(str(name or model.name_or_path)).name
+    path = ModelSource(str(name or model.name_or_path)).located().name
     with quiet(), _one_line(path):
         _check_files(path, {})
         options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}

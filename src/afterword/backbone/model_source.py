@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import hf_hub_download, snapshot_download, try_to_load_from_cache
+from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download, try_to_load_from_cache
+from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from ..errors import MissingExtra, ModelError
+from ..spelling import did_you_mean
+
+logger = logging.getLogger(__name__)
 
 OWN = Path(__file__).parent.parent / "models"
 MINILM = "minilm"
+MODEL_FILES = ("config.json", "modules.json")
+
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+"""What a name on the hub looks like: ``model`` or ``owner/model``; a leading dot makes it a path."""
+SECONDS = 2.5
+"""How long the hub may take to accept a connection, and as long again to answer."""
 
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
 """The files to download of a sentence-transformers model on the hub; not its versions for other runtimes."""
@@ -29,7 +41,7 @@ def find(name: str | Path) -> str:
         MissingExtra: that package is not installed.
     """
     name, own = str(name), OWN / name
-    if not name or any((Path(name) / file).exists() for file in ("config.json", "modules.json")):
+    if not name or any((Path(name) / file).exists() for file in MODEL_FILES):
         return name
     if (own / "config.json").exists():
         return str(own)
@@ -54,7 +66,7 @@ class ModelSource:
         subfolder: of the folder or repository.
 
     Raises:
-        ModelError: the name is empty, or of a file; or a folder is given with a revision.
+        ModelError: the name is empty, of a file, or a path where no folder is; or a folder is given with a revision.
         MissingExtra: "minilm" without its package.
     """
 
@@ -74,6 +86,8 @@ class ModelSource:
         if path.is_file():
             raise ModelError(f"{path} is a file: give the folder that it lies in")
         if not path.is_dir():
+            if self.name.startswith(".") or not HUB_NAME.fullmatch(self.name):
+                raise ModelError(f"there is no folder {self.name}{self._meant()}")
             return
         if self.revision is not None:
             raise ModelError(f"{path} is a folder and has no revision={self.revision!r}: that is for names on the hub")
@@ -90,6 +104,58 @@ class ModelSource:
             "revision": self.revision, "token": self.token, "cache_dir": kept,
             "local_files_only": self.local_files_only, "subfolder": self.subfolder,
         }  # fmt: skip
+
+    def located(self) -> ModelSource:
+        """The source of a model that is there. If it is no folder, the hub is asked once, before anything is loaded.
+
+        A downloaded model is loaded from the cache where the hub does not answer.
+
+        Raises:
+            ModelError: there is no such folder, and none of that name on the hub; or the hub cannot be asked.
+        """
+        if Path(self.name).is_dir():
+            return self
+        name, cached = self.name, self._in_cache()
+        if constants.HF_HUB_OFFLINE or self.local_files_only:
+            if cached:
+                return self
+            why = "HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else "local_files_only"
+            raise ModelError(f"{name} is not a folder{self._meant()}, nor in the cache, and {why} forbids a download")
+        try:
+            HfApi().model_info(name, revision=self.revision, timeout=SECONDS, token=self.token)
+        except RevisionNotFoundError:
+            raise ModelError(f"{name} has no revision {self.revision!r} on the hub") from None
+        except RepositoryNotFoundError:
+            raise ModelError(
+                f"{name} is not a folder{self._meant()}, and the hub has no model of that name for you: check the "
+                "spelling; a private model needs a login or a token"
+            ) from None
+        except Exception as e:  # the classes of network errors differ between versions of huggingface_hub
+            reason = next(iter(str(e).splitlines()), "") or type(e).__name__
+            if not cached:
+                raise ModelError(
+                    f"{name} is not a folder{self._meant()}, nor in the cache, and {constants.ENDPOINT} cannot be "
+                    f"asked ({reason:.120}): give the folder of a model, or {MINILM}, which needs no network"
+                ) from None
+            logger.warning("%s is loaded from the cache: %s cannot be asked (%.120s)", name, constants.ENDPOINT, reason)
+            return replace(self, local_files_only=True)
+        return self
+
+    def _in_cache(self) -> bool:
+        """Whether the model was downloaded before."""
+        kept, inside = self.options["cache_dir"], f"{self.subfolder}/" if self.subfolder else ""
+        files = (try_to_load_from_cache(self.name, f"{inside}{file}", kept, self.revision) for file in MODEL_FILES)
+        return any(isinstance(file, str) for file in files)
+
+    def _meant(self) -> str:
+        """A question for the models and folders that have a similar name."""
+        beside = Path(self.name).parent
+        folders = [path.parent for file in MODEL_FILES for path in beside.glob(f"*/{file}")]
+        if like := did_you_mean(Path(self.name).name, sorted({folder.name for folder in folders})):
+            return like
+        cache = Path(self.cache_folder or constants.HF_HUB_CACHE)
+        cached = [path.name.removeprefix("models--").replace("--", "/") for path in cache.glob("models--*")]
+        return did_you_mean(self.name, [MINILM, *(path.name for path in OWN.iterdir()), *cached])
 
     def commit(self) -> str | None:
         """The hub's commit of a downloaded model; None for a folder."""

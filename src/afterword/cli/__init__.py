@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
+from importlib.metadata import version as installed
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,14 +45,31 @@ def _version(wanted: bool) -> None:
         from .. import __version__
 
         typer.echo(f"afterword {__version__}")
+        for package in ("torch", "transformers"):
+            typer.echo(f"{package} {installed(package)}")
+        typer.echo(f"python {platform.python_version()}\nprocessor {_processor()}")
         raise typer.Exit
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the versions of afterword, torch, transformers and Python, and the processor.",
+            callback=_version,
+            is_eager=True,
+        ),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:

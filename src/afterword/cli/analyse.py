@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -87,17 +87,19 @@ def turning_point(
 
     BeLLM gives the layers after it bidirectional attention.
     """
-    from tqdm import tqdm
-
-    from ..analysis.turning import degradation, read_pairs
     from ..methods import classical
     from ..methods.serialize import parse_method
+    from ..tasks.pairs import read_pairs
 
     _check_plot(plot)
     pairs = read_pairs(dev)
     asked = [(t, p) for t in template or ("bellm", "none") for p in pool or ("mean", "last")]
     specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in asked]
     methods = [parse_method(spec) for spec in specs]
+    from tqdm import tqdm
+
+    from ..analysis.turning import degradation
+
     encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
     named = {f"{p}, {'no' if t == 'none' else t} template": m for (t, p), m in zip(asked, methods, strict=True)}
     with tqdm(unit=" vectors", disable=not sys.stderr.isatty(), leave=False) as bar:
@@ -145,13 +147,13 @@ def dependency(
 
     It is Spearman's correlation between their hidden states, for each model with each method.
     """  # fmt: skip
+    _check_plot(plot)
+    texts, methods = _texts(input, pairs, format, field), read_methods(method)
     from ..analysis.dependency import dependency as measure
 
-    _check_plot(plot)
-    texts = _texts(input, pairs, format, field)
     results = []
     for name, encoder, limits in _encoders(
-        model, method, device, dtype, products, max_length, trust_remote_code, batch_tokens
+        model, methods, device, dtype, products, max_length, trust_remote_code, batch_tokens
     ):
         results.append(measure(encoder, texts, pivot, name=name, limits=limits))
     if plot is not None:
@@ -204,13 +206,14 @@ def words(
 
     Also print how often that word is not a high-frequency word (BeLLM's representative words).
     """  # fmt: skip
-    from ..analysis.representative import representative_words
     from ..analysis.word_counts import read_counts
 
     texts, counts, results = _texts(input, pairs, format, field), read_counts(frequencies), []
-    method = method or ["bellm"]
+    methods = read_methods(method or ["bellm"])
+    from ..analysis.representative import representative_words
+
     for name, encoder, limits in _encoders(
-        model, method, device, dtype, products, max_length, trust_remote_code, batch_tokens
+        model, methods, device, dtype, products, max_length, trust_remote_code, batch_tokens
     ):
         results.append(representative_words(encoder, texts, counts, top=top, head=head, name=name, limits=limits))
     typer.echo(_json([r.to_json() for r in results]) if as_json else "\n".join(_words(results, texts[:show])))
@@ -251,15 +254,15 @@ def impact(
     Importance is measured by perturbed masking (the impact matrix), and by each head's attention of a token to
     itself. The plot shows the impact matrix of the first text.
     """  # fmt: skip
+    _check_plot(plot)
+    every = _texts(input, pairs, format, field)
+    counted = _texts(corpus, None, "txt", None) if corpus is not None else every
+    texts = every[:first]
     from ..analysis.impact import impact as measure
     from ..analysis.importance import heads_follow, impact_follows, tfidf_weights
     from ..methods import classical
 
-    _check_plot(plot)
-    every = _texts(input, pairs, format, field)
-    texts = every[:first]
     encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
-    counted = _texts(corpus, None, "txt", None) if corpus is not None else every
     weights = tfidf_weights(encoder, texts, counted)
     if plot is not None:
         from ..analysis.plots import draw_impact
@@ -301,7 +304,7 @@ def _texts(input: Path | None, pairs: Path | None, format: str | None, field: st
 
 def _encoders(
     models: Sequence[str],
-    specs: Sequence[str] | None,
+    given: Mapping[str, Method],
     device: str | None,
     dtype: str | None,
     products: str | None,
@@ -313,7 +316,7 @@ def _encoders(
     from ..encode.limits import Limits
     from ..encoder import Encoder
 
-    methods: dict[str, Method | None] = {**read_methods(specs)} or {"": None}
+    methods: dict[str, Method | None] = {**given} or {"": None}
     for model in models:
         first = next(iter(methods.values()))
         loaded = ModelChoice(model, device, dtype, max_length, None, trust, products).load(first)

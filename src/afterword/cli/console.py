@@ -58,7 +58,7 @@ def guarded(run: Callable[[], Any], state: State) -> int:
             line, code = ending(e)
             if line:
                 say(line)
-            _leave_stdout(e)
+            _leave_stdout()
     return int(code or 0)
 
 
@@ -87,9 +87,11 @@ def ending(error: BaseException) -> tuple[str, int]:
     return f"bug: {type(error).__name__}: {error}; afterword --debug shows where", BUG
 
 
-def _leave_stdout(error: BaseException) -> None:
+def _leave_stdout() -> None:
     """Redirect a broken stdout: Python flushes it at its end, and would print a traceback of its own."""
-    if isinstance(error, OSError):
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,15 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .console import REJECTED, say
+from .console import REJECTED, ending, say
 from .inputs import open_reader
 from .model import ModelChoice, check_device, title_of
 
 if TYPE_CHECKING:
+    from ..encoder import Encoder
+    from ..methods import Method
     from ..post import Post
-    from ..tasks.candidates import Candidate, Fitting
-    from ..tasks.runner import Evaluation, Job
-    from ..tasks.task import Task
+    from ..tasks.candidates import Candidate
+    from ..tasks.runner import Evaluation
+    from ..tasks.task import Job, Task
 
 Tasks = Annotated[
     list[str] | None,
@@ -108,40 +111,47 @@ def evaluate(
         typer.echo(listed())
         return 0
     chosen = str(sentence_transformer or model or "")
-    if not chosen or data is None or not tasks:
-        missing = "--model" if not chosen else "--data" if data is None else "--tasks"
+    if not chosen or not tasks:
+        missing = "--tasks" if chosen else "--model"
         raise typer.BadParameter("is needed, unless --list is given", param_hint=missing)
-    if sentence_transformer and (model or method):
-        raise typer.BadParameter("cannot be used with --model or --method", param_hint="--sentence-transformer")
+    choice = ModelChoice(chosen, device, dtype, max_length, revision, trust_remote_code, products)
+    if sentence_transformer and (method or batch_tokens or choice != ModelChoice(chosen, device) or model):
+        raise typer.BadParameter(
+            "of the options for a model and its methods, only --device goes with it: that library runs the model",
+            param_hint="--sentence-transformer",
+        )
+    methods, numbers, texts = named_methods(method or []), read_seeds(seeds), read_fit(fit)
+    jobs = read_jobs(tasks, data)
     from ..post import parse_post
-    from ..tasks.candidates import file_name
+    from ..tasks.candidates import Fitting, candidates, file_name
     from ..tasks.runner import Evaluation
     from .evaluation_progress import Shown
 
-    jobs, posts = read_jobs(tasks, data), {spec: parse_post(spec) for spec in post or ["none"]}
-    title, fitting = name or title_of(chosen), read_fit(fit)
-    out.mkdir(parents=True, exist_ok=True)
+    posts = {spec: parse_post(spec) for spec in post or ["none"]}
+    check_fit(fit, methods, posts)
+    title, fitting = name or title_of(chosen), None if texts is None else Fitting.on(texts) if texts else Fitting()
     if sentence_transformer:
-        members = sentence_transformers_candidates(sentence_transformer, device, posts, out)
+        out.mkdir(parents=True, exist_ok=True)
+        members, fits = sentence_transformers_candidates(sentence_transformer, device, posts, out), methods
     else:
-        choice = ModelChoice(chosen, device, dtype, max_length, revision, trust_remote_code, products)
-        members = afterword_candidates(choice, method or [], posts, out, fitting, batch_tokens)
+        encoder, fits = load_fitting(choice, methods)
+        out.mkdir(parents=True, exist_ok=True)
+        members = candidates(encoder, fits, posts, out, {"batch_tokens": batch_tokens}, fitting)
     with Shown(progress) as shown:
-        evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, read_seeds(seeds), fitting)
+        evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, numbers, fitting)
         evaluation.run(jobs)
-    return reported(evaluation, out)
+    return reported(evaluation, out) or (REJECTED if len(fits) < len(methods) else 0)
 
 
 def listed() -> str:
     """The list of all tasks, by group."""
-    from ..tasks.catalogue import groups, local_tasks
+    from ..tasks.catalogue import MTEB, groups, local_tasks
 
-    every = [*local_tasks(), *(mteb_tasks() if find_spec("mteb") else ())]
+    every = {group: " ".join(t.name for t in members) for group, members in groups(local_tasks()).items()}
+    every |= MTEB if find_spec("mteb") else {}
     return "\n".join(
-        textwrap.fill(
-            " ".join(t.name for t in members), 110, initial_indent=f"{group:<18} ", subsequent_indent=" " * 19
-        )
-        for group, members in groups(every).items()
+        textwrap.fill(names, 110, initial_indent=f"{group:<18} ", subsequent_indent=" " * 19)
+        for group, names in every.items()
     )
 
 
@@ -152,40 +162,83 @@ def mteb_tasks() -> tuple[Task, ...]:
     return TASKS
 
 
-def read_jobs(specs: Sequence[str], where: str) -> list[Job]:
-    """The tasks that ``--tasks`` names, with the folder of their data.
+def read_jobs(specs: Sequence[str], where: str | None) -> list[Job]:
+    """The tasks that ``--tasks`` names, with the folder of their data, which files of scored pairs do without.
 
     Raises:
         InputError: a task is unknown.
         MissingExtra: a task needs mteb.
         MissingDataset: there is no such folder.
+        typer.BadParameter: no folder is given, and a task needs one.
     """
     from ..tasks.catalogue import jobs, local_tasks
     from ..tasks.hub import source
+    from ..tasks.rows import Folder
 
-    return jobs(specs, source(where), local_tasks(), mteb_tasks)
+    none = Folder(Path("no folder is given"))
+    found = jobs(specs, none if where is None else source(where), local_tasks(), mteb_tasks)
+    if any(job.source == none for job in found):
+        raise typer.BadParameter(
+            "is needed: a folder of data sets, laid out as docs/evaluate.md describes, or hub to download them",
+            param_hint="--data",
+        )
+    return found
 
 
-def afterword_candidates(
-    choice: ModelChoice,
-    specs: Sequence[str],
-    posts: Mapping[str, tuple[Post, ...]],
-    out: Path,
-    fitting: Fitting | None,
-    batch_tokens: int | None,
-) -> list[Candidate]:
-    """The candidates for a model that Afterword runs: each method with each list of steps."""
-    from ..methods import classical
+def named_methods(specs: Sequence[str]) -> dict[str, Method]:
+    """Methods by their names in results.
+
+    Raises:
+        MethodError: a method is unknown.
+        typer.BadParameter: two would have the same name.
+    """
     from ..methods.serialize import parse_method
-    from ..tasks.candidates import candidates
 
     methods = {spelling(spec): parse_method(spec) for spec in specs}
     if len(methods) < len(specs):
         raise typer.BadParameter("two methods would have the same results folder", param_hint="--method")
-    encoder = choice.load(next(iter(methods.values()), None))
-    own = "classical" if encoder.method == classical() else encoder.method.name.replace(" ", "-")
-    methods = methods or {own: encoder.method}
-    return candidates(encoder, methods, posts, out, {"batch_tokens": batch_tokens}, fitting)
+    return methods
+
+
+def check_fit(fit: str | None, methods: Mapping[str, Method], posts: Mapping[str, tuple[Post, ...]]) -> None:
+    """Refuse ``--fit`` where nothing is fitted.
+
+    Raises:
+        typer.BadParameter: no method and no step is.
+    """
+    from ..post import Unfitted
+
+    steps = [step for steps in posts.values() for step in steps]
+    unfitted = any(not m.weigh.fitted for m in methods.values()) or any(isinstance(step, Unfitted) for step in steps)
+    if fit is not None and not unfitted:
+        raise typer.BadParameter(
+            "has no effect: no method (tfidf, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
+            param_hint="--fit",
+        )
+
+
+def load_fitting(choice: ModelChoice, methods: Mapping[str, Method]) -> tuple[Encoder, dict[str, Method]]:
+    """The encoder, and the methods that fit its model; the others are reported. Without any, the encoder's own.
+
+    Raises:
+        MethodError: no method fits.
+    """
+    from ..errors import AfterwordError
+    from ..methods import classical
+
+    encoder = choice.load(classical() if methods else None)
+    if not methods:
+        own = "classical" if encoder.method == classical() else encoder.method.name.replace(" ", "-")
+        return encoder, {own: encoder.method}
+    fits: dict[str, Method] = {}
+    for name, method in methods.items():
+        try:
+            fits[name] = replace(encoder, method=method).method
+        except AfterwordError as e:
+            if name == list(methods)[-1] and not fits:
+                raise
+            say(f"{name}: {ending(e)[0]}; the other methods are run")
+    return encoder, fits
 
 
 def sentence_transformers_candidates(
@@ -211,23 +264,22 @@ def spelling(spec: str) -> str:
     return f"{Path(file).name}:{name}" if file else Path(spec[1:]).stem
 
 
-def read_fit(fit: str | None) -> Fitting | None:
-    """The texts that ``--fit`` names.
+def read_fit(fit: str | None) -> list[str] | None:
+    """The texts that ``--fit`` names; an empty list for each task's own, None without ``--fit``.
 
     Raises:
         DataError: the file cannot be read.
     """
     from ..errors import DataError
-    from ..tasks.candidates import Fitting
 
     if fit is None or fit == "target":
-        return None if fit is None else Fitting()
+        return None if fit is None else []
     reader = open_reader(None, Path(fit), None, None)
     values = [(record.fields or {}).get(reader.field) for record in reader]
     texts = [text for text in values if isinstance(text, str) and text.strip()]
     if not texts:
         raise DataError(f"{fit} holds no texts to fit on")
-    return Fitting.on(texts)
+    return texts
 
 
 def read_seeds(spelled: str) -> tuple[int, ...]:

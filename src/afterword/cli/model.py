@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
+    from ..backbone.model_source import ModelSource
     from ..encoder import Encoder
     from ..files.write_vectors import Array
     from ..methods import Method
@@ -39,17 +37,35 @@ class ModelChoice:
             typer.BadParameter: there is no such device.
             ModelError: the model cannot be loaded, or cannot be run exactly.
         """
+        source = self.located()  # before torch is imported
         from ..encoder import Encoder
+        from ..files.read_encoder import read_located
 
         check_device(self.device)
-        return Encoder.load(
-            self.model, method, device=self.device, dtype=self.dtype, max_length=self.max_length,
-            revision=self.revision, trust_remote_code=self.trust_remote_code, products=self.products or "float32",
+        parts = read_located(
+            source, self.model, method, device=self.device, dtype=self.dtype, max_length=self.max_length,
+            trust_remote_code=self.trust_remote_code, products=self.products or "float32",
         )  # fmt: skip
+        return Encoder(**vars(parts))
+
+    def located(self) -> ModelSource:
+        """Where the model is.
+
+        Raises:
+            ModelError: it is nowhere, or its folder holds none.
+        """
+        from ..backbone.file_safety import check_folder
+        from ..backbone.model_source import ModelSource
+
+        source = ModelSource(self.model, self.revision).located()
+        folder = Path(source.name)
+        if folder.is_dir() and not (folder / "modules.json").exists():
+            check_folder(folder)
+        return source
 
 
 def check_device(device: str | None) -> None:
-    """Raise typer.BadParameter if there is no such device."""
+    """Raise typer.BadParameter if there is no such device; `options` checks how it is written."""
     if device is None:
         return
     import torch
@@ -57,8 +73,10 @@ def check_device(device: str | None) -> None:
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as e:
-        reason = str(e).splitlines()[0]
-        raise typer.BadParameter(f"{device!r} cannot be used: {reason:.160}", param_hint="--device") from None
+        reason = f"{device!r} cannot be used: {str(e).splitlines()[0]:.160}"
+        if device != "cpu" and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+            reason = "there is no GPU here: leave --device out"
+        raise typer.BadParameter(reason, param_hint="--device") from None
 
 
 def read_methods(specs: Sequence[str] | None) -> dict[str, Method]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -73,9 +74,20 @@ RejectsFile = Annotated[
         "output file.",
     ),
 ]  # fmt: skip
+
+
+def _device(spelled: str | None) -> str | None:
+    """The name of a device; whether it is there is found out when a model is loaded."""
+    if spelled is None or re.fullmatch(r"cpu|mps|cuda(:[0-9]+)?", spelled):
+        return spelled
+    raise typer.BadParameter(f"{spelled!r} is no device: write cuda, mps or cpu (cuda:1 is the second GPU)")
+
+
 Device = Annotated[
     str | None,
-    typer.Option("--device", metavar="DEVICE", help="Device: cpu, cuda, cuda:1 or mps. Default: a GPU, if any."),
+    typer.Option(
+        "--device", metavar="DEVICE", callback=_device, help="Device: cpu, cuda, cuda:1 or mps. Default: a GPU, if any."
+    ),
 ]
 Dtype = Annotated[
     Literal["float32", "bfloat16", "float16", "float64", "auto"] | None,

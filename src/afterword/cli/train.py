@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from . import options as o
-from .model import check_device
+from .model import VECTOR, ModelChoice, check_device, read_methods
 
 
 def train(
@@ -143,16 +144,23 @@ def train(
     On several GPUs: torchrun --nproc-per-node N -m afterword train ...
     """
     given: dict[str, Any] = dict(locals())
-    from ..train import Settings
-    from ..train import train as run
     from ..train.checkpoints import Place, is_first
+    from ..train.rows import TrainingRows
+    from ..train.settings import Settings
+
+    given |= {"targets": _list(targets), "matryoshka": _numbers(matryoshka)}
+    _refuse_idle(given, {f.name: f.default for f in fields(Settings)})
+    given |= {"rank": 0 if full_rank else rank}
+    given["method"] = read_methods([method] if method is not None else None).get(VECTOR)
+    settings = Settings(**{f.name: given[f.name] for f in fields(Settings) if f.name in given})
+    rows, scored = TrainingRows.read(data), None if dev is None else TrainingRows.read(dev)
+    ModelChoice(model).located()
+    from ..train import train as run
 
     check_device(device)
-    given |= {"rank": 0 if full_rank else rank, "targets": _list(targets), "matryoshka": _numbers(matryoshka)}
-    settings = Settings(**{f.name: given[f.name] for f in fields(Settings) if f.name in given and f.name != "method"})
     try:
         run(
-            model, data, out, method=method, dev=dev, settings=settings, resume=resume, keep_adapter=keep_adapter,
+            model, rows, out, dev=scored, settings=settings, resume=resume, keep_adapter=keep_adapter,
             device=device, trust_remote_code=trust_remote_code,
             progress=sys.stderr.isatty() if progress is None else progress,
         )  # fmt: skip
@@ -162,6 +170,29 @@ def train(
         raise
     if is_first():
         typer.echo(summary(out))
+
+
+def _refuse_idle(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse an option that another one leaves without effect.
+
+    Raises:
+        typer.BadParameter: there is one.
+    """
+    loss = given["loss"]
+    rules = (
+        (given["full_rank"], "--full-rank", ("rank", "alpha", "dropout", "targets")),
+        (loss in ("angle", "cosent"), f"--loss {loss}", ("temperature", "distinct")),
+        (loss in ("ranking", "cached_ranking"), f"--loss {loss}", ("scale",)),
+        (loss != "cached_ranking", f"--loss {loss}", ("mini_batch",)),
+        (not given["added"], "no --add", ("fresh",)),
+        (given["steps"] is not None, "--steps", ("epochs",)),
+    )
+    for holds, beside, names in rules:
+        for name in names if holds else ():
+            if given[name] != defaults[name]:
+                raise typer.BadParameter(
+                    f"has no effect with {beside}: leave one of them out", param_hint=f"--{name.replace('_', '-')}"
+                )
 
 
 def summary(out: Path) -> str:

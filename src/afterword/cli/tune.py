@@ -119,21 +119,31 @@ def tune(
     One half of the pairs ranks the recipes; the other half tests whether the gain of the best one is real.
     DIR/tune.json and DIR/recipes.csv list every recipe that was tried, DIR/heads.csv the score of every head.
     """
-    from ..encode.limits import Limits
-
     if (dev is None) == (texts is None) or (texts is not None and test):
         raise typer.BadParameter("give --dev, or --texts alone if there are no scores", param_hint="--dev")
+    if dev is None and (template or copies or both_ways or heads != "paper" or post or seed):
+        raise typer.BadParameter(
+            "chooses a head alone: leave --template, --copies, --both-ways, --heads, --post and --seed out",
+            param_hint="--texts",
+        )
+    if plot is not None and heads == "none":
+        raise typer.BadParameter("draws the scores of heads: leave --heads none out", param_hint="--plot")
     check_new(out)
     if plot is not None:
         from ..analysis.plots import check
 
         check(plot)
+    from ..tasks.pairs import read_pairs
+
+    start = read_methods([method] if method is not None else None).get(VECTOR)
     sets = [(path.name, read_pairs(path)) for path in ([dev] if dev else []) + (test or [])]
     lines = read_texts(texts) if texts is not None else []
-    grid = read_grid(template, copies, both_ways, heads, post)
-    encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
-        read_methods([method] if method is not None else None).get(VECTOR)
-    )
+    several, both = _numbers(copies, "--copies"), _numbers(both_ways, "--both-ways")
+    choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
+    from ..encode.limits import Limits
+
+    grid = read_grid(template, several, both, heads, post)
+    encoder = choice.load(start)
     limits = Limits(encoder.max_length, batch_tokens=batch_tokens)
     report: dict[str, Any]
     head_scores: HeadMap | None
@@ -164,14 +174,6 @@ def check_new(out: Path) -> None:
         raise DataError(f"{out} is there already: give --out a new folder")
 
 
-def read_pairs(path: Path) -> ScoredPairs:
-    """Read the scored pairs of a file."""
-    from ..tasks.pairs import Pairs
-    from ..tasks.rows import Folder
-
-    return Pairs(path.name, path.name).load(Folder(path.parent))
-
-
 def read_texts(path: Path) -> list[str]:
     """Read the texts of a file.
 
@@ -190,8 +192,8 @@ def read_texts(path: Path) -> list[str]:
 
 def read_grid(
     templates: Sequence[str] | None,
-    copies: str | None,
-    both_ways: str | None,
+    copies: tuple[int, ...] | None,
+    both_ways: tuple[int, ...] | None,
     heads: Literal["paper", "all", "none"],
     posts: Sequence[str] | None,
 ) -> Grid:
@@ -204,7 +206,7 @@ def read_grid(
     from ..post import Affine, Centre, parse_post
     from ..tune import Grid
 
-    grid = Grid(tuple(templates or ()), _numbers(copies, "--copies"), _numbers(both_ways, "--both-ways") or (), heads)
+    grid = Grid(tuple(templates or ()), copies, both_ways or (), heads)
     if posts is None:
         return grid
     steps = [step for spec in posts for step in parse_post(spec)]

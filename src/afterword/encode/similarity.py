@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import InputError
@@ -86,7 +85,7 @@ def pairwise(a: Array, b: Array, name: str = "cosine") -> Array:
 
 
 def _rows(x: Any) -> Array:
-    rows = np.atleast_2d(np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x))
+    rows = np.atleast_2d(np.asarray(x.detach().cpu() if hasattr(x, "detach") else x))
     if rows.ndim != 2:
         raise InputError(f"vectors of the shape {rows.shape}: give (n, D), or (D,) for one")
     return rows
@@ -136,4 +135,6 @@ def _euclidean(a: Array, b: Array) -> Array:
 
 
 def _manhattan(a: Array, b: Array) -> Array:
+    import torch
+
     return np.asarray(torch.cdist(torch.from_numpy(a), torch.from_numpy(b), 1.0).numpy())

@@ -38,14 +38,18 @@ def read_encoder(
     if isinstance(method, str):
         method = parse_method(method)
     source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder)
+    return read_located(source.located(), str(name), method, max_length=max_length, **options)
+
+
+def read_located(
+    source: ModelSource, name: str, method: Method | None, *, max_length: int | None, **options: Any
+) -> Parts:
+    """Load the parts of an encoder from a source that is located already, under the name that the user gave."""
     folder, commit = source.folder()
     with refuse_while_written(folder):
         if (folder / "modules.json").exists():
             return _read(folder, commit, method, max_length, options)
-        backbone = load_backbone(
-            name, revision=revision, token=token, cache_folder=cache_folder, local_files_only=local_files_only,
-            subfolder=subfolder, **options,
-        )  # fmt: skip
+        backbone = load_backbone(source, **options)
     if method is None:
         others = ["reba", "echo"] if backbone.facts.causal else ["ditto"]
         words = f"{name} names no method: classical mean is used; try"

@@ -14,11 +14,24 @@ from ..files.read import ENDINGS
 from ..spelling import build, did_you_mean, read_spelling
 from .pairs import Pairs
 from .rows import Folder, Source
-from .runner import Job
-from .task import Task
+from .task import Job, Task
 
 MODULES = ("sts", "csts", "transfer", "wordsense", "coarsewsd", "captions")
 """Modules that define tasks; each lists its own in TASKS."""
+
+MTEB = {
+    "zh-sts": "ATEC BQ LCQMC PAWSX STSB-zh AFQMC QBQTC",
+    "zh-pair": "Ocnli Cmnli",
+    "zh-classification": "TNews IFlyTek MultilingualSentiment Waimai OnlineShopping EPRSTMT",
+    "zh-clustering": "CLSClusteringS2S CLSClusteringP2P ThuNewsClusteringS2S",
+    "zh-reranking": "DuReaderDemoReranking",
+    "zh-retrieval": "CmrcRetrieval CEpilepsyQARetrieval ChineseMedicalDialogueRetrieval",
+    "mteb-sts": "mteb-STS12 mteb-STS13 mteb-STS14 mteb-STS15 mteb-STS16 mteb-STSBenchmark mteb-SICK-R",
+    "mteb-clustering": "AgNewsClustering GoogleNewsTitlesClustering NewsgroupSubjectsClustering "
+    "SearchSnippetsClustering StackOverflowTitlesClustering TweetTopicsClustering",
+    "mteb-retrieval": "SciFact",
+}
+"""Groups of `adapters.mteb_tasks` with their tasks, so that a name is known without importing mteb, which is slow."""
 
 
 @cache
@@ -46,7 +59,7 @@ def jobs(
             separated by commas.
         source: holds the data of all tasks except those files.
         tasks: the known tasks.
-        more: returns further tasks; called if a name is not among `tasks`.
+        more: returns the tasks that mteb scores; called if a name is in `MTEB`.
 
     Raises:
         InputError: there is no such group, name, option or file.
@@ -76,10 +89,14 @@ def _jobs_of(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[]
         yield _own(Path(spec))
         return
     name, options = read_spelling(spec) if ":" in spec else (spec, {})
-    members = _named(name, tasks) or _named(name, further := more())
+    theirs = [*MTEB, *" ".join(MTEB.values()).split()]
+    members = _named(name, tasks) or _named(name, more() if name.lower() in map(str.lower, theirs) else ())
     if not members:
-        known = _known([*tasks, *further])
-        raise InputError(f"no task or group {name!r}: {known}; or give a {', '.join(ENDINGS)} file of scored pairs")
+        known = [*groups(tasks), *(task.name for task in tasks), *theirs]
+        raise InputError(
+            f"no task or group {name!r}{did_you_mean(name, known)}: {_known(tasks)}; or give a {', '.join(ENDINGS)} "
+            "file of scored pairs"
+        )
     for task in members:
         label = task.name + (f":{spec.partition(':')[2]}" if options else "")
         yield Job(_with(task, options), source, label)
@@ -110,6 +127,4 @@ def _with(task: Task, options: dict[str, Any]) -> Task:
 
 
 def _known(tasks: Sequence[Task]) -> str:
-    return "there are " + "; ".join(
-        f"{group} ({' '.join(task.name for task in members)})" for group, members in groups(tasks).items()
-    )
+    return f"the groups are {', '.join([*groups(tasks), *MTEB])}; afterword evaluate --list prints all tasks"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError
-from .rows import Source, number, text
+from ..errors import DataError, MissingDataset
+from .rows import Folder, Source, number, text
 from .scores import cosines, pearson, spearman
 from .task import Embedder, Loaded, Scores, Task, as_read, embed
 
@@ -148,3 +149,14 @@ def _undefined(similarity: Array, gold: Array) -> list[str]:
     if np.ptp(gold) == 0:
         return [f"undefined: all {len(gold)} gold scores are {gold[0]:.6g}"]
     return []
+
+
+def read_pairs(path: str | Path) -> ScoredPairs:
+    """Read scored pairs from a file of rows with "sentence1", "sentence2" and "score".
+
+    Raises:
+        DataError: the file is missing or invalid; the message names file and line.
+    """
+    if not Path(path).is_file():
+        raise MissingDataset(f"{path} is not there: give a file of sentence1, sentence2 and score")
+    return Pairs(Path(path).name, str(path)).load(Folder(Path()))

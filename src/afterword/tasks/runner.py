@@ -14,33 +14,8 @@ from ..errors import DataError, NotFitted
 from . import results
 from .candidates import Candidate, Fitting, file_name
 from .results import Result
-from .rows import Source
-from .task import Loaded, Scores, Task, as_read
+from .task import Job, Loaded, Scores, as_read
 from .vectors import CachedEmbedder
-
-
-@dataclass(frozen=True)
-class Job:
-    """A task to run.
-
-    Args:
-        task: the task with its options.
-        source: the source of its data.
-        label: name of its results; None = the task's name.
-    """
-
-    task: Task
-    source: Source
-    label: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of its results."""
-        return self.label or self.task.name
-
-    def seeds(self, asked: Sequence[int]) -> tuple[int, ...]:
-        """The seeds to run it with; 0 alone if the task uses no seed."""
-        return tuple(asked) if self.task.seeded else (0,)
 
 
 @dataclass(frozen=True)

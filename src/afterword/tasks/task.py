@@ -115,3 +115,27 @@ class Task(ABC):
     def run(self, embedder: Embedder, source: Source, seed: int = 0) -> Scores:
         """Load the data and score an encoder."""
         return self.load(source).score(embedder, seed)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task to run.
+
+    Args:
+        task: the task with its options.
+        source: the source of its data.
+        label: name of its results; None = the task's name.
+    """
+
+    task: Task
+    source: Source
+    label: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its results."""
+        return self.label or self.task.name
+
+    def seeds(self, asked: Sequence[int]) -> tuple[int, ...]:
+        """The seeds to run it with; 0 alone if the task uses no seed."""
+        return tuple(asked) if self.task.seeded else (0,)

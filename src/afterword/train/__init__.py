@@ -7,7 +7,19 @@
 
 from __future__ import annotations
 
-from .run import train
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .settings import Settings
 
+if TYPE_CHECKING:
+    from .run import train
+
 __all__ = ["Settings", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `train` when it is first used: it needs torch and sentence-transformers, and settings do not."""
+    if name == "train":
+        return import_module(".run", __name__).train
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
