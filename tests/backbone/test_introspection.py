@@ -84,6 +84,14 @@ def test_the_stack_is_the_layers_and_the_norm_behind_them(kind: str, norm: str, 
     assert model.config._attn_implementation == "afterword"  # type: ignore[union-attr]
 
 
+def test_the_norm_is_found_where_a_padding_token_stays_zero_through_all_layers():
+    model = tiny_model("llama")
+    with torch.no_grad():
+        model.get_input_embeddings().weight[0] = 0
+    stack = introspection.find_stack(model, [layer.self_attn for layer in model.layers])
+    assert stack.norm is model.norm
+
+
 def test_layers_that_are_one_module_cannot_be_taken_apart(tmp_path: Path):
     with pytest.raises(UnsupportedModel, match="AlbertModel: its layers cannot be told apart"):
         _ = load_backbone(tiny("albert", tmp_path)).stack

@@ -207,7 +207,10 @@ def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
 
 @torch.no_grad()
 def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
-    """The child module whose output the model returns as its last state, found by running two tokens."""
+    """The child module whose output the model returns as its last state, found by running two tokens.
+
+    They are different ones: a padding token's embedding is zero, and may stay zero through all layers.
+    """
     outputs: list[tuple[nn.Module, Any]] = []
     hooks = [
         c.register_forward_hook(lambda m, _, out: outputs.append((m, out)))
@@ -217,7 +220,7 @@ def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
     implementation = model.config._attn_implementation  # type: ignore[union-attr]
     try:
         model.set_attn_implementation("eager")  # type: ignore[operator]
-        last = model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=next(model.parameters()).device))
+        last = model(input_ids=torch.arange(2, device=next(model.parameters()).device)[None])
     finally:
         model.set_attn_implementation(implementation)  # type: ignore[operator]
         for hook in hooks:

@@ -15,6 +15,7 @@ from .compare import compare
 from .console import State, guarded
 from .embed import embed
 from .evaluate import evaluate
+from .help import NAMES, Verb, Verbs
 from .inspect import inspect
 from .methods import methods
 from .similar import similar
@@ -24,20 +25,17 @@ from .words import words
 
 app = typer.Typer(
     help="Sentence and word embeddings from any pretrained language model.",
+    cls=Verbs,
+    context_settings=NAMES,
     rich_markup_mode=None,  # plain help: quick, and the same at every width that docs/cli.md is checked at
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command("embed")(embed)
-app.command("words")(words)
-app.command("similar")(similar)
-app.command("methods")(methods)
-app.command("inspect")(inspect)
+for verb in (embed, words, similar, methods, inspect):
+    app.command(verb.__name__, cls=Verb)(verb)
 app.add_typer(analyse, name="analyse")
-app.command("train")(train)
-app.command("evaluate")(evaluate)
-app.command("tune")(tune)
-app.command("compare")(compare)
+for verb in (train, evaluate, tune, compare):
+    app.command(verb.__name__, cls=Verb)(verb)
 
 
 def _version(wanted: bool) -> None:

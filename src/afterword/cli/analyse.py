@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from . import options as o
+from .help import Verb, Verbs
 from .inputs import items_of, open_reader
 from .model import ModelChoice, read_methods
 from .page import one_line
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..methods import Method
 
-analyse = typer.Typer(help="Measure a model's layers, tokens and vectors, as the papers do.", no_args_is_help=True)
+analyse = typer.Typer(
+    help="Measure a model's layers, tokens and vectors, as the papers do.", no_args_is_help=True, cls=Verbs
+)
 
 Models = Annotated[
     list[str],
@@ -42,7 +45,7 @@ Plot = Annotated[
 ]
 
 
-@analyse.command("turning-point")
+@analyse.command("turning-point", cls=Verb)
 def turning_point(
     model: o.Model,
     dev: Annotated[
@@ -117,7 +120,7 @@ def turning_point(
     return 0
 
 
-@analyse.command("dependency")
+@analyse.command("dependency", cls=Verb)
 def dependency(
     model: Models,
     input: o.Input = None,
@@ -164,7 +167,7 @@ def dependency(
     return 0
 
 
-@analyse.command("words")
+@analyse.command("words", cls=Verb)
 def words(
     model: Models,
     frequencies: Annotated[
@@ -220,7 +223,7 @@ def words(
     return 0
 
 
-@analyse.command("impact")
+@analyse.command("impact", cls=Verb)
 def impact(
     model: o.Model,
     input: o.Input = None,

@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 from ..errors import AfterwordError, TextsCut
+from .page import RED, YELLOW, styled
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
 # Typer brings its own copy of click or uses the installed one, by its version: its base class of errors either way.
@@ -96,10 +97,16 @@ def _leave_stdout() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+COLOURS = {"error:": RED, "bug:": RED, "warning:": YELLOW}
+
+
 def say(line: str) -> None:
-    """Print one line on stderr."""
+    """Print one line on stderr; on a terminal, the word ``error:`` in front is red, ``warning:`` yellow."""
     with suppress(OSError, ValueError):  # a closed stderr is no reason to fail
-        print(" ".join(line.split()), file=sys.stderr, flush=True)
+        first, *rest = line.split() or [""]
+        if first in COLOURS:
+            first = styled(first, COLOURS[first], sys.stderr)
+        print(" ".join([first, *rest]), file=sys.stderr, flush=True)
 
 
 @contextmanager

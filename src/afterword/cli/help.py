@@ -1,0 +1,118 @@
+"""Help pages: options in groups, examples, whole summaries, and bold headings on a terminal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer.core
+
+from .page import BOLD, styled
+
+NAMES = {"help_option_names": ["-h", "--help"]}
+
+GROUPS = {
+    "Model": "model sentence-transformer revision trust-remote-code max-length",
+    "Input": "input against pairs format field column delimiter encoding no-header occurrence span data dev test texts "
+    "tasks frequencies corpus first",
+    "Method": "method template copies both-ways heads head post fit prompt prompt-name condition condition-field "
+    "pool pivot normalize truncate-dim on-long by margin",
+    "Loss": "loss temperature scale mini-batch matryoshka",
+    "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
+    "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume",
+    "Output": "output out overwrite keep rejects name csv plot top threshold show json progress",
+    "Speed and memory": "device dtype products precision batch-tokens window gradient-checkpointing",
+}
+"""The groups of options, by the names of the options; all others come last."""
+FEW = 8  # a verb with fewer options has one group
+
+EXAMPLES = {
+    "": (
+        'similar -m minilm "a cat sat down" "the feline took a seat" "interest rates rose"',
+        "embed -m minilm -i texts.txt -o vectors.parquet",
+        "embed --help",
+    ),
+    "embed": (
+        'embed -m minilm "The bank raised its rates."',
+        "embed -m minilm -i tickets.csv --column body -o vectors.parquet",
+    ),
+    "words": ('words -m minilm "We sat on the bank of the river." bank river',),
+    "similar": (
+        'similar -m minilm "a cat sat down" "the feline took a seat" "interest rates rose"',
+        'similar -m minilm "my parcel is late" --against vectors.parquet --top 5',
+    ),
+    "methods": ("methods", "methods reba"),
+    "inspect": ("inspect -m minilm",),
+    "analyse turning-point": ("analyse turning-point -m afterword-mini --dev pairs.jsonl",),
+    "analyse dependency": ("analyse dependency -m afterword-mini --method classical -i texts.txt",),
+    "analyse words": ("analyse words -m afterword-mini -i texts.txt --frequencies texts.txt",),
+    "analyse impact": ("analyse impact -m minilm -i texts.txt --first 20",),
+    "train": ("train -m afterword-mini --method bellm:last=2 --data triplets.jsonl --out my-encoder",),
+    "evaluate": (
+        "evaluate --list",
+        "evaluate -m minilm --data . --tasks pairs.jsonl --out results",
+    ),
+    "tune": ("tune -m minilm --dev pairs.jsonl --out best",),
+    "compare": ("compare --list", "compare results"),
+}
+"""Command lines for each verb, without ``afterword``."""
+
+
+class PlainHelp:
+    """The parts of a help page that commands and groups of commands share."""
+
+    def get_help(self, ctx: Any) -> str:
+        """The page; on a terminal its headings are bold."""
+        page: str = super().get_help(ctx)  # type: ignore[misc]
+        return re.sub(r"^(Usage:|[A-Z][A-Za-z ]*:$)", lambda m: styled(m[0], BOLD, sys.stdout), page, flags=re.M)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, and the options in groups."""
+        params = [(p, p.get_help_record(ctx)) for p in self.get_params(ctx)]  # type: ignore[attr-defined]
+        arguments = [(row[0].split(" ")[0], row[1]) for p, row in params if row and p.param_type_name == "argument"]
+        options = [(group_of(p.opts), row) for p, row in params if row and p.param_type_name == "option"]
+        if len(options) < FEW:
+            options = [("Options", row) for _, row in options]
+        for title in ("Arguments", *GROUPS, "Options"):
+            rows = arguments if title == "Arguments" else [row for group, row in options if group == title]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples."""
+        if lines := EXAMPLES.get(ctx.command_path.partition(" ")[2]):
+            with formatter.section("Examples"):
+                for line in lines:
+                    formatter.write(f"  afterword {line}\n")
+
+
+def group_of(names: Sequence[str]) -> str:
+    """The group of an option with these names.
+
+    >>> group_of(["-m", "--model"]), group_of(["--version"])
+    ('Model', 'Options')
+    """
+    wanted = {name.removeprefix("--") for name in names}
+    return next((group for group, known in GROUPS.items() if wanted & set(known.split())), "Options")
+
+
+class Verb(PlainHelp, typer.core.TyperCommand):
+    """A verb of the command line."""
+
+
+class Verbs(PlainHelp, typer.core.TyperGroup):
+    """A command with several verbs."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, and the verbs with their whole summaries."""
+        super().format_options(ctx, formatter)
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            help_text = (command.help if command else None) or ""
+            rows.append((name, " ".join(help_text.split("\n\n")[0].split())))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
