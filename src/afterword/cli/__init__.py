@@ -31,11 +31,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for verb in (embed, words, similar, methods, inspect):
-    app.command(verb.__name__, cls=Verb)(verb)
+app.command("embed", cls=Verb)(embed)
+app.command("words", cls=Verb)(words)
+app.command("similar", cls=Verb)(similar)
+app.command("methods", cls=Verb)(methods)
+app.command("inspect", cls=Verb)(inspect)
 app.add_typer(analyse, name="analyse")
-for verb in (train, evaluate, tune, compare):
-    app.command(verb.__name__, cls=Verb)(verb)
+app.command("train", cls=Verb)(train)
+app.command("evaluate", cls=Verb)(evaluate)
+app.command("tune", cls=Verb)(tune)
+app.command("compare", cls=Verb)(compare)
 
 
 def _version(wanted: bool) -> None:
