@@ -1,9 +1,14 @@
+"""What is read, and which options say how."""
+
+import gzip
 import os
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Run
 
-from afterword.cli.inputs import open_reader
+from afterword.cli.inputs import items_of, open_reader, read_form
+from afterword.files.lines import JsonLinesReader, ListedReader
 
 
 def test_a_text_may_look_like_a_file_that_is_not_there():
@@ -15,3 +20,115 @@ def test_arguments_that_are_not_unicode(run: Run, gpt2: Path):
     ended = run("embed", "-m", gpt2, "--method", "classical", os.fsdecode(b"caf\xe9"), "café")
     assert ended.code == 1 and [row["text"] for row in ended.rows] == [None, "café"]
     assert "rejected: line 1: holds a lone surrogate" in ended.err
+
+
+def test_a_row_keeps_its_own_text_and_values(tmp_path: Path):
+    rows = (
+        b'{"text": "  ", "id": 1}\n{"text": 5, "id": "\\ud800"}\n{"text": "a\\u0000", "id": {"a": ["\\ud800"]}}\n[]\n'
+    )
+    (tmp_path / "in.jsonl").write_bytes(rows)
+    with (tmp_path / "in.jsonl").open("rb") as stream:
+        found = list(items_of(JsonLinesReader(stream), keep=["id"]))
+    assert [(item.text, item.kept) for item in found] == [
+        ("  ", {"id": 1}), (None, {"id": None}), ("a\0", {"id": None}), (None, {})
+    ]  # fmt: skip
+    assert [item.problem for item in found] == [
+        "is blank", "is not a string but a number", "holds a NUL character at position 1: remove it",
+        "is a JSON array, not an object or a string",
+    ]  # fmt: skip
+    assert [item.problem for item in items_of(ListedReader(["a"], {"id": "\ud800"}), keep=["id"])] == [
+        "'id' holds a lone surrogate"
+    ]
+
+
+OF_FILES = [
+    ("--format", "csv"), ("--column", "a"), ("--delimiter", ";"), ("--encoding", "cp1252"), ("--no-header",),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("option", OF_FILES, ids=lambda option: option[0])
+def test_texts_are_read_in_one_way_only(run: Run, gpt2: Path, option: tuple[str, ...]):
+    for verb in ("embed", "similar"):
+        ended = run(verb, "-m", gpt2, "a", "b", *option)
+        assert ended.code == 2 and f"{option[0]}: it says how a file is read, and texts are given" in ended.last
+    if option[0] not in ("--format", "--column"):
+        assert f"{option[0]}: it says" in run("words", "-m", gpt2, "a b", "b", *option).last
+    ended = run("similar", "-m", gpt2, "a", "--against", "none.csv", *option)  # there the options are those of the file
+    assert ("none.csv is not there" in ended.last) == (option[0] != "--format")
+
+
+def test_options_that_exclude_each_other(run: Run, gpt2: Path):
+    for words, told in (
+        (("embed", "a", "--prompt", "p", "--prompt-name", "q"), "give --prompt or --prompt-name, not both"),
+        (("similar", "a", "b", "--prompt", "p", "--prompt-name", "q"), "give --prompt or --prompt-name, not both"),
+        (("words", "a", "a", "--prompt", "p", "--prompt-name", "q"), "give --prompt or --prompt-name, not both"),
+        (("embed", "--condition", "p", "--condition-field", "q"), "give --condition or --condition-field, not both"),
+    ):
+        ended = run(*words, "-m", gpt2)
+        assert ended.code == 2 and told in ended.last
+
+
+def test_how_a_file_is_written_can_be_said(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "a.csv").write_bytes("caf\xe9^1\nth\xe9^2\n".encode("cp1252"))
+    said = ("--delimiter", "^", "--encoding", "cp1252", "--no-header", "--column", 1)
+    ended = run("embed", "-m", gpt2, "--method", "classical", "-i", tmp_path / "a.csv", *said)
+    assert (ended.code, ended.err) == (0, "") and [row["text"] for row in ended.rows] == ["café", "thé"]
+    (tmp_path / "b.tsv.gz").write_bytes(gzip.compress("text\tword\na café\tcafé\n".encode("utf-16")))
+    ended = run("words", "-m", gpt2, "--method", "classical", "-i", tmp_path / "b.tsv.gz")
+    assert (ended.code, ended.err) == (0, "") and ended.rows[0]["word"] == "café"
+    similar = run("similar", "-m", gpt2, "--method", "classical", "-i", tmp_path / "a.csv", *said)
+    assert similar.code == 0 and "thé" in similar.out
+    assert read_form("tab", None, False).delimiter == read_form("\\t", None, False).delimiter == "\t"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "told"),
+    [
+        ("a.csv", b"text\na\n", ["--delimiter", ";;"], "--delimiter: ';;': give one character, or tab"),
+        ("a.csv", b"text\na\n", ["--delimiter", '"'], "give one character, or tab"),
+        ("a.csv", b"text\na\n", ["--encoding", "cp12522"], "'cp12522' is no encoding (did you mean 'cp1252'"),
+        ("a.jsonl", b'"a"\n', ["--delimiter", ";"], "a.jsonl is read as jsonl: --delimiter is for csv and tsv"),
+        ("a.txt", b"a\n", ["--no-header"], "a.txt is read as txt: --no-header is for csv and tsv"),
+        ("a.parquet", b"PAR1", ["--encoding", "cp1252"], "--encoding is for files of text"),
+        ("a.csv", b"id,body\n1,\xe9\n", [], "no column 'text': it has id, body; choose one with --column"),
+        ("a.csv", b"text\na\xe9\n", [], "a.csv is not UTF-8: byte 0xe9 at offset 6, line 2: say how it is encoded, as"),
+        ("a.csv", b"text\na\x81\n", ["--encoding", "cp1252"], "not cp1252: byte 0x81 at offset 6"),
+        ("a.txt", b"PK\x03\x04\0", [], "a.txt is a zip archive or an Excel workbook"),
+        ("a.csv.gz", b"text\na\n", [], "a.csv.gz cannot be read: it is not a whole .gz file"),
+        ("a.csv", None, [], "a.csv is a folder: give a file"),
+        ("a.txt", b" \n\n", [], "no row could be embedded: 2 of 2 rejected"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(
+    run: Run, gpt2: Path, tmp_path: Path, name: str, content: bytes | None, options: list[str], told: str
+):
+    path, out = tmp_path / name, tmp_path / "out.npy"
+    path.mkdir() if content is None else path.write_bytes(content)
+    ended = run("embed", "-m", gpt2, "--method", "classical", "-i", path, "-o", out, *options)
+    assert ended.code == 2 and told in ended.last and len(ended.err.splitlines()) == 1
+    assert not out.exists()
+
+
+def test_if_no_row_can_be_embedded_an_older_output_stays(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "a.txt").write_text("\n")
+    (tmp_path / "out.npy").write_bytes(b"older")
+    run("embed", "-m", gpt2, "--method", "classical", "-i", tmp_path / "a.txt", "-o", tmp_path / "out.npy")
+    assert (tmp_path / "out.npy").read_bytes() == b"older"
+
+
+def test_an_empty_file_is_a_warning(run: Run, gpt2: Path, tmp_path: Path):
+    for name, content in (("a.csv", b""), ("b.csv", b"text\n"), ("a.txt", b""), ("a.jsonl", b"")):
+        (tmp_path / name).write_bytes(content)
+        ended = run("embed", "-m", gpt2, "--method", "classical", "-i", tmp_path / name)
+        assert (ended.code, ended.err) == (0, "warning: the input is empty\n")
+
+
+def test_words_says_which_columns_it_needs(run: Run, gpt2: Path, tmp_path: Path):
+    for header, told in (
+        ("id,text", "has no column 'word': give a word with each text, in the columns text and word; it has id, text"),
+        ("text,words", "has no column 'word'"),
+        ("word,txt", "has no column 'text' (did you mean 'txt'?)"),
+    ):
+        (tmp_path / "w.csv").write_text(f"{header}\na,b\n")
+        ended = run("words", "-m", gpt2, "-i", tmp_path / "w.csv")
+        assert ended.code == 2 and told in ended.last

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .inputs import items_of, open_reader
+from .inputs import check_one, items_of, open_reader, read_form
+from .keep import read_keep, with_kept
 from .made_by import made_by
-from .model import MethodsEmbedder, ModelChoice, read_methods
+from .model import VECTOR, MethodsEmbedder, ModelChoice, read_methods
 from .write_rows import opened, output_to, write_rows
 
 if TYPE_CHECKING:
     from ..jobs.items import Item
+    from ..jobs.output_file import Output
     from ..jobs.windows import Progress
 
 
@@ -27,6 +29,10 @@ def embed(
     output: o.Output = None,
     format: o.Format = None,
     field: o.Field = None,
+    delimiter: o.Delimiter = None,
+    encoding: o.Encoding = None,
+    no_header: o.NoHeader = False,
+    keep: o.Keep = None,
     method: o.Methods = None,
     prompt: o.Prompt = None,
     prompt_name: o.PromptName = None,
@@ -60,8 +66,13 @@ def embed(
     methods = read_methods(method)
     if len(methods) > 1 and (condition or condition_field):
         raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
+    check_one(prompt=prompt, prompt_name=prompt_name)
+    check_one(condition=condition, condition_field=condition_field)
+    kept = read_keep(keep, ["text", *(methods or [VECTOR])])
     target = output_to(output, rejects, {"text": "text"}, input, len(methods))
-    reader = open_reader(texts, input, format, field, [condition_field] if condition_field else ())
+    beside = {"--keep": kept, "--condition-field": [condition_field] if condition_field else []}
+    reader = open_reader(texts, input, format, field, beside, read_form(delimiter, encoding, no_header))
+    target = with_kept(target, kept, reader)
     settings = {
         "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
         "truncate_dim": truncate_dim, "batch_tokens": batch_tokens, "on_long": on_long,
@@ -77,11 +88,15 @@ def embed(
             return embedder([item.text or "" for item in items], conditions, done)
 
         return write_rows(
-            reader, items_of(reader, condition, condition_field), encode, embedder.why_nan, columns, target, file,
+            reader, items_of(reader, condition, condition_field, kept), encode, embedder.why_nan,
+            lambda items: columns(items, target), target, file,
             infos, window=window, progress=progress,
         )  # fmt: skip
 
 
-def columns(items: Sequence[Item]) -> dict[str, list[Any]]:
+def columns(items: Sequence[Item], output: Output) -> dict[str, list[Any]]:
     """The columns that are written beside the vectors."""
-    return {"text": [item.text for item in items]}
+    from ..jobs.items import kept_columns
+
+    kinds = {name: kind for name, kind in output.columns.items() if name != "text"}
+    return {"text": [item.text for item in items], **kept_columns(items, kinds, output.kind == "parquet")}

@@ -3,40 +3,96 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
+from .console import say
+
 if TYPE_CHECKING:
-    from ..files.lines import Reader
+    from ..files.lines import FileForm, Reader
     from ..jobs.items import Item
 
 
 def open_reader(
-    texts: Sequence[str] | None, path: Path | None, kind: str | None, column: str | None, beside: Sequence[str] = ()
+    texts: Sequence[str] | None,
+    path: Path | None,
+    kind: str | None,
+    column: str | None,
+    beside: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    form: FileForm | None = None,
 ) -> Reader:
     """Open the input: texts given as arguments, else a file, else the standard input.
 
+    Args:
+        texts: the texts.
+        path: of the file.
+        kind: its format.
+        column: the column that holds the texts.
+        beside: other columns to read, by the option that names them.
+        form: how the file is written, from `read_form`.
+
     Raises:
-        typer.BadParameter: texts and a file are given, or the name of a file is given as a text.
+        typer.BadParameter: texts and a file are given, or the name of a file is given as a text; an option says how a
+            file is read, and texts are given.
         DataError: the file cannot be read.
     """
-    from ..files.lines import ListedReader
+    from ..files.lines import USUAL_FORM, ListedReader
     from ..files.read import FORMATS, format_of, open_texts
 
+    form = form or USUAL_FORM
     if texts and path is not None:
         raise typer.BadParameter("give texts, or a file with --input, not both")
     if texts and path is None:
         for text in texts:
             if format_of(Path(text)) in FORMATS and _is_file(text):
                 raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
+        given = {
+            "--format": kind, "--column": column, "--delimiter": form.delimiter, "--encoding": form.encoding,
+            "--no-header": not form.header, **beside,
+        }  # fmt: skip
+        for option in (name for name, value in given.items() if value):
+            raise typer.BadParameter("it says how a file is read, and texts are given", param_hint=option)
         return ListedReader(list(texts))
     path = None if path is None or str(path) == "-" else path
     if path is None and sys.stdin.isatty():
         typer.echo("texts from the keyboard, one a line; Ctrl-D ends them", err=True)
-    return open_texts(path, stdin_bytes(), kind=kind, field=column, beside=beside)
+    columns = [name for names in beside.values() for name in names]
+    return open_texts(path, stdin_bytes(), kind=kind, field=column, beside=columns, form=form, tell=say)
+
+
+def read_form(delimiter: str | None, encoding: str | None, no_header: bool) -> FileForm:
+    """How a file is written, from the options that say it.
+
+    Raises:
+        typer.BadParameter: the delimiter is no single character, or no encoding has this name.
+    """
+    from ..errors import DataError
+    from ..files.lines import FileForm
+    from ..files.sources import check_encoding
+
+    if delimiter is not None:
+        delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise typer.BadParameter(f"{delimiter!r}: give one character, or tab", param_hint="--delimiter")
+    try:
+        return FileForm(delimiter, None if encoding is None else check_encoding(encoding), not no_header, options=True)
+    except DataError as e:
+        raise typer.BadParameter(str(e), param_hint="--encoding") from None
+
+
+def check_one(**options: object) -> None:
+    """Refuse two options of which one has no effect: ``check_one(prompt=..., prompt_name=...)``.
+
+    Raises:
+        typer.BadParameter: more than one is given.
+    """
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise typer.BadParameter(f"give {given[0]} or {given[1]}, not both", param_hint=given[1])
 
 
 def stdin_bytes() -> BinaryIO:
@@ -51,21 +107,24 @@ def _is_file(name: str) -> bool:
         return False
 
 
-def items_of(reader: Reader, condition: str | None = None, condition_field: str | None = None) -> Iterator[Item]:
-    """The rows of the input, each a text with its condition, or the reason why it cannot be used."""
-    from ..jobs.items import Item, fault
+def items_of(
+    reader: Reader, condition: str | None = None, condition_field: str | None = None, keep: Sequence[str] = ()
+) -> Iterator[Item]:
+    """The rows of the input: each a text with its condition and kept values, or the reason why it cannot be used."""
+    from ..jobs.items import Item, fault, writable
 
     for record in reader:
-        if record.fields is None:
+        fields = record.fields
+        if fields is None:
             yield Item(record.line, None, record.problem)
             continue
-        if reader.field not in record.fields:
-            yield Item(record.line, None, f"has no field {reader.field!r}")
-            continue
-        text, beside = record.fields[reader.field], condition
-        problem = fault(text)
+        text, beside = fields.get(reader.field), condition
+        problem = fault(text) if reader.field in fields else f"has no field {reader.field!r}"
         if condition_field is not None:
-            beside = record.fields.get(condition_field)
+            beside = fields.get(condition_field)
             wrong = fault(beside)
             problem = problem or (f"{condition_field!r} {wrong}" if wrong else None)
-        yield Item(record.line, text if problem is None else None, problem, beside)
+        kept = {name: fields.get(name) for name in keep}
+        for name in [name for name, value in kept.items() if not writable(value)]:
+            kept[name], problem = None, problem or f"{name!r} holds a lone surrogate"
+        yield Item(record.line, text if isinstance(text, str) and writable(text) else None, problem, beside, kept)

@@ -38,16 +38,16 @@ Input = Annotated[
         "-i",
         "--input",
         metavar="FILE",
-        help="Read texts from this .txt, .jsonl, .csv or .parquet file; all but .parquet may be gzipped (.gz). "
+        help="Read texts from this .txt, .jsonl, .csv, .tsv or .parquet file; all but .parquet may be gzipped (.gz). "
         "- is stdin.",
     ),
 ]
 Format = Annotated[
-    Literal["txt", "jsonl", "csv", "parquet"] | None,
+    Literal["txt", "jsonl", "csv", "tsv", "parquet"] | None,
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="Format of the input: txt, jsonl, csv or parquet. Default: by the file's ending; txt for stdin.",
+        help="Format of the input: txt, jsonl, csv, tsv or parquet. Default: by the file's ending; txt for stdin.",
     ),
 ]
 Field = Annotated[
@@ -57,6 +57,38 @@ Field = Annotated[
         help="The column or field that holds the texts. Default: text, or a table's only column.",
     ),
 ]  # fmt: skip
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        metavar="CHAR",
+        help="Character between the columns of a .csv or .tsv file, or the word tab. Default: , or the one of ; tab | "
+        "that fits the header.",
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of a text file, such as cp1252, gb18030 or utf-16. Default: by its byte order mark, or UTF-8.",
+    ),
+]
+NoHeader = Annotated[
+    bool,
+    typer.Option(
+        "--no-header", help="The first row of a .csv or .tsv file is data: its columns are named 1, 2, and so on."
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep",
+        metavar="NAMES",
+        help="Write these columns or fields of the input beside the vectors, as in id,channel; may be given several "
+        "times.",
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option(

@@ -12,7 +12,7 @@ import typer
 
 from . import options as o
 from .console import REJECTED, say
-from .inputs import open_reader
+from .inputs import check_one, open_reader, read_form
 from .model import MethodsEmbedder, ModelChoice, read_methods
 from .page import Column, page_width, table, wrapped
 from .similar_stored import Stored, open_stored
@@ -46,6 +46,9 @@ def similar(
     ] = None,
     format: o.Format = None,
     field: o.Field = None,
+    delimiter: o.Delimiter = None,
+    encoding: o.Encoding = None,
+    no_header: o.NoHeader = False,
     method: o.Methods = None,
     by: Annotated[
         By | None,
@@ -85,18 +88,24 @@ def similar(
     from ..files.stored_vectors import holds_vectors
 
     methods = read_methods(method)
+    check_one(prompt=prompt, prompt_name=prompt_name)
+    form = read_form(delimiter, encoding, no_header)
     settings = {
         "prompt": prompt, "prompt_name": prompt_name, "truncate_dim": truncate_dim,
         "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
     wanted = Wanted(by, TOP if top is None and threshold is None else top, threshold)
-    items = read_items(open_reader(texts, input, format, field), alone=against is None)
-    if against is not None and holds_vectors(against):
+    vectors = against is not None and holds_vectors(against)
+    if texts and against is not None and not vectors:  # then the options say how that file is read
+        items = read_items(open_reader(texts, input, format, None), alone=False)
+    else:
+        items = read_items(open_reader(texts, input, format, field, form=form), alone=against is None)
+    if against is not None and vectors:
         stored = open_stored(against, choice, methods, settings)
         result = with_stored(embed_side(items, stored.embedder, not texts), stored, wanted)
     else:
-        others = None if against is None else read_items(open_reader(None, against, None, field))
+        others = None if against is None else read_items(open_reader(None, against, None, field, form=form))
         result = _embedded(items, others, MethodsEmbedder.open(choice, methods, settings), not texts, wanted)
     typer.echo("\n".join(_json(result) if as_json else page(result, threshold)))
     embedded = result.sides if result.tables else result.sides[:1]

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .inputs import stdin_bytes
+from .console import say
+from .inputs import check_one, open_reader, read_form, stdin_bytes
 from .made_by import made_by
 from .model import VECTOR, ModelChoice, read_methods
 from .write_rows import opened, output_to, write_rows
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..files.lines import Reader, Record
+    from ..files.lines import FileForm, Reader, Record
     from ..jobs.items import Item
     from ..jobs.windows import Progress
     from ..text.words import Word
@@ -51,10 +52,13 @@ def words(
             "-i",
             "--input",
             metavar="FILE",
-            help="Read rows from this .jsonl, .csv (both may be gzipped) or .parquet file. A row has a text, and word "
-            "or words; a word is a string, [string, n] or [start, end].",
+            help="Read rows from this .jsonl, .csv, .tsv (these may be gzipped) or .parquet file. A row has a text and "
+            "word or words; a word is a string, [string, n] or [start, end].",
         ),
     ] = None,
+    delimiter: o.Delimiter = None,
+    encoding: o.Encoding = None,
+    no_header: o.NoHeader = False,
     output: o.Output = None,
     method: o.Method = None,
     prompt: o.Prompt = None,
@@ -78,7 +82,9 @@ def words(
     """
     methods = read_methods([method] if method is not None else None)
     target = output_to(output, rejects, COLUMNS, input, 1)
-    reader = _reader(text, [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])], input)
+    check_one(prompt=prompt, prompt_name=prompt_name)
+    given = [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])]
+    reader = _reader(text, given, input, read_form(delimiter, encoding, no_header))
     with opened(target) as file:
         encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
             methods.get(VECTOR)
@@ -99,11 +105,13 @@ def words(
         )  # fmt: skip
 
 
-def _reader(text: str | None, given: list[Any], path: Path | None) -> Reader:
+def _reader(text: str | None, given: list[Any], path: Path | None, form: FileForm) -> Reader:
+    from ..errors import DataError
     from ..files.lines import TEXT, ListedReader
     from ..files.read import TABLES, format_of, open_rows, open_texts
 
     if text is not None and path is None and given:
+        open_reader([text], None, None, None, form=form)
         return ListedReader([text], {"words": given})
     if text is not None or given:
         raise typer.BadParameter(
@@ -111,8 +119,15 @@ def _reader(text: str | None, given: list[Any], path: Path | None) -> Reader:
             param_hint="WORDS",
         )
     if path is None or str(path) == "-":
-        return open_texts(None, stdin_bytes(), kind="jsonl")
-    return open_rows(path, TEXT, kind=None if format_of(path) in TABLES else "jsonl")
+        return open_texts(None, stdin_bytes(), kind="jsonl", form=form, tell=say)
+    kind = None if format_of(path) in TABLES else "jsonl"
+    reader = open_rows(path, TEXT, kind=kind, form=form, tell=say)
+    if reader.columns and "word" not in reader.columns and ("words" not in reader.columns or reader.only_strings):
+        raise DataError(
+            f"{path} has no column 'word': give a word with each text, in the columns text and word; it has "
+            + ", ".join(reader.columns)
+        )
+    return reader
 
 
 def _occurrence(spelled: str) -> tuple[str, int]:

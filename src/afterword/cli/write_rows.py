@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
 
-from ..errors import InputError
+from ..errors import DataError, InputError
 from .console import REJECTED, say
 from .progress import RowsBar
 
@@ -69,6 +69,11 @@ def write_rows(
         rows = embed_rows(
             reader, items, encode, why_nan, columns, lambda empty: output.sink(file, empty, infos), rejects, bar, window
         )
+    if not rows:
+        say("warning: the input is empty")
+    elif rejects.count == rows:
+        listed = "" if rejects.path is None else f", as {rejects.path} lists"
+        raise DataError(f"no row could be embedded: {rows} of {rows} rejected{listed}")
     if output.path is not None or rejects.count:
         say(summary(rows, rejects, bar.seconds))
     return REJECTED if rejects.count else 0

@@ -64,10 +64,14 @@ class Reader(ABC):
         field: the name of the field that holds the texts.
         total: how long the file is, in bytes or rows; None where that is not known.
         at: how much of it has been read, in the same unit.
+        columns: the names of the columns; empty where they are not known before the rows are read.
+        only_strings: whether columns hold nothing but strings.
         kinds: the type of each column that is kept beside the text: "text", "json", or an Arrow type.
     """
 
     field: str = TEXT
+    columns: Sequence[str] = ()
+    only_strings: bool = False
     kinds: Mapping[str, Any] = MappingProxyType({})
     total: int | None = None
     at: int = 0

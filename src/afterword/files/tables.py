@@ -33,11 +33,13 @@ class CsvReader(LinesReader):
         tell: called with what was guessed.
 
     Attributes:
-        header: the names of the columns; the empty list for an empty file.
+        header: the names of the columns; empty for an empty file.
 
     Raises:
         DataError: it has no such column, two columns of one name, or a header that cannot be read.
     """
+
+    only_strings = True
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class CsvReader(LinesReader):
         self.records = Records(self.lines(ends=True))
         wanted = field if field is not None or rows or not form.header else TEXT
         self.records.delimiter = self.delimiter = self._delimiter(wanted, default, tell)
-        self.header = self._header()
+        self.header = self.columns = self._header()
         self.kinds = dict.fromkeys(beside, "text")
         self.field = TEXT if rows and field is None else field or (self.header[0] if len(self.header) == 1 else TEXT)
         for column in (self.field, *beside) if self.header and not (rows and field is None) else ():

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, time
 from typing import Any
 
 from ..errors import InputError
@@ -16,15 +21,17 @@ class Item:
 
     Attributes:
         line: its line in the input.
-        text: the text; None if there is none.
+        text: the text; None if there is none that can be written.
         problem: why it has no vector; None if it has one.
         beside: a value that belongs to the text, such as its condition or its word.
+        kept: other values of the row, by column, which are written as they are.
     """
 
     line: int
     text: str | None
     problem: str | None = None
     beside: Any = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 def fault(value: object) -> str | None:
@@ -43,3 +50,66 @@ def fault(value: object) -> str | None:
     except InputError as e:
         return str(e).removeprefix("it ")
     return None
+
+
+def writable(value: object) -> bool:
+    r"""Whether a value can be written in UTF-8: no string in it holds a lone surrogate.
+
+    >>> writable({"a": ["b"]}), writable({"a": ["\ud800"]})
+    (True, False)
+    """
+    if isinstance(value, str):
+        return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
+    if isinstance(value, Mapping):
+        return all(map(writable, value)) and all(map(writable, value.values()))
+    return not isinstance(value, list | tuple) or all(map(writable, value))
+
+
+def as_json(value: Any) -> Any:
+    """A value of a Parquet column, or one that was read from JSON, as JSON has it.
+
+    Dates and times are written as ISO 8601 has them, bytes in base64, decimals as strings, and what is no finite number
+    as null.
+
+    >>> as_json([date(2026, 1, 31), b"a", math.nan])
+    ['2026-01-31', 'YQ==', None]
+    """
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): as_json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(part) for part in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def as_text(value: Any) -> str | None:
+    """A JSON value as a column of strings has it: strings as they are, other values as JSON.
+
+    >>> as_text("a"), as_text([1, "每"]), as_text(None)
+    ('a', '[1, "每"]', None)
+    """
+    return value if value is None or isinstance(value, str) else json.dumps(as_json(value), ensure_ascii=False)
+
+
+def kept_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
+    """The kept values of n rows, by column.
+
+    Args:
+        items: the rows.
+        kinds: the type of each column, as `Reader.kinds` has it.
+        parquet: they are written to a .parquet file, where values of JSON are strings.
+    """
+    columns = {}
+    for name, kind in kinds.items():
+        values = [item.kept.get(name) for item in items]
+        if parquet and kind == "json":
+            values = [as_text(value) for value in values]
+        elif not parquet and kind != "text":
+            values = [as_json(value) for value in values]
+        columns[name] = values
+    return columns
