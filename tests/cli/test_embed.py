@@ -107,7 +107,7 @@ def test_conditions(run: Run, gpt2: Path, tmp_path: Path):
     encoder = Encoder.load(gpt2, prompt("csts"))
     wanted = encoder.encode(["a dog runs"] * 2, conditions=["speed", "animals"])
     ended = run(*spec, "-i", tmp_path / "in.jsonl", "--condition-field", "about")
-    assert ended.code == 1 and ended.rows[2] == {"text": None, "vector": None}
+    assert ended.code == 1 and ended.rows[2] == {"text": "a dog", "vector": None}
     assert "rejected: line 3: 'about' is null" in ended.err
     assert same(array(ended.rows)[:2], wanted)
     assert same(array(run(*spec, "a dog runs", "--condition", "speed").rows), wanted[:1])
@@ -167,7 +167,7 @@ def test_bad_bytes_and_bad_tables(run: Run, gpt2: Path, tmp_path: Path):
     assert "rejected: line 2: is not UTF-8: byte 0xff at character 0" in ended.err
     (tmp_path / "in.csv").write_bytes(b'\xef\xbb\xbftext,id\n"a\nb",1\nc\nd,e,2\n,3\n\xff,4\nf,5\n')
     ended = run("embed", "-m", gpt2, "-i", tmp_path / "in.csv")
-    assert [row["text"] for row in ended.rows] == ["a\nb", None, None, None, None, "f"]
+    assert [row["text"] for row in ended.rows] == ["a\nb", None, None, "", None, "f"]
     for line, why in ((4, "has 1 field, the header has 2"), (5, "has 3 fields"), (6, "is empty"), (7, "is not UTF-8")):
         assert f"rejected: line {line}: " in ended.err and why in ended.err
 
