@@ -22,7 +22,7 @@ VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/
 
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests compiles all of them anew
 
-.PHONY: help setup demo test quick soak thorough lowest adapters check fix bench docs models pins clean
+.PHONY: help setup demo test quick soak thorough lowest adapters wheel check fix bench docs models pins clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ lowest: $(LOWEST)/.ready ## what touches other packages, on the lowest versions 
 
 adapters: $(ADAPTERS)/.ready ## what docs/use-with.md says of LangChain and LlamaIndex, with these
 	$(ADAPTERS)/bin/python scripts/check_adapters.py
+
+wheel: $(VENV)/.ready ## build sdist and wheel, install the wheel in a fresh environment, and run README there
+	$(PY) scripts/check_wheel.py
 
 check: $(VENV)/.ready ## style, docstrings, types, architecture
 	$(PY) -m ruff check .

@@ -1,8 +1,11 @@
+import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from afterword import Encoder
 from afterword.errors import ModelError
 from afterword.files import folder_lock as lock
 from afterword.files.folder_lock import lock_folder
@@ -63,17 +66,28 @@ def test_a_lock_without_a_word_is_taken_when_it_is_alone(tmp_path: Path):
         assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.parametrize("system", ["no locks", "locks that fail"])
-def test_where_there_are_no_locks_a_folder_that_is_there_is_taken_for_held(
-    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_windows_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # its import fails
+    spec = importlib.util.spec_from_file_location("afterword.files.folder_lock", lock.__file__)
+    assert spec is not None and spec.loader is not None
+    spec.loader.exec_module(there := importlib.util.module_from_spec(spec))
+    monkeypatch.setattr(lock, "fcntl", there.fcntl)
+    for held in (there.lock_folder, lock_folder):
+        with pytest.raises(ModelError, match=f"^writing {tmp_path} needs file locks, .* Windows .* use Linux"):
+            held(tmp_path / "a", "writing").__enter__()
+    folder = tmp_path / "encoder"
+    with pytest.raises(ModelError, match=r"^saving into .* needs file locks"):
+        Encoder.load("afterword-mini", "classical").save(folder)
+    assert not any(tmp_path.iterdir())
+
+
+def test_on_a_file_system_without_locks_a_folder_that_is_there_is_taken_for_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def fails(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    if system == "no locks":
-        monkeypatch.setattr(lock, "fcntl", None)
-    else:
-        monkeypatch.setattr(lock.fcntl, "flock", fails)
+    monkeypatch.setattr(lock.fcntl, "flock", fails)
     with lock_folder(tmp_path / "a", "writing"), pytest.raises(ModelError, match="if there is none, remove"):  # noqa: SIM117
         with lock_folder(tmp_path / "a", "writing"):
             pass

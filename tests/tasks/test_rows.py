@@ -2,12 +2,13 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from afterword.errors import BadRow, DataError, MissingDataset
-from afterword.tasks.rows import Folder, label, number, read_rows, text, texts
+from afterword.tasks.rows import Folder, label, number, page, read_rows, text, texts
 
 FIELDS = {"sentence1": text, "sentence2": text, "score": number}
 GOOD = {"sentence1": "a", "sentence2": "", "score": 3.5, "subset": "news"}
@@ -66,8 +67,9 @@ def test_a_bad_row_is_named_by_its_line(tmp_path: Path, row: object, problem: st
 def test_files_that_cannot_be_read(tmp_path: Path):
     with pytest.raises(MissingDataset, match="is not there"):
         list(read_rows(tmp_path / "none.jsonl", FIELDS))
-    with pytest.raises(MissingDataset, match=r"docs/evaluate\.md"):
+    with pytest.raises(MissingDataset, match=re.escape(f": {page('evaluate.md')} says")):
         Folder(tmp_path).find("none")
+    assert page("evaluate.md").read_text("utf-8").startswith("# ")
     whole = write(tmp_path / "cut.jsonl.gz", *[GOOD] * 100).read_bytes()
     (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "damaged.jsonl.gz").write_bytes(whole[:12] + b"\xff" * 9 + whole[21:])

@@ -37,7 +37,7 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Folder of the data sets, laid out as docs/evaluate.md describes; or hub, to download them.",
+        help="Folder of the data sets; or hub, to download them. The error about a missing file says what goes where.",
     ),
 ]
 Out = Annotated[

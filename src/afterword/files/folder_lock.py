@@ -16,7 +16,7 @@ from ..errors import ModelError
 
 try:
     import fcntl
-except ImportError:  # a system without it
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK = "lock"
@@ -32,8 +32,12 @@ def lock_folder(folder: Path, what: str) -> Iterator[None]:
         what: what another process that holds the lock is doing, for the error message.
 
     Raises:
-        ModelError: another process holds the lock, or Afterword did not create the folder.
+        ModelError: another process holds the lock, Afterword did not create the folder, or the system is Windows.
     """
+    if fcntl is None:
+        raise ModelError(
+            f"{what} {folder.parent} needs file locks, which Windows does not have: use Linux, macOS or WSL"
+        )
     handle = _hold(folder, what)
     try:
         yield
@@ -98,9 +102,7 @@ def _marked(handle: int, folder: Path) -> bool:
 
 
 def _locked(handle: int, otherwise: bool) -> bool:
-    """Whether this process got the lock of an open file; ``otherwise`` if the system has no file locks."""
-    if fcntl is None:
-        return otherwise
+    """Whether this process got the lock of an open file; ``otherwise`` if the file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

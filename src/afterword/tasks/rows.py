@@ -42,6 +42,17 @@ class Source(ABC):
         """A hexadecimal hash of a data set's content: it changes when a row does; `name` and errors as for `rows`."""
 
 
+def page(name: str) -> Path:
+    """A page of the documentation: in an installed package docs/ is part of it, in a clone it is at the root.
+
+    >>> page("evaluate.md").is_file()
+    True
+    """
+    package = Path(__file__).parent.parent
+    installed = package / "docs" / name
+    return installed if installed.exists() else package.parent.parent / "docs" / name
+
+
 @dataclass(frozen=True)
 class Folder(Source):
     """A folder of data sets.
@@ -66,7 +77,7 @@ class Folder(Source):
             if path.is_file():
                 return path
         raise MissingDataset(
-            f"{self.root / name}{{{','.join(ENDINGS)}}} is not there: docs/evaluate.md says what goes where"
+            f"{self.root / name}{{{','.join(ENDINGS)}}} is not there: {page('evaluate.md')} says what goes where"
         )
 
     def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
