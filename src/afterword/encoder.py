@@ -29,7 +29,7 @@ from .text.inputs import check_conditions, check_texts, refuse_blank, with_promp
 from .text.layout import Text
 
 
-@dataclass
+@dataclass(repr=False)
 class Encoder(Interface, Hashed):
     """Embed texts and words by any method.
 

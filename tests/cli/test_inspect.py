@@ -39,8 +39,9 @@ def test_a_page(run: Run, minilm: Path):
     assert (page.code, page.err) == (0, "")
     for told in (
         "6 x 12, width 384",
-        "both ways",
+        "direction       bidirectional",
         "[CLS] ... [SEP]",
+        "execution       unpadded (flat): ",
         "flat: ",
         "from eager",
         "to the last bit",
@@ -49,6 +50,19 @@ def test_a_page(run: Run, minilm: Path):
         "the same bits alone and among up to ",
     ):
         assert told in page.out
+
+
+def test_a_narrow_page_breaks_between_words(run: Run, gpt2: Path, monkeypatch: pytest.MonkeyPatch):
+    wide = run("inspect", "-m", gpt2)
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = run("inspect", "-m", gpt2)
+    assert wide.err == narrow.err == ""  # no advice on methods: it is on the page
+    assert max(map(len, narrow.out.splitlines())) <= 60 < max(map(len, wide.out.splitlines()))
+
+    def words(page: str) -> set[str]:
+        return {word for word in page.split() if word.isalpha()}
+
+    assert words(narrow.out) == words(wide.out)
 
 
 def test_forced_kernels(run: Run, gpt2: Path, monkeypatch: pytest.MonkeyPatch):

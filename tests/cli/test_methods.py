@@ -12,24 +12,38 @@ from afterword.methods import CATALOGUE
 from afterword.methods.templates import TEMPLATES
 
 
-def test_the_page_tells_of_every_method_option_and_template(run: Run):
+@pytest.mark.parametrize("width", [40, 72, 80, 200])
+def test_a_table_of_all_methods(run: Run, width: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", str(width))
     ended = run("methods")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
+    assert max(map(len, lines)) <= width
+    words = set(ended.out.split())
+    for name in CATALOGUE:
+        found = entry(CATALOGUE[name])
+        assert any(line.split()[:1] == [name] for line in lines)
+        assert set(found.cost.rstrip(".").split()) <= words, "a word is broken"
+        assert set(found.summary.split(". ")[0].rstrip(".").split()) <= words, "a word is broken"
+    assert all(set(text.split()) <= words for text in TEMPLATES.values())
+
+
+def test_a_method_in_full(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
     for name, method in CATALOGUE.items():
-        assert name in lines
+        lines = run("methods", name).out.splitlines()
+        assert lines[0] == name and max(map(len, lines)) <= 80
         for option in inspect.signature(method).parameters:
             assert any(line.startswith(f"    {option}=") for line in lines), option
-    assert all(text in ended.out for text in TEMPLATES.values())
-    assert max(map(len, lines)) <= 120
-    only = run("methods", "ditto").out
-    assert only.splitlines()[0] == "ditto" and "reba" not in only.splitlines()
+    only = run("methods", "ditto", "echo").out.splitlines()
+    assert [line for line in only if line and not line.startswith(" ")] == ["ditto", "echo", "templates"]
+    assert run("methods", "dito").err.startswith("error: no method 'dito' (did you mean 'ditto'?): there are classical")
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_option_is_told_and_its_default_is_the_default(name: str):
     found = entry(CATALOGUE[name])
-    assert found.summary.endswith(".") and found.source
+    assert found.summary.endswith(".") and found.source and found.cost
     assert [o["name"] for o in found.options] == list(inspect.signature(CATALOGUE[name]).parameters)
     assert all(o["what"] for o in found.options), found
     if name == "bellm":  # layers=none and last=none together are the default already

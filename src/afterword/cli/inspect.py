@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from . import options as o
+from .console import without_advice
 from .model import VECTOR, ModelChoice, read_methods
+from .page import page_width, wrapped
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
@@ -46,9 +48,9 @@ BATCHES = (2048, 160, 24)
 """Approximate numbers of tokens in a batch."""
 
 WAYS = {
-    "flat": "flat: all texts concatenated, through our attention",
-    "stacked": "stacked: batches of texts of equal length, through our attention",
-    "eager": "eager: batches of texts of equal length, with the model's own attention",
+    "flat": "unpadded (flat): all texts concatenated, through our attention",
+    "stacked": "unpadded (stacked): batches of texts of equal length, through our attention",
+    "eager": "unpadded (eager): batches of texts of equal length, with the model's own attention",
 }
 
 
@@ -71,9 +73,9 @@ def inspect(
     It also measures whether the batch that a text is in changes its vector.
     """
     methods = read_methods([method] if method is not None else None)
-    encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
-        methods.get(VECTOR)
-    )
+    choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
+    with without_advice():  # what to try is on the page
+        encoder = choice.load(methods.get(VECTOR))
     report = {"model": model, **facts(encoder), "batch_invariance": invariance(encoder)}
     report |= {"packed": packed(encoder), "kernels": kernels(encoder)}
     report["methods"] = suggestions(encoder)
@@ -166,9 +168,12 @@ def packed(encoder: Encoder) -> str:
         return "not used: AFTERWORD_KERNELS=plain"
     if encoder.backbone.device.type != "cpu":
         return "not used: they are for CPUs"
-    if any(row["kernel"] == "packed" for row in kernels(encoder)):
+    probed = kernels(encoder)
+    if any(row["kernel"] == "packed" for row in probed):
         return "not used: too little memory"
-    return "not used: plain kernels are as good here, or there are no others"
+    if any("packed" in row["seconds"] for row in probed):
+        return "not used: plain ones are as good here"
+    return "not used: this torch has none"
 
 
 def kernels(encoder: Encoder) -> list[dict[str, Any]]:
@@ -227,8 +232,8 @@ def measured(report: dict[str, Any]) -> str:
     tried = f"{same['texts']} texts, in batches of about {', '.join(map(str, same['batch_tokens']))} tokens"
     if same["differing"]:
         return (
-            f"{same['differing']} of {same['texts']} texts differ in a batch: by {same['largest']:.1e} at most "
-            f"({same['relative']:.1e} of the largest component, the last {same['bits']} bits)"
+            f"rounding depends on the batch: by at most {same['relative']:.1e} of the largest component "
+            f"({same['differing']} of {same['texts']} texts differ in a batch, in the last {same['bits']} bits)"
         )
     if report["dtype"] != "float32" or report["device"] != "cpu" or report["products"] != "float32":
         where = f"{report['dtype']} on {report['device']}"
@@ -264,13 +269,13 @@ def printed(report: dict[str, Any]) -> str:
     rows: Sequence[tuple[str, Any]] = [
         ("model", f"{report['model']} ({report['kind']}, {report['parameters'] / 1e6:.1f} M parameters)"),
         ("layers x heads", f"{report['layers']} x {report['heads']}, width {report['width']}"),
-        ("sees", "what came before (causal)" if report["causal"] else "both ways (bidirectional)"),
+        ("direction", "causal: a token attends to earlier tokens" if report["causal"] else "bidirectional"),
         ("max length", f"{report['max_length'] or 'no limit'}" + (" tokens" if report["max_length"] else "")),
         ("special tokens", special if special.strip(" .") else "none"),
-        ("runs on", f"{report['device']} in {report['dtype']}" + PRODUCTS[report["products"]]),
-        ("way", WAYS[report["way"]]),
+        ("device", f"{report['device']} in {report['dtype']}" + PRODUCTS[report["products"]]),
+        ("execution", WAYS[report["way"]]),
         ("self-check", checks),
-        ("attention", "can be read" if report["attention"] else "cannot be read: no reba, no ditto"),
+        ("attention", "weights can be read" if report["attention"] else "weights cannot be read: no reba, no ditto"),
         ("long positions", f"texts on both sides of {split} tokens are run apart" if split else ""),
         ("vectors", measured(report)),
         ("packed linears", report["packed"]),
@@ -281,5 +286,9 @@ def printed(report: dict[str, Any]) -> str:
         ),
         ("prompts", ", ".join(f"{k}={v!r}" for k, v in report["prompts"].items())),
     ]
-    lines = [f"{name:<15} {value}" for name, value in rows if value]
-    return "\n".join([*lines, "try", *(f"    --method {m['method']:<28} {m['why']}" for m in report["methods"])])
+    width = page_width()
+    lines = [line for name, value in rows if value for line in wrapped(value, width, " " * 16, f"{name:<15} ")]
+    lines.append("try")
+    for m in report["methods"]:
+        lines += wrapped(m["why"], width, " " * 42, f"    --method {m['method']:<28} ")
+    return "\n".join(lines)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
 
 from . import options as o
+from .page import GAP, page_width, wrapped
 
-WIDTH = 110
+WIDTH = 110  # maximum width of the page
+NARROW = 72  # width below which a table becomes a list
+PAPER, COST = 16, 17  # maximum widths of these columns
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Entry:
         name: the name for ``--method``.
         summary: what it does, in a sentence.
         source: paper and section.
+        cost: forward passes and tokens, as they are by default.
         notes: further paragraphs.
         options: for each option its name, its default as ``--method`` spells it, its choices and its meaning.
     """
@@ -32,15 +36,18 @@ class Entry:
     name: str
     summary: str
     source: str
+    cost: str
     notes: list[str]
     options: list[dict[str, Any]]
 
 
 def methods(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Names of methods. Default: all.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Methods to describe in full. Default: a table of all.")
+    ] = None,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print what each method does, its options with their defaults, and the paper it is from."""
+    """Print a table of all methods, or all about some: what they do, their options, defaults and papers."""
     from ..errors import UnknownMethod
     from ..methods import CATALOGUE
     from ..methods.templates import TEMPLATES
@@ -55,11 +62,14 @@ def methods(
         catalogue = {"methods": [asdict(e) for e in entries], "templates": TEMPLATES}
         typer.echo(json.dumps(catalogue, indent=2, ensure_ascii=False))
         return 0
-    typer.echo("\n\n".join(printed(e) for e in entries))
+    width = page_width(most=WIDTH)
+    lines = overview(entries, width) if not names else "\n\n".join(printed(e, width) for e in entries).splitlines()
     if not names or {"prompt", "bellm", "echo"} & set(names):
-        typer.echo("\ntemplates\n" + "\n".join(f"    {name:<18} {text}" for name, text in TEMPLATES.items()))
+        lines += ["", "templates", *(line for t in TEMPLATES.items() for line in _labelled(*t, 18, width))]
     if not names:
-        typer.echo('\nOn the command line: --method reba:copies=3,pool=mean; a value with a comma in "double quotes".')
+        lines += ["", *wrapped("`afterword methods NAME` describes the options of a method.", width)]
+        lines += wrapped('Write --method reba:copies=3,pool=mean; a value with a comma in "double quotes".', width)
+    typer.echo("\n".join(lines))
     return 0
 
 
@@ -72,8 +82,8 @@ def entry(method: Callable[..., Any]) -> Entry:
     """
     head, _, rest = inspect.cleandoc(method.__doc__ or "").partition("\nArgs:\n")
     paragraphs = [" ".join(p.split()) for p in head.split("\n\n") if p.strip()]
-    source = next((p.removeprefix("Source: ") for p in paragraphs if p.startswith("Source: ")), "")
-    notes = [p for p in paragraphs[1:] if not p.startswith("Source: ")]
+    named = dict(p.split(": ", 1) for p in paragraphs if p.startswith(("Source: ", "Cost: ")))
+    notes = [p for p in paragraphs[1:] if p.partition(": ")[0] not in named]
     meanings = _arguments(rest)
     options = [
         {
@@ -84,7 +94,7 @@ def entry(method: Callable[..., Any]) -> Entry:
         }
         for name, parameter in inspect.signature(method).parameters.items()
     ]
-    return Entry(method.__name__, paragraphs[0], source, notes, options)
+    return Entry(method.__name__, paragraphs[0], named.get("Source", ""), named.get("Cost", ""), notes, options)
 
 
 def _arguments(section: str) -> dict[str, str]:
@@ -110,18 +120,40 @@ def spelled(value: object) -> str:
     return "none" if value == () else '""' if value == "" else str(value)
 
 
-def printed(method: Entry) -> str:
+def overview(methods: Sequence[Entry], width: int) -> list[str]:
+    """A table with a row per method; on a narrow page, a list."""
+    rows = [(e.name, _sentence(e.summary), re.split("[;,]", e.source)[0], e.cost.rstrip(".")) for e in methods]
+    if width < NARROW:
+        return [line for name, *rest in rows for line in (name, *(w for r in rest for w in wrapped(r, width, "    ")))]
+    first = max(len(name) for name, *_ in rows)
+    widths = [first, width - first - PAPER - COST - 3 * GAP, PAPER, COST]
+    lines = []
+    for row in [("method", "what it does", "paper", "cost"), *rows]:
+        cells = [wrapped(cell, columns) for cell, columns in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = [f"{part:<{columns}}" for part, columns in zip(parts, widths, strict=True)]
+            lines += [(" " * GAP).join(padded).rstrip()]
+    return lines
+
+
+def _sentence(text: str) -> str:
+    return text.partition(". ")[0].rstrip(".")
+
+
+def printed(method: Entry, width: int = WIDTH) -> str:
     """The description as text."""
-    lines = [method.name, *_wrapped(method.summary, "    "), *_wrapped(f"Source: {method.source}", "    ")]
-    for note in method.notes:
-        lines += _wrapped(note, "    ")
+    lines = [method.name]
+    for paragraph in (method.summary, *method.notes, f"Source: {method.source}", f"Cost: {method.cost}"):
+        lines += wrapped(paragraph, width, "    ")
     lines.append("")
     for option in method.options:
         one_of = f" (one of {', '.join(option['choices'])})" if option["choices"] else ""
-        head = f"{option['name']}={option['default']}"
-        lines += _wrapped(f"{option['what']}{one_of}", " " * 34, f"    {head:<29} ")
+        lines += _labelled(f"{option['name']}={option['default']}", f"{option['what']}{one_of}", 29, width)
     return "\n".join(lines)
 
 
-def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=first or indent, subsequent_indent=indent) or [first or indent]
+def _labelled(label: str, text: str, columns: int, width: int) -> list[str]:
+    """A text beside its label; on a narrow page, or beside a long label, under it."""
+    if width < NARROW or len(label) > columns:
+        return [f"    {label}", *wrapped(text, width, " " * 8)]
+    return wrapped(text, width, " " * (columns + 5), f"    {label:<{columns}} ")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from ..backbone.backbone import Backbone
 from ..methods import Method
 from ..post import Post, width_after
 
 
-@dataclass
+@dataclass(repr=False)
 class Parts:
     """The model, method, post-processing steps and settings of an encoder; `Encoder` documents each."""
 
@@ -20,6 +21,12 @@ class Parts:
     prompts: dict[str, str] | None = None
     default_prompt_name: str | None = None
     similarity_fn_name: str = "cosine"
+
+    def __repr__(self) -> str:
+        """The model, the method and D, in one line."""
+        path = PurePath(str(self.backbone.model.name_or_path))
+        name = path.parent.name if path.name == "model" else path.name
+        return f"{type(self).__name__}({name or self.backbone.facts.kind}, {self.method}, {self.dimension})"
 
     @property
     def dimension(self) -> int:

@@ -27,11 +27,13 @@ def classical(
 
     Source: ReBA, Table 1; Ditto, section 3 (last, static and first-last average).
 
+    Cost: 1 pass.
+
     Args:
         pool: "mean", "last" or "cls" (the first token).
         states: "last", "first_last", "first_last_h1", "last_two", "static", "static_h0" or "layer:k".
         add_special_tokens: give the model the tokenizer's special tokens.
-        pool_special_tokens: let them have weight.
+        pool_special_tokens: also pool the special tokens.
 
     >>> classical("last").weigh.pool
     'last'
@@ -58,6 +60,8 @@ def echo(
 
     Source: Springer et al. 2025 (Echo); ReBA, section 3.2 and Table 1.
 
+    Cost: 1 pass, 2x tokens.
+
     Args:
         copies: number of copies of the text.
         pool: mean or last token of the last copy.
@@ -69,7 +73,7 @@ def echo(
         separator: text between the copies.
         truncate: cut "before" or "after" the repetition, or the "whole" with its special tokens.
         add_special_tokens: give the model the tokenizer's special tokens.
-        pool_special_tokens: let them have weight.
+        pool_special_tokens: also pool the special tokens.
         tail: also pool the template's tokens after the last copy, as Springer et al.'s code can.
 
     >>> echo(copies=3).layout.copies
@@ -115,6 +119,8 @@ def reba(
     """Repeat the text; each token of the first copy adds the states of later tokens, as far as they attend to it.
 
     Source: ReBA, Equations 4 and 5, Algorithms 1 to 3; chunks: section 6.
+
+    Cost: 1 pass, 2x tokens.
 
     Args:
         copies: number of copies of the text, 1 or more.
@@ -176,13 +182,15 @@ def ditto(
 
     Source: Ditto, section 3 (Figure 3); heads by Table 4 and appendix A.2.
 
+    Cost: 1 pass.
+
     Args:
         head: "1-10" as the paper spells layer 1, head 10, both from 1; or (layer, head) from 0.
         states: "first_last", "last" or "static" (the input embeddings, as in the code; "static_h0" as in the paper).
         pool: the sum of A_kk v_k, as in the paper; or their mean, which has the same direction.
         normalise: divide by the sum of A_kk.
         add_special_tokens: give the model the tokenizer's special tokens.
-        pool_special_tokens: let [CLS] and [SEP] have weight, as the authors' code does.
+        pool_special_tokens: also pool [CLS] and [SEP], as the authors' code does.
 
     >>> ditto("1-10").weigh.layer, ditto("1-10").weigh.head
     (0, 9)
@@ -207,6 +215,8 @@ def prompt(
 
     Source: PromptBERT (Jiang et al. 2022), PromptEOL (Jiang et al. 2023); BeLLM, sections 3.3 and 5.1.
 
+    Cost: 1 pass, with the template.
+
     Args:
         template: a name of `TEMPLATES`, or any string with {text} and perhaps {condition} or [MASK].
         pool: None = the [MASK] token if the template has one, else the last token.
@@ -214,7 +224,7 @@ def prompt(
         variant: "released" cleans the text up as the authors' code does: a full stop at the end; without [MASK]
             also no double quotes and no final question mark (see `Layout`).
         add_special_tokens: give the model the tokenizer's special tokens.
-        pool_special_tokens: let them have weight.
+        pool_special_tokens: also pool the special tokens.
 
     >>> prompt("promptbert").weigh.pool
     'mask'
@@ -248,6 +258,8 @@ def bellm(
     If only the last layer is changed and the last token is pooled, nothing changes: that token attends to all others
     already. So the mean is the default, and that configuration warns.
 
+    Cost: 1 pass, with the template.
+
     Args:
         last: number of layers at the end; 1 by default. "auto" = all layers after the model's turning point (section
             3.1); `afterword.analysis.turning.resolve` finds the number.
@@ -257,7 +269,7 @@ def bellm(
         couple: "replace", or one of Equation 5's sums (see `Sight`).
         template: a name of `TEMPLATES`, a string with {text}, or None for the text alone.
         add_special_tokens: give the model the tokenizer's special tokens.
-        pool_special_tokens: let them have weight.
+        pool_special_tokens: also pool the special tokens.
 
     >>> bellm(last=2).sight.last
     2
@@ -293,6 +305,8 @@ def tfidf(
 
     Source: Ditto, sections 3 and 4 (first-last TF-IDF).
 
+    Cost: 1 pass, after a fit.
+
     Args:
         states: hidden states, as for `classical`.
         pool: the sum of tf * idf * v_k, or the mean of idf * v_k, which has the same direction.
@@ -321,6 +335,8 @@ def remove_biases(
     as any other.
 
     Source: PromptBERT (Jiang et al. 2022), section 3; Ditto, section 1 (static remove biases avg.).
+
+    Cost: 1 pass, after a fit.
 
     Args:
         states: hidden states, as for `classical`; "static" is the input embeddings.
