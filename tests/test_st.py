@@ -120,10 +120,22 @@ def test_another_tokenizer_is_taken(models: Path):
     assert model[0].preprocess(["a b"])["input_ids"].shape == (1, 3)
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+@pytest.mark.parametrize("method", [classical(), reba(), echo(), prompt("eol"), reba(variant="released")], ids=str)
+def test_an_empty_text_has_a_vector_and_changes_no_other(kind: str, method: Method, models: Path):
+    model = by_hand(module(models, kind, method))
+    texts = ["the sea at night", "", "a b", ""]
+    together = model.encode(texts)
+    assert np.array_equal(together[[0, 2]], model.encode([texts[0], texts[2]]))
+    assert np.array_equal(together[1], together[3]) and np.array_equal(model.encode([""])[0], together[1])
+    zero = method.layout.template is None and (kind == "gpt2" or not method.weigh.pool_special_tokens)
+    assert np.isfinite(together).all() and together[1].any() != zero
+
+
 def test_what_cannot_be_embedded_is_said(models: Path):
     model = by_hand(module(models, "gpt2"))
-    with pytest.raises(InputError, match="text 1 has no tokens, ''"):
-        model[0].preprocess(["a", ""])
+    features = model[0].preprocess(["a", ""])
+    assert features["blank"].tolist() == [False, True] and "blank" not in model[0].preprocess(["a", "b"])
     with pytest.raises(InputError, match="NUL"):
         model.encode(["a\0b"])
     with pytest.raises(InputError, match="hold no 'segments'"):

@@ -30,6 +30,7 @@ from .post import Dense, FittedFlow, Glow, Normalise
 from .text.batch import lay
 from .text.collate import from_features, to_features
 from .text.inputs import check_conditions, check_ids, check_texts, check_written, with_prompt
+from .text.segments import TokenizedText
 from .text.tokenizer import Tokenizer
 
 try:
@@ -143,10 +144,11 @@ class Afterword(InputModule):
             kwargs: ignored, such as ``task``.
 
         Returns:
-            ``input_ids`` and ``attention_mask`` (T, n), and ``segments`` (T, S, 5 + 2 copies).
+            ``input_ids`` and ``attention_mask`` (T, n), and ``segments`` (T, S, 5 + 2 copies). If some texts have
+            no token to pool, ``blank`` (T,) says which: another text is run in their place, and their vectors are 0.
 
         Raises:
-            InputError: a text cannot be used, or has no tokens.
+            InputError: a text cannot be used, or the tokenizer knows no token of any text.
         """
         inputs, conditions = _conditions(inputs)
         texts, tokenizer = check_texts(inputs), self._backbone.tokenizer
@@ -156,9 +158,31 @@ class Afterword(InputModule):
         length = max_length or self.max_seq_length
         writings = layout.write(texts, tokenizer, length, conditions=check_conditions(conditions))
         check_written(writings, tokenizer, vocabulary)
-        if empty := [i for i, w in enumerate(writings) if not all(s.ids for s in w.segments)]:
-            raise InputError(f"text {empty[0]} has no tokens, {texts[empty[0]]!r:.40}: remove it")
-        return to_features(writings, tokenizer.hf.pad_token_id or 0)
+        pad, blank = tokenizer.hf.pad_token_id or 0, [i for i, w in enumerate(writings) if self._is_blank(w)]
+        if not blank:
+            return to_features(writings, pad)
+        instead = next((w for i, w in enumerate(writings) if i not in blank), None)
+        if instead is None:
+            (instead,) = layout.write(["."], tokenizer, length, conditions=None if conditions is None else ["."])
+        if not all(s.ids for s in instead.segments):
+            raise InputError(f"text {blank[0]} has no tokens, {texts[blank[0]]!r:.40}, and neither has '.': remove it")
+        writings = [instead if i in blank else w for i, w in enumerate(writings)]
+        flags = torch.tensor([i in blank for i in range(len(writings))])
+        return {**to_features(writings, pad), "blank": flags}
+
+    def _is_blank(self, text: TokenizedText) -> bool:
+        """Whether nothing of a text's input is left to pool; special tokens and a template may be."""
+        if text.total:
+            return False
+        if not all(s.ids for s in text.segments):
+            return True
+        mask_id, groups = self._backbone.tokenizer.hf.mask_token_id, lay([text], torch.device("cpu")).groups
+        try:
+            for group in groups:
+                self.method.weigh.sentence(group, mask_id=mask_id)
+        except InputError:
+            return True
+        return False
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Run a batch, with gradients if torch has them enabled.
@@ -183,11 +207,14 @@ class Afterword(InputModule):
         batch = lay(from_features(ids, features["segments"]), ids.device)
         weighed = weights(backbone, [self.method], batch, keep_mode=self.training)[0]
         features["sentence_embedding"] = combine(weighed.batch, weighed.weights, weighed.states)[:, 0]
+        blank = features.get("blank")
+        if blank is not None:
+            features["sentence_embedding"] = features["sentence_embedding"].masked_fill(blank[:, None], 0)
         if batch.source is None:
             states = weighed.states.new_zeros(*ids.shape, weighed.states.shape[-1])
             for group in batch.groups:
                 states[group.text, : group.length] = group.slice(weighed.states)
-            features["token_embeddings"] = states
+            features["token_embeddings"] = states if blank is None else states.masked_fill(blank[:, None, None], 0)
         return features
 
     def _check_recomputed(self, model: Any) -> None:

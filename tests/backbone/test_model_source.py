@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -149,6 +152,78 @@ def test_no_token_is_one_line(asked, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="someone/model") as told:
         Encoder.load("someone/model", token=False, cache_folder=tmp_path)
     assert "\n" not in str(told.value) and {sent for _, sent in asked} == {None}
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]]:
+    """A hub that accepts connections and never answers: the connections so far."""
+    accepted: list[socket.socket] = []
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                accepted.append(server.accept()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=accept, daemon=True).start()
+        monkeypatch.setattr(hub, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.setenv(name, "127.0.0.1")
+        yield accepted
+        server.shutdown(socket.SHUT_RDWR)
+    for connection in accepted:
+        connection.close()
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(silent, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        load = pool.submit(Encoder.load, "sentence-transformers/all-MiniLM", cache_folder=tmp_path)
+        error = load.exception(timeout=60)
+    assert isinstance(error, ModelError) and len(silent) == 1
+    assert re.search(r"not a folder, nor in the cache, and http\S+ cannot be asked \(.*timed out\): give", str(error))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_downloaded_model_is_loaded_where_the_hub_does_not_answer(
+    silent, models: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for subfolder in ("", "inside/encoder"):
+        encoder = Encoder.load("someone/model", classical(), cache_folder=cache, subfolder=subfolder)
+        assert (encoder.encode("dog") == Encoder.load(models / subfolder, classical()).encode("dog")).all()
+    assert (
+        len(silent) == 2 and [r.getMessage()[:33] for r in caplog.records] == ["someone/model is loaded from the "] * 2
+    )
+
+
+def test_what_the_hub_does_not_have(asked, tmp_path: Path) -> None:
+    with pytest.raises(
+        ModelError, match="nobody/nothing is not a folder, and the hub has no model of that name for you"
+    ):
+        Encoder.load("nobody/nothing", cache_folder=tmp_path)
+    assert [path for path, _ in asked] == ["/api/models/nobody/nothing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("./no/such", "there is no folder ./no/such$"),
+        ("no such", "there is no folder no such$"),
+        ("a/b/c", "there is no folder a/b/c$"),
+        ("./my-encodr", "there is no folder ./my-encodr .did you mean 'my-encoder'"),
+        ("my-encodr", "my-encodr is not a folder .did you mean 'my-encoder'.*HF_HUB_OFFLINE forbids a download"),
+        ("Afterword-mni", "is not a folder .did you mean 'afterword-mini'"),
+        ("someone/modle", "is not a folder .did you mean 'someone/model'"),
+        ("gpt2", "gpt2 is not a folder, nor in the cache, and HF_HUB_OFFLINE forbids a download"),
+    ],
+)
+def test_what_is_not_there(name: str, told: str, models: Path, cache: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-encoder").mkdir()
+    (tmp_path / "my-encoder" / "config.json").touch()
+    (tmp_path / "my-encodr.d").mkdir()
+    with pytest.raises(ModelError, match=told):
+        Encoder.load(name, cache_folder=cache)
 
 
 def test_names(models: Path) -> None:
