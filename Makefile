@@ -60,7 +60,7 @@ demo: $(VENV)/.demo ## a search, a word's two senses and a race, with a real mod
 test: $(VENV)/.ready ## all tests (ARGS="-k words" to choose)
 	$(PY) $(PYTEST) $(ARGS)
 
-quick: $(VENV)/.ready ## the tests that take seconds
+quick: $(VENV)/.ready ## all tests but the slow ones, some minutes
 	$(PY) $(PYTEST) -m "not slow and not soak" $(ARGS)
 
 soak: $(VENV)/.ready ## the full counts: kills, threads, kinds of models, all scores of MiniLM (ARGS="--seed 1")

@@ -1,7 +1,7 @@
 """Build the sdist and the wheel, install the wheel in a fresh environment, and run README there: `make wheel`.
 
-The environment has the wheel with its extra "demo", and nothing of the clone but examples/. README's Python snippets
-run in it, and every console block must be what its command prints.
+The environment has the wheel with its extra "demo", and nothing of the clone. README's Python snippets run in it, and
+every console block must be what its command prints; their folder has a link to examples/.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from shutil import copytree
 from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
@@ -46,14 +45,9 @@ def install(wheel: Path, folder: Path) -> Path:
 
 
 def snippets(programs: Path, folder: Path) -> None:
-    """Run README's Python from the wheel, after the command that it reads the output of."""
-    page = PAGE.read_text("utf-8")
-    copytree(ROOT / "examples", folder / "examples")
-    embed = re.search(r"^afterword (embed .*tickets\.parquet)$", page, flags=re.M)
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, flags=re.S | re.M))
-    assert embed is not None
-    for command in ([programs / "afterword", *embed[1].split()], [programs / "python", "-W", "ignore", "-c", code]):
-        subprocess.run([str(part) for part in command], cwd=folder, check=True)
+    """Run README's Python from the wheel."""
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.S | re.M))
+    subprocess.run([str(programs / "python"), "-W", "ignore", "-c", code], cwd=folder, check=True)
 
 
 def main() -> int | str:

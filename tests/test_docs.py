@@ -74,15 +74,9 @@ def trained(folder: Path) -> None:
     Encoder.load("afterword-mini", bellm()).save(folder)
 
 
-def tickets(file: Path) -> None:
-    """What the command line above the example has written."""
-    table = ROOT / "examples" / "tickets.csv"
-    assert main(["embed", "-m", "minilm", "-i", str(table), "--column", "text", "-o", str(file)]) == 0
-
-
 SHARED = "../shared/data"
 NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
-    "README.md": {"tickets.parquet": tickets},
+    "README.md": {},
     "docs/analysis.md": {f"{SHARED}/en/sts/stsb.dev.jsonl.gz": pairs},
     "docs/evaluate.md": {f"{SHARED}/en/sts/stsb.test.jsonl.gz": pairs, "gpt2": lambda folder: tiny("gpt2", folder)},
     "docs/own-method.md": {
