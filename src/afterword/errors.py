@@ -103,11 +103,30 @@ class MissingExtra(AfterwordError, ImportError):
 
 
 class TextsCut(UserWarning):
-    """Some of ``texts`` texts were cut; ``lost`` holds the number of tokens that each of them lost."""
+    """Some of ``texts`` texts were truncated; ``lost`` holds the number of tokens that each of them lost."""
 
     def __init__(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
         self.lost, self.texts, self.max_length = lost, texts, max_length
         super().__init__(
-            f"{len(lost)} of {texts} texts were cut to max_length={max_length}: they lost "
-            f"{statistics.median(lost):.0f} tokens in the middle, {max(lost)} at most"
+            f"{len(lost):,} of {plural(texts, 'text')} truncated to max_length={max_length} {dropped(lost)}"
         )
+
+
+def plural(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> plural(1, "row"), plural(5431, "row")
+    ('1 row', '5,431 rows')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def dropped(lost: Sequence[int]) -> str:
+    """How many tokens texts have lost.
+
+    >>> dropped([1, 200, 5431])
+    '(median 200, max 5,431 tokens dropped)'
+    """
+    if len(lost) == 1:
+        return f"({plural(lost[0], 'token')} dropped)"
+    return f"(median {statistics.median(lost):,.0f}, max {plural(max(lost), 'token')} dropped)"

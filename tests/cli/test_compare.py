@@ -1,12 +1,15 @@
 """``afterword compare``: rows side by side, differences, published tables, files."""
 
 import csv
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.cli.conftest import Run
 
+from afterword.cli.compare import near, read
+from afterword.tasks.published import PublishedRow, published
 from afterword.tasks.results import Result, write
 from afterword.tasks.task import Scores
 
@@ -77,6 +80,36 @@ def test_published_rows(run: Run, folder: Path, tmp_path: Path):
     (row,) = [r for r in rows if r["name"] == "BERT-flow" and r["task"] == "STS12"]
     assert (row["table"], float(row["value"]), row["source"]) == ("ditto-6", 58.4, "Li et al. (2020)")
     assert len([r for r in rows if r["kind"] == "published"]) == 16 * 8
+
+
+def test_of_all_tables_the_nearest_rows_are_shown(run: Run, folder: Path):
+    ended = run("compare", folder, "--published", "all", "--draws", 0)
+    tables = re.findall(r"\n\| ([a-z]+-[0-9.]+) ", ended.out)
+    assert (
+        tables and set(tables) < set(published()) and "bellm-4" not in tables
+    )  # an average of tasks that are not there
+    for key in tables:
+        part = ended.out.partition(f"| {key} ")[2].partition("\n\n")[0]
+        table, shown = published()[key], part.count(" published")
+        assert part.count("evaluated here") >= 1 and 3 <= shown <= 6
+        assert f"{shown} of {len(table.rows)} rows, the nearest in score; --published {key} shows all." in ended.out
+    whole = run("compare", folder, "--published", "all", "--published", tables[0], "--draws", 0).out
+    assert f"--published {tables[0]} shows all" not in whole
+    assert whole.count(" published") > ended.out.count(" published")
+
+
+def test_nearest_is_by_the_mean_difference_of_scores(folder: Path):
+    table = published()["ditto-6"]
+    rows = read([folder])
+    (found,) = near(table, rows[:1])
+    columns = [table.tasks.index(task) for task in ("STS12", "STSB")]
+    ours = table.scores_of(rows[0].results)
+
+    def distance(row: PublishedRow) -> float:
+        return sum(abs(row.scores[c] - ours[c]) for c in columns)
+
+    assert {r.name for r in found.rows} == {r.name for r in sorted(table.rows, key=distance)[:3]}
+    assert near(published()["bellm-2"], rows) == []
 
 
 def test_a_figure(run: Run, folder: Path, tmp_path: Path):

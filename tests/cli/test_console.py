@@ -195,7 +195,7 @@ def test_texts_that_were_cut_are_summed_up(capsys: pytest.CaptureFixture[str]):
         for _ in range(2):  # the same message twice is two windows, not one
             warnings.warn(TextsCut([3, 5, 100], 10, 16), stacklevel=1)
         assert capsys.readouterr().err == ""
-    told = "warning: 6 texts were cut to 16 tokens: they lost 5 tokens in the middle, 100 at most\n"
+    told = "warning: 6 texts truncated to 16 tokens (median 5, max 100 tokens dropped)\n"
     assert capsys.readouterr().err == told
 
 
@@ -207,7 +207,7 @@ def test_they_are_told_after_an_error_too(capsys: pytest.CaptureFixture[str]):
 
     with pytest.raises(KeyError):
         broken()
-    assert "1 texts were cut" in capsys.readouterr().err
+    assert "1 text truncated" in capsys.readouterr().err
 
 
 def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]):

@@ -52,5 +52,5 @@ def test_tokens_of_texts_that_cannot_be_used(llama) -> None:
     with pytest.raises(InputError, match="into chunks"):
         Encoder(llama.backbone, reba(2, chunk=4)).encode(["dog"], output_value="token_embeddings")
     short = Encoder(llama.backbone, classical(), max_length=5)
-    with pytest.warns(UserWarning, match="1 of 1 texts were cut"):
+    with pytest.warns(UserWarning, match="1 of 1 text truncated"):
         assert len(short.encode("d" * 9, output_value="token_embeddings")) == 5

@@ -89,9 +89,9 @@ def test_heads_are_dittos(found):
 
 def test_texts_that_two_copies_would_cut_are_whole_in_one(tmp_path):
     encoder, pairs = load("gpt2", tmp_path, max_length=24), made_up()
-    with pytest.warns(UserWarning, match="were cut"):
+    with pytest.warns(UserWarning, match="truncated"):
         tuned = tune(encoder, pairs, Grid(heads="none", posts=()), limits=Limits(24))
-    with pytest.warns(UserWarning, match="were cut"):
+    with pytest.warns(UserWarning, match="truncated"):
         slow = slow_vectors(encoder, pairs, tuned)
     for i in range(0, len(tuned.recipes), 2):
         assert tuned.cosines[i] == pytest.approx(cosines(*slow[i]), abs=1e-6)

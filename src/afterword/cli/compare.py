@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ..tasks.published import Published
     from ..tasks.report import Row
 
+NEAREST = 3  # number of published rows that are shown for each of ours
+
 Rows = Annotated[
     list[Path] | None,
     typer.Argument(metavar="RESULTS", help="Folders of results from `afterword evaluate`, or folders in them."),
@@ -27,7 +29,8 @@ Tables = Annotated[
     typer.Option(
         "--published",
         metavar="TABLE",
-        help="Add this table of a paper (see --list); all adds every table with these tasks.",
+        help="Add this table of a paper (see --list), all its rows; or all: of every table that your results have a "
+        "place in, the rows nearest to yours.",
     ),
 ]
 
@@ -46,7 +49,12 @@ def compare(
         Path | None, typer.Option("--csv", metavar="FILE", help="Write all scores and differences to this .csv file.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the scores to this .png, .svg or .pdf file.")
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            help="Draw the scores, in the first published table if there is one, to this .png, .svg or .pdf file.",
+        ),
     ] = None,
     list_tables: Annotated[bool, typer.Option("--list", help="List the published tables and end.")] = False,
 ) -> int:
@@ -68,7 +76,10 @@ def compare(
 
         check(plot)
     rows = read(results)
-    theirs = chosen(published or [], [task for row in rows for task in row.results])
+    asked = published or []
+    theirs = chosen(asked, [task for row in rows for task in row.results])
+    if "all" in asked:
+        theirs = [t for table in theirs for t in ([table] if table.id in asked else near(table, rows))]
     comparisons = compared(rows, baseline, draws)
     typer.echo(markdown(tables(rows)), nl=False)
     for comparison in comparisons:
@@ -149,6 +160,25 @@ def published_table(table: Published, rows: Sequence[Row]) -> str:
         cells.append([published.name, *(f"{s:.{digits}f}" for s in published.scores), whose])
     caption = f"{table.title}. {table.table} of {table.reference}." + (f" {table.note}" if table.note else "")
     return f"{caption}\n\n{aligned(cells)}"
+
+
+def near(table: Published, rows: Sequence[Row]) -> list[Published]:
+    """The table with the rows that are nearest in score to each of ours; nothing if none of ours has a place in it."""
+    kept: set[int] = set()
+    for row in rows:
+        distances = sorted((_distance(one.scores, table.scores_of(row.results)), i) for i, one in enumerate(table.rows))
+        kept |= {i for distance, i in distances[:NEAREST] if distance < math.inf}
+    if not kept:
+        return []
+    if len(kept) < len(table.rows):
+        more = f"{len(kept)} of {len(table.rows)} rows, the nearest in score; --published {table.id} shows all."
+        table = replace(table, note=f"{table.note} {more}".strip(), rows=tuple(table.rows[i] for i in sorted(kept)))
+    return [table]
+
+
+def _distance(theirs: Sequence[float], ours: Sequence[float | None]) -> float:
+    differences = [abs(a - b) for a, b in zip(theirs, ours, strict=True) if b is not None]
+    return sum(differences) / len(differences) if differences else math.inf
 
 
 def as_csv(rows: Sequence[Row], comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import statistics
 import sys
 import traceback
 import warnings
@@ -16,7 +15,7 @@ from typing import Any
 
 import typer
 
-from ..errors import AfterwordError, TextsCut
+from ..errors import AfterwordError, TextsCut, dropped, plural
 from .page import RED, YELLOW, styled
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
@@ -173,7 +172,5 @@ class Tally:
     def say(self) -> None:
         """Print a warning with the number of cut texts and the tokens that they lost."""
         if self.lost:
-            say(
-                f"warning: {self.lost.total()} texts were cut to {self.max_length} tokens: they lost "
-                f"{statistics.median(self.lost.elements()):.0f} tokens in the middle, {max(self.lost)} at most"
-            )
+            lost = sorted(self.lost.elements())
+            say(f"warning: {plural(len(lost), 'text')} truncated to {self.max_length} tokens {dropped(lost)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..errors import plural
 from .console import without_advice
 from .model import MethodsEmbedder, ModelChoice
 from .similar_texts import Side
@@ -51,7 +52,7 @@ class Stored:
     def summary(self) -> list[str]:
         """A line on rows of the file that have no vector."""
         missing = self.file.missing(next(iter(self.columns.values())))
-        return [f"no vector: {missing:,} of {len(self.file):,} rows of {self.file.path}"] if missing else []
+        return [f"no vector: {missing:,} of {plural(len(self.file), 'row')} of {self.file.path}"] if missing else []
 
 
 def open_stored(path: Path, choice: ModelChoice, methods: dict[str, Method], settings: dict[str, Any]) -> Stored:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ..errors import plural
 from .inputs import items_of
 from .model import MethodsEmbedder
 
@@ -113,6 +114,6 @@ def reasons(rejected: Sequence[tuple[int, str]]) -> str:
 def summary(side: Side, path: Path | None) -> list[str]:
     """Lines on rows that were rejected, and on those that repeat others."""
     rows = len(side.rejected) + sum(map(len, side.lines))
-    where = f"{rows:,} rows" + ("" if path is None else f" of {path}")
+    where = plural(rows, "row") + ("" if path is None else f" of {path}")
     lines = [f"equal texts: {side.repeated:,} of {where} repeat an earlier one"] if side.repeated else []
     return lines + ([f"rejected: {len(side.rejected):,} of {where}: {reasons(side.rejected)}"] if side.rejected else [])

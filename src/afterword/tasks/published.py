@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from ..errors import InputError
+from ..spelling import did_you_mean
 from .results import Result
 from .scores import published_mean
 
@@ -111,7 +112,9 @@ def chosen(ids: Sequence[str], tasks: Sequence[str]) -> list[Published]:
         elif name in published():
             tables[name] = published()[name]
         else:
-            raise InputError(f"no published table {name!r}: there are all, {', '.join(published())}")
+            raise InputError(
+                f"no published table {name!r}{did_you_mean(name, published())}: there are all, {', '.join(published())}"
+            )
     return list(tables.values())
 
 
