@@ -66,7 +66,7 @@ class Row:
 
 FULL = {"rank": 0, "learning_rate": FULL_RATE}
 ROWS = (
-    Row("no both-ways layer"),
+    Row("no bidirectional layer"),
     Row("last 1", 1),
     Row("last 2", 2),
     Row("last 4", 4),
@@ -75,7 +75,7 @@ ROWS = (
     Row("last 2, sum (angle031)", 2, "angle031", pools=("mean",)),
     Row("1 added, a copy", 1, settings={"added": 1}),
     Row("1 added, fresh", 1, settings={"added": 1, "fresh": True}, pools=("mean",)),
-    Row("no both-ways layer, every weight", settings=FULL, pools=("mean",)),
+    Row("no bidirectional layer, every weight", settings=FULL, pools=("mean",)),
     Row("last 2, every weight", 2, settings=FULL, pools=("mean",)),
 )
 

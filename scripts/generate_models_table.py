@@ -35,7 +35,7 @@ PAPERS = {"reba": "ReBA", "ditto": "Ditto", "bellm": "BeLLM", "every": "every me
 WAYS = {"flat": "exact, flat", "stacked": "exact, stacked", "eager": "exact, own attention"}
 SHORT = {
     "shows no attention": "no attention to read",
-    "runs with its own": "its layers cannot be made to see both ways",
+    "runs with its own": "its layers cannot be made bidirectional",
     "is an encoder and a decoder": "an encoder and a decoder",
 }
 if str(ROOT) not in sys.path:

@@ -201,7 +201,7 @@ def test_methods_that_do_not_fit(llama, bert) -> None:
         Encoder(llama, classical(states="layer:9"))
     with pytest.warns(UserWarning, match="A_11 = 1"):
         Encoder(llama, ditto("1-2"))
-    with pytest.warns(UserWarning, match="both ways already"):
+    with pytest.warns(UserWarning, match="bidirectional already"):
         Encoder(bert, bellm())
     llama.tokenizer.hf.mask_token, mask = None, llama.tokenizer.hf.mask_token
     llama.tokenizer.__dict__.pop("mask_id", None)

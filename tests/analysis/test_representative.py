@@ -92,7 +92,7 @@ def test_a_model_saved_without_its_head_takes_anothers(tmp_path: Path):
 
 def test_what_has_no_head(tmp_path: Path):
     bert = Encoder.load(tiny("bert", tmp_path / "bert"), classical())
-    with pytest.raises(ModelError, match="bert sees both ways: it has no language-model head"):
+    with pytest.raises(ModelError, match="bert is bidirectional: it has no language-model head"):
         representative_words(bert, TEXTS, {})
     whole("llama", tmp_path / "narrow", hidden_size=32, head_dim=8)
     llama = Encoder.load(tiny("llama", tmp_path / "llama"), classical())

@@ -124,7 +124,7 @@ def test_a_prompt_a_step_or_a_method_of_the_encoder_does_not_change_the_curve(tm
 def test_what_cannot_be(tmp_path: Path):
     llama = Encoder.load(tiny("llama", tmp_path / "llama"), classical())
     bert = Encoder.load(tiny("bert", tmp_path / "bert"), classical())
-    with pytest.raises(MethodError, match="bert sees both ways already: it has no turning point"):
+    with pytest.raises(MethodError, match="bert is bidirectional already: it has no turning point"):
         degradation(bert, pairs(), [classical()])
     with pytest.raises(InputError, match="29 pairs are too few for a turning point: give at least 30"):
         degradation(llama, pairs(29), [classical()])

@@ -94,14 +94,14 @@ def test_words(run: Run, llama: Path, tmp_path: Path):
 
 
 WRONG = [
-    (("turning-point", "-m", "BERT", "--dev", "DEV"), "bert sees both ways already"),
+    (("turning-point", "-m", "BERT", "--dev", "DEV"), "bert is bidirectional already"),
     (("turning-point", "-m", "LLAMA", "--dev", "none.jsonl"), "none.jsonl is not there"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--plot", "a.gif"), "a.gif is no figure"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--pool", "max"), "pool='max'"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--template", "x"), "no template 'x'"),
     (
         ("words", "-m", "BERT", "--pairs", "DEV", "--frequencies", "DEV", "--method", "classical"),
-        "bert sees both ways: it has no language-model",
+        "bert is bidirectional: it has no language-model",
     ),
     (("words", "-m", "LLAMA", "--pairs", "DEV", "--frequencies", "no.txt"), "no.txt is not there"),
     (("dependency", "-m", "LLAMA", "--pairs", "DEV", "-i", "DEV"), "give --input or --pairs, not both"),

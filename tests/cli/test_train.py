@@ -78,7 +78,7 @@ def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Pa
         (["--four-bit"], "4 bits need a CUDA GPU"),
         (["--device", "nowhere"], "'nowhere' is no device"),
         (["--dev", "nowhere.csv"], "nowhere.csv is not there"),
-        (["--add", "2"], "added=2 new layers see both ways"),
+        (["--add", "2"], "added=2 new layers are bidirectional"),
     ],
 )
 def test_a_wrong_word_is_one_line_and_exit_code_2(
@@ -91,7 +91,7 @@ def test_a_wrong_word_is_one_line_and_exit_code_2(
 
 def test_an_encoder_and_a_bad_row(run: Run, bert: Path, gpt2: Path, rows: Path, tmp_path: Path):
     ended = run("train", "-m", bert, "--data", rows, "--out", tmp_path / "a", "--method", "bellm", "--batch-size", 3)
-    assert ended.code == 2 and ended.last.startswith("error: bert sees both ways already")
+    assert ended.code == 2 and ended.last.startswith("error: bert is bidirectional already")
     with rows.open("a") as file:
         file.write('{"anchor": "the end"}\n')
     ended = run("train", "-m", gpt2, "--data", rows, "--out", tmp_path / "a")

@@ -177,7 +177,7 @@ def test_offsets_of_every_copy(own) -> None:
         ({"template": "{text}\0"}, "template holds a NUL"),
         ({"copies": 2, "separator": "\udcff"}, "separator holds a lone surrogate"),
         # options without effect
-        ({"separator": ";"}, "separator=';' stands between copies, and copies=1"),
+        ({"separator": ";"}, "separator=';' goes between copies, and copies=1"),
         ({"template": "x{text}", "separator": ";"}, "separator=';'"),
         ({"template": "{text}x{text}", "copies": 2, "separator": ";"}, "separator=';'.* 2 times"),
         ({"join": "first"}, "join='first'"),

@@ -23,7 +23,7 @@ def test_the_methods_weights_and_layers_are_as_the_settings_say(models: Path):
     assert {g.backbone.facts.layers for g in grown} == {5}
     new = [g.backbone.stack.layers[-1].state_dict()["mlp.up_proj.weight"] for g in grown]
     assert torch.equal(new[0], new[1]) and not torch.equal(new[0], new[2])
-    with pytest.raises(MethodError, match="bert sees both ways already"):
+    with pytest.raises(MethodError, match="bert is bidirectional already"):
         load(models / "bert", Settings(method=BOTH), device="cpu")
 
 
@@ -56,7 +56,7 @@ def test_rows_that_cannot_be_used(models: Path):
         check(Settings(batch_size=6), plain, rows, same)
     with pytest.raises(InputError, match="prompts name the column 'query': row holds anchor, positive"):
         check(Settings(batch_size=6, prompts={"query": "find: "}), plain, rows, None)
-    with pytest.raises(MethodError, match="states='static' read no layer, and LoRA stands beside layers: give rank 0"):
+    with pytest.raises(MethodError, match="states='static' read no layer, and LoRA adapts layers only: give rank 0"):
         check(Settings(batch_size=6), Encoder.load(models / "llama", classical(states="static")), rows, None)
 
 

@@ -198,7 +198,7 @@ def test_a_run_that_breaks_leaves_the_encoder_as_it_was(models: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("kind", "options", "error", "said"),
     [
-        ("bert", {}, MethodError, "bert sees both ways already, in every layer: use classical or prompt"),
+        ("bert", {}, MethodError, "bert is bidirectional already, in every layer: use classical or prompt"),
         ("llama", {"method": bellm(last=4)}, NoSuchHead, "last=4: the model has 3 layers"),
         ("llama", {"method": "bellm:last=x"}, MethodError, "last"),
         ("llama", {"batch_size": 37}, DataError, "row holds 36 rows, fewer than a batch of 37: lower batch_size"),
@@ -209,7 +209,7 @@ def test_a_run_that_breaks_leaves_the_encoder_as_it_was(models: Path, tmp_path: 
         ("llama", {"log_every": 0}, InputError, "log_every=0: give 1 or more"),
         ("llama", {"targets": ("q_proj", "nothing")}, InputError, "targets=nothing: the linear layers are down_proj"),
         ("llama", {"four_bit": True}, InputError, "4 bits need a CUDA GPU, and the model is on cpu"),
-        ("llama", {"added": 1}, MethodError, "added=1 new layers see both ways, and the method has last=2"),
+        ("llama", {"added": 1}, MethodError, "added=1 new layers are bidirectional, and the method has last=2"),
         ("bloom", {"added": 2, "method": classical()}, MethodError, "added=2"),
         ("llama", {"method": prompt("{condition} {text}")}, DataError, "give sentence1, sentence2, condition, label"),
         ("llama", {"method": reba(), "checkpointing": True}, MethodError, "gradient checkpointing"),

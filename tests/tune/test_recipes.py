@@ -63,7 +63,7 @@ def test_both_ways(llama, bert):
     grid = Grid(copies=(), both_ways=(1, 2), heads="none")
     specs = [spec for _, spec in everything(families(grid, llama)) if spec.startswith("bellm") and "states" not in spec]
     assert specs == ["bellm:last=1,template=none", "bellm:last=2,template=none", "bellm:last=2,pool=last,template=none"]
-    with pytest.raises(InputError, match=r"bert sees both ways already"):
+    with pytest.raises(InputError, match=r"bert is bidirectional already"):
         families(grid, bert)
     with pytest.raises(InputError, match=r"both_ways=4: the model has 3 layers"):
         families(Grid(both_ways=(4,)), llama)

@@ -175,7 +175,7 @@ def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: flo
 def _check(encoder: Encoder, pairs: ScoredPairs, methods: Mapping[str, Method]) -> int:
     facts = encoder.backbone.facts
     if not facts.causal:
-        raise MethodError(f"{facts.kind} sees both ways already: it has no turning point, and bellm is for decoders")
+        raise MethodError(f"{facts.kind} is bidirectional already: it has no turning point, and bellm is for decoders")
     if facts.states != facts.layers:
         raise MethodError(
             f"{facts.kind} has attention in {facts.layers} of its {facts.states} layers: a turning point counts layers "

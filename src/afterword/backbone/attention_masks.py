@@ -254,7 +254,9 @@ class Rule:
             UnsupportedModel: bidirectional attention with a shared prefix, which would have to attend to each text.
         """
         if both_ways and p:
-            raise UnsupportedModel(f"{p} tokens are run once for many texts: no layer sees both ways, set shares=False")
+            raise UnsupportedModel(
+                f"{p} tokens are run once for many texts: no layer is bidirectional, set shares=False"
+            )
         key = (self._key, n, p, both_ways, device)
         if key not in self._masks:
             mask = None if self._key is None else self.plan.masks.find(key)

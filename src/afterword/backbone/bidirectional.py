@@ -39,7 +39,7 @@ class Sight:
         if self.couple not in get_args(Couple):
             raise MethodError(f"couple={self.couple!r}: choose one of {', '.join(get_args(Couple))}")
         if self.last != AUTO and (not isinstance(self.last, int) or self.last < 0):
-            raise MethodError(f"last={self.last!r}: give how many layers at the end see both ways, or 'auto'")
+            raise MethodError(f"last={self.last!r}: give how many layers at the end are bidirectional, or 'auto'")
         if self.last and self.layers:
             raise MethodError(f"last={self.last} and layers={list(self.layers)}: give one of the two")
         object.__setattr__(self, "layers", tuple(sorted(set(self.layers))))

@@ -86,11 +86,11 @@ class Facts:
             )
         if both_ways and not self.layers:
             raise AttentionNotSeen(
-                f"{self.kind} has no layer with attention that could see both ways: use echo or prompt"
+                f"{self.kind} has no layer with attention that could be bidirectional: use echo or prompt"
             )
         if both_ways and self.way == "eager":
             raise AttentionNotSeen(
-                f"{self.kind} runs with its own attention, so no layer can be made to see both ways: BeLLM needs a "
+                f"{self.kind} runs with its own attention, so no layer can be made bidirectional: BeLLM needs a "
                 "model that follows transformers' attention interface"
             )
         if coupled and self.states != self.layers:

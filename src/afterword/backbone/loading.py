@@ -113,7 +113,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
     """
     model, facts = base_of(backbone.model), backbone.facts
     if not facts.causal:
-        raise ModelError(f"{facts.kind} sees both ways: it has no language-model head that says what follows")
+        raise ModelError(f"{facts.kind} is bidirectional: it has no language-model head that says what follows")
     table = model.get_input_embeddings()
     if name is None and getattr(model.config, "tie_word_embeddings", False) and table.embedding_dim == facts.width:
         head = nn.Linear(facts.width, table.num_embeddings, bias=False, device="meta")

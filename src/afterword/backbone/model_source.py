@@ -84,7 +84,7 @@ class ModelSource:
         object.__setattr__(self, "name", os.path.expanduser(self.name))
         path = Path(find(self.name))
         if path.is_file():
-            raise ModelError(f"{path} is a file: give the folder that it lies in")
+            raise ModelError(f"{path} is a file: give the folder that it is in")
         if not path.is_dir():
             if self.name.startswith(".") or not HUB_NAME.fullmatch(self.name):
                 raise ModelError(f"there is no folder {self.name}{self._meant()}")

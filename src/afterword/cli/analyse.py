@@ -133,7 +133,7 @@ def dependency(
         typer.Option(
             "--pivot",
             metavar="TOKEN",
-            help="The pivot, the token that stands for a sentence: last or first. Default: last in a causal model, "
+            help="The pivot, the token that represents a sentence: last or first. Default: last in a causal model, "
             "else first.",
         ),
     ] = None,

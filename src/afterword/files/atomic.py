@@ -172,7 +172,7 @@ def _state(folder: Path) -> tuple[int, int] | None:
     if (folder / STAGE / JOURNAL).exists():
         raise ModelError(
             f"{folder} is being saved, or a save there was interrupted: wait, or save into it again; "
-            f"what was there before lies in {folder / STAGE / OLD}"
+            f"what was there before is in {folder / STAGE / OLD}"
         )
     try:
         state = (folder / MANIFEST).stat()

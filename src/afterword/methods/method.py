@@ -55,7 +55,7 @@ def check_method(backbone: Backbone, method: Method) -> None:
     if method.sight:
         method.sight.resolve(facts.layers)
         if not facts.causal:
-            warnings.warn(f"{facts.kind} sees both ways already: bellm changes nothing but the prompt", stacklevel=4)
+            warnings.warn(f"{facts.kind} is bidirectional already: bellm changes nothing but the prompt", stacklevel=4)
     if isinstance(method.weigh, SelfAttention) and facts.causal:
         warnings.warn(
             f"ditto on {facts.kind}, which is causal: the first token attends to nothing but itself, so that "

@@ -95,7 +95,7 @@ class Layout:
                 raise MethodError(f"chunk={self.chunk} repeats the ids of each piece: it takes no {names[0]}")
         if self.separator and not repeats:
             why = f"the template holds {{text}} {times} times" if times > 1 else "copies=1"
-            raise MethodError(f"separator={self.separator!r} stands between copies, and {why}: leave it out")
+            raise MethodError(f"separator={self.separator!r} goes between copies, and {why}: leave it out")
         if self.join == "first" and not repeats:
             raise MethodError("join='first' repeats one copy's ids: give copies=2 or more, and {text} once")
 

@@ -311,7 +311,7 @@ def _affixes(hf: Any) -> tuple[list[int], list[int]]:
         break
     raise ModelError(
         f"the tokenizer writes {probe!r} as {full} with special tokens and {bare} without: "
-        "its special tokens do not stand around the text; use another tokenizer"
+        "its special tokens are not before and after the text; use another tokenizer"
     )
 
 

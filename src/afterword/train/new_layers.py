@@ -48,7 +48,7 @@ def append(backbone: Backbone, count: int, fresh: bool = False) -> Backbone:
             layers[old + i].load_state_dict(layers[old - count + i].state_dict())
     except (RuntimeError, TypeError, ValueError) as e:
         reason = str(e).splitlines()[0]
-        raise UnsupportedModel(f"{backbone.facts.kind} cannot have new layers behind its last: {reason:.160}") from None
+        raise UnsupportedModel(f"{backbone.facts.kind} cannot have new layers after its last: {reason:.160}") from None
     return check(grown.eval(), backbone.tokenizer)
 
 
@@ -62,7 +62,7 @@ def path_of_layers(backbone: Backbone) -> str:
         first = backbone.stack.layers[0]
     except UnsupportedModel:
         kind = backbone.facts.kind
-        raise UnsupportedModel(f"{kind} cannot have new layers behind its last: no list holds its layers") from None
+        raise UnsupportedModel(f"{kind} cannot have new layers after its last: no list holds its layers") from None
     named: Iterator[tuple[str, Any]] = backbone.model.named_modules()
     return next(name for name, m in named if isinstance(m, nn.ModuleList) and len(m) and m[0] is first)
 

@@ -57,14 +57,14 @@ def load(
         encoder = Encoder.load(model, start, device=device, trust_remote_code=trust_remote_code)
     method, facts = settings.method or encoder.method, encoder.backbone.facts
     if method.sight and not facts.causal:
-        raise MethodError(f"{facts.kind} sees both ways already, in every layer: use classical or prompt, not bellm")
+        raise MethodError(f"{facts.kind} is bidirectional already, in every layer: use classical or prompt, not bellm")
     if method.sight.last == AUTO and dev is not None and dev.scored and not dev.conditioned:
         left, right, gold = dev.columns.values()
         pairs = ScoredPairs(tuple(left), tuple(right), np.array(gold), ("dev",) * len(dev))
         method = resolve(method, encoder, pairs)
     if settings.added and method.sight.last != settings.added:
         raise MethodError(
-            f"added={settings.added} new layers see both ways, and the method has last={method.sight.last}: "
+            f"added={settings.added} new layers are bidirectional, and the method has last={method.sight.last}: "
             f"give bellm(last={settings.added})"
         )
     backbone = encoder.backbone
@@ -122,7 +122,7 @@ def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: Trainin
         raise InputError(f"prompts name the column {wrong[0]!r}: {rows.source} holds {', '.join(columns)}")
     states = encoder.method.states.kind
     if settings.lora and states in EMBEDDINGS:
-        raise MethodError(f"states={states!r} read no layer, and LoRA stands beside layers: give rank 0")
+        raise MethodError(f"states={states!r} read no layer, and LoRA adapts layers only: give rank 0")
     if settings.four_bit:
         check_four_bit(encoder.backbone.model, encoder.device)
 

@@ -180,7 +180,7 @@ def families(grid: Grid, backbone: Backbone, frequency: Weighting | None = None)
 
 def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> list[Family]:
     if grid.both_ways and not backbone.facts.causal:
-        raise InputError(f"both_ways={grid.both_ways}: {backbone.facts.kind} sees both ways already")
+        raise InputError(f"both_ways={grid.both_ways}: {backbone.facts.kind} is bidirectional already")
     if grid.both_ways:
         backbone.require(False, Sight(last=1))
     for last in grid.both_ways:
