@@ -127,13 +127,12 @@ class LinesReader(Reader):
         form: how it is written.
     """
 
-    place: Callable[[], int] | None = None
-    """How much has been read, where that is not the number of bytes of the lines."""
-
     def __init__(
         self, stream: Stream, total: int | None = None, name: str = "the input", form: FileForm = USUAL_FORM
     ) -> None:
         self.stream, self.total, self.name, self.form = stream, total, name, form
+        # How much has been read, where that is not the number of bytes of the lines.
+        self.place: Callable[[], int] | None = getattr(stream, "place", None)
         self.utf8 = form.encoding is not None  # a file in another encoding arrives here in UTF-8
 
     def close(self) -> None:

@@ -141,7 +141,6 @@ def _kind(path: Path, among: Sequence[str]) -> str:
 
 
 def _measured(reader: LinesReader, path: Path) -> LinesReader:
-    """The reader, which tells how much of the file it has read; a pipe has no size, though it may have a name."""
+    """The reader, which knows the file's size; a pipe has none, though it may have a name."""
     reader.total = path.stat().st_size if path.is_file() else None
-    reader.place = getattr(reader.stream, "place", None)
     return reader
