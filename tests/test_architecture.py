@@ -18,7 +18,7 @@ ROOMS = {
     "backbone": "errors shapes spelling text",
     "methods": "errors shapes spelling text backbone",
     "post": "errors spelling backbone",
-    "encode": "errors text backbone methods post",
+    "encode": "errors spelling text backbone methods post",
     "files": "errors spelling backbone methods post",
     "encoder": "text methods post encode files",
     "st": "errors text backbone methods post encode files encoder",

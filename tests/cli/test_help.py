@@ -44,6 +44,11 @@ def test_options_are_in_groups(run: Run):
     assert not dead, f"no verb has these options: {dead}"
 
 
+def test_a_missing_model_is_asked_for_with_an_example(run: Run):
+    assert run("embed", "x").err == "error: Missing option '-m' / '--model'. Give one, such as -m minilm.\n"
+    assert run("tune", "-m", "minilm").err == "error: Missing option '--out'.\n"
+
+
 class Terminal:
     """A stream that is a terminal, around one that is not."""
 

@@ -66,7 +66,7 @@ def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--batch-size", "7"], "holds 6 rows, fewer than a batch of 7: lower batch_size"),
+        (["--batch-size", "7"], "holds 6 rows, fewer than a batch of 7: lower the batch size"),
         (["--method", "bellm:last=99"], "last=99: the model has"),
         (["--method", "nothing"], "no method 'nothing'"),
         (["--loss", "cosent"], "cosent learns from scored pairs"),

@@ -123,7 +123,7 @@ def test_a_prompt_that_an_encoder_has_is_trained_with(models: Path, tmp_path: Pa
 
 def test_rows_that_share_their_texts(models: Path, tmp_path: Path):
     alike = [{**row, "anchor": "one anchor"} for row in ROWS]
-    with pytest.raises(DataError, match="too many rows share a text to fill a batch of 6: lower batch_size"):
+    with pytest.raises(DataError, match="too many rows share a text to fill a batch of 6: lower the batch size"):
         train(models / "llama", alike, tmp_path / "a", **SMALL)
     assert not (tmp_path / "a" / "modules.json").exists()
     train(models / "llama", alike, tmp_path / "b", distinct=False, **SMALL)
@@ -201,7 +201,7 @@ def test_a_run_that_breaks_leaves_the_encoder_as_it_was(models: Path, tmp_path: 
         ("bert", {}, MethodError, "bert is bidirectional already, in every layer: use classical or prompt"),
         ("llama", {"method": bellm(last=4)}, NoSuchHead, "last=4: the model has 3 layers"),
         ("llama", {"method": "bellm:last=x"}, MethodError, "last"),
-        ("llama", {"batch_size": 37}, DataError, "row holds 36 rows, fewer than a batch of 37: lower batch_size"),
+        ("llama", {"batch_size": 37}, DataError, "row holds 36 rows, fewer than a batch of 37: lower the batch size"),
         ("llama", {"loss": "cosent"}, DataError, "pairs, and cosent learns from scored pairs: use ranking"),
         ("llama", {"lr": 1e-3}, InputError, "no setting 'lr': there are method, rank"),
         ("llama", {"patience": 3}, InputError, "patience=3 waits for a better score on dev: give dev"),

@@ -102,6 +102,15 @@ def group_of(names: Sequence[str]) -> str:
 class Verb(PlainHelp, typer.core.TyperCommand):
     """A verb of the command line."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; a missing model is asked for with an example."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as e:
+            if "--model" in getattr(e.param, "opts", ()) and not e.message:
+                e.message = "Give one, such as -m minilm."
+            raise
+
 
 class Verbs(PlainHelp, typer.core.TyperGroup):
     """A command with several verbs."""

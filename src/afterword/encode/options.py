@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..backbone.backbone import Backbone
 from ..errors import InputError
+from ..spelling import did_you_mean
 from .limits import count
 from .output_arrays import Array
 from .quantise import quantise
@@ -66,7 +67,9 @@ def choose_prompt(
     if prompt is not None or name is None:
         return prompt
     if name not in (prompts or {}):
-        raise InputError(f"no prompt is named {name!r}: there are {', '.join(prompts or {}) or 'none'}")
+        known = ", ".join(prompts or {}) or "none"
+        close = did_you_mean(name, prompts or ())
+        raise InputError(f"no prompt is named {name!r}{close}: there are {known}; prompt (--prompt) takes any text")
     return (prompts or {})[name]
 
 

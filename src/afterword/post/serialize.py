@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..errors import MethodError
-from ..spelling import build, read_spelling
+from ..spelling import build, did_you_mean, read_spelling
 from .components import Centre, RemoveTop, Whiten
 from .flow import Flow
 from .linear import Normalise, Post, Truncate
@@ -43,7 +43,7 @@ def parse_post(text: str) -> tuple[Post, ...]:
 def _step(text: str) -> Post:
     name, options = read_spelling(text)
     if name not in POSTS:
-        raise MethodError(f"no step {name!r}: there are none, {', '.join(POSTS)}")
+        raise MethodError(f"no step {name!r}{did_you_mean(name, POSTS)}: there are none, {', '.join(POSTS)}")
     return build(POSTS[name], {key: _number(value) for key, value in options.items()}, name)  # type: ignore[no-any-return]
 
 

@@ -119,7 +119,7 @@ class Trainer(SentenceTransformerTrainer):
         if not self.state.global_step:
             size = self.args.per_device_train_batch_size
             many = f"too many rows share a text to fill a batch of {size}"
-            raise DataError(f"{many}: lower batch_size, or give distinct=False")
+            raise DataError(f"{many}: lower the batch size, or allow equal texts (--no-distinct, distinct=False)")
         self.accelerator.wait_for_everyone()
 
     def finish(self, checkpoint: Path) -> None:
