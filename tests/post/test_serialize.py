@@ -39,7 +39,7 @@ def test_what_is_fitted_is_named_by_its_kind():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("whitening", "no step 'whitening' .did you mean 'whiten'..: there are none, normalise, truncate, centre, whiten, remove_top, flow"),
+        ("whitening", r"no step .whitening. .did you mean .whiten...: there are none, normalise, .*, remove_top, flow"),
         ("", "no step ''"),
         ("whiten+", "no step ''"),
         ("none+centre", "no step 'none'"),
