@@ -92,6 +92,8 @@ class Hub(BaseHTTPRequestHandler):
     def answer(self, body: bool) -> None:
         path, sent = self.path.split("?")[0], self.headers.get("Authorization")
         self.asked.append((path, sent))
+        if "someone/model" not in path:
+            return self.send(401, b"", body, {"X-Error-Code": "RepoNotFound"})
         if sent != f"Bearer {TOKEN}":
             return self.send(401, b"", body)
         files = [p.relative_to(self.models).as_posix() for p in self.models.rglob("*") if p.is_file()]
