@@ -102,6 +102,15 @@ class MissingExtra(AfterwordError, ImportError):
         self.package, self.extra = package, extra
 
 
+def visible(text: str) -> str:
+    r"""A text with its control characters written out; line ends and tabs stay.
+
+    >>> visible("a\x1b[31m b")
+    'a\\x1b[31m b'
+    """
+    return "".join(c if c.isprintable() or c in "\n\r\t" else ascii(c)[1:-1] for c in text)
+
+
 class TextsCut(UserWarning):
     """Some of ``texts`` texts were truncated; ``lost`` holds the number of tokens that each of them lost."""
 

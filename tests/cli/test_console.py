@@ -147,7 +147,7 @@ def test_a_full_disk_behind_stdout():
     with open("/dev/full", "wb") as full:
         process = command("embed", "--help", stdin=subprocess.DEVNULL, stdout=full)
         _, err = process.communicate(timeout=120)
-    assert err == b"error: the standard output: No space left on device\n"
+    assert err == b"error: No space left on device\n"
     assert process.returncode == 2
 
 

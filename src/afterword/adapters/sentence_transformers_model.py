@@ -40,8 +40,9 @@ class SentenceTransformerModel:
         self.folder = folder
         try:
             self.model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
-        except (OSError, ValueError, KeyError, ImportError) as e:
-            raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {e}") from None
+        except Exception as e:  # a broken folder, or weights that torch refuses to unpickle
+            first = next(iter(str(e).splitlines()), type(e).__name__)
+            raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {first:.300}") from None
 
     def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> Array:
         """Sentence vectors (n, D), by the model's own `encode`.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, MissingExtra
+from ..files.atomic import check_target
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,10 +85,12 @@ def check(path: Path) -> None:
 
     Raises:
         InputError: the file has another ending than `KINDS`.
+        DataError: it is a folder, or would lie in none.
         MissingExtra: matplotlib is not installed.
     """
     if path.suffix not in KINDS:
         raise InputError(f"{path} is no figure: give a file that ends in {', '.join(KINDS)}")
+    check_target(path)
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:

@@ -154,8 +154,9 @@ class ModelSource:
         if like := did_you_mean(Path(self.name).name, sorted({folder.name for folder in folders})):
             return like
         cache = Path(self.cache_folder or constants.HF_HUB_CACHE)
-        cached = [path.name.removeprefix("models--").replace("--", "/") for path in cache.glob("models--*")]
-        return did_you_mean(self.name, [MINILM, *(path.name for path in OWN.iterdir()), *cached])
+        known = {MINILM, *(path.name for path in OWN.iterdir())}
+        known |= {path.name.removeprefix("models--").replace("--", "/") for path in cache.glob("models--*")}
+        return did_you_mean(self.name, sorted(known - {self.name}))
 
     def commit(self) -> str | None:
         """The hub's commit of a downloaded model; None for a folder."""

@@ -25,9 +25,14 @@ if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..methods import Method
 
-analyse = typer.Typer(
-    help="Measure a model's layers, tokens and vectors, as the papers do.", no_args_is_help=True, cls=Verbs
-)
+analyse = typer.Typer(help="Measure a model's layers, tokens and vectors, as the papers do.", cls=Verbs)
+
+
+@analyse.callback(invoke_without_command=True)
+def _root(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
 
 Models = Annotated[
     list[str],

@@ -71,6 +71,10 @@ def compare(
     from ..tasks.published import chosen
     from ..tasks.report import markdown, tables
 
+    if csv_file is not None:
+        from ..files.atomic import check_target
+
+        check_target(csv_file)
     if plot is not None:
         from ..analysis.plots import check
 

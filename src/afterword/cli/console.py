@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 import typer
 
-from ..errors import AfterwordError, TextsCut, dropped, plural
+from ..errors import AfterwordError, TextsCut, dropped, plural, visible
 from .page import RED, YELLOW, styled
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
@@ -44,6 +45,7 @@ def guarded(run: Callable[[], Any], state: State) -> int:
     Returns:
         The exit code.
     """
+    _open_streams()
     with report_warnings():
         try:
             code = run()
@@ -60,6 +62,14 @@ def guarded(run: Callable[[], Any], state: State) -> int:
                 say(line)
             _leave_stdout()
     return int(code or 0)
+
+
+def _open_streams() -> None:
+    """Open the standard streams that were closed at the start: nothing can be read from them or written to them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            setattr(sys, name, open(nowhere, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def ending(error: BaseException) -> tuple[str, int]:
@@ -80,8 +90,10 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, AfterwordError):
         return f"error: {error}", WRONG
     if isinstance(error, OSError):
-        what = error.filename if error.filename is not None else "the standard output"
-        return f"error: {what}: {error.strerror or error}", WRONG
+        if error.filename is None and error.errno == errno.EBADF:
+            return "error: the standard output is closed", WRONG
+        where = "" if error.filename is None else f"{error.filename}: "
+        return f"error: {where}{error.strerror or error}", WRONG
     if isinstance(error, MemoryError):
         return "error: out of memory: lower --batch-tokens or --max-length", WRONG
     return f"bug: {type(error).__name__}: {error}; afterword --debug shows where", BUG
@@ -100,9 +112,12 @@ COLOURS = {"error:": RED, "bug:": RED, "warning:": YELLOW}
 
 
 def say(line: str) -> None:
-    """Print one line on stderr; on a terminal, the word ``error:`` in front is red, ``warning:`` yellow."""
+    """Print one line on stderr; on a terminal, the word ``error:`` in front is red, ``warning:`` yellow.
+
+    Control characters in it, of a file's name for example, are shown and not sent to the terminal.
+    """
     with suppress(OSError, ValueError):  # a closed stderr is no reason to fail
-        first, *rest = line.split() or [""]
+        first, *rest = visible(line).split() or [""]
         if first in COLOURS:
             first = styled(first, COLOURS[first], sys.stderr)
         print(" ".join([first, *rest]), file=sys.stderr, flush=True)

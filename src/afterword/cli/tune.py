@@ -133,11 +133,14 @@ def tune(
         from ..analysis.plots import check
 
         check(plot)
+    from ..methods.serialize import make
     from ..tasks.pairs import read_pairs
 
     start = read_methods([method] if method is not None else None).get(VECTOR)
     sets = [(path.name, read_pairs(path)) for path in ([dev] if dev else []) + (test or [])]
     lines = read_texts(texts) if texts is not None else []
+    for spelled in template or ():
+        make("prompt", {"template": spelled})  # refuses a template that is none
     several, both = _numbers(copies, "--copies"), _numbers(both_ways, "--both-ways")
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
     from ..encode.limits import Limits

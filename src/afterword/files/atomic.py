@@ -136,6 +136,18 @@ def check_place(folder: Path) -> None:
         refuse_foreign(folder, (), (), saved_files(folder))
 
 
+def check_target(path: Path) -> None:
+    """Check, before a long computation, that a file can be written under this name.
+
+    Raises:
+        DataError: it is a folder, or would lie in none.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: give the name of a file in it")
+    if not path.parent.is_dir():
+        raise DataError(f"{path} cannot be written: there is no folder {path.parent}; create it first")
+
+
 def _real(folder: Path) -> Path:
     try:
         return Path(os.path.realpath(folder))

@@ -121,11 +121,14 @@ def _read_settings(saved: SavedEncoder, path: Path) -> None:
     kind = read.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise ModelError(f"{path.parent} is a {kind}: only a SentenceTransformer gives one vector per text")
-    saved.prompts = {k: v for k, v in (read.get("prompts") or {}).items() if v}
+    prompts = read.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str | None) for prompt in prompts.values()):
+        raise ModelError(f"{path}: prompts is {prompts!r:.60}: it must be an object of strings by name")
+    saved.prompts = {k: v for k, v in prompts.items() if v}
     if {"passage", "corpus"} & set(saved.prompts):
         saved.prompts.setdefault("document", "")  # sentence-transformers' own empty one, chosen before those two
     name = read.get("default_prompt_name")
-    if name is not None and name not in (read.get("prompts") or {}):
+    if name is not None and name not in prompts:
         raise ModelError(f"{path}: default_prompt_name {name!r} is none of its prompts")
     saved.default_prompt_name = name if name in saved.prompts else None
     saved.similarity_fn_name = read.get("similarity_fn_name") or "cosine"

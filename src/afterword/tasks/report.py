@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 
-from ..errors import DataError, MissingDataset
+from ..errors import DataError, MissingDataset, visible
 from .catalogue import local_tasks
 from .results import Result, read
 from .scores import published_mean
@@ -111,11 +111,17 @@ def aligned(cells: Sequence[Sequence[str]]) -> str:
     |-----|-----:|
     | row | 1.00 |
     """
+    cells = [[_plain(cell) for cell in row] for row in cells]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     padded = [[c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))] for r in cells]
     rule = "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths))
     lines = [f"| {' | '.join(row)} |" for row in padded]
     return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
+
+
+def _plain(cell: str) -> str:
+    """A cell on one line, without what Markdown or a terminal would take for a command."""
+    return visible(" ".join(cell.split())).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _cell(score: float | None, deviation: float | None) -> str:
