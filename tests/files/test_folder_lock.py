@@ -1,7 +1,11 @@
 import importlib.util
 import os
+import shutil
+import subprocess
+from contextlib import nullcontext
 import sys
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 
@@ -16,7 +20,7 @@ def test_one_at_a_time_and_nothing_is_left(tmp_path: Path):
     for _ in range(2):
         with (
             lock_folder(folder, "writing"),
-            pytest.raises(ModelError, match=r"another process is writing .*a: wait for it"),
+            pytest.raises(ModelError, match=rf"another process \({os.getpid()}\) is writing .*a: wait for it"),
             lock_folder(folder, "writing"),
         ):
             pass
@@ -93,3 +97,30 @@ def test_on_a_file_system_without_locks_a_folder_that_is_there_is_taken_for_held
             pass
     with lock_folder(tmp_path / "a", "writing"):
         pass
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    there = (ended.pid, gethostname(), True), (ended.pid, "elsewhere", False), (os.getppid(), gethostname(), False)
+    for pid, host, taken in there:
+        held(tmp_path / "a", lock.HOLDER + f"{pid} on {host}\n".encode())
+        with nullcontext() if taken else pytest.raises(ModelError, match=f"another process .{pid}.* is writing"):  # noqa: SIM117
+            with lock_folder(tmp_path / "a", "writing"):
+                pass
+        shutil.rmtree(tmp_path / "a", ignore_errors=True)
+
+
+def held(folder: Path, rest: bytes) -> bytes:
+    """A folder with a lock file that Afterword made; gives the mark in that."""
+    folder.mkdir()
+    (folder / "lock").touch()
+    mark = f"{lock.MARK}{(folder / 'lock').stat().st_ino}".encode()
+    (folder / "lock").write_bytes(mark + rest)
+    return mark
+
+
+@pytest.mark.parametrize("rest", [b"", lock.HOLDER + b"1234567890123 on a-computer-with-a-long-name\n" + b"x" * 300])
+def test_a_lock_names_its_holder_whatever_it_held_before(tmp_path: Path, rest: bytes):
+    mark = held(tmp_path / "a", rest)
+    (tmp_path / "a" / "file").touch()
+    with lock_folder(tmp_path / "a", "writing"):
+        content = (tmp_path / "a" / "lock").read_bytes()
+    assert content == mark + lock.HOLDER + f"{os.getpid()} on {gethostname()}\n".encode()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -38,55 +39,55 @@ STAGE = ".afterword-saving"
 NEW, OLD, JOURNAL = "new", "old", "moving.json"
 GATE = ("modules.json", "config.json")
 """The files without which loading is refused: they are moved out first and moved in last, in this order."""
-WRITING, PARTIAL = ".writing", ".partial"
+WRITING = ".writing"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def atomic_file(path: Path, lines: bool = False) -> Iterator[BinaryIO]:
-    """Write a file under another name, and rename it once it is complete.
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Write a file under another name beside it, and rename it once it is complete and on disk.
 
     Args:
         path: the file; a file of that name stays until the new one is complete.
-        lines: each line is complete in itself, so that after an error the finished lines are worth keeping.
 
     Yields:
-        The open file. After any error it is removed; finished lines stay in ``NAME.partial``.
+        The open file. After any error it is removed.
 
     Raises:
         DataError: it cannot be written, or the disk is full.
     """
-    half = path.with_name(path.name + WRITING)
+    through = path.with_name(f".afterword-{secrets.token_hex(8)}{WRITING}")  # a name that nobody else has
     try:
-        file = half.open("w+b")
+        with moved_when_written(through, path) as file:
+            yield file
     except OSError as e:
-        raise DataError(f"{path} cannot be written: {e.strerror or e}") from None
+        if e.errno in FULL:
+            why = f"{path} cannot be written whole: {os.strerror(e.errno)}; nothing of it was kept"
+        elif e.filename == os.fspath(through):
+            why = f"{path} cannot be written: {e.strerror or e}"
+        else:
+            raise
+        raise DataError(why) from e
+
+
+@contextmanager
+def moved_when_written(through: Path, path: Path) -> Iterator[BinaryIO]:
+    """Write a file under the name ``through``; rename it to ``path`` once it is on disk, and wait for that too.
+
+    Yields:
+        The open file. After any error it is removed.
+    """
+    file = through.open("w+b")
     try:
         with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        half.replace(path)
-    except BaseException as e:
-        kept = _keep_lines(half, path.with_name(path.name + PARTIAL)) if lines else "nothing of it was kept"
-        half.unlink(missing_ok=True)
-        if isinstance(e, OSError) and e.errno in FULL:
-            raise DataError(f"{path} cannot be written whole: {os.strerror(e.errno)}; {kept}") from e
+        through.replace(path)
+        sync(path.parent)
+    except BaseException:
+        through.unlink(missing_ok=True)
         raise
-
-
-def _keep_lines(half: Path, partial: Path) -> str:
-    """Keep the finished lines of an incomplete file; return a message that says what was kept."""
-    with half.open("r+b") as file:
-        count = end = 0
-        for line in file:
-            if line.endswith(b"\n"):
-                count, end = count + 1, end + len(line)
-        file.truncate(end)
-    if not count:
-        return "nothing of it was kept"
-    half.replace(partial)
-    return f"{count} finished rows are kept in {partial}"
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 The lock file says that Afterword created the folder. It holds its own inode number, so a copy or a download of the
 folder is not mistaken for the original. Without such a lock file, nothing in a folder of that name is ever changed.
+A second line names the process that held the lock last.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import gethostname
 
 from ..errors import ModelError
 
@@ -21,23 +23,25 @@ except ImportError:  # Windows
 
 LOCK = "lock"
 MARK = "Afterword made this folder, with inode "
+HOLDER = b"\nHeld by process "
 
 
 @contextmanager
-def lock_folder(folder: Path, what: str) -> Iterator[None]:
+def lock_folder(folder: Path, what: str, target: Path | None = None) -> Iterator[None]:
     """Create and lock a folder, and remove it at the end if only the lock file is left in it.
 
     Args:
         folder: the folder; it may exist, left by a process that was killed.
         what: what another process that holds the lock is doing, for the error message.
+        target: to what it is doing that; None = the folder that the locked one is in.
 
     Raises:
-        ModelError: another process holds the lock, Afterword did not create the folder, or the system is Windows.
+        ModelError: another process holds the lock (it is named), Afterword did not create the folder, or the system
+            is Windows.
     """
+    what = f"{what} {target or folder.parent}"
     if fcntl is None:
-        raise ModelError(
-            f"{what} {folder.parent} needs file locks, which Windows does not have: use Linux, macOS or WSL"
-        )
+        raise ModelError(f"{what} needs file locks, which Windows does not have: use Linux, macOS or WSL")
     handle = _hold(folder, what)
     try:
         yield
@@ -64,7 +68,9 @@ def _hold(folder: Path, what: str) -> int:
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         mine = False
         try:
-            mine = _locked(handle, new) and os.path.samestat(os.fstat(handle), (folder / LOCK).lstat())
+            mine = _locked(handle, new or _is_gone(folder / LOCK)) and os.path.samestat(
+                os.fstat(handle), (folder / LOCK).lstat()
+            )
             if mine and not _marked(handle, folder):
                 mine = False
                 raise foreign
@@ -73,7 +79,32 @@ def _hold(folder: Path, what: str) -> int:
                 os.close(handle)
         if mine:
             return handle
-    raise ModelError(f"another process is {what} {folder.parent}: wait for it; if there is none, remove {folder}")
+    pid, host = _holder(folder / LOCK)
+    who = f" ({pid}{'' if host == gethostname() else f' on {host}'})" if pid else ""
+    raise ModelError(f"another process{who} is {what}: wait for it; if there is none, remove {folder}")
+
+
+def _holder(lock: Path) -> tuple[int, str]:
+    """The process that a lock file names, and its computer; (0, "") if it names none."""
+    try:
+        pid, _, host = lock.read_bytes().partition(HOLDER)[2].partition(b"\n")[0].decode().partition(" on ")
+        return int(pid), host
+    except (OSError, ValueError):
+        return 0, ""
+
+
+def _is_gone(lock: Path) -> bool:
+    """Whether the process that a lock file names has ended; False if that cannot be known."""
+    pid, host = _holder(lock)
+    if not pid or host != gethostname():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _is_file(path: Path) -> bool:
@@ -90,14 +121,17 @@ def _marked(handle: int, folder: Path) -> bool:
     A process that was killed may have left an empty lock file, but then no other file in the folder.
     """
     mark = f"{MARK}{os.fstat(handle).st_ino}".encode()
-    content = os.read(handle, len(mark) + 1)
-    if content == mark:
+    line = HOLDER + f"{os.getpid()} on {gethostname()}\n".encode()
+    content = os.read(handle, len(mark + HOLDER))
+    if content in {mark, mark + HOLDER}:
+        os.pwrite(handle, line, len(mark))  # not shortened first: a process that is killed here leaves the mark
+        os.ftruncate(handle, len(mark + line))
         return True
     if os.listdir(folder) != [LOCK] or not (mark.startswith(content) or content.startswith(MARK.encode())):
         return False
     os.lseek(handle, 0, os.SEEK_SET)
     os.ftruncate(handle, 0)
-    os.write(handle, mark)
+    os.write(handle, mark + line)
     return True
 
 
