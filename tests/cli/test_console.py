@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run, command
 
-from afterword.cli.console import BUG, INTERRUPTED, State, ending, guarded, report_warnings, say
+from afterword.cli.console import BUG, INTERRUPTED, Interrupted, State, ending, guarded, report_warnings, say
 from afterword.errors import MissingExtra, TextsCut
 
 EMBED = ["embed", "-m", "{gpt2}"]
@@ -97,6 +97,7 @@ def test_a_users_error_is_one_line(run: Run, gpt2: Path, tmp: Path, name: str):
 
 def test_errors_by_kind():
     assert ending(KeyboardInterrupt()) == ("interrupted", INTERRUPTED)
+    assert ending(Interrupted("2 rows are kept")) == ("interrupted: 2 rows are kept", INTERRUPTED)
     assert ending(BrokenPipeError()) == ("", 141)
     assert ending(MissingExtra("pyarrow", "parquet")) == (
         'error: pyarrow is not installed: pip install "afterword[parquet]"', 2
@@ -160,23 +161,20 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_leaves_nothing_half(gpt2: Path, tmp_path: Path):
-    out = tmp_path / "out.npy"
-    out.write_bytes(b"what was there before")
-    process = command("embed", "-m", gpt2, "--method", "classical", "-o", out, "--window", 1)
-    half = tmp_path / "out.npy.writing"
-    process.stdin.write(b"dog\n\n" * 50)
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_says_what_is_kept(gpt2: Path, tmp_path: Path, by: int):
+    process = command("embed", "-m", gpt2, "--method", "classical", "-o", tmp_path / "out.npy", "--window", 10)
+    process.stdin.write(b"dog\n\n" * 10)
     process.stdin.flush()
-    # The input stays open, so that the run waits for more when it is interrupted: it has stopped growing.
-    sizes = [0]
-    while process.poll() is None and not (sizes[-1] > 128 and sizes[-8:] == sizes[-1:] * 8) and len(sizes) < 600:
+    # The input stays open, so that the run waits for more when it is interrupted.
+    marker = tmp_path / "out.npy.parts" / "done" / "000001.json"
+    while process.poll() is None and not marker.exists():
         time.sleep(0.1)
-        sizes.append(half.stat().st_size if half.exists() else 0)
-    assert half.exists() and (tmp_path / "out.npy.rejects.jsonl.writing").exists()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(by)
     _, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (INTERRUPTED, b"interrupted\n")
-    assert [p.name for p in tmp_path.iterdir()] == ["out.npy"] and out.read_bytes() == b"what was there before"
+    kept = f"20 rows are kept in {tmp_path / 'out.npy.parts'}, and the same command goes on from there"
+    assert (process.returncode, err.decode()) == (INTERRUPTED, f"interrupted: {kept}\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["out.npy.parts"]
 
 
 def test_warnings_and_notes_are_one_line_each(capsys: pytest.CaptureFixture[str]):

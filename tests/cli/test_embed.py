@@ -156,7 +156,8 @@ def test_bad_rows_become_null_rows(run: Run, gpt2: Path, tmp_path: Path, kind: s
     assert same(made[good], fine)
     assert np.isnan(made[[i for i, _ in expected]]).all()
     # A later run without bad rows leaves no list behind that speaks of an earlier one.
-    assert run(*spec, "dog", "-o", out).code == 0
+    assert run(*spec, "dog", "-o", out).code == 2 and listing.exists()
+    assert run(*spec, "dog", "-o", out, "--overwrite").code == 0
     assert not listing.exists()
 
 

@@ -39,7 +39,7 @@ def test_a_bar_with_rate_and_time_left(run: Run, gpt2: Path, tmp_path: Path, mon
     words = ("embed", "-m", gpt2, "--method", "classical", "-i", tmp_path / "in.txt", "--window", 16)
     ended, sent = on_a_terminal(monkeypatch, lambda: run(*words))
     assert ended.code == 1 and len(ended.rows) == 65
-    assert re.search(r"100 % 65 rows \d+/s \d:\d\d:\d\d left \d:\d\d:\d\d", sent), sent
+    assert re.search(r"100 % 65 rows [\d.]+ rows/s \d:\d\d:\d\d left \d:\d\d:\d\d", sent), sent
     assert "rejected: line 65: is empty" in sent and "65 rows in " in sent
     _, sent = on_a_terminal(monkeypatch, lambda: run(*words, "--no-progress"))
     assert "left" not in sent

@@ -6,37 +6,37 @@ from tests.cli.conftest import Run
 from tests.disk import disk_of
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "parquet", "npy"])
-def test_a_full_disk_leaves_no_half_file(run: Run, gpt2: Path, tmp_path: Path, kind: str):
-    source, out = tmp_path / "in.txt", tmp_path / f"out.{kind}"
-    source.write_text("".join(f"text number {i}\n" for i in range(600)))
+def test_an_output_that_exists_stays_without_overwrite(run: Run, gpt2: Path, tmp_path: Path):
+    out = tmp_path / "out.jsonl"
     out.write_bytes(b"what was there before")
-    spec = ("embed", "-m", gpt2, "--method", "classical", "-i", source, "-o", out, "--window", 64)
-    with disk_of(60_000):
-        ended = run(*spec)
-    assert ended.code == 2 and ended.out == ""
-    partial = tmp_path / "out.jsonl.partial"
-    kept = "nothing of it was kept"
-    if kind == "jsonl":
-        rows = [json.loads(line) for line in partial.read_text().splitlines()]  # every line is whole
-        assert [row["text"] for row in rows] == [f"text number {i}" for i in range(len(rows))] and len(rows) > 10
-        kept = f"{len(rows)} finished rows are kept in {partial}"
-        partial.unlink()
-    assert ended.err == f"error: {out} cannot be written whole: File too large; {kept}\n"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", out.name]
-    assert out.read_bytes() == b"what was there before"
-    assert run(*spec).code == 0 and out.stat().st_size > 60_000
+    spec = ("embed", "-m", gpt2, "--method", "classical", "dog", "-o", out)
+    ended = run(*spec)
+    assert ended.code == 2 and out.read_bytes() == b"what was there before"
+    assert ended.err == f"error: Invalid value for --output: {out} exists: choose another name, or --overwrite\n"
+    assert run(*spec, "--overwrite").code == 0 and json.loads(out.read_text())["text"] == "dog"
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
+@pytest.mark.parametrize("out", ["none/out.npy", "out.doc", "in.txt.npy/out.npy"])
+def test_outputs_are_checked_before_the_model_is_loaded(run: Run, tmp_path: Path, out: str):
+    (tmp_path / "in.txt").write_text("dog\n")
+    ended = run("embed", "-m", tmp_path / "no-model", "-i", tmp_path / "in.txt", "-o", tmp_path / out)
+    assert ended.code == 2 and out.rpartition("/")[2] in ended.err and "no-model" not in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
 def test_a_full_disk_under_the_list_of_rejected_rows(run: Run, gpt2: Path, tmp_path: Path):
-    source = tmp_path / "in.txt"
-    source.write_text("\n" * 3000)
-    with disk_of(50_000):
-        ended = run(
-            "embed", "-m", gpt2, "--method", "classical", "-i", source, "-o", tmp_path / "out.jsonl", "--window", 10
-        )
-    assert ended.code == 2 and "rejects.jsonl cannot be written whole" in ended.last
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "out.jsonl.partial"]
+    source, out = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    source.write_text("\n" * 1000 + "dog\n")
+    spec = ("embed", "-m", gpt2, "--method", "classical", "-i", source, "-o", out, "--window", 100)
+    with disk_of(40_000):  # a null row has 31 bytes, and a line of the list 46
+        ended = run(*spec)
+    assert ended.code == 2 and ended.last == (
+        f"error: {out}.rejects.jsonl cannot be written: File too large; 1,001 rows are kept in {out}.parts, and the "
+        "same command goes on from there"
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "out.jsonl.parts"]
+    assert run(*spec).code == 1 and len(out.read_text().splitlines()) == 1001
 
 
 def test_rejected_rows_where_the_user_wants_them(run: Run, gpt2: Path, tmp_path: Path):

@@ -250,7 +250,7 @@ def test_of_two_writers_one_wins_and_the_other_is_refused(there: bool, tmp_path:
         save(place, "config.json")
     with atomic_folder(place) as new:
         write(new, "config.json", text="first")
-        with pytest.raises(ModelError, match="another process .* is saving into"):
+        with pytest.raises(ModelError, match=r"another process .* is saving into"):
             save(place, "config.json", text="second")
         assert (new / "config.json").read_text() == "first"
     assert (place / "config.json").read_text() == "first"

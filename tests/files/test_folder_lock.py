@@ -76,9 +76,9 @@ def test_windows_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch:
     assert spec is not None and spec.loader is not None
     spec.loader.exec_module(there := importlib.util.module_from_spec(spec))
     monkeypatch.setattr(lock, "fcntl", there.fcntl)
-    for held in (there.lock_folder, lock_folder):
+    for locked in (there.lock_folder, lock_folder):
         with pytest.raises(ModelError, match=f"^writing {tmp_path} needs file locks, .* Windows .* use Linux"):
-            held(tmp_path / "a", "writing").__enter__()
+            locked(tmp_path / "a", "writing").__enter__()
     folder = tmp_path / "encoder"
     with pytest.raises(ModelError, match=r"^saving into .* needs file locks"):
         Encoder.load("afterword-mini", "classical").save(folder)

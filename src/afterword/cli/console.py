@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections import Counter
@@ -22,6 +24,10 @@ from .page import RED, YELLOW, styled
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
 # Typer brings its own copy of click or uses the installed one, by its version: its base class of errors either way.
 ClickError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+class Interrupted(Exception):
+    """The end of a run by Ctrl-C or SIGTERM, with what is kept."""
 
 
 @dataclass
@@ -46,7 +52,7 @@ def guarded(run: Callable[[], Any], state: State) -> int:
         The exit code.
     """
     _open_streams()
-    with report_warnings():
+    with report_warnings(), terminated_like_ctrl_c():
         try:
             code = run()
             sys.stdout.flush()
@@ -55,7 +61,7 @@ def guarded(run: Callable[[], Any], state: State) -> int:
         except BaseException as e:
             if isinstance(e, SystemExit) and isinstance(e.__context__, BrokenPipeError):  # and a closed pipe
                 e = e.__context__
-            if state.debug and not isinstance(e, KeyboardInterrupt | BrokenPipeError):
+            if state.debug and not isinstance(e, KeyboardInterrupt | Interrupted | BrokenPipeError):
                 traceback.print_exc()
             line, code = ending(e)
             if line:
@@ -81,6 +87,8 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, SystemExit | typer.Exit):
         code = getattr(error, "exit_code", getattr(error, "code", 0))
         return "", code if isinstance(code, int) else int(code is not None)
+    if isinstance(error, Interrupted):
+        return f"interrupted: {error}", INTERRUPTED
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
     if isinstance(error, BrokenPipeError):
@@ -97,6 +105,35 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return "error: out of memory: lower --batch-tokens or --max-length", WRONG
     return f"bug: {type(error).__name__}: {error}; afterword --debug shows where", BUG
+
+
+@contextmanager
+def terminated_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: temporary files are removed, and the last line says what is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def interruptible(kept: Callable[[], str]) -> Iterator[None]:
+    """Say at an interruption what is kept, and how to go on.
+
+    Args:
+        kept: gives the sentence, when it is needed.
+
+    Raises:
+        Interrupted: by Ctrl-C or SIGTERM.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(kept()) from None
 
 
 def _leave_stdout() -> None:

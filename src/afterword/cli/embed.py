@@ -12,7 +12,10 @@ from .inputs import check_one, items_of, open_reader, read_form
 from .keep import read_keep, with_kept
 from .made_by import made_by
 from .model import VECTOR, MethodsEmbedder, ModelChoice, read_methods
+from .progress import say_loading
 from .write_rows import opened, output_to, write_rows
+
+COLUMNS = {"text": "text"}
 
 if TYPE_CHECKING:
     from ..jobs.items import Item
@@ -56,6 +59,7 @@ def embed(
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     rejects: o.RejectsFile = None,
+    overwrite: o.Overwrite = False,
     progress: o.Progress = None,
 ) -> int:
     """Embed texts: each row of the input gives one row of the output.
@@ -63,21 +67,30 @@ def embed(
     A row that cannot be embedded (blank, not a string, a corrupt line) gives a null row and is listed. The run
     continues, and ends with exit code 1.
     """
+    from ..jobs.windows import Embedding
+
     methods = read_methods(method)
     if len(methods) > 1 and (condition or condition_field):
         raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
     check_one(prompt=prompt, prompt_name=prompt_name)
     check_one(condition=condition, condition_field=condition_field)
     kept = read_keep(keep, ["text", *(methods or [VECTOR])])
-    target = output_to(output, rejects, {"text": "text"}, input, len(methods))
-    beside = {"--keep": kept, "--condition-field": [condition_field] if condition_field else []}
-    reader = open_reader(texts, input, format, field, beside, read_form(delimiter, encoding, no_header))
-    target = with_kept(target, kept, reader)
     settings = {
         "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
         "truncate_dim": truncate_dim, "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
-    with opened(target) as file:
+    given = {
+        "verb": "embed", "--method": method or [], "--prompt": prompt, "--prompt-name": prompt_name,
+        "--normalize": normalize, "--truncate-dim": truncate_dim, "--max-length": max_length, "--on-long": on_long,
+        "--condition": condition, "--condition-field": condition_field, "--dtype": dtype, "--products": products,
+        "--window": window, "--keep": kept,
+    }  # fmt: skip
+    target = output_to(output, rejects, COLUMNS, input, len(methods), model=model, settings=given, overwrite=overwrite)
+    beside = {"--keep": kept, "--condition-field": [condition_field] if condition_field else []}
+    reader = open_reader(texts, input, format, field, beside, read_form(delimiter, encoding, no_header))
+    target = with_kept(target, kept, reader)
+    with opened(target) as store:
+        say_loading(model, progress)
         choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
         embedder = MethodsEmbedder.open(choice, methods, settings)
         infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model)
@@ -88,9 +101,9 @@ def embed(
             return embedder([item.text or "" for item in items], conditions, done)
 
         return write_rows(
-            reader, items_of(reader, condition, condition_field, kept), encode, embedder.why_nan,
-            lambda items: columns(items, target), target, file,
-            infos, window=window, progress=progress,
+            reader, items_of(reader, condition, condition_field, kept),
+            Embedding(encode, embedder.why_nan, lambda items: columns(items, target)), store,
+            target, infos, embedder.encoder.device.type, window=window, progress=progress,
         )  # fmt: skip
 
 

@@ -49,3 +49,18 @@ def made_by(
             probes=probes(one),
         )
     return infos
+
+
+def contract(infos: Mapping[str, VectorsInfo], device: str) -> dict[str, Any]:
+    """What must be the same when a run goes on, so that its rows are those of a run that was not interrupted."""
+    from importlib.metadata import version
+
+    from ..files.fingerprint import LIBRARIES
+
+    return {
+        "method": {column: info.method for column, info in infos.items()},
+        "identity": {column: info.identity for column, info in infos.items()},
+        "--device": device,
+        "version": {name: version(name) for name in LIBRARIES},
+        "fingerprint": {column: info.fingerprint for column, info in infos.items()},
+    }

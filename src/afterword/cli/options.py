@@ -115,6 +115,10 @@ def _device(spelled: str | None) -> str | None:
     raise typer.BadParameter(f"{spelled!r} is no device: write cuda, mps or cpu (cuda:1 is the second GPU)")
 
 
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace the output if it exists, and unfinished parts that do not fit."),
+]
 Device = Annotated[
     str | None,
     typer.Option(

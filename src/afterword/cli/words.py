@@ -14,6 +14,7 @@ from .console import say
 from .inputs import check_one, open_reader, read_form, stdin_bytes
 from .made_by import made_by
 from .model import VECTOR, ModelChoice, read_methods
+from .progress import say_loading
 from .write_rows import opened, output_to, write_rows
 
 if TYPE_CHECKING:
@@ -74,18 +75,27 @@ def words(
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     rejects: o.RejectsFile = None,
+    overwrite: o.Overwrite = False,
     progress: o.Progress = None,
 ) -> int:
     """Embed words in context: each word gives one row of the output.
 
     A word that is not in its text, or was cut off with the end of the text, gives a null row and is listed.
     """
+    from ..jobs.windows import Embedding
+
     methods = read_methods([method] if method is not None else None)
-    target = output_to(output, rejects, COLUMNS, input, 1)
+    asked = {
+        "verb": "words", "--method": method, "--prompt": prompt, "--prompt-name": prompt_name,
+        "--normalize": normalize, "--max-length": max_length, "--on-long": on_long, "--dtype": dtype,
+        "--products": products, "--window": window,
+    }  # fmt: skip
+    target = output_to(output, rejects, COLUMNS, input, 1, model=model, settings=asked, overwrite=overwrite)
     check_one(prompt=prompt, prompt_name=prompt_name)
     given = [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])]
     reader = _reader(text, given, input, read_form(delimiter, encoding, no_header))
-    with opened(target) as file:
+    with opened(target) as store:
+        say_loading(model, progress)
         encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
             methods.get(VECTOR)
         )
@@ -100,9 +110,14 @@ def words(
             return {VECTOR: _vectors(encoder, items, settings, done) if items else empty}
 
         return write_rows(
-            reader, items_of(reader), encode, lambda _: "has a vector that is not finite: try --dtype float32", columns,
-            target, file, infos, window=window, progress=progress,
+            reader, items_of(reader), Embedding(encode, not_finite, columns), store, target, infos,
+            encoder.device.type, window=window, progress=progress,
         )  # fmt: skip
+
+
+def not_finite(text: str) -> str:
+    """The reason why the vector of a word is NaN or infinite."""
+    return "has a vector that is not finite: try --dtype float32"
 
 
 def _reader(text: str | None, given: list[Any], path: Path | None, form: FileForm) -> Reader:

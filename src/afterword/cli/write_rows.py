@@ -2,92 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import DataError, InputError
-from .console import REJECTED, say
+from ..errors import InputError
+from .console import REJECTED, interruptible, say
+from .made_by import contract
 from .progress import RowsBar
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
     from ..files.vectors_info import VectorsInfo
-    from ..files.write_vectors import Array
     from ..jobs.items import Item
     from ..jobs.output_file import Output
-    from ..jobs.rejects import Rejects
+    from ..jobs.store import Store, Totals
+    from ..jobs.windows import Embedding
 
 
 def output_to(
-    path: Path | None, rejects: Path | None, columns: dict[str, str], source: Path | None, vectors: int
+    path: Path | None,
+    rejects: Path | None,
+    columns: dict[str, str],
+    source: Path | None,
+    vectors: int,
+    *,
+    model: str,
+    settings: Mapping[str, Any],
+    overwrite: bool = False,
 ) -> Output:
     """The output of a command, validated before a model is loaded.
 
+    Args:
+        path, rejects: the files; None or - is the standard output.
+        columns: the type of each column beside the vectors.
+        source: the input file.
+        vectors: the number of vectors of each row.
+        model: as the command names it.
+        settings: what the rows of the output depend on, by the names of the options.
+        overwrite: files that exist are replaced.
+
     Raises:
-        typer.BadParameter: the input would be overwritten, or an .npy file would need several vectors a row.
-        DataError: the ending of the file's name is of no known format.
+        typer.BadParameter: a file exists; two files are the same; an .npy file would need several vectors a row.
+        DataError: the ending of the file's name is of no known format, or its folder is not there.
     """
     from ..jobs.output_file import Output
+    from ..jobs.parts_folder import completed
 
-    output = Output(path if str(path) != "-" else None, rejects, columns)
+    path, source = (None if str(p) == "-" else p for p in (path, source))
+    output = Output(path, rejects, columns, source, overwrite, settings, model)
     try:
-        output.check(source, vectors)
+        output.check(vectors)
+        if path is None or completed(output) is None:
+            output.check_new()
     except InputError as e:
         raise typer.BadParameter(str(e), param_hint="--output") from None
     return output
 
 
-def opened(output: Output) -> Any:
-    """The open output file, or the standard output."""
-    return output.opened(typer.get_binary_stream("stdout"))
+@contextmanager
+def opened(output: Output) -> Iterator[Store]:
+    """Where the windows of a run go: the parts of the output file, or the standard output.
+
+    Raises:
+        typer.Exit: an earlier run completed the output, and was then interrupted.
+        Interrupted: by Ctrl-C or SIGTERM.
+    """
+    from ..jobs.parts_folder import completed, open_parts
+    from ..jobs.rejects import Rejects
+    from ..jobs.store import StreamStore
+
+    if output.path is None:
+        with Rejects(output.listing, say) as rejects:
+            stream = StreamStore(typer.get_binary_stream("stdout"), rejects)
+            with interruptible(stream.kept):
+                yield stream
+        return
+    with open_parts(output, say) as parts, interruptible(parts.kept):
+        done = completed(output)
+        if done is not None:
+            parts.clear()
+            say(f"{output.path} was completed before: {counted(done)}")
+            raise typer.Exit(REJECTED if done.rejected else 0)
+        yield parts
 
 
 def write_rows(
     reader: Reader,
     items: Iterable[Item],
-    encode: Callable[[Sequence[Item], Callable[[float], None]], dict[str, Array]],
-    why_nan: Callable[[str], str],
-    columns: Callable[[Sequence[Item]], dict[str, list[Any]]],
+    embedding: Embedding,
+    store: Store,
     output: Output,
-    file: BinaryIO,
     infos: Mapping[str, VectorsInfo],
+    device: str,
     *,
     window: int,
     progress: bool | None = None,
 ) -> int:
     """Embed every row and write it; see `embed_rows`. Returns the exit code: 1 if a row was rejected."""
-    from ..jobs.rejects import Rejects
     from ..jobs.windows import embed_rows
 
-    with ExitStack() as stack:
-        rejects = stack.enter_context(Rejects(output.listing, say))
-        bar = stack.enter_context(RowsBar(reader.total, progress))
-        rows = embed_rows(
-            reader, items, encode, why_nan, columns, lambda empty: output.sink(file, empty, infos), rejects, bar, window
-        )
-    if not rows:
+    before = store.begin(embedding.encode([], lambda _: None), infos, contract(infos, device))
+    if before:
+        say(f"{before:,} rows were done before")
+    with RowsBar(reader.total, progress) as bar:
+        totals = embed_rows(reader, items, embedding, store, bar, window)
+    totals.check(output.listing)
+    if not totals.rows:
         say("warning: the input is empty")
-    elif rejects.count == rows:
-        listed = "" if rejects.path is None else f", as {rejects.path} lists"
-        raise DataError(f"no row could be embedded: {rows} of {rows} rejected{listed}")
-    if output.path is not None or rejects.count:
-        say(summary(rows, rejects, bar.seconds))
-    return REJECTED if rejects.count else 0
+    if output.path is not None or totals.rejected:
+        say(summary(totals, before, output.listing, bar.seconds))
+    return REJECTED if totals.rejected else 0
 
 
-def summary(rows: int, rejects: Rejects, seconds: float) -> str:
-    """The last line of a run.
+def summary(totals: Totals, before: int, listing: Path | None, seconds: float) -> str:
+    """The last line of a run; the rate is that of the rows that this run embedded.
 
-    >>> from afterword.jobs.rejects import Rejects
-    >>> summary(3, Rejects(None), 1.0)
-    '3 rows in 1.0 s (3/s)'
+    >>> from afterword.jobs.store import Totals
+    >>> summary(Totals(3, 0), 0, None, 1.0)
+    '3 rows in 1.0 s (3 rows/s)'
     """
-    line = f"{rows} rows in {seconds:.1f} s ({rows / max(seconds, 1e-9):.0f}/s)"
-    if not rejects.count:
-        return line
-    where = f", listed in {rejects.path}" if rejects.path is not None else ""
-    return f"{line}; {rejects.count} rejected{where}"
+    rate = f"{(totals.rows - before) / max(seconds, 1e-9):.0f} rows/s"
+    line = f"{counted(totals).partition(';')[0]} in {seconds:.1f} s ({rate})"
+    where = f", listed in {listing}" if listing is not None else ""
+    return f"{line}; {totals.rejected:,} rejected{where}" if totals.rejected else line
+
+
+def counted(totals: Totals) -> str:
+    """The number of rows, and of those without a vector.
+
+    >>> from afterword.jobs.store import Totals
+    >>> counted(Totals(1, 0)), counted(Totals(2000, 3))
+    ('1 row', '2,000 rows; 3 rejected')
+    """
+    rows = f"{totals.rows:,} row{'' if totals.rows == 1 else 's'}"
+    return f"{rows}; {totals.rejected:,} rejected" if totals.rejected else rows

@@ -56,7 +56,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         DataError: it cannot be written, or the disk is full.
     """
-    through = path.with_name(f".afterword-{secrets.token_hex(8)}{WRITING}")  # a name that nobody else has
+    through = temporary(path)
     try:
         with moved_when_written(through, path) as file:
             yield file
@@ -68,6 +68,11 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         else:
             raise
         raise DataError(why) from e
+
+
+def temporary(path: Path) -> Path:
+    """A name beside a file that no other process has."""
+    return path.with_name(f".afterword-{secrets.token_hex(8)}{WRITING}")
 
 
 @contextmanager

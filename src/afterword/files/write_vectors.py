@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ Array = NDArray[np.floating[Any]]
 Column = Sequence[Any]
 
 FORMATS = ("jsonl", "parquet", "npy")
+COPIED = 2**20  # bytes that are copied at a time
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,31 @@ class Block:
 
 
 class Sink(ABC):
-    """A file or stream that blocks are written to."""
+    """A file or stream that blocks are written to; as a context manager it is closed, or discarded after an error."""
 
     @abstractmethod
     def write(self, block: Block) -> None:
         """Add a block."""
 
+    @abstractmethod
+    def append(self, part: Path) -> None:
+        """Add the rows of a file that a sink of the same kind wrote."""
+
     def close(self) -> None:
         """Write what the format has at its end."""
+
+    def discard(self) -> None:
+        """Write nothing more: the file is thrown away."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the sink, or discard it after an error."""
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
 
 
 class JsonLinesSink(Sink):
@@ -70,6 +90,11 @@ class JsonLinesSink(Sink):
             lines.append("{" + ", ".join(fields) + "}\n")
         self.stream.write("".join(lines).encode())
         self.stream.flush()
+
+    def append(self, part: Path) -> None:
+        """Add the lines of a part."""
+        with part.open("rb") as file:
+            shutil.copyfileobj(file, self.stream, COPIED)
 
 
 def spelled(rows: Array) -> list[str]:
@@ -113,6 +138,16 @@ class NpySink(Sink):
         self.file.write(np.ascontiguousarray(rows, self.dtype).data)
         self.rows += len(rows)
 
+    def append(self, part: Path) -> None:
+        """Add the rows of a part."""
+        with part.open("rb") as file:
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            if shape[1:] != (self.width,) or dtype != self.dtype:
+                raise DataError(f"{part} holds rows of {shape[1:]} {dtype}, not of {self.width} {self.dtype}")
+            shutil.copyfileobj(file, self.file, COPIED)
+        self.rows += shape[0]
+
     def close(self) -> None:
         """Write the number of rows into the header, where numpy leaves room for any number."""
         self.file.seek(0)
@@ -150,7 +185,7 @@ class ParquetSink(Sink):
         kinds = {"text": pa.string(), "json": pa.string(), "number": pa.int64()}
         fields = [(name, kinds[kind] if isinstance(kind, str) else kind) for name, kind in columns.items()]
         fields += [(name, pa.list_(pa.from_numpy_dtype(a.dtype), a.shape[1])) for name, a in vectors.items()]
-        self.pa, self.schema = pa, pa.schema(fields, dict(notes or {}))
+        self.pa, self.schema, self.read = pa, pa.schema(fields, dict(notes or {})), pq.ParquetFile
         self.writer = pq.ParquetWriter(file, self.schema)
 
     def write(self, block: Block) -> None:
@@ -161,6 +196,12 @@ class ParquetSink(Sink):
         arrays += [self._lists(rows) for rows in block.vectors.values()]
         self.writer.write_table(self.pa.Table.from_arrays(arrays, schema=self.schema))
 
+    def append(self, part: Path) -> None:
+        """Add the row groups of a part."""
+        with self.read(part) as file:
+            for group in range(file.num_row_groups):
+                self.writer.write_table(file.read_row_group(group))
+
     def _lists(self, rows: Array) -> Any:
         gone = np.isnan(rows).any(axis=1)
         values = self.pa.array(np.where(np.isnan(rows), 0, rows).reshape(-1))  # an entry of 0 under each null
@@ -169,6 +210,11 @@ class ParquetSink(Sink):
     def close(self) -> None:
         """Write the index of row groups."""
         self.writer.close()
+
+    def discard(self) -> None:
+        """End the writer, which would write its index when it is deleted, and the file may be closed then."""
+        with suppress(OSError, ValueError):
+            self.writer.close()
 
 
 def kind_of(path: Path | None) -> str:

@@ -72,18 +72,29 @@ class Rejects:
                 self.tell(f"rejected: line {line}: {reason}")
             return
         self._file = self._file or self._stack.enter_context(atomic_file(self.path))
-        self._file.write((json.dumps({"row": row, "line": line, "reason": reason}) + "\n").encode())
+        self._file.write(reject_line(row, line, reason))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Keep the file if there was no error; without rejected rows, remove the file of an earlier run."""
         self._stack.__exit__(kind, error, trace)
-        if error is None and self.path is not None and not self.count and _is_list(self.path):
-            self.path.unlink()
+        if error is None and self.path is not None and not self.count:
+            forget(self.path)
 
 
-def _is_list(path: Path) -> bool:
+def reject_line(row: int, line: int, reason: str | None) -> bytes:
+    """A line of the list of rejected rows."""
+    return (json.dumps({"row": row, "line": line, "reason": reason}) + "\n").encode()
+
+
+def forget(path: Path) -> None:
+    """Remove the list of an earlier run, and no other file."""
+    if is_list(path):
+        path.unlink()
+
+
+def is_list(path: Path) -> bool:
     """Whether a file is a list of rejected rows, by its first line."""
     try:
         with path.open("rb") as file:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..files.lines import Reader
-from ..files.write_vectors import Array, Block, Sink
+from ..files.write_vectors import Array, Block
 from .items import Item
-from .rejects import Encode, Rejects, bisected
+from .rejects import Encode, bisected
+from .store import Store, Totals
 
 WINDOW = 2048  # maximum number of rows in a window
 CHARACTERS = 2**24  # approximate maximum number of characters in a window
@@ -40,8 +42,14 @@ def windows(items: Iterable[Item], rows: int = WINDOW, characters: int = CHARACT
 class Listener(Protocol):
     """A progress listener: its methods are called while a file is embedded."""
 
-    def begin(self, at: int, rows: int) -> None:
-        """Called when a window begins: the input is read up to `at`, and `rows` rows were read in all."""
+    def begin(self, at: int, rows: int, characters: Sequence[int]) -> None:
+        """Called when a window begins.
+
+        Args:
+            at: how far the input was read, in its own unit.
+            rows: the number of rows that were read in all.
+            characters: of each text of the window that is embedded.
+        """
 
     def more(self, rows: float) -> None:
         """Called when so many more rows of the window were embedded."""
@@ -49,47 +57,51 @@ class Listener(Protocol):
     def end(self) -> None:
         """Called when the window was written."""
 
+    def skip(self, at: int, rows: int) -> None:
+        """Called instead of the others, for a window that an earlier run has embedded."""
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """How rows become vectors.
+
+    Attributes:
+        encode: from rows to vectors (n, D) by name; it calls its second argument with the number of finished rows.
+        why_nan: from a text whose vector is NaN or infinite to the reason.
+        columns: from rows to the columns that are written beside the vectors.
+    """
+
+    encode: Callable[[Sequence[Item], Progress], dict[str, Array]]
+    why_nan: Callable[[str], str]
+    columns: Callable[[Sequence[Item]], dict[str, list[Any]]]
+
 
 def embed_rows(
-    reader: Reader,
-    items: Iterable[Item],
-    encode: Callable[[Sequence[Item], Progress], dict[str, Array]],
-    why_nan: Callable[[str], str],
-    columns: Callable[[Sequence[Item]], dict[str, list[Any]]],
-    sink: Callable[[dict[str, Array]], Sink],
-    rejects: Rejects,
-    listener: Listener,
-    window: int = WINDOW,
-) -> int:
-    """Embed every row and write it, a window at a time.
+    reader: Reader, items: Iterable[Item], embedding: Embedding, store: Store, listener: Listener, window: int = WINDOW
+) -> Totals:
+    """Embed every row and store it, a window at a time; windows that an earlier run has finished are passed over.
 
     Args:
         reader: the open input, which knows how much of it was read.
         items: the rows of the input.
-        encode: from rows to vectors (n, D) by name; it calls its second argument with the number of finished rows.
-        why_nan: from a text whose vector is NaN or infinite to the reason.
-        columns: from rows to the columns that are written beside the vectors.
-        sink: opens the output, given an array (0, D) for each column of vectors.
-        rejects: the list of rows without a vector.
+        embedding: how they become vectors.
+        store: takes the windows; it has begun.
         listener: called as the run proceeds.
         window: maximum number of rows in a window.
-
-    Returns:
-        The number of rows.
     """
-    empty = encode([], lambda _: None)
-    out, rows = sink(empty), 0
+    empty = embedding.encode([], lambda _: None)
+    rows = count = 0
     for part in windows(items, window):
-        listener.begin(reader.at, rows + len(part))
-        vectors = embed_window(part, lambda items: encode(items, listener.more), why_nan, empty)
-        for row, item in enumerate(part, rows):
-            if item.problem is not None:
-                rejects.add(row, item.line, item.problem)
-        out.write(Block(columns(part), vectors))
-        rows += len(part)
-        listener.end()
-    out.close()
-    return rows
+        first, rows = rows, rows + len(part)
+        if store.has(count, first, part):
+            listener.skip(reader.at, rows)
+        else:
+            listener.begin(reader.at, rows, [len(item.text or "") for item in part if item.problem is None])
+            vectors = embed_window(part, lambda items: embedding.encode(items, listener.more), embedding.why_nan, empty)
+            store.add(count, first, part, Block(embedding.columns(part), vectors))
+            listener.end()
+        count += 1
+    return store.finish(count)
 
 
 def embed_window(

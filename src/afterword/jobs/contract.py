@@ -1,0 +1,56 @@
+"""What a run was begun with. It is written beside the run's parts, and compared before the run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+
+Contract = dict[str, Any]
+
+
+def plain(values: Mapping[str, Any]) -> Contract:
+    """Values as a JSON file gives them back.
+
+    >>> plain({"--method": ("echo",)})
+    {'--method': ['echo']}
+    """
+    found: Contract = json.loads(json.dumps(values, default=str))
+    return found
+
+
+def first_difference(before: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first value that differs: its name, what it was, and what it is; None if all are equal.
+
+    >>> first_difference({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
+    ('b c', 2, 3)
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*now, *before]):
+            found = first_difference(before.get(key), now.get(key), f"{name} {key}".strip())
+            if found is not None:
+                return found
+        return None
+    return None if before == now else (name, before, now)
+
+
+def check_same(folder: Path, before: Contract, now: Contract) -> None:
+    """Refuse to go on with parts that were made in another way.
+
+    Raises:
+        DataError: a value differs; the first one is named.
+    """
+    found = first_difference(before, now)
+    if found is not None:
+        name, old, new = found
+        raise DataError(
+            f"{folder} was begun with {name} {_spelled(old)}, and now it is {_spelled(new)}: give the same command, or "
+            "--overwrite to start anew"
+        )
+
+
+def _spelled(value: Any) -> str:
+    return "not given" if value is None or value == [] else str(value) if isinstance(value, str) else json.dumps(value)
