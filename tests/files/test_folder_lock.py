@@ -2,8 +2,8 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from contextlib import nullcontext
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from socket import gethostname
 
