@@ -1,5 +1,7 @@
 """Columns of .parquet files."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,6 +65,37 @@ def test_other_columns_have_any_type(tmp_path: Path):
     rows = [r.fields for r in reader]
     for name, column in values.items():
         assert pa.array([row[name] for row in rows], column.type).equals(column)
+
+
+WITHOUT_PANDAS = """
+import sys
+from pathlib import Path
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "pandas":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Hidden())
+from afterword.errors import DataError
+from afterword.files.parquet import ParquetReader
+
+for name in ("at", "all"):
+    try:
+        print([record.fields[name] for record in ParquetReader(Path(sys.argv[1]), beside=[name])])
+    except DataError as e:
+        print(e)
+assert "pandas" not in sys.modules and "torch" not in sys.modules
+"""
+
+
+def test_nanoseconds_without_pandas(tmp_path: Path):
+    at = pa.array([1234567890123456789], pa.timestamp("ns"))
+    path = table(tmp_path / "a.parquet", text=["a"], at=at, all=pa.array([at.to_pylist()], pa.list_(at.type)))
+    made = subprocess.run([sys.executable, "-c", WITHOUT_PANDAS, path], capture_output=True, text=True, check=True)
+    first, second = made.stdout.splitlines()
+    assert first == "[1234567890123456789]"
+    assert second.startswith("a value of type list<element: timestamp[ns]> cannot be read without pandas: Nanosecond")
 
 
 def test_bytes_that_are_not_utf8_are_a_problem_of_their_row(tmp_path: Path):

@@ -101,12 +101,18 @@ def first_line(error: BaseException) -> str:
 
 
 def _value(scalar: Any) -> Any:
-    """A value as Python has it; one in nanoseconds, which Python's own types cannot hold, as their number."""
+    """A value as Python has it; one in nanoseconds, which Python's own types cannot hold, as their number.
+
+    Raises:
+        DataError: such a value is inside another, and pandas, which can hold it, is not installed.
+    """
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
         raise
-    except ValueError:
+    except ValueError as e:
+        if not hasattr(scalar, "value"):
+            raise DataError(f"a value of type {scalar.type} cannot be read without pandas: {first_line(e)}") from None
         return scalar.value
 
 
