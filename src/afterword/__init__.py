@@ -1,4 +1,4 @@
-"""Afterword: embeddings from any pretrained language model, by letting every token look back from what comes after it.
+"""Afterword: embeddings from any pretrained language model: every token's vector can use the words that follow it.
 
 >>> from afterword import Encoder, reba
 >>> encoder = Encoder.load("afterword-mini", reba(copies=2, pool="mean"))

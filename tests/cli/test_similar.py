@@ -152,3 +152,10 @@ def test_a_large_matrix_is_left_to_json(run: Run, gpt2: Path):
     page = run("similar", "-m", gpt2, "--method", "classical", "--top", 4, *(f"text {i}" for i in range(30))).out
     assert page.splitlines()[0] == "30 x 30 similarities; --json prints them all"
     assert len(page.splitlines()) == 6
+
+
+def test_control_characters_in_a_method_s_name_are_not_printed():
+    vectors = {"a\x1b[31m": np.eye(2), "@a\nb.py:name": np.eye(2)}
+    lines = page(compared([Side(["x", "y"], [[1], [2]], vectors, [], False)], Wanted(None, 10, None)), None)
+    assert lines[0].split() == ["a\N{REPLACEMENT CHARACTER}[31m", "@a", "b.py:name"]
+    assert all(line.isprintable() for line in lines)

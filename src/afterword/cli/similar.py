@@ -14,7 +14,7 @@ from . import options as o
 from .console import REJECTED, say
 from .inputs import check_one, open_reader, read_form
 from .model import MethodsEmbedder, ModelChoice, read_methods
-from .page import Column, page_width, table, wrapped
+from .page import Column, one_line, page_width, table, wrapped
 from .similar_stored import Stored, open_stored
 from .similar_texts import Side, embed_side, read_items, summary
 
@@ -260,14 +260,14 @@ def _matrix(scores: Compared, width: int) -> list[str]:
 
 def _pairs(scores: Compared, width: int) -> list[str]:
     """A table with a row per pair: the similarity by each method, and the two texts."""
-    names = list(scores.by_method)
+    names = [one_line(name) for name in scores.by_method]
     heads = names if max(map(len, names)) <= HEAD else [f"m{n}" for n in range(1, len(names) + 1)]
     lines = [
         line for head, name in zip(heads, names, strict=True) for line in wrapped(name, width, "    ", f"{head}  ")
     ]
     columns = [
-        Column([_shown(x) for x in scores.by_method[name]], "score", head if len(names) > 1 else "")
-        for head, name in zip(heads, names, strict=True)
+        Column([_shown(x) for x in values], "score", head if len(names) > 1 else "")
+        for head, values in zip(heads, scores.by_method.values(), strict=True)
     ]
     for side, rows in zip((scores.sides[0], scores.sides[-1]), (scores.pairs.rows, scores.pairs.columns), strict=True):
         if side.numbered:

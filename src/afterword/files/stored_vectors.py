@@ -51,7 +51,7 @@ class StoredVectors:
     def _file(self) -> Any:
         import pyarrow.parquet as pq
 
-        return pq.ParquetFile(self.path)
+        return pq.ParquetFile(self.path, pre_buffer=False)  # which would hold the whole file
 
     def _batches(self, column: str) -> Iterator[tuple[int, Any]]:
         """The values of a column, batch by batch, each with the number of its first row."""
