@@ -64,7 +64,7 @@ quick: $(VENV)/.ready ## all tests but the slow ones, some minutes
 	$(PY) $(PYTEST) -m "not slow and not soak" $(ARGS)
 
 soak: $(VENV)/.ready ## the full counts: kills, threads, kinds of models, all scores of MiniLM (ARGS="--seed 1")
-	$(PY) $(PYTEST) -m soak --durations=15 $(ARGS)
+	AFTERWORD_CHECK_ALL=1 $(PY) $(PYTEST) -m soak --durations=15 $(ARGS)
 
 thorough: $(VENV)/.ready ## every property with 10,000 examples
 	HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) -m "hypothesis and not soak" --durations=15 $(ARGS)

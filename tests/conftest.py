@@ -25,6 +25,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
+from tests.less_repetition import begin_test, remember_self_checks, sampled
+
 ROOT = Path(__file__).parent.parent
 
 settings.register_profile(
@@ -45,8 +47,9 @@ CHECKED = (
     "backbone.two_streams methods.targets encode.forward encode.explain encode.token_states "
     "encode.words tune.cosines tune.reading tune.recipes"
 ).split()
-"""Every shape is checked at each call in the files that compute with tensors. Files that take a user's options are left
-out: those must say themselves, in one line, what is wrong. AFTERWORD_CHECK_SHAPES=0 leaves the checks out."""
+"""Shapes are checked in the files that compute with tensors (how often: `less_repetition`). Files that take a user's
+options are left out: those must say themselves, in one line, what is wrong. AFTERWORD_CHECK_SHAPES=0 leaves the checks
+out."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,7 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":
         for ready in ("beartype", "transformers.modeling_utils"):
             import_module(ready)  # what a room imports first is compiled anew each time
-        install_import_hook([f"afterword.{room}" for room in CHECKED], "beartype.beartype")
+        with sampled(), install_import_hook([f"afterword.{room}" for room in CHECKED], "beartype.beartype"):
+            for room in CHECKED:
+                import_module(f"afterword.{room}")
+    remember_self_checks()
 
 
 def pytest_collection_finish() -> None:
@@ -78,6 +84,7 @@ def _one_thread() -> Iterator[None]:
     """One thread, whatever the test before has set; a test that wants two calls torch.set_num_threads(2)."""
     import torch
 
+    begin_test()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)

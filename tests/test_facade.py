@@ -16,18 +16,17 @@ NAMES = """
 HEAVY = ("torch", "transformers", "sentence_transformers", "tokenizers", "numpy", "peft", "datasets", "matplotlib")
 
 REPORT = f"""
-import sys, time
+import sys
 print("HEAVY", *sorted(set({HEAVY}) & set(sys.modules)))
-print("CPU", time.process_time())
 """
 
 
-def look(code: str) -> tuple[list[str], float, str]:
-    """Run `code` in a fresh interpreter: heavy modules that it loaded, CPU seconds that it took, what it printed."""
+def look(code: str) -> tuple[list[str], str]:
+    """Run `code` in a fresh interpreter: heavy modules that it loaded, and what it printed."""
     done = subprocess.run([sys.executable, "-c", code + REPORT], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    *printed, heavy, seconds = done.stdout.splitlines()
-    return heavy.split()[1:], float(seconds.split()[1]), "\n".join(printed)
+    *printed, heavy = done.stdout.splitlines()
+    return heavy.split()[1:], "\n".join(printed)
 
 
 def test_the_names():
@@ -47,9 +46,8 @@ def test_the_version_is_the_package_version():
 
 
 def test_import_is_light():
-    heavy, seconds, _ = look("import afterword; dir(afterword); afterword.__version__\n")
+    heavy, _ = look("import afterword; dir(afterword); afterword.__version__\n")
     assert heavy == []
-    assert seconds < 1.0
 
 
 HELP = """
@@ -64,10 +62,9 @@ except SystemExit as end:
 
 @pytest.mark.parametrize("args", [["--help"], ["embed", "--help"], ["methods", "--help"]], ids=" ".join)
 def test_help_is_light(args: list[str]):
-    heavy, seconds, printed = look(HELP.format(args=args))
+    heavy, printed = look(HELP.format(args=args))
     assert "Usage" in printed
     assert heavy == []
-    assert seconds < 2.0
 
 
 def test_the_command_is_installed():

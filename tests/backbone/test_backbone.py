@@ -298,7 +298,7 @@ def test_rebas_memory_grows_with_the_text_squared_not_with_layers_and_heads(root
     }  # fmt: skip
     folders = [str(tiny(kind, tmp_path / kind, **changes)) for kind, changes in sizes.items()]
     matrices = 8 * 16 * 512 * 512 * 4 // 2**20  # 128 MiB
-    bound = 4 * matrices // 10
+    bound = matrices // 2
     command = [sys.executable, "-c", PROBE, str(bound), *folders]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

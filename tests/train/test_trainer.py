@@ -252,23 +252,30 @@ rank = "1" if child else "0"
 os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
 settings = {**SMALL, "epochs": 1, "dropout": 0.0, "dev": DEV, "every": 2, "weights": (0, 1, 0)}
-for loss, rows in {"ranking": REPEATED, "cached_ranking": REPEATED, "released": BINARY}.items():
-    train(MODEL, rows, OUT + loss, **{**settings, "loss": loss})
+for loss in LOSSES:
+    train(MODEL, BINARY if loss == "released" else REPEATED, OUT + loss, **{**settings, "loss": loss})
 assert not child or os.waitpid(child, 0)[1] == 0
 """
 
 
 @pytest.mark.slow
-def test_two_processes_are_one_with_a_batch_of_both(models: Path, tmp_path: Path):
+@pytest.mark.parametrize(
+    "losses",
+    [["ranking"], pytest.param(["cached_ranking", "released"], marks=pytest.mark.soak)],
+    ids=" ".join,
+)
+def test_two_processes_are_one_with_a_batch_of_both(losses: list[str], models: Path, tmp_path: Path):
     """Negatives are gathered: each process alone would see half of them. No text is in the batch of both."""
     settings = {**SMALL, "epochs": 1, "dropout": 0.0, "dev": DEV, "every": 2, "weights": (0, 1, 0)}
-    runs = {"ranking": REPEATED, "cached_ranking": REPEATED, "released": BINARY}
     script = tmp_path / "run.py"
-    script.write_text(f"MODEL, OUT = {str(models / 'llama')!r}, {f'{tmp_path}/two '!r}\n{TWO_PROCESSES}")
+    script.write_text(
+        f"MODEL, OUT, LOSSES = {str(models / 'llama')!r}, {f'{tmp_path}/two '!r}, {losses}\n{TWO_PROCESSES}"
+    )
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "."}
     done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
-    for loss, rows in runs.items():
+    for loss in losses:
+        rows = BINARY if loss == "released" else REPEATED
         for name, more in (("one", {"batch_size": 12}), ("half", {"steps": 1})):
             train(models / "llama", rows, tmp_path / f"{name} {loss}", **{**settings, **more, "loss": loss})
         found = {name: curve(tmp_path / f"{name} {loss}") for name in ("one", "two", "half")}
@@ -291,10 +298,10 @@ def test_last_token_and_one_layer_follow_the_causal_run(models: Path, tmp_path: 
         "mean": bellm(last=1, template=None, pool_special_tokens=True),
         "causal mean": classical("mean"),
     }
-    settings = {**SMALL, "dropout": 0.0, "epochs": 4, "steps": 20}
+    settings = {**SMALL, "dropout": 0.0, "epochs": 4, "steps": 10}
     for name, method in runs.items():
         train(models / "llama", ROWS, tmp_path / name, **{**settings, "method": method})
     found = {name: np.array(list(curve(tmp_path / name).values())) for name in runs}
-    assert all(len(f) == 20 for f in found.values())
+    assert all(len(f) == 10 for f in found.values())
     assert abs(found["last"] - found["causal"]).max() <= 1e-5
     assert abs(found["mean"] - found["causal mean"]).max() > 1e-2

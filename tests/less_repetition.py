@@ -1,0 +1,96 @@
+"""What makes `make test` quick without losing a law: nothing that was checked a moment ago is checked again.
+
+The shapes of each checked function are checked in its first calls of every test, and in every hundredth one after
+that. The self-check runs once for a model: for the same class, configuration, weights and tokenizer, a later load in
+this process takes over what it found. AFTERWORD_CHECK_ALL=1 checks everything each time, and `make soak` sets it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jaxtyping
+
+FIRST, LATER = 4, 100
+"""The first calls of a function in a test have their shapes checked, and each of so many later ones."""
+
+ALL = os.environ.get("AFTERWORD_CHECK_ALL", "0") != "0"
+
+_test = 0
+
+
+def begin_test() -> None:
+    """Called before each test: its first calls are checked again."""
+    global _test
+    _test += 1
+
+
+@contextmanager
+def sampled() -> Iterator[None]:
+    """Modules that are imported in here check shapes as a sample, not at each call."""
+    every = jaxtyping.jaxtyped
+    if not ALL:
+        jaxtyping.jaxtyped = _sampled(every)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        jaxtyping.jaxtyped = every
+
+
+def _sampled(every: Callable[..., Any]) -> Callable[..., Any]:
+    def jaxtyped(*, typechecker: Any) -> Callable[[Any], Any]:
+        def decorate(function: Any) -> Any:
+            checked = every(typechecker=typechecker)(function)
+            if not callable(function) or isinstance(function, type | staticmethod | classmethod | property):
+                return checked
+            calls, last = 0, -1
+
+            @functools.wraps(function)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                nonlocal calls, last
+                calls, last = (calls + 1 if last == _test else 1), _test
+                return (checked if calls <= FIRST or calls % LATER == 0 else function)(*args, **kwargs)
+
+            return call
+
+        return decorate
+
+    return jaxtyped
+
+
+def remember_self_checks() -> None:
+    """A model that is loaded a second time takes over what its first self-check found out."""
+    if ALL:
+        return
+    from afterword.backbone import loading
+    from afterword.backbone.backbone import Backbone
+    from afterword.backbone.introspection import quantised
+    from afterword.files.fingerprint import weights_digest
+
+    found: dict[str, tuple[Any, list[int], str]] = {}
+    check = loading.check
+
+    def remembered(model: Any, tokenizer: Any) -> Backbone:
+        if quantised(model):
+            return check(model, tokenizer)
+        config = {k: v for k, v in model.config.to_dict().items() if k not in ("_name_or_path", "_commit_hash")}
+        named = [type(model).__qualname__, config, weights_digest(model).hex(), tokenizer.description]
+        key = json.dumps([*named, model.config._attn_implementation], sort_keys=True, default=str)
+        if key in found:
+            facts, places, attention = found[key]
+            if model.config._attn_implementation != attention:
+                model.set_attn_implementation(attention)
+            modules = list(model.modules())
+            return Backbone(model, tokenizer, facts, [modules[i] for i in places])
+        backbone = check(model, tokenizer)
+        places = {id(module): i for i, module in enumerate(model.modules())}
+        order = [places[id(module)] for module in backbone.modules]
+        found[key] = backbone.facts, order, model.config._attn_implementation
+        return backbone
+
+    loading.check = remembered
