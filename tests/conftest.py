@@ -24,7 +24,6 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
-
 from tests.less_repetition import begin_test, remember_self_checks, sampled
 
 ROOT = Path(__file__).parent.parent
@@ -80,11 +79,11 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
     """One thread, whatever the test before has set; a test that wants two calls torch.set_num_threads(2)."""
     import torch
 
-    begin_test()
+    begin_test(request.node.nodeid)
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)

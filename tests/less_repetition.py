@@ -21,13 +21,12 @@ FIRST, LATER = 4, 100
 
 ALL = os.environ.get("AFTERWORD_CHECK_ALL", "0") != "0"
 
-_test = 0
+_begun: list[str] = [""]
 
 
-def begin_test() -> None:
+def begin_test(name: str) -> None:
     """Called before each test: its first calls are checked again."""
-    global _test
-    _test += 1
+    _begun[0] = name
 
 
 @contextmanager
@@ -48,12 +47,12 @@ def _sampled(every: Callable[..., Any]) -> Callable[..., Any]:
             checked = every(typechecker=typechecker)(function)
             if not callable(function) or isinstance(function, type | staticmethod | classmethod | property):
                 return checked
-            calls, last = 0, -1
+            calls, last = 0, ""
 
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> Any:
                 nonlocal calls, last
-                calls, last = (calls + 1 if last == _test else 1), _test
+                calls, last = (calls + 1 if last == _begun[0] else 1), _begun[0]
                 return (checked if calls <= FIRST or calls % LATER == 0 else function)(*args, **kwargs)
 
             return call
