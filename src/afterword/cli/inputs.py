@@ -111,7 +111,7 @@ def items_of(
     reader: Reader, condition: str | None = None, condition_field: str | None = None, keep: Sequence[str] = ()
 ) -> Iterator[Item]:
     """The rows of the input: each a text with its condition and kept values, or the reason why it cannot be used."""
-    from ..jobs.items import Item, fault, writable
+    from ..jobs.items import Item, fault, unwritable
 
     for record in reader:
         fields = record.fields
@@ -125,6 +125,9 @@ def items_of(
             wrong = fault(beside)
             problem = problem or (f"{condition_field!r} {wrong}" if wrong else None)
         kept = {name: fields.get(name) for name in keep}
-        for name in [name for name, value in kept.items() if not writable(value)]:
-            kept[name], problem = None, problem or f"{name!r} holds a lone surrogate"
-        yield Item(record.line, text if isinstance(text, str) and writable(text) else None, problem, beside, kept)
+        for name, value in kept.items():
+            wrong = unwritable(value)
+            if wrong:
+                kept[name], problem = None, problem or f"{name!r} {wrong}"
+        own = text if isinstance(text, str) and not unwritable(text) else None
+        yield Item(record.line, own, problem, beside, kept)

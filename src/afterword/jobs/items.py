@@ -14,6 +14,8 @@ from ..errors import InputError
 from ..files.lines import kind_of
 from ..text.tokenizer import check_text
 
+DEEP = 100  # levels of lists and objects in a kept value: each takes some of Python's stack
+
 
 @dataclass(slots=True)
 class Item:
@@ -52,17 +54,21 @@ def fault(value: object) -> str | None:
     return None
 
 
-def writable(value: object) -> bool:
-    r"""Whether a value can be written in UTF-8: no string in it holds a lone surrogate.
+def unwritable(value: object, depth: int = DEEP) -> str | None:
+    r"""Why a value cannot be written in UTF-8, or as JSON; None if it can.
 
-    >>> writable({"a": ["b"]}), writable({"a": ["\ud800"]})
-    (True, False)
+    >>> unwritable({"a": ["b"]}), unwritable({"a": ["\ud800"]})
+    (None, 'holds a lone surrogate')
     """
     if isinstance(value, str):
-        return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
-    if isinstance(value, Mapping):
-        return all(map(writable, value)) and all(map(writable, value.values()))
-    return not isinstance(value, list | tuple) or all(map(writable, value))
+        fine = value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
+        return None if fine else "holds a lone surrogate"
+    if not isinstance(value, Mapping | list | tuple):
+        return None
+    if not depth:
+        return f"is nested more than {DEEP} deep"
+    parts = [*value, *value.values()] if isinstance(value, Mapping) else value
+    return next((why for part in parts if (why := unwritable(part, depth - 1))), None)
 
 
 def as_json(value: Any) -> Any:
