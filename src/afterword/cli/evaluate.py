@@ -173,13 +173,13 @@ def read_jobs(specs: Sequence[str], where: str | None) -> list[Job]:
     """
     from ..tasks.catalogue import jobs, local_tasks
     from ..tasks.hub import source
-    from ..tasks.rows import Folder
+    from ..tasks.rows import Folder, page
 
     none = Folder(Path("no folder is given"))
     found = jobs(specs, none if where is None else source(where), local_tasks(), mteb_tasks)
     if any(job.source == none for job in found):
         raise typer.BadParameter(
-            "is needed: a folder of data sets, laid out as docs/evaluate.md describes, or hub to download them",
+            f"is needed: a folder of data sets, laid out as {page('evaluate.md')} describes, or hub to download them",
             param_hint="--data",
         )
     return found
