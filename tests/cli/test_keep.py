@@ -110,3 +110,27 @@ def test_what_cannot_be_kept(
     Path("in.txt").write_text("a\n")
     assert "plain text: it has no column 'id'" in embed(run, model, "-i", "in.txt", "--keep", "id").last
     assert "--keep: it says how a file is read, and texts are given" in embed(run, model, "a", "--keep", "id").last
+
+
+def test_words_keep_columns_too(run: Run, model: Path, tmp_path: Path):
+    rows = [{"text": "a b", "words": ["a", "c", "b"], "id": 1}, {"text": " ", "word": "a", "id": [2]},
+            {"text": "a", "words": [], "id": 3}]  # fmt: skip
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.parquet"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = ("words", "-m", model, "--method", "classical", "-i", source, "--keep", "id")
+    assert run(*said, "-o", out).code == 1
+    found = [(row["text"], row["word"], row["id"], row["vector"]) for row in kept(out)]
+    assert found == [
+        ("a b", "a", "1", True), ("a b", "c", "1", False), ("a b", "b", "1", True), (" ", None, "[2]", False),
+        ("a", None, "3", False),
+    ]  # fmt: skip
+    table = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"text": ["a b"], "word": ["b"], "id": pa.array([7], pa.uint8())}), table)
+    assert run("words", "-m", model, "--method", "classical", "-i", table, "--keep", "id").rows[0]["id"] == 7
+    for words, told in (
+        (("-i", source, "--keep", "line"), "a column 'line' of its own"),
+        (("-i", source, "--keep", "i"), "no column 'i'"),
+        (("a b", "b", "--keep", "id"), "--keep: it says how a file is read"),
+    ):  # fmt: skip
+        ended = run("words", "-m", model, "--method", "classical", *words)
+        assert ended.code == 2 and told in ended.last

@@ -111,7 +111,7 @@ def items_of(
     reader: Reader, condition: str | None = None, condition_field: str | None = None, keep: Sequence[str] = ()
 ) -> Iterator[Item]:
     """The rows of the input: each a text with its condition and kept values, or the reason why it cannot be used."""
-    from ..jobs.items import Item, fault, unwritable
+    from ..jobs.items import Item, fault, values_of
 
     for record in reader:
         fields = record.fields
@@ -124,10 +124,5 @@ def items_of(
             beside = fields.get(condition_field)
             wrong = fault(beside)
             problem = problem or (f"{condition_field!r} {wrong}" if wrong else None)
-        kept = {name: fields.get(name) for name in keep}
-        for name, value in kept.items():
-            wrong = unwritable(value)
-            if wrong:
-                kept[name], problem = None, problem or f"{name!r} {wrong}"
-        own = text if isinstance(text, str) and not unwritable(text) else None
-        yield Item(record.line, own, problem, beside, kept)
+        own, kept, wrong = values_of(fields, reader.field, keep)
+        yield Item(record.line, own, problem or wrong, beside, kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 from . import options as o
 from .console import say
 from .inputs import check_one, open_reader, read_form, stdin_bytes
+from .keep import read_keep, with_kept
 from .made_by import made_by
 from .model import VECTOR, ModelChoice, read_methods
 from .progress import say_loading
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import FileForm, Reader, Record
     from ..jobs.items import Item
+    from ..jobs.output_file import Output
     from ..jobs.windows import Progress
     from ..text.words import Word
 
@@ -60,6 +62,7 @@ def words(
     delimiter: o.Delimiter = None,
     encoding: o.Encoding = None,
     no_header: o.NoHeader = False,
+    keep: o.Keep = None,
     output: o.Output = None,
     method: o.Method = None,
     prompt: o.Prompt = None,
@@ -85,15 +88,17 @@ def words(
     from ..jobs.windows import Embedding
 
     methods = read_methods([method] if method is not None else None)
+    kept = read_keep(keep, [*COLUMNS, VECTOR])
     asked = {
         "verb": "words", "--method": method, "--prompt": prompt, "--prompt-name": prompt_name,
         "--normalize": normalize, "--max-length": max_length, "--on-long": on_long, "--dtype": dtype,
-        "--products": products, "--window": window,
+        "--products": products, "--window": window, "--keep": kept,
     }  # fmt: skip
     target = output_to(output, rejects, COLUMNS, input, 1, model=model, settings=asked, overwrite=overwrite)
     check_one(prompt=prompt, prompt_name=prompt_name)
     given = [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])]
-    reader = _reader(text, given, input, read_form(delimiter, encoding, no_header))
+    reader = _reader(text, given, input, read_form(delimiter, encoding, no_header), kept)
+    target = with_kept(target, kept, reader)
     with opened(target) as store:
         say_loading(model, progress)
         encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
@@ -109,9 +114,10 @@ def words(
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
             return {VECTOR: _vectors(encoder, items, settings, done) if items else empty}
 
+        embedding = Embedding(encode, not_finite, lambda items: columns(items, target))
         return write_rows(
-            reader, items_of(reader), Embedding(encode, not_finite, columns), store, target, infos,
-            encoder.device.type, window=window, progress=progress,
+            reader, items_of(reader, kept), embedding, store, target, infos, encoder.device.type, window=window,
+            progress=progress,
         )  # fmt: skip
 
 
@@ -120,13 +126,13 @@ def not_finite(text: str) -> str:
     return "has a vector that is not finite: try --dtype float32"
 
 
-def _reader(text: str | None, given: list[Any], path: Path | None, form: FileForm) -> Reader:
+def _reader(text: str | None, given: list[Any], path: Path | None, form: FileForm, keep: Sequence[str]) -> Reader:
     from ..errors import DataError
     from ..files.lines import TEXT, ListedReader
     from ..files.read import TABLES, format_of, open_rows, open_texts
 
     if text is not None and path is None and given:
-        open_reader([text], None, None, None, form=form)
+        open_reader([text], None, None, None, {"--keep": keep}, form)
         return ListedReader([text], {"words": given})
     if text is not None or given:
         raise typer.BadParameter(
@@ -134,9 +140,9 @@ def _reader(text: str | None, given: list[Any], path: Path | None, form: FileFor
             param_hint="WORDS",
         )
     if path is None or str(path) == "-":
-        return open_texts(None, stdin_bytes(), kind="jsonl", form=form, tell=say)
+        return open_texts(None, stdin_bytes(), kind="jsonl", beside=keep, form=form, tell=say)
     kind = None if format_of(path) in TABLES else "jsonl"
-    reader = open_rows(path, TEXT, kind=kind, form=form, tell=say)
+    reader = open_rows(path, TEXT, kind=kind, beside=keep, form=form, tell=say)
     if reader.columns and "word" not in reader.columns and ("words" not in reader.columns or reader.only_strings):
         raise DataError(
             f"{path} has no column 'word': give a word with each text, in the columns text and word; it has "
@@ -163,35 +169,34 @@ def _span(spelled: str) -> tuple[int, int]:
         raise typer.BadParameter(f"{spelled!r}: write START:END, as in 4:8", param_hint="--span") from None
 
 
-def items_of(records: Iterable[Record]) -> Iterator[Item]:
-    """The words of a file, each with its text and its span (start, end), or its problem."""
-    from ..jobs.items import Item, fault
+def items_of(reader: Iterable[Record], keep: Sequence[str] = ()) -> Iterator[Item]:
+    """The words of a file, each with its text, its span (start, end) and kept values, or its problem."""
+    from ..files.lines import TEXT
+    from ..jobs.items import Item, fault, values_of
 
-    for record in records:
-        problem = record.problem
+    for record in reader:
         fields = record.fields or {}
-        if problem is None and "text" not in fields:
-            problem = "has no field 'text'"
-        problem = problem or fault(fields["text"])
+        own, kept, wrong = values_of(fields, TEXT, keep)
         wanted = fields.get("words", [fields["word"]] if "word" in fields else None)
-        if problem is None and not isinstance(wanted, list):
-            problem = "has no field 'word'" if wanted is None else "'words' is not a list"
-        if problem is not None:
-            yield Item(record.line, None, problem)
+        problem = record.problem or (fault(fields[TEXT]) if TEXT in fields else f"has no field {TEXT!r}") or wrong
+        if problem is None and (not isinstance(wanted, list) or not wanted):
+            problem = "has no field 'word'" if wanted is None else "'words' is no list of words"
+        if problem is not None or own is None:
+            yield Item(record.line, own, problem, None, kept)
             continue
         for word in wanted:
-            yield _item(record.line, fields["text"], word)
+            yield _item(record.line, own, word, kept)
 
 
-def _item(line: int, text: str, word: object) -> Item:
+def _item(line: int, text: str, word: object, kept: Mapping[str, Any]) -> Item:
     from ..errors import InputError
     from ..jobs.items import Item
     from ..text.words import span_of
 
     try:
-        return Item(line, text, None, span_of(_word(word), text, "the text"))
+        return Item(line, text, None, span_of(_word(word), text, "the text"), kept)
     except InputError as e:
-        return Item(line, text, str(e), word)
+        return Item(line, text, str(e), word, kept)
 
 
 def _word(word: object) -> Word:
@@ -215,8 +220,11 @@ def _vectors(encoder: Encoder, items: Sequence[Item], settings: dict[str, Any], 
     return np.concatenate(vectors)
 
 
-def columns(items: Sequence[Item]) -> dict[str, list[Any]]:
+def columns(items: Sequence[Item], output: Output) -> dict[str, list[Any]]:
     """The columns that are written beside the vectors; a rejected word has no span."""
+    from ..jobs.items import kept_columns
+
+    kinds = {name: kind for name, kind in output.columns.items() if name not in COLUMNS}
     spans = [item.beside if item.problem is None else (None, None) for item in items]
     return {
         "line": [item.line for item in items],
@@ -224,6 +232,7 @@ def columns(items: Sequence[Item]) -> dict[str, list[Any]]:
         "word": [_spelling(item) for item in items],
         "start": [start for start, _ in spans],
         "end": [end for _, end in spans],
+        **kept_columns(items, kinds, output.kind == "parquet"),
     }
 
 

@@ -20,13 +20,16 @@ class ParquetRowsReader(Reader):
         path: of the file.
         field: a column that must be there; None takes any.
         form: says whether errors may name options.
+        beside: other columns that must be there.
 
     Raises:
         DataError: it is no such file, has no such column, or two columns of one name.
         MissingExtra: pyarrow is not installed.
     """
 
-    def __init__(self, path: Path, field: str | None = None, form: FileForm = USUAL_FORM) -> None:
+    def __init__(
+        self, path: Path, field: str | None = None, form: FileForm = USUAL_FORM, beside: Sequence[str] = ()
+    ) -> None:
         try:
             import pyarrow as pa
             import pyarrow.parquet as pq
@@ -41,6 +44,7 @@ class ParquetRowsReader(Reader):
         self.columns = list(self.schema.names)
         check_columns(path, self.columns)
         self.field = TEXT if field is None else self.find(field)
+        self.kinds = {name: self.schema.field(self.find(name)).type for name in beside}
 
     def find(self, column: str, hint: str = "") -> str:
         """A column; raises a DataError if there is none of that name."""
@@ -85,11 +89,10 @@ class ParquetReader(ParquetRowsReader):
     def __init__(
         self, path: Path, field: str | None = None, beside: Sequence[str] = (), form: FileForm = USUAL_FORM
     ) -> None:
-        super().__init__(path, form=form)
+        super().__init__(path, None, form, beside)
         only = self.columns[0] if len(self.columns) == 1 else TEXT
         self.field = self.find(field or only, form.hint("; choose one with --column"))
-        self.columns = list(dict.fromkeys([self.field, *(self.find(name) for name in beside)]))
-        self.kinds = {name: self.schema.field(name).type for name in beside}
+        self.columns = list(dict.fromkeys([self.field, *beside]))
         kind = self.schema.field(self.field).type
         if not _is_text(self.types, kind):
             raise DataError(f"column {self.field!r} of {path} holds {kind}: choose a column of strings")

@@ -79,6 +79,7 @@ def open_rows(
     field: str | None = None,
     *,
     kind: str | None = None,
+    beside: Sequence[str] = (),
     form: FileForm = USUAL_FORM,
     tell: Callable[[str], object] = warnings.warn,
 ) -> Reader:
@@ -88,6 +89,7 @@ def open_rows(
         path: a .jsonl, .csv, .tsv or .parquet file; all but the last may be gzipped.
         field: a column that must be there; None takes any.
         kind: one of `TABLES`; None goes by the file's ending.
+        beside: other columns that must be there.
         form: how the file is written.
         tell: called with what was guessed.
 
@@ -99,13 +101,14 @@ def open_rows(
     kind = kind or _kind(path, TABLES)
     check_form(str(path), kind, form)
     if kind == "parquet":
-        return ParquetRowsReader(path, field, form)
+        return ParquetRowsReader(path, field, form, beside)
     with opened(path, form) as stream:
         if kind == "jsonl":
-            return _measured(JsonLinesReader(stream, field=field, name=str(path), form=form), path)
-        return _measured(
-            CsvReader(stream, field=field, name=str(path), rows=True, form=form, default=_usual(kind), tell=tell), path
+            return _measured(JsonLinesReader(stream, field=field, name=str(path), form=form, beside=beside), path)
+        table = CsvReader(
+            stream, field=field, name=str(path), rows=True, form=form, beside=beside, default=_usual(kind), tell=tell
         )
+        return _measured(table, path)
 
 
 def _usual(kind: str) -> str:

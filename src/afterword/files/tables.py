@@ -62,7 +62,8 @@ class CsvReader(LinesReader):
         self.header = self.columns = self._header()
         self.kinds = dict.fromkeys(beside, "text")
         self.field = TEXT if rows and field is None else field or (self.header[0] if len(self.header) == 1 else TEXT)
-        for column in (self.field, *beside) if self.header and not (rows and field is None) else ():
+        needed = beside if rows and field is None else (self.field, *beside)
+        for column in needed if self.header else ():
             if column not in self.header:
                 no_field(name, column, self.header, self._hint(column))
         if form.options and form.header and field is None and not rows and self.header and self.field != TEXT:

@@ -162,7 +162,7 @@ class ParquetSink(Sink):
 
     Args:
         file: open for writing bytes.
-        columns: the type of each column: "text" or "number".
+        columns: the type of each column: "text", "json" (a string, as `as_text` writes it), "number", or an Arrow type.
         vectors: an array (0, D) for each column of vectors.
         notes: metadata, written into the file's schema.
 
@@ -173,7 +173,7 @@ class ParquetSink(Sink):
     def __init__(
         self,
         file: BinaryIO,
-        columns: Mapping[str, str],
+        columns: Mapping[str, Any],
         vectors: Mapping[str, Array],
         notes: Mapping[str, str] | None = None,
     ) -> None:

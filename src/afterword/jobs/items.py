@@ -71,6 +71,30 @@ def unwritable(value: object, depth: int = DEEP) -> str | None:
     return next((why for part in parts if (why := unwritable(part, depth - 1))), None)
 
 
+def values_of(
+    fields: Mapping[str, Any], text: str, keep: Sequence[str]
+) -> tuple[str | None, dict[str, Any], str | None]:
+    """What is written of a row whatever becomes of it.
+
+    Args:
+        fields: of the row.
+        text: the name of the field that holds the text.
+        keep: the names of fields to keep.
+
+    Returns:
+        The text, None where it cannot be written; the kept values; and why one of these cannot be.
+
+    >>> values_of({"text": " ", "id": 7}, "text", ["id", "more"])
+    (' ', {'id': 7, 'more': None}, None)
+    """
+    own = fields.get(text)
+    kept = {name: fields.get(name) for name in keep}
+    wrong = {name: why for name, value in kept.items() if (why := unwritable(value))}
+    kept.update(dict.fromkeys(wrong))
+    problem = next((f"{name!r} {why}" for name, why in wrong.items()), None)
+    return own if isinstance(own, str) and not unwritable(own) else None, kept, problem
+
+
 def as_json(value: Any) -> Any:
     """A value of a Parquet column, or one that was read from JSON, as JSON has it.
 

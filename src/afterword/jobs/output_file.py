@@ -23,7 +23,7 @@ class Output:
     Args:
         path: the file; None = a stream.
         rejects: the file that lists rows without a vector; None = beside the output file.
-        columns: the type of each column beside the vectors: "text" or "number".
+        columns: the type of each column beside the vectors: "text", "json", "number", or an Arrow type.
         source: the input file; None = another input.
         overwrite: files that exist, and parts that were made in another way, are replaced.
         settings: what the command asks for, by the names of its options: parts of other settings do not fit.
@@ -32,7 +32,7 @@ class Output:
 
     path: Path | None
     rejects: Path | None
-    columns: dict[str, str]
+    columns: dict[str, Any]
     source: Path | None = None
     overwrite: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
