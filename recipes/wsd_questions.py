@@ -77,7 +77,7 @@ def read(path: Path) -> Iterator[tuple[str, Senses]]:
     """The words of a file and their senses.
 
     Raises:
-        DataError: it is not there, or of another form.
+        DataError: it does not exist, or has another form.
     """
     if path.suffix != ".json":
         for row in read_rows(path, {"word": text, "senses": _senses}):
@@ -86,7 +86,7 @@ def read(path: Path) -> Iterator[tuple[str, Senses]]:
     try:
         found = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise MissingDataset(f"{path} is not there") from None
+        raise MissingDataset(f"{path} does not exist") from None
     except ValueError as e:
         raise DataError(f"{path} cannot be read: {e}") from None
     if not isinstance(found, dict):

@@ -106,7 +106,7 @@ def shared() -> Path:
     """The data and models that lie beside the project and are no part of it; without them the test is skipped."""
     folder = Path(os.environ.get("AFTERWORD_SHARED") or ROOT.parent / "shared").resolve()
     if not folder.is_dir():
-        pytest.skip(f"{folder} is not there: set AFTERWORD_SHARED to the folder that holds oracle/ and data/")
+        pytest.skip(f"{folder} does not exist: set AFTERWORD_SHARED to the folder that holds oracle/ and data/")
     return folder
 
 
@@ -133,5 +133,5 @@ def minilm() -> Path:
 
 def _inside(shared: Path, name: str) -> Path:
     if not (shared / name).is_dir():
-        pytest.skip(f"{shared / name} is not there")
+        pytest.skip(f"{shared / name} does not exist")
     return shared / name

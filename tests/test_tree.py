@@ -21,6 +21,6 @@ def test_every_file_that_the_page_names_is_there():
     named = re.findall(r"`([a-z_]+/[a-z_/]+(?:\.py)?)`", page)
     assert len(named) > 20
     for name in named:
-        assert any((root / name).exists() for root in (SOURCE, PAGE.parent)), f"{name} is not there"
+        assert any((root / name).exists() for root in (SOURCE, PAGE.parent)), f"{name} does not exist"
     for page_name in re.findall(r"\]\(([\w./-]+)\)", page):
-        assert Path(PAGE.parent / page_name).exists(), f"{page_name} is not there"
+        assert Path(PAGE.parent / page_name).exists(), f"{page_name} does not exist"

@@ -160,7 +160,7 @@ def tiny(kind: str, folder: Path, seed: int = 0, **changes: Any) -> Path:
 
     Args:
         kind: one of `FAMILIES`.
-        folder: made if it is not there.
+        folder: made if it does not exist.
         seed: of the weights.
         changes: of the configuration.
 

@@ -286,7 +286,7 @@ class Afterword(InputModule):
         where = {"token": token, "cache_folder": cache_folder, "revision": revision}
         folder = cls.load_dir_path(model_name_or_path, subfolder, local_files_only=local_files_only, **where)
         if folder is None:
-            raise ModelError(f"{model_name_or_path} is not there, or not in the cache")
+            raise ModelError(f"{model_name_or_path} does not exist, or is not in the cache")
         with refuse_while_written(Path(folder)):
             method, max_length = read_ours(Path(folder))
             return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
@@ -334,7 +334,7 @@ class Flow(Module):
         where = {k: kwargs[k] for k in ("token", "cache_folder", "revision", "local_files_only") if k in kwargs}
         folder = cls.load_dir_path(model_name_or_path, subfolder, **where)
         if folder is None:
-            raise ModelError(f"{model_name_or_path}/{subfolder} is not there, or not in the cache")
+            raise ModelError(f"{model_name_or_path}/{subfolder} does not exist, or is not in the cache")
         return cls(read_flow(Path(folder)).net)
 
 

@@ -31,7 +31,7 @@ def test_what_is_wrong_is_named(tmp_path: Path):
         read_counts(written(tmp_path, "the 10\n\nit seven\n"))
     with pytest.raises(DataError, match="holds no word"):
         read_counts(written(tmp_path, "...\n"))
-    with pytest.raises(MissingDataset, match="is not there"):
+    with pytest.raises(MissingDataset, match="does not exist"):
         read_counts(tmp_path / "none.txt")
     (tmp_path / "words.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="cannot be read as UTF-8"):

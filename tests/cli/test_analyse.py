@@ -95,7 +95,7 @@ def test_words(run: Run, llama: Path, tmp_path: Path):
 
 WRONG = [
     (("turning-point", "-m", "BERT", "--dev", "DEV"), "bert is bidirectional already"),
-    (("turning-point", "-m", "LLAMA", "--dev", "none.jsonl"), "none.jsonl is not there"),
+    (("turning-point", "-m", "LLAMA", "--dev", "none.jsonl"), "none.jsonl does not exist"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--plot", "a.gif"), "a.gif is no figure"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--pool", "max"), "pool='max'"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--template", "x"), "no template 'x'"),
@@ -103,7 +103,7 @@ WRONG = [
         ("words", "-m", "BERT", "--pairs", "DEV", "--frequencies", "DEV", "--method", "classical"),
         "bert is bidirectional: it has no language-model",
     ),
-    (("words", "-m", "LLAMA", "--pairs", "DEV", "--frequencies", "no.txt"), "no.txt is not there"),
+    (("words", "-m", "LLAMA", "--pairs", "DEV", "--frequencies", "no.txt"), "no.txt does not exist"),
     (("dependency", "-m", "LLAMA", "--pairs", "DEV", "-i", "DEV"), "give --input or --pairs, not both"),
     (("impact", "-m", "LLAMA", "--pairs", "DEV"), "llama has no [MASK]"),
 ]

@@ -126,7 +126,7 @@ def test_the_list_and_what_is_wrong(run: Run, folder: Path, tmp_path: Path):
     assert "ditto-6    Ditto, Table 6: STS" in run("compare", "--list").out
     for words, told in (
         ((), "give folders of results"),
-        ((tmp_path / "no",), "is not there"),
+        ((tmp_path / "no",), "does not exist"),
         ((folder, "--published", "x"), "no published table 'x'"),
     ):
         ended = run("compare", *words)

@@ -116,7 +116,7 @@ def test_what_sentence_transformers_runs(run: Run, tmp_path: Path):
         (("-m", "x", "--tasks", "stsx", "--data", "."), "no task or group 'stsx'"),
         (("-m", "x", "--tasks", "sts", "--data", "/no/such"), "/no/such is not a folder"),
         (("-m", "x", "--tasks", "sts", "--data", ".", "--post", "whitn"), "no step 'whitn'"),
-        (("-m", "x", "--tasks", "sts", "--data", ".", "--fit", "no.txt"), "no.txt is not there"),
+        (("-m", "x", "--tasks", "sts", "--data", ".", "--fit", "no.txt"), "no.txt does not exist"),
     ],
 )
 def test_what_is_wrong_is_one_line(run: Run, words: tuple[str, ...], told: str):

@@ -54,7 +54,7 @@ def test_texts_are_read_in_one_way_only(run: Run, gpt2: Path, option: tuple[str,
     if option[0] not in ("--format", "--column"):
         assert f"{option[0]}: it says" in run("words", "-m", gpt2, "a b", "b", *option).last
     ended = run("similar", "-m", gpt2, "a", "--against", "none.csv", *option)  # there the options are those of the file
-    assert ("none.csv is not there" in ended.last) == (option[0] != "--format")
+    assert ("none.csv does not exist" in ended.last) == (option[0] != "--format")
 
 
 def test_options_that_exclude_each_other(run: Run, gpt2: Path):

@@ -21,7 +21,7 @@ MISTAKES = r"""
 2  embed -m afterword-mni a                           is not a folder .did you mean 'afterword-mini'.*HF_HUB_OFFLINE
 2  embed -m someone/model a                           someone/model is not a folder, nor in the cache
 2  embed -m '' a                                      '' names no model: give a folder, or a name on the hub
-2  embed -m rows.csv a                                rows.csv is a file: give the folder that it lies in
+2  embed -m rows.csv a                                rows.csv is a file: give the folder that it is in
 2  embed -m empty a                                   empty holds no config.json: give the folder of a model
 2  embed -m above a                                   above holds no config.json: give above/model, which holds one
 2  embed -m enc --revision main a                     enc is a folder and has no revision='main'
@@ -41,7 +41,7 @@ MISTAKES = r"""
 2  embed -m enc --method prompt:template=csts a       the template holds \{condition\}
 2  embed -m enc --condition x a                       the template holds no \{condition\}
 2  tune -m enc --dev pairs.jsonl --out new --template foo        no template 'foo': there are eol,
-2  evaluate -m enc --tasks pairs.jsonl --method ditto:head=9-1   error: head 9-1 .* is not there: the model has
+2  evaluate -m enc --tasks pairs.jsonl --method ditto:head=9-1   error: head 9-1 .* does not exist: the model has
 # words and options
 2  embd                                               No such command 'embd'. Did you mean 'embed'
 2  serve                                              No such command 'serve'
@@ -54,20 +54,20 @@ MISTAKES = r"""
 2  embed -m enc --prompt x --prompt-name query a      give --prompt or --prompt-name, not both
 2  embed -m enc --format csv a                        it says how a file is read, and texts are given
 # files
-2  embed -m enc -i nope.csv                           nope.csv is not there
+2  embed -m enc -i nope.csv                           nope.csv does not exist
 2  embed -m enc -i empty                              empty is a folder: give a file
 2  embed -m enc -i rows.csv --field nope              rows.csv has no column 'nope': it has id, body
 2  embed -m enc -i latin.csv --field sentence1        latin.csv is not UTF-8: byte 0xe4 at offset 26, line 2
 2  embed -m enc -i bytes.txt                          bytes.txt is not UTF-8
 2  embed -m enc -i blank.txt -o new.npy               no row could be embedded: 2 of 2 rejected
-2  embed -m enc -o new.foo a                          new.foo is of no known format: write a .jsonl
+2  embed -m enc -o new.foo a                          new.foo has an unknown format: write a .jsonl
 2  embed -m enc -o no/new.npy a                       no/new.npy cannot be written
 2  embed -m enc -i rows.csv --field body -o same.npy --rejects same.npy      choose two files
 2  similar -m enc a                                   one text alone: give another
 2  words -m enc dog cat                               no row could be embedded: 1 of 1 rejected
 2  tune -m enc --dev latin.csv --out new              latin.csv is not UTF-8: byte 0xe4
-2  tune -m enc --dev nope.csv --out new               nope.csv is not there: give a file of sentence1
-2  compare nope                                       nope is not there: give a folder that `afterword evaluate` wrote
+2  tune -m enc --dev nope.csv --out new               nope.csv does not exist: give a file of sentence1
+2  compare nope                                       nope does not exist: give a folder that `afterword evaluate` wrote
 2  compare empty --csv .                              . is a folder: give the name of a file in it
 2  compare empty --csv no/x.csv                       no/x.csv cannot be written: there is no folder no
 2  compare empty --plot no/x.png                      no/x.png cannot be written: there is no folder no
@@ -144,7 +144,7 @@ def test_a_method_that_does_not_fit_leaves_the_others(run: Run, place: Path, tmp
     methods = ("--method", "ditto:head=9-1", "--method", "classical", "--method", "ditto:head=1-99")
     ended = run("evaluate", "-m", "above/model", *methods, "--tasks", "pairs.jsonl", "--out", tmp_path)
     assert ended.code == 1 and "classical" in ended.out and "ditto" not in ended.out
-    assert len(re.findall(r"^ditto:head=\S+: error: head .* is not there: the model has", ended.err, re.M)) == 2
+    assert len(re.findall(r"^ditto:head=\S+: error: head .* does not exist: the model has", ended.err, re.M)) == 2
 
 
 def test_names_cannot_break_a_table(run: Run, place: Path, tmp_path: Path, monkeypatch):

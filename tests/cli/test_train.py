@@ -77,7 +77,7 @@ def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Pa
         (["--patience", "3"], "patience=3 waits for a better score on dev: give dev"),
         (["--four-bit"], "4 bits need a CUDA GPU"),
         (["--device", "nowhere"], "'nowhere' is no device"),
-        (["--dev", "nowhere.csv"], "nowhere.csv is not there"),
+        (["--dev", "nowhere.csv"], "nowhere.csv does not exist"),
         (["--add", "2"], "added=2 new layers are bidirectional"),
     ],
 )

@@ -40,11 +40,11 @@ def test_what_cannot_be_opened(tmp_path: Path):
     (tmp_path / "a.parquet.gz").write_text("x")
     (tmp_path / "a.txt").mkdir()
     (tmp_path / "a.csv").write_text("text\na\n")
-    with pytest.raises(MissingDataset, match=r"none\.csv is not there"):
+    with pytest.raises(MissingDataset, match=r"none\.csv does not exist"):
         open_texts(tmp_path / "none.csv", io.BytesIO())
     for path, options, told in (
-        (tmp_path / "a.doc", {}, "no known format: give a .txt, .jsonl, .csv, .tsv, .parquet file.*or name its format"),
-        (tmp_path / "a.parquet.gz", {}, "no known format: .*the others than .parquet perhaps gzipped"),
+        (tmp_path / "a.doc", {}, "unknown format: give a .txt, .jsonl, .csv, .tsv, .parquet file.*or name its format"),
+        (tmp_path / "a.parquet.gz", {}, "an unknown format: .*all but .parquet may be gzipped"),
         (tmp_path / "a.txt", {}, "is a folder"),
         (tmp_path / "a.csv", {"beside": ["about"]}, "no column 'about'"),
         (None, {"kind": "parquet"}, "standard input"),

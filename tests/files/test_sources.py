@@ -75,7 +75,7 @@ def test_a_file_of_another_kind(tmp_path: Path, first: bytes, told: str):
 def test_what_is_no_file(tmp_path: Path):
     with pytest.raises(DataError, match=r"is a folder: give a file"), opened(tmp_path):
         pass
-    with pytest.raises(MissingDataset, match=r"is not there"), opened(tmp_path / "none"):
+    with pytest.raises(MissingDataset, match=r"does not exist"), opened(tmp_path / "none"):
         pass
 
 

@@ -93,7 +93,7 @@ def test_no_other_module_is_hidden(file: Path):
 @pytest.mark.parametrize(
     ("spelling", "words"),
     [
-        ("@{folder}/nowhere.py:late", "nowhere.py is not there: give a Python file"),
+        ("@{folder}/nowhere.py:late", "nowhere.py does not exist: give a Python file"),
         ("@{file}", "names a file and no method: write @.*my_methods.py:NAME"),
         ("@{file}:", "names a file and no method"),
         ("@{file}:no", "has no 'no': its methods are late, topic"),

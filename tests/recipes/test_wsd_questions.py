@@ -101,5 +101,5 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(MissingDataset):
         list(wsd_questions.read(tmp_path / "none.json"))
     done = run(tmp_path / "none.jsonl", tmp_path / "out.jsonl")
-    assert done == Ended(2, "", f"wsd_questions: {tmp_path / 'none.jsonl'} is not there\n")
+    assert done == Ended(2, "", f"wsd_questions: {tmp_path / 'none.jsonl'} does not exist\n")
     assert not (tmp_path / "out.jsonl").exists()

@@ -53,7 +53,7 @@ def test_a_file_of_ones_own(tmp_path: Path):
     (tmp_path / "mine.jsonl.gz").touch()
     (job,) = jobs([str(tmp_path / "mine.jsonl.gz")], SOURCE, local_tasks())
     assert job.task == Pairs("mine", "mine.jsonl.gz") and job.source == Folder(tmp_path)
-    with pytest.raises(InputError, match=r"other\.csv is not there: give a file of rows with sentence1"):
+    with pytest.raises(InputError, match=r"other\.csv does not exist: give a file of rows with sentence1"):
         names("other.csv")
 
 

@@ -153,7 +153,7 @@ def test_bad_files(tmp_path: Path):
         ("one", DataError, "has 1 pair"),
         ("word", BadRow, r"word.jsonl:2: 'score' is 'n/a', not a number"),
         ("other", DataError, "sentence1"),
-        ("none", MissingDataset, "is not there"),
+        ("none", MissingDataset, "does not exist"),
     ]:
         with pytest.raises(error, match=problem):
             Pairs("mine", name).load(Folder(tmp_path))

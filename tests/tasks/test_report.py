@@ -85,7 +85,7 @@ def test_results_are_found_in_the_order_of_the_tasks(tmp_path: Path):
         write(tmp_path / "m" / "n" / f"{task}.json", result(task, 0.5))
     (found,) = read_results(tmp_path)
     assert (found.name, found.model, [*found.results]) == ("n", "m", ["STS12", "STSB", "SICKR", "mine"])
-    with pytest.raises(MissingDataset, match="is not there"):
+    with pytest.raises(MissingDataset, match="does not exist"):
         read_results(tmp_path / "no")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no results"):

@@ -65,7 +65,7 @@ def test_a_bad_row_is_named_by_its_line(tmp_path: Path, row: object, problem: st
 
 
 def test_files_that_cannot_be_read(tmp_path: Path):
-    with pytest.raises(MissingDataset, match="is not there"):
+    with pytest.raises(MissingDataset, match="does not exist"):
         list(read_rows(tmp_path / "none.jsonl", FIELDS))
     with pytest.raises(MissingDataset, match=re.escape(f": {page('evaluate.md')} says")):
         Folder(tmp_path).find("none")
@@ -76,7 +76,7 @@ def test_files_that_cannot_be_read(tmp_path: Path):
     (tmp_path / "empty.jsonl").write_bytes(b"")
     (tmp_path / "sts.xlsx").write_bytes(b"PK")
     for name, problem in [("cut.jsonl.gz", "cannot be read"), ("damaged.jsonl.gz", "cannot be read"),
-                          ("empty.jsonl", "has no rows"), ("sts.xlsx", "of no known format")]:  # fmt: skip
+                          ("empty.jsonl", "has no rows"), ("sts.xlsx", "an unknown format")]:  # fmt: skip
         with pytest.raises(DataError, match=problem):
             list(read_rows(tmp_path / name, FIELDS))
 

@@ -157,7 +157,7 @@ def test_bad_rows_are_named_by_file_and_line(tmp_path: Path, row: Any, problem: 
 
 
 def test_no_data(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"slpwc\{.* is not there"):
+    with pytest.raises(DataError, match=r"slpwc\{.* does not exist"):
         TASKS[0].load(Folder(tmp_path))
 
 

@@ -100,7 +100,7 @@ def test_csv_lines_are_counted_as_an_editor_counts_them(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "error", "said"),
     [
-        ("a.txt", b"a", DataError, "no known format: give a .jsonl, .csv, .tsv, .parquet file"),
+        ("a.txt", b"a", DataError, "unknown format: give a .jsonl, .csv, .tsv, .parquet file"),
         ("a.jsonl", b"", DataError, "holds no rows"),
         ("a.jsonl", b'{"text": "a"}\n', DataError, "has the columns text: give one of anchor"),
         ("a.csv", b"question,answer\na,b\n", DataError, "has the columns question, answer: give one of anchor"),
@@ -117,7 +117,7 @@ def test_a_file_that_is_none_is_said(name: str, content: bytes, error: type[Afte
 
 
 def test_a_file_that_is_not_there(tmp_path: Path):
-    with pytest.raises(MissingDataset, match="is not there"):
+    with pytest.raises(MissingDataset, match="does not exist"):
         TrainingRows.read(tmp_path / "a.jsonl")
     (tmp_path / "b.jsonl").mkdir()
     with pytest.raises(DataError, match="is a folder: give a file"):

@@ -59,6 +59,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 if line.strip():
                     yield number, line
     except FileNotFoundError:
-        raise MissingDataset(f"{path} is not there: give a corpus or a list of word counts") from None
+        raise MissingDataset(f"{path} does not exist: give a corpus or a list of word counts") from None
     except (OSError, UnicodeDecodeError) as e:
         raise DataError(f"{path} cannot be read as UTF-8 text: {e}") from None

@@ -47,7 +47,7 @@ def output_to(
 
     Raises:
         typer.BadParameter: a file exists; two files are the same; an .npy file would need several vectors a row.
-        DataError: the ending of the file's name is of no known format, or its folder is not there.
+        DataError: the ending of the file's name is unknown, or its folder does not exist.
     """
     from ..jobs.output_file import Output
     from ..jobs.parts_folder import completed

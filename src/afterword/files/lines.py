@@ -267,7 +267,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def no_field(name: object, field: str, columns: Sequence[str], hint: str = "") -> NoReturn:
-    """Say that a column is not there, and which are.
+    """Say that a column does not exist, and which are.
 
     Raises:
         DataError: always.

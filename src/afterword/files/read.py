@@ -47,7 +47,7 @@ def open_texts(
 
     Raises:
         MissingDataset: no such file.
-        DataError: it is of no known format, cannot be read, or has no such column.
+        DataError: it has an unknown format, cannot be read, or has no such column.
     """
     if path is not None:
         check_file(path)
@@ -95,7 +95,7 @@ def open_rows(
 
     Raises:
         MissingDataset: no such file.
-        DataError: it is of no known format, cannot be read, or has no such column.
+        DataError: it has an unknown format, cannot be read, or has no such column.
     """
     check_file(path)
     kind = kind or _kind(path, TABLES)
@@ -137,7 +137,7 @@ def _kind(path: Path, among: Sequence[str]) -> str:
     kind = format_of(path)
     if kind not in among or (kind == "parquet" and path.suffix.lower() == ".gz"):
         raise DataError(
-            f"{path} is of no known format: give a .{', .'.join(among)} file, the others than .parquet perhaps "
+            f"{path} has an unknown format: give a .{', .'.join(among)} file; all but .parquet may be "
             "gzipped (.gz)" + (", or name its format" if "txt" in among else "")
         )
     return kind

@@ -56,7 +56,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{path} is a folder: give a file")
     if not path.exists():
-        raise MissingDataset(f"{path} is not there")
+        raise MissingDataset(f"{path} does not exist")
 
 
 @contextmanager

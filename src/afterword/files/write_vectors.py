@@ -221,14 +221,14 @@ def kind_of(path: Path | None) -> str:
     """The format of an output file, by its ending; "jsonl" for the standard output.
 
     Raises:
-        DataError: the ending is of no known format.
+        DataError: the ending is unknown.
 
     >>> kind_of(Path("a.npy"))
     'npy'
     """
     kind = "jsonl" if path is None else path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise DataError(f"{path} is of no known format: write a .{', .'.join(FORMATS)} file")
+        raise DataError(f"{path} has an unknown format: write a .{', .'.join(FORMATS)} file")
     if kind == "parquet":
         _check_pyarrow()
     return kind

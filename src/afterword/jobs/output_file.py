@@ -48,7 +48,7 @@ class Output:
         """The format.
 
         Raises:
-            DataError: the ending of the file's name is of no known format.
+            DataError: the ending of the file's name is unknown.
         """
         return kind_of(self.path)
 
@@ -76,7 +76,7 @@ class Output:
             vectors: the number of vectors of each row.
 
         Raises:
-            DataError: the ending of the file's name is of no known format; a folder is not there.
+            DataError: the ending of the file's name is unknown; a folder does not exist.
             InputError: an .npy file would need several vectors a row; two files are the same; a file that is no list
                 of rejected rows would be replaced by one.
         """
@@ -129,7 +129,7 @@ def check_place(path: Path) -> None:
     """Refuse a path that no file can be written to.
 
     Raises:
-        DataError: it is a folder or a device, or its own folder is not there or cannot be written.
+        DataError: it is a folder or a device, or its own folder does not exist or cannot be written.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder: give the name of a file")

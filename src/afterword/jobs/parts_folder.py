@@ -236,7 +236,7 @@ class PartsFolder(Store):
         self._done.clear()
         for name in (DONE, SHARDS, REJECTS, TMP):
             self._remove(name)
-            with suppress(OSError):  # it is not there, or holds files of others
+            with suppress(OSError):  # it does not exist, or holds files of others
                 (self.path / name).rmdir()
         for name in (JOB, COMPLETE):
             (self.path / name).unlink(missing_ok=True)

@@ -55,7 +55,7 @@ def _run(path: Path) -> ModuleType:
     if (module := next(known, None)) is not None:
         return module
     if not where.is_file():
-        raise MethodError(f"{path} is not there: give a Python file, as in @my_methods.py:name")
+        raise MethodError(f"{path} does not exist: give a Python file, as in @my_methods.py:name")
     spec = spec_from_file_location(_free_name(where), where)
     assert isinstance(spec, ModuleSpec)  # the ending is .py
     module = module_from_spec(spec)

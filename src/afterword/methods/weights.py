@@ -231,7 +231,7 @@ class SelfAttention(Weighting):
         """Whether the head is there."""
         if not (0 <= self.layer < layers and 0 <= self.head < heads):
             raise NoSuchHead(
-                f"head {self.layer + 1}-{self.head + 1} (layer {self.layer}, head {self.head} from 0) is not there: "
+                f"head {self.layer + 1}-{self.head + 1} (layer {self.layer}, head {self.head} from 0) does not exist: "
                 f"the model has {layers} layers of {heads} heads"
             )
 

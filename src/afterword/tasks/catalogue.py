@@ -109,7 +109,7 @@ def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
 def _own(path: Path) -> Job:
     """The job for a user's file of scored pairs."""
     if not path.is_file():
-        raise InputError(f"{path} is not there: give a file of rows with sentence1, sentence2 and score")
+        raise InputError(f"{path} does not exist: give a file of rows with sentence1, sentence2 and score")
     return Job(Pairs(path.name.split(".")[0], path.name), Folder(path.parent))
 
 

@@ -158,5 +158,5 @@ def read_pairs(path: str | Path) -> ScoredPairs:
         DataError: the file is missing or invalid; the message names file and line.
     """
     if not Path(path).is_file():
-        raise MissingDataset(f"{path} is not there: give a file of sentence1, sentence2 and score")
+        raise MissingDataset(f"{path} does not exist: give a file of sentence1, sentence2 and score")
     return Pairs(Path(path).name, str(path)).load(Folder(Path()))

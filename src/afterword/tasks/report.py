@@ -153,7 +153,7 @@ def read_results(folder: Path) -> list[Row]:
         DataError: it holds no results, or a JSON file that is not a complete result.
     """
     if not folder.is_dir():
-        raise MissingDataset(f"{folder} is not there: give a folder that `afterword evaluate` wrote")
+        raise MissingDataset(f"{folder} does not exist: give a folder that `afterword evaluate` wrote")
     inside = sorted({path.parent for path in folder.rglob("*.json")})
     if not inside:
         raise DataError(f"{folder} holds no results: give a folder that `afterword evaluate` wrote")

@@ -77,7 +77,7 @@ class Folder(Source):
             if path.is_file():
                 return path
         raise MissingDataset(
-            f"{self.root / name}{{{','.join(ENDINGS)}}} is not there: {page('evaluate.md')} says what goes where"
+            f"{self.root / name}{{{','.join(ENDINGS)}}} does not exist: {page('evaluate.md')} says what goes where"
         )
 
     def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
