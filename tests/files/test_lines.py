@@ -6,10 +6,12 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from afterword.errors import DataError
 from afterword.files import lines as room
-from afterword.files.lines import FileForm, JsonLinesReader, LinesReader, ListedReader
+from afterword.files.lines import FileForm, JsonLinesReader, LinesReader, ListedReader, no_field
 
 
 def read(text: bytes) -> list:
@@ -92,6 +94,24 @@ def test_every_wanted_field_must_be_in_some_object():
         list(JsonLinesReader(io.BytesIO(rows), beside=["channel"], form=FileForm(options=True)))
     with pytest.raises(DataError, match=r"'tex' .*; choose one with --column$"):
         list(JsonLinesReader(io.BytesIO(rows), field="tex", form=FileForm(options=True)))
+
+
+def test_columns_are_named_on_one_line():
+    columns = ["\x1b[1m", " a ", "", *(f"c{i}" for i in range(40))]
+    with pytest.raises(DataError) as told:
+        no_field("in.csv", "text", columns)
+    assert str(told.value).startswith(r"in.csv has no column 'text': it has '\x1b[1m', ' a ', , c0, c1, ")
+    assert str(told.value).endswith(", c26, and 13 more")
+
+
+@given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"")), max_size=8), st.booleans())
+def test_every_line_is_a_record(lines: list[bytes], json_lines: bool):
+    """Whatever bytes it holds, where the file is said to be UTF-8."""
+    kind = JsonLinesReader if json_lines else LinesReader
+    reader = kind(io.BytesIO(b"".join(line + b"\n" for line in lines)), form=FileForm(encoding="utf-8"))
+    found = list(reader)
+    assert [r.line for r in found] == list(range(1, len(lines) + 1))
+    assert all((r.fields is None) == bool(r.problem) for r in found) and reader.at == sum(map(len, lines)) + len(lines)
 
 
 def test_a_field_given_twice_is_a_problem():

@@ -15,6 +15,7 @@ from ..spelling import did_you_mean
 TEXT = "text"  # the field that is read where none is named
 LONGEST = 64 * 2**20  # bytes of a line at most: a file without line ends would sit in memory whole
 BOM = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
+SHOWN = 30  # columns that an error names
 UNSEEN = 100  # objects without the wanted field before the field is held to be a mistake
 
 
@@ -272,9 +273,10 @@ def no_field(name: object, field: str, columns: Sequence[str], hint: str = "") -
     Raises:
         DataError: always.
     """
-    raise DataError(
-        f"{name} has no column {field!r}{did_you_mean(field, columns)}: it has {', '.join(columns) or 'none'}{hint}"
-    )
+    shown = [c if c.isprintable() and c == c.strip() else repr(c) for c in columns[:SHOWN]]
+    shown += [f"and {len(columns) - SHOWN} more"] if len(columns) > SHOWN else []
+    near = did_you_mean(field, columns)
+    raise DataError(f"{name} has no column {field!r}{near}: it has {', '.join(shown) or 'none'}{hint}")
 
 
 def kind_of(value: object) -> str:
