@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,6 +171,28 @@ def test_a_killed_run_goes_on_to_the_same_results(kills: int, chance: Random, ru
     assert tree(tmp_path / "killed") == tree(tmp_path / "whole") and len(tree(tmp_path / "whole")) == 24
     assert {p: p.stat().st_mtime_ns for p in times} == times, "a finished task was run again"
     assert not [p for p in (tmp_path / "killed").rglob("*") if p.suffix in (".writing", ".partial")]
+
+
+def test_an_interruption_says_what_is_kept(run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tasks = [str(write_pairs(tmp_path / f"t{i}.jsonl", 10, i)) for i in range(2)]
+    spec = ["evaluate", "-m", model, "--method", "classical", "--tasks", ",".join(tasks), "--out", tmp_path / "out"]
+    load = Pairs.load
+
+    def interrupt(at: str) -> None:
+        def interrupted(self: Pairs, *rest: Any) -> Any:
+            if self.name == at:
+                raise KeyboardInterrupt
+            return load(self, *rest)
+
+        monkeypatch.setattr(Pairs, "load", interrupted)
+
+    for at, kept in (
+        ("t0", "no task was finished, and nothing is kept"),
+        ("t1", f"1 result kept in {tmp_path / 'out'}; the same command goes on from there"),
+    ):
+        interrupt(at)
+        ended = run(*spec)
+        assert (ended.code, ended.last) == (130, f"interrupted: {kept}")
 
 
 def tree(folder: Path) -> dict[str, bytes]:

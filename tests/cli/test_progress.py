@@ -5,9 +5,13 @@ import pty
 import re
 import select
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.cli.conftest import Run
 
 from afterword.cli.progress import RowsBar
@@ -55,7 +59,7 @@ def test_an_input_of_unknown_length(monkeypatch: pytest.MonkeyPatch):
     assert "3 rows" in sent and "%" not in sent
 
 
-def test_it_moves_inside_a_window(monkeypatch: pytest.MonkeyPatch):
+def test_it_moves_inside_a_window():
     seen = []
     with RowsBar(100) as bar:
         bar._draw = lambda at, rows: seen.append((at, rows))
@@ -66,6 +70,51 @@ def test_it_moves_inside_a_window(monkeypatch: pytest.MonkeyPatch):
         bar.begin(100, 30)
         bar.more(10)
     assert seen == [(20, 5), (40, 10), (40, 10), (70, 20)]
+
+
+def test_inside_a_window_it_counts_characters_from_the_longest_text():
+    seen = []
+    with RowsBar(100) as bar:
+        bar._draw = lambda at, rows: seen.append((at, rows))
+        bar.begin(100, 5, [10, 50, 20, 20])  # and a row without a text
+        for _ in range(4):
+            bar.more(1)
+    assert seen == [(50, 1), (70, 2), (90, 3), (100, 4)]
+
+
+def estimates(windows: list[list[int]], done: int = 0) -> Iterator[tuple[float, float, float]]:
+    """The share of the work that is done, the time left and its estimate, after each batch of a run whose time goes
+    by characters; the first windows were embedded before."""
+    now, at, rows = 1000.0, 0, 0
+    work = sum(map(sum, windows[done:]))
+    with RowsBar(sum(map(sum, windows)), False, lambda: now) as bar:
+        spent = 0
+        now += 30  # the model is loaded
+        for number, texts in enumerate(windows):
+            at, rows = at + sum(texts), rows + len(texts)
+            if number < done:
+                bar.skip(at, rows)
+                continue
+            bar.begin(at, rows, texts)
+            for i in range(0, len(texts), 16):
+                batch = sorted(texts, reverse=True)[i : i + 16]
+                spent += sum(batch)
+                now += sum(batch) / 1000
+                bar.more(len(batch))
+                yield spent / work, (work - spent) / 1000, bar.left
+            bar.end()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 5))
+def test_the_time_left_is_right_from_five_percent_on(seed: int, done: int):
+    """Windows of lengths from another distribution each: short ones, long ones, a few giants among many words."""
+    random = Random(seed)
+    windows = []
+    for _ in range(random.randint(done + 1, 30)):
+        mean = random.choice([20, 200, 2000])
+        windows.append([max(1, int(random.expovariate(1 / mean))) for _ in range(random.randint(1, 200))])
+    for share, left, estimate in estimates(windows, done):
+        assert share < 0.05 or left == pytest.approx(0, abs=1e-6) or left / 1.5 <= estimate <= left * 1.5
 
 
 def test_no_bar_where_nobody_looks(capsys: pytest.CaptureFixture[str]):

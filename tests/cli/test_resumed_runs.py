@@ -185,10 +185,10 @@ def test_an_interruption_says_what_is_kept(
         patch.setattr(MethodsEmbedder, "__call__", interrupted)
         ended = run(*job.words)
     assert (ended.code, ended.out) == (130, "")
-    assert ended.err == (f"interrupted: 12 rows are kept in {job.parts}, and the same command goes on from there\n")
+    assert ended.err == (f"interrupted: 12 rows kept in {job.parts}; the same command goes on from there\n")
     embedded.clear()
     ended = run(*job.words)
-    assert ended.code == 1 and ended.err.splitlines()[0] == "12 rows were done before"
+    assert ended.code == 1 and ended.err.splitlines()[0] == "12 rows done before"
     assert embedded == missing(3)
     wholes["parquet"].check(job)
 
@@ -210,7 +210,7 @@ def test_a_full_disk(run: Run, model: Path, wholes: dict[str, Whole], tmp_path: 
         ended = run(*job.words)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        f"error: {job.out} cannot be written: File too large; 26 rows are kept in {job.parts}, and the same command "
+        f"error: {job.out} cannot be written: File too large; 26 rows kept in {job.parts}; the same command "
         "goes on from there\n"
     )
     embedded.clear()
@@ -223,7 +223,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_part(run: Run, model: Path, tmp_
     job = Job(model, tmp_path, "jsonl", "--on-long", "ignore", texts=texts)
     with disk_of(20_000):
         ended = run(*job.words)
-    assert ended.code == 2 and f"File too large; 8 rows are kept in {job.parts}, and" in ended.last
+    assert ended.code == 2 and f"File too large; 8 rows kept in {job.parts}; the" in ended.last
     assert job.finished == [0, 1] and not list((job.parts / "tmp").iterdir())
     embedded.clear()
     assert run(*job.words).code == 1
@@ -262,28 +262,30 @@ def begun(model: Path, whole: Whole, folder: Path, kind: str, *more: object) -> 
     return job
 
 
-@pytest.mark.parametrize("damage", ["a bit", "cut", "gone", "the marker", "the rejects"])
+@pytest.mark.parametrize("damages", [("a bit", "the rejects"), ("cut", "gone", "the marker")])
 def test_a_damaged_part_is_embedded_again(
-    run: Run, model: Path, wholes: dict[str, Whole], tmp_path: Path, embedded: list[str], damage: str
+    run: Run, model: Path, wholes: dict[str, Whole], tmp_path: Path, embedded: list[str], damages: tuple[str, ...]
 ):
     job = begun(model, wholes["npy"], tmp_path, "npy")
-    part = job.parts / "shards" / "000001.npy"
-    if damage == "a bit":
-        content = bytearray(part.read_bytes())
-        content[-3] ^= 4
-        part.write_bytes(content)
-    elif damage == "cut":
-        os.truncate(part, 100)
-    elif damage == "gone":
-        part.unlink()
-    else:
-        name = "done/000001.json" if damage == "the marker" else "rejects/000001.jsonl"
-        (job.parts / name).write_text('{"rows": 4')
-    ended = run(*job.words)
-    warning, before, _ = ended.err.splitlines()
-    assert warning == f"warning: part 000001 in {job.parts} is damaged: its rows are embedded again"
-    assert before == "8 rows were done before"
-    assert embedded == [text for text in TEXTS[4:8] if text] + missing(3)
+    for number, damage in enumerate(damages):
+        part = job.parts / "shards" / f"{number:06}.npy"
+        if damage == "a bit":
+            content = bytearray(part.read_bytes())
+            content[-3] ^= 4
+            part.write_bytes(content)
+        elif damage == "cut":
+            os.truncate(part, 100)
+        elif damage == "gone":
+            part.unlink()
+        else:
+            folder = job.parts / ("done" if damage == "the marker" else "rejects")
+            (folder / f"{number:06}.json{'l' * (damage == 'the rejects')}").write_text('{"rows": 4')
+    said = run(*job.words).err.splitlines()
+    left = 3 - len(damages)
+    for number, line in enumerate(said[: len(damages)]):
+        assert line == f"warning: part {number:06} in {job.parts} is damaged: its rows are embedded again"
+    assert said[len(damages) : -1] == ([f"{left * WINDOW} rows done before"] if left else [])
+    assert embedded == [text for text in TEXTS[: WINDOW * len(damages)] if text] + missing(3)
     wholes["npy"].check(job)
 
 
@@ -329,26 +331,21 @@ def test_another_library_version_is_refused(run: Run, model: Path, wholes: dict[
     assert ended.code == 2 and "was begun with version torch 1.0, and now it is 2." in ended.err
 
 
-@pytest.mark.parametrize(
-    ("texts", "told"),
-    [
+def test_a_changed_input_is_refused_by_its_row(run: Run, model: Path, wholes: dict[str, Whole], tmp_path: Path):
+    job = begun(model, wholes["npy"], tmp_path, "npy")
+    for texts, told in (
         ([*TEXTS[:6], "another text", *TEXTS[7:]], "row 7 (line 7) is another"),
         (TEXTS[:10], "row 11 is another"),
         (TEXTS[:4], "it ends after row 4, and more were read before"),
         ([*TEXTS[:3], "", *TEXTS[3:]], "row 4 (line 4) is another"),
-    ],
-)
-def test_a_changed_input_is_refused_by_its_row(
-    run: Run, model: Path, wholes: dict[str, Whole], tmp_path: Path, embedded: list[str], texts: list[str], told: str
-):
-    job = begun(model, wholes["npy"], tmp_path, "npy")
-    job.give(texts)
-    ended = run(*job.words)
-    assert ended.code == 2 and ended.last == (
-        f"error: {job.source} has changed since {job.parts} was begun: {told}; nothing was removed: give it as it was, "
-        "or --overwrite to embed what changed"
-    )
-    assert job.finished == [0, 1, 2]
+    ):
+        job.give(texts)
+        ended = run(*job.words)
+        assert ended.code == 2 and ended.last == (
+            f"error: {job.source} has changed since {job.parts} was begun: {told}; nothing was removed: give it as it "
+            "was, or --overwrite to embed what changed"
+        )
+        assert job.finished == [0, 1, 2]
     job.give(TEXTS)
     assert run(*job.words).code == 1
     wholes["npy"].check(job)
@@ -387,7 +384,7 @@ def test_words_go_on_too(run: Run, model: Path, tmp_path: Path, kind: str, monke
     code, calls = forked([*words, tmp_path / f"out.{kind}"], tmp_path / "log", 40)
     assert code == -signal.SIGKILL and any("done" in call for call in calls)
     ended = run(*words, tmp_path / f"out.{kind}")
-    assert ended.code == 0 and "rows were done before" in ended.err
+    assert ended.code == 0 and "rows done before" in ended.err
     assert (tmp_path / f"out.{kind}").read_bytes() == (tmp_path / f"whole.{kind}").read_bytes()
 
 

@@ -133,5 +133,5 @@ def test_an_interrupted_run_leaves_nothing(run: Run, bert: Path, dev: Path, tmp_
     monkeypatch.setattr("afterword.tune.report._table", interrupt)
     (tmp_path / "in").mkdir()
     ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--out", tmp_path / "in" / "o")
-    assert (ended.code, ended.last) == (130, "interrupted")
+    assert (ended.code, ended.last) == (130, "interrupted: nothing is kept; the same command begins anew")
     assert {"modules.json", "tune.json"} <= set(seen) and not list((tmp_path / "in").iterdir())

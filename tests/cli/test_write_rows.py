@@ -32,7 +32,7 @@ def test_a_full_disk_under_the_list_of_rejected_rows(run: Run, gpt2: Path, tmp_p
     with disk_of(40_000):  # a null row has 31 bytes, and a line of the list 46
         ended = run(*spec)
     assert ended.code == 2 and ended.last == (
-        f"error: {out}.rejects.jsonl cannot be written: File too large; 1,001 rows are kept in {out}.parts, and the "
+        f"error: {out}.rejects.jsonl cannot be written: File too large; 1,001 rows kept in {out}.parts; the "
         "same command goes on from there"
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "out.jsonl.parts"]

@@ -36,7 +36,7 @@ def test_parts_are_kept_until_they_are_joined(tmp_path: Path):
     one = output(tmp_path)
     with open_parts(one, print) as parts:
         assert filled(parts, WINDOWS[:1]) == 0
-        assert parts.kept() == f"2 rows are kept in {one.parts}, and the same command goes on from there"
+        assert parts.kept() == f"2 rows kept in {one.parts}; the same command goes on from there"
     assert one.parts.is_dir() and completed(one) is None
     with open_parts(one, print) as parts:
         assert filled(parts, WINDOWS) == 2

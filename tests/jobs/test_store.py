@@ -34,4 +34,4 @@ def test_a_stream_gets_each_window_and_the_totals_count_rejected_rows():
         store.add(0, 0, items, Block({"text": ["a", None]}, {"vector": np.array([[1], [np.nan]], np.float32)}))
         assert [json.loads(line)["vector"] for line in stream.getvalue().splitlines()] == [[1], None]
         assert store.finish(1) == Totals(2, 1) and told == ["rejected: line 2: is blank"]
-    assert store.kept().startswith("2 rows were written to the standard output")
+    assert store.kept().startswith("2 rows written to the standard output")

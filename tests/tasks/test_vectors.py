@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.disk import disk_of
 
+from afterword.errors import DataError
 from afterword.post import Normalise, Truncate
 from afterword.tasks import vectors
 from afterword.tasks.vectors import CachedEmbedder, VectorCache, apply_steps
@@ -50,6 +52,19 @@ def test_many_windows_are_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     texts = [chr(97 + i) * (i + 1) for i in range(20)]
     forward.add(texts)
     assert forward.vectors("one", texts[::-1]).tolist() == [[i + 1, 97 + i] for i in range(20)][::-1]
+
+
+def test_a_full_disk_names_the_folder_and_spoils_no_later_vector(tmp_path: Path):
+    forward = VectorCache(("one", "two"), Counting(), tmp_path)
+    forward.add(["a"])
+    texts = [chr(97 + i) * (i + 1) for i in range(20)]
+    with (
+        disk_of(100),
+        pytest.raises(DataError, match=f"{tmp_path} cannot hold the vectors of the texts: File too large"),
+    ):
+        forward.add(texts)
+    assert forward.vectors("two", texts).tolist() == [[2 * i + 2, 2 * (97 + i)] for i in range(20)]
+    assert forward.vectors("one", ["a", "bb"]).tolist() == [[1, 97], [2, 98]]
 
 
 def test_a_run_that_fails_leaves_its_window_out(tmp_path: Path):

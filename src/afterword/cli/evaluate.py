@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import plural
 from . import options as o
-from .console import REJECTED, ending, say
+from .console import REJECTED, ending, interruptible, say
 from .inputs import open_reader
 from .model import ModelChoice, check_device, title_of
 
@@ -139,8 +140,16 @@ def evaluate(
         members = candidates(encoder, fits, posts, out, {"batch_tokens": batch_tokens}, fitting)
     with Shown(progress) as shown:
         evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, numbers, fitting)
-        evaluation.run(jobs)
+        with interruptible(lambda: kept(evaluation, out)):
+            evaluation.run(jobs)
     return reported(evaluation, out) or (REJECTED if len(fits) < len(methods) else 0)
+
+
+def kept(evaluation: Evaluation, out: Path) -> str:
+    """What is kept of a run that ends now, and how it goes on."""
+    if not evaluation.results:
+        return "no task was finished, and nothing is kept"
+    return f"{plural(len(evaluation.results), 'result')} kept in {out}; the same command goes on from there"
 
 
 def listed() -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from . import options as o
+from .console import interruptible
 from .model import VECTOR, ModelChoice, check_device, read_methods
 
 
@@ -144,7 +145,7 @@ def train(
     On several GPUs: torchrun --nproc-per-node N -m afterword train ...
     """
     given: dict[str, Any] = dict(locals())
-    from ..train.checkpoints import Place, is_first
+    from ..train.checkpoints import is_first
     from ..train.rows import TrainingRows
     from ..train.settings import Settings
 
@@ -158,18 +159,24 @@ def train(
     from ..train import train as run
 
     check_device(device)
-    try:
+    with interruptible(lambda: kept(out)):
         run(
             model, rows, out, dev=scored, settings=settings, resume=resume, keep_adapter=keep_adapter,
             device=device, trust_remote_code=trust_remote_code,
             progress=sys.stderr.isatty() if progress is None else progress,
         )  # fmt: skip
-    except KeyboardInterrupt:
-        if is_first() and (last := Place(out).last()):
-            typer.echo(f"{last} is kept: the same command with --resume continues from it", err=True)
-        raise
     if is_first():
         typer.echo(summary(out))
+
+
+def kept(out: Path) -> str:
+    """What is kept of a run that ends now, and how it goes on."""
+    from ..train.checkpoints import Place
+
+    last = Place(out).last()
+    if last is None:
+        return "there is no checkpoint yet, and nothing is kept"
+    return f"{last} is kept; the same command with --resume goes on from it"
 
 
 def _refuse_idle(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from . import options as o
+from .console import interruptible
 from .inputs import items_of, open_reader
 from .model import VECTOR, ModelChoice, read_methods, title_of
 from .progress import RowsBar
@@ -150,7 +151,7 @@ def tune(
     limits = Limits(encoder.max_length, batch_tokens=batch_tokens)
     report: dict[str, Any]
     head_scores: HeadMap | None
-    with RowsBar(None, progress) as bar:
+    with RowsBar(None, progress) as bar, interruptible(lambda: "nothing is kept; the same command begins anew"):
         if dev is None:
             report, head_scores = without_labels(encoder, lines, limits, out, bar)
         else:

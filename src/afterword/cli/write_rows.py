@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, plural
 from .console import REJECTED, interruptible, say
 from .made_by import contract
 from .progress import RowsBar
@@ -107,7 +107,7 @@ def write_rows(
 
     before = store.begin(embedding.encode([], lambda _: None), infos, contract(infos, device))
     if before:
-        say(f"{before:,} rows were done before")
+        say(f"{plural(before, 'row')} done before")
     with RowsBar(reader.total, progress) as bar:
         totals = embed_rows(reader, items, embedding, store, bar, window)
     totals.check(output.listing)
@@ -138,5 +138,5 @@ def counted(totals: Totals) -> str:
     >>> counted(Totals(1, 0)), counted(Totals(2000, 3))
     ('1 row', '2,000 rows; 3 rejected')
     """
-    rows = f"{totals.rows:,} row{'' if totals.rows == 1 else 's'}"
+    rows = plural(totals.rows, "row")
     return f"{rows}; {totals.rejected:,} rejected" if totals.rejected else rows

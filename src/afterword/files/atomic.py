@@ -10,9 +10,9 @@ back. Files that Afterword did not write are never changed.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from ..errors import AfterwordError, DataError, ModelError
-from .folder_lock import LOCK, lock_folder
+from .folder_lock import LOCK, lock_file, lock_folder
 from .manifest import (
     MANIFEST,
     check_names,
@@ -54,7 +54,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         The open file. After any error it is removed.
 
     Raises:
-        DataError: it cannot be written, or the disk is full.
+        DataError: it cannot be written, another process is writing it, or the disk is full.
     """
     through = temporary(path)
     try:
@@ -71,8 +71,8 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def temporary(path: Path) -> Path:
-    """A name beside a file that no other process has."""
-    return path.with_name(f".afterword-{secrets.token_hex(8)}{WRITING}")
+    """The name beside a file under which it is written: hidden, and the same for each run, which then reuses it."""
+    return path.with_name(f".afterword-{hashlib.blake2b(os.fsencode(path.name), digest_size=8).hexdigest()}{WRITING}")
 
 
 @contextmanager
@@ -81,18 +81,33 @@ def moved_when_written(through: Path, path: Path) -> Iterator[BinaryIO]:
 
     Yields:
         The open file. After any error it is removed.
+
+    Raises:
+        DataError: another process is writing it.
     """
-    file = through.open("w+b")
-    try:
-        with file:
+    with _alone(through, path) as file:
+        try:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        through.replace(path)
-        sync(path.parent)
-    except BaseException:
-        through.unlink(missing_ok=True)
-        raise
+            through.replace(path)
+        except BaseException:
+            through.unlink(missing_ok=True)
+            raise
+    sync(path.parent)
+
+
+@contextmanager
+def _alone(through: Path, path: Path) -> Iterator[BinaryIO]:
+    """An empty file that this process alone writes; a file that a killed process left is taken."""
+    while True:
+        with os.fdopen(os.open(through, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+            if not lock_file(file.fileno(), otherwise=True):
+                raise DataError(f"another process is writing {path}: wait for it")
+            if through.exists() and os.path.samestat(os.fstat(file.fileno()), through.stat()):
+                file.truncate()
+                yield file
+                return
 
 
 @contextmanager

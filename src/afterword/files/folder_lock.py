@@ -68,7 +68,7 @@ def _hold(folder: Path, what: str) -> int:
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         mine = False
         try:
-            mine = _locked(handle, new or _is_gone(folder / LOCK)) and os.path.samestat(
+            mine = lock_file(handle, new or _is_gone(folder / LOCK)) and os.path.samestat(
                 os.fstat(handle), (folder / LOCK).lstat()
             )
             if mine and not _marked(handle, folder):
@@ -135,8 +135,10 @@ def _marked(handle: int, folder: Path) -> bool:
     return True
 
 
-def _locked(handle: int, otherwise: bool) -> bool:
-    """Whether this process got the lock of an open file; ``otherwise`` if the file system has no locks."""
+def lock_file(handle: int, otherwise: bool) -> bool:
+    """Whether this process got the lock of an open file; ``otherwise`` if there are no locks here."""
+    if fcntl is None:
+        return otherwise
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import DataError, ModelError
+from ..errors import DataError, ModelError, plural
 from ..files.atomic import FULL, moved_when_written, sync, temporary
 from ..files.folder_lock import lock_folder
 from ..files.vectors_info import VectorsInfo
@@ -65,7 +65,7 @@ def open_parts(output: Output, tell: Callable[[str], object]) -> Iterator[PartsF
             parts.open()
             yield parts
         finally:
-            if parts.disposable:
+            if parts.finished or not parts.marked():
                 with suppress(OSError):
                     parts.clear()
 
@@ -76,7 +76,7 @@ class PartsFolder(Store):
     def __init__(self, output: Output, tell: Callable[[str], object]) -> None:
         contract = {**output.settings, "columns": output.columns}
         self.output, self.settings, self.tell, self.path = output, plain(contract), tell, output.parts
-        self.disposable = False
+        self.finished = False
         self._done: dict[int, Totals] = {}
         self._key: RowsKey | None = None
         self._empty: dict[str, Array] = {}
@@ -90,7 +90,6 @@ class PartsFolder(Store):
         else:
             before = {"format": job.get("format"), **job.get("settings", {})}
             check_same(self.path, before, {"format": FORMAT, **self.settings})
-        self.disposable = not self._marked()
         self._remove(TMP)
 
     @property
@@ -116,12 +115,12 @@ class PartsFolder(Store):
             if job is None:
                 self._write_json(JOB, {**self._begun, "made_by": made_by})
         (self.path / COMPLETE).unlink(missing_ok=True)
-        for number in self._marked():
+        for number in self.marked():
             self._check(number)
-        self.disposable = not self._done
         return sum(done.rows for done in self._done.values())
 
-    def _marked(self) -> list[int]:
+    def marked(self) -> list[int]:
+        """The numbers of the parts that are complete."""
         return sorted(int(path.stem) for path in (self.path / DONE).glob("*.json") if OURS.fullmatch(path.name))
 
     def _check(self, number: int) -> None:
@@ -174,7 +173,6 @@ class PartsFolder(Store):
             }  # fmt: skip
             self._write_json(f"{DONE}/{number:06}.json", marker)
         self._done[number] = Totals(len(items), len(rejected))
-        self.disposable = False
 
     def finish(self, count: int) -> Totals:
         """Join the parts, give the output its name, and remove the parts.
@@ -194,7 +192,7 @@ class PartsFolder(Store):
         rejected = [number for number in range(count) if done[number].rejected]
         if totals.rows == totals.rejected > 0:
             self._list_rejects(rejected)
-            self.disposable = True
+            self.finished = True
             totals.check(self.output.listing)
         joined = self.path / TMP / "joined"
         with self._writing():
@@ -208,7 +206,7 @@ class PartsFolder(Store):
         self._list_rejects(rejected)
         joined.replace(self.output.file)
         sync(self.output.file.parent)
-        self.disposable = True
+        self.finished = True
         return totals
 
     def _list_rejects(self, numbers: Sequence[int]) -> None:
@@ -224,9 +222,9 @@ class PartsFolder(Store):
 
     def kept(self) -> str:
         """What is kept."""
-        rows = sum(done.rows for done in self._done.values())
+        rows = sum((read(self._marker(number)) or {}).get("rows", 0) for number in self.marked())
         return (
-            f"{rows:,} rows are kept in {self.path}, and the same command goes on from there"
+            f"{plural(rows, 'row')} kept in {self.path}; the same command goes on from there"
             if rows
             else "no window was finished, and nothing is kept"
         )

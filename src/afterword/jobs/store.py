@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, plural
 from ..files.vectors_info import VectorsInfo
 from ..files.write_vectors import Array, Block, JsonLinesSink
 from .contract import Contract
@@ -145,4 +145,4 @@ class StreamStore(Store):
 
     def kept(self) -> str:
         """What was written."""
-        return f"{self.rows:,} rows were written to the standard output; with --output FILE, a run can be continued"
+        return f"{plural(self.rows, 'row')} written to the standard output; with --output FILE, a run can be continued"

@@ -227,5 +227,9 @@ class Evaluation:
         start = time.perf_counter()
         yield
         line = {"task": job.name, **what, "seconds": round(time.perf_counter() - start, 3)}
-        with (self.folder / "times.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        path = self.folder / "times.jsonl"
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as e:
+            raise DataError(f"{path} cannot be written: {e.strerror or e}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..errors import DataError
 from ..post import Post
 from .task import Embedder
 
@@ -54,17 +55,31 @@ class VectorCache:
         return [t for t in dict.fromkeys(texts) if t not in self._row]
 
     def add(self, texts: Sequence[str], on_progress: OnProgress = lambda _: None) -> None:
-        """Embed the texts that are not in the cache."""
+        """Embed the texts that are not in the cache.
+
+        Raises:
+            DataError: the vectors cannot be written.
+        """
         wanted = self.missing(texts)
         for first in range(0, len(wanted), WINDOW):
             window = wanted[first : first + WINDOW]
             for name, rows in self.run(window, on_progress).items():
-                if name not in self._files:
-                    self._files[name] = self._stack.enter_context(TemporaryFile(dir=self.folder))  # noqa: SIM115
-                    self._shape[name] = (rows.shape[1], rows.dtype)
-                self._files[name].write(np.ascontiguousarray(rows).data)
-                self._files[name].flush()
+                self._write(name, rows)
             self._row.update(zip(window, range(len(self._row), len(self._row) + len(window)), strict=True))
+
+    def _write(self, name: str, rows: Array) -> None:
+        try:
+            if name not in self._files:
+                self._files[name] = self._stack.enter_context(TemporaryFile(dir=self.folder))  # noqa: SIM115
+                self._shape[name] = (rows.shape[1], rows.dtype)
+            self._files[name].write(np.ascontiguousarray(rows).data)
+            self._files[name].flush()
+        except OSError as e:
+            with suppress(OSError):
+                self.close()  # behind rows that are half written, no other one would be found again
+            self._files.clear()
+            self._row.clear()
+            raise DataError(f"{self.folder} cannot hold the vectors of the texts: {e.strerror or e}") from None
 
     def vectors(self, name: str, texts: Sequence[str]) -> Array:
         """The vectors (n, D) of texts by one of the methods; texts that are not in the cache are embedded."""
