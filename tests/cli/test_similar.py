@@ -48,7 +48,7 @@ def test_each_score_is_on_the_line_of_its_texts_at_any_width(texts, others, meth
     scores = compared(sides, Wanted("cosine", 10, None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(width))
-        lines = page(scores, None)
+        lines = page(scores)
     assert max(map(cell_len, lines)) <= width
     starts = [one_line(("(2x) " if i % 2 else "") + text)[:3].strip() for i, text in enumerate(texts)]
     ends = (
@@ -156,6 +156,6 @@ def test_a_large_matrix_is_left_to_json(run: Run, gpt2: Path):
 
 def test_control_characters_in_a_method_s_name_are_not_printed():
     vectors = {"a\x1b[31m": np.eye(2), "@a\nb.py:name": np.eye(2)}
-    lines = page(compared([Side(["x", "y"], [[1], [2]], vectors, [], False)], Wanted(None, 10, None)), None)
+    lines = page(compared([Side(["x", "y"], [[1], [2]], vectors, [], False)], Wanted(None, 10, None)))
     assert lines[0].split() == ["a\N{REPLACEMENT CHARACTER}[31m", "@a", "b.py:name"]
     assert all(line.isprintable() for line in lines)

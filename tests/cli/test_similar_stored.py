@@ -90,3 +90,24 @@ def test_probes_that_differ_are_refused(run: Run, gpt2: Path, stored: Path):
     pq.write_table(table.replace_schema_metadata(notes), stored)
     ended = run("similar", "-m", gpt2, "a bank", "--against", stored)
     assert ended.code == 2 and "the probe texts differ by" in ended.err
+
+
+def test_stored_vectors_are_compared_with_each_other(run: Run, gpt2: Path, stored: Path):
+    spec = ("-m", gpt2, "--method", "classical", "--top", 25)
+    found, wanted = pairs(run, *spec, "-i", stored), pairs(run, *spec, "-i", stored.with_suffix(".txt"))
+    again = pairs(run, *spec, "-i", stored, "--column", "text")
+    assert len(found) == 25
+    for pair, other, third in zip(found, wanted, again, strict=True):
+        for one in (other, third):
+            assert one["similarity"]["vector"] == pytest.approx(pair["similarity"]["vector"], abs=2e-6)
+    assert {(p["text"], p["against"]) for p in found} == {(p["text"], p["against"]) for p in wanted}
+    page = run("similar", "-m", gpt2, "-i", stored, "--threshold", 0.5)
+    assert page.code == 0 and "(2x) the bank" in page.out and page.err == f"no vector: 1 of 24 rows of {stored}\n"
+    assert run("similar", "-m", gpt2, "--method", "echo", "-i", stored).code == 2
+
+
+def test_a_file_without_vectors_is_nothing_to_compare(run: Run, gpt2: Path, stored: Path):
+    pq.write_table(pq.read_table(stored).slice(0, 0), stored)
+    ended = run("similar", "-m", gpt2, "-i", stored)
+    assert ended.code == 2 and "no text can be compared" in ended.err
+    assert json.loads(run("similar", "-m", gpt2, "--json", "a", "--against", stored).out)["pairs"] == []

@@ -96,6 +96,8 @@ def similar(
     }  # fmt: skip
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
     wanted = Wanted(by, TOP if top is None and threshold is None else top, threshold)
+    if input is not None and against is None and not texts and field is None and holds_vectors(input):
+        return _finish(within_stored(open_stored(input, choice, methods, settings), wanted), [], as_json)
     vectors = against is not None and holds_vectors(against)
     if texts and against is not None and not vectors:  # then the options say how that file is read
         items = read_items(open_reader(texts, input, format, None), alone=False)
@@ -107,14 +109,7 @@ def similar(
     else:
         others = None if against is None else read_items(open_reader(None, against, None, field, form=form))
         result = _embedded(items, others, MethodsEmbedder.open(choice, methods, settings), not texts, wanted)
-    typer.echo("\n".join(_json(result) if as_json else page(result, threshold)))
-    embedded = result.sides if result.tables else result.sides[:1]
-    for side, path in zip(embedded, [input, against], strict=False):
-        for line in summary(side, path):
-            say(line)
-    for line in result.notes:
-        say(line)
-    return REJECTED if any(side.rejected for side in result.sides) else 0
+    return _finish(result, [input] if vectors else [input, against], as_json)
 
 
 @dataclass(frozen=True)
@@ -142,6 +137,7 @@ class Compared:
         by_method: their similarities (k,) by method.
         tables: all similarities (n, m) by method; None if there are too many.
         notes: lines to print at the end.
+        threshold: the least similarity that was wanted.
     """
 
     sides: Sequence[Side]
@@ -149,6 +145,18 @@ class Compared:
     by_method: dict[str, Array]
     tables: Callable[[], dict[str, Array]] | None = None
     notes: Sequence[str] = ()
+    threshold: float | None = None
+
+
+def _finish(result: Compared, paths: Sequence[Path | None], as_json: bool) -> int:
+    """Print the result, and then what was rejected on the sides that were embedded, which were read from `paths`."""
+    typer.echo("\n".join(_json(result) if as_json else page(result)))
+    for side, path in zip(result.sides, paths, strict=False):
+        for line in summary(side, path):
+            say(line)
+    for line in result.notes:
+        say(line)
+    return REJECTED if any(side.rejected for side in result.sides) else 0
 
 
 def _embedded(
@@ -171,14 +179,26 @@ def compared(sides: Sequence[Side], wanted: Wanted) -> Compared:
     options: dict[str, Any] = {"top": wanted.top, "threshold": wanted.threshold, "itself": len(sides) == 1}
     pairs = nearest(left[first], numbered(right[first]), by, **options)
     scores = _by_method(sides, pairs, by)
-    return Compared(sides, pairs, scores, lambda: {name: similarity(left[name], right[name], by) for name in left})
+
+    def tables() -> dict[str, Array]:
+        return {name: similarity(left[name], right[name], by) for name in left}
+
+    return Compared(sides, pairs, scores, tables, threshold=wanted.threshold)
 
 
 def with_stored(side: Side, stored: Stored, wanted: Wanted) -> Compared:
     """Compare texts with the stored vectors of a file."""
     by = wanted.by or stored.embedder.encoder.similarity_fn_name
     pairs, found = stored.nearest(side, by, wanted.top, wanted.threshold)
-    return Compared([side, found], pairs, _by_method([side, found], pairs, by), None, stored.summary())
+    scores = _by_method([side, found], pairs, by)
+    return Compared([side, found], pairs, scores, None, stored.summary(), wanted.threshold)
+
+
+def within_stored(stored: Stored, wanted: Wanted) -> Compared:
+    """Compare the stored vectors of a file with each other."""
+    by = wanted.by or stored.embedder.encoder.similarity_fn_name
+    pairs, found = stored.within(by, wanted.top, wanted.threshold)
+    return Compared([found], pairs, _by_method([found], pairs, by), None, stored.summary(), wanted.threshold)
 
 
 def _by_method(sides: Sequence[Side], pairs: Nearest, by: str) -> dict[str, Array]:
@@ -227,7 +247,7 @@ def _number(score: Any) -> float:
     return float(f"{score:.9g}")
 
 
-def page(scores: Compared, threshold: float | None) -> list[str]:
+def page(scores: Compared) -> list[str]:
     """The lines of a page: with one method a matrix, if it is small; and the most similar pairs."""
     width = page_width()
     lines: list[str] = []
@@ -235,8 +255,8 @@ def page(scores: Compared, threshold: float | None) -> list[str]:
         lines = [*matrix, ""]
     if len(scores.pairs.rows):
         return lines + _pairs(scores, width)
-    if threshold is not None:
-        return [*lines, f"no pair has a similarity of at least {threshold:g}"]
+    if scores.threshold is not None:
+        return [*lines, f"no pair has a similarity of at least {scores.threshold:g}"]
     return lines[:-1]
 
 

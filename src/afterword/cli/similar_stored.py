@@ -12,10 +12,10 @@ import typer
 from ..errors import plural
 from .console import without_advice
 from .model import MethodsEmbedder, ModelChoice
-from .similar_texts import Side
+from .similar_texts import Side, check_number
 
 if TYPE_CHECKING:
-    from ..encode.nearest import Nearest
+    from ..encode.nearest import Nearest, Rows
     from ..encoder import Encoder
     from ..files.stored_vectors import StoredVectors
     from ..files.vectors_info import VectorsInfo
@@ -45,9 +45,27 @@ class Stored:
         first = next(iter(self.columns))
         pairs = nearest(side.vectors[first], self.file.blocks(self.columns[first]), by, top=top, threshold=threshold)
         rows = np.unique(pairs.columns)
-        others = {name: self.file.vectors(column, rows) for name, column in list(self.columns.items())[1:]}
-        found = Side(self.file.texts(rows), self.file.lines(rows), others, [], True)
-        return replace(pairs, columns=np.searchsorted(rows, pairs.columns)), found
+        return replace(pairs, columns=np.searchsorted(rows, pairs.columns)), self._side(rows)
+
+    def within(self, by: str, top: int | None, threshold: float | None) -> tuple[Nearest, Side]:
+        """The most similar pairs of the file's own texts, whose vectors are held in memory, and the texts in them."""
+        import numpy as np
+
+        from ..encode.nearest import nearest, numbered
+
+        column = next(iter(self.columns.values()))
+        every = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in self.file.blocks(column))])
+        check_number(len(every), [], alone=True)
+        matrix = self.file.vectors(column, every)
+        pairs = nearest(matrix, numbered(matrix), by, top=top, threshold=threshold, itself=True)
+        used = np.unique(np.concatenate([pairs.rows, pairs.columns]))
+        rows, columns = (np.searchsorted(used, each) for each in (pairs.rows, pairs.columns))
+        return replace(pairs, rows=rows, columns=columns), self._side(every[used])
+
+    def _side(self, rows: Rows) -> Side:
+        """Some rows of the file, which are in ascending order."""
+        vectors = {name: self.file.vectors(column, rows) for name, column in self.columns.items()}
+        return Side(self.file.texts(rows), self.file.lines(rows), vectors, [], True)
 
     def summary(self) -> list[str]:
         """A line on rows of the file that have no vector."""

@@ -32,8 +32,8 @@ def read_items(reader: Reader, alone: bool = False) -> list[Item]:
     items = list(islice(items_of(reader), MOST + 1))
     if len(items) > MOST:
         raise typer.BadParameter(
-            f"more than {MOST:,} texts: write their vectors with `afterword embed -o FILE.parquet`, then give "
-            "--against FILE.parquet",
+            f"more than {MOST:,} texts: write their vectors with `afterword embed -o FILE.parquet`, then compare "
+            "them with -i FILE.parquet, or texts with --against FILE.parquet",
             param_hint="--input",
         )
     rejected = [(item.line, item.problem) for item in items if item.problem is not None]

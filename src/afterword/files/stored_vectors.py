@@ -85,7 +85,8 @@ class StoredVectors:
 
     def vectors(self, column: str, rows: Rows) -> Array:
         """The vectors (k, D) of some rows, which are in ascending order."""
-        return np.concatenate([vectors[np.isin(found, rows)] for found, vectors in self.blocks(column)])
+        parts = [vectors[np.isin(found, rows)] for found, vectors in self.blocks(column)]
+        return np.concatenate([np.zeros((0, self.infos[column].dimension), np.float32), *parts])
 
     def texts(self, rows: Rows) -> list[str]:
         """The texts of some rows, which are in ascending order."""
