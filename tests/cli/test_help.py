@@ -27,12 +27,13 @@ def test_summaries_are_whole(run: Run):
         assert all(row.rstrip().endswith(".") for row in re.split(r"\n(?=  \S)", commands.strip()))
 
 
-def test_options_are_in_groups(run: Run):
+def test_options_are_in_groups_and_no_word_is_broken(run: Run):
     known = set()
     for verb in VERBS:
         page = run(*verb.split(), "-h").out
         sections = dict(re.findall(r"^([A-Z][A-Za-z ]*):\n((?:  .*\n)+)", page, flags=re.M))
         assert "Examples" in sections or verb == "analyse"
+        assert not re.search(r"\w-\n", page), f"{verb}: a word is broken at its hyphen"
         for title, rows in sections.items():
             names = re.findall(r"^  (?:-\w, )?--([a-z-]+)", rows, flags=re.M)
             known |= set(re.findall(r"--([a-z-]+)", rows))

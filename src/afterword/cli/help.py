@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,10 @@ from typing import Any
 
 import typer.core
 
-from .page import BOLD, styled
+from .page import BOLD, GAP, styled, wrapped
+
+INDENT = "  "
+LONGEST = 30  # length of the longest name that has its meaning beside it
 
 NAMES = {"help_option_names": ["-h", "--help"]}
 
@@ -68,6 +72,13 @@ class PlainHelp:
         page: str = super().get_help(ctx)  # type: ignore[misc]
         return re.sub(r"^(Usage:|[A-Z][A-Za-z ]*:$)", lambda m: styled(m[0], BOLD, sys.stdout), page, flags=re.M)
 
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write what the command does."""
+        text: str = inspect.cleandoc(self.help or "")  # type: ignore[attr-defined]
+        for paragraph in text.split("\n\n"):
+            formatter.write_paragraph()
+            formatter.write("\n".join(wrapped(" ".join(paragraph.split()), formatter.width, INDENT)) + "\n")
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, and the options in groups."""
         params = [(p, p.get_help_record(ctx)) for p in self.get_params(ctx)]  # type: ignore[attr-defined]
@@ -78,8 +89,7 @@ class PlainHelp:
         for title in ("Arguments", *GROUPS, "Options"):
             rows = arguments if title == "Arguments" else [row for group, row in options if group == title]
             if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+                write_rows(formatter, title, rows)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples."""
@@ -87,6 +97,17 @@ class PlainHelp:
             with formatter.section("Examples"):
                 for line in lines:
                     formatter.write(f"  afterword {line}\n")
+
+
+def write_rows(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Write a section of names and their meanings; unlike click's, it breaks no word at its hyphens."""
+    column = min(max(len(name) for name, _ in rows), LONGEST) + len(INDENT)
+    indent = " " * (column + GAP)
+    with formatter.section(title):
+        for name, meaning in rows:
+            short = len(name) <= LONGEST
+            lines = wrapped(meaning, formatter.width, indent, f"{INDENT}{name}".ljust(len(indent)) if short else None)
+            formatter.write("\n".join(lines if short else [f"{INDENT}{name}", *lines]) + "\n")
 
 
 def group_of(names: Sequence[str]) -> str:
@@ -123,5 +144,4 @@ class Verbs(PlainHelp, typer.core.TyperGroup):
             command = self.get_command(ctx, name)
             help_text = (command.help if command else None) or ""
             rows.append((name, " ".join(help_text.split("\n\n")[0].split())))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        write_rows(formatter, "Commands", rows)
