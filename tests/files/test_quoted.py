@@ -1,5 +1,7 @@
 """Records of tables, also where a quote is missing."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,10 +66,20 @@ def test_many_unclosed_quotes_cost_no_more_than_the_file(line: str):
 
 
 def test_a_record_has_a_length(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(quoted, "LONGEST", 100)
+    monkeypatch.setattr(quoted, "LONG", 100)
     found = read('a,"b\n' + "0123456789\n" * 50 + "c,d\n")
-    assert found[0].problem == "has a quote that is not closed" and len(found) == 52
+    assert found[0].problem == "has a quote that is not closed within 100 characters" and len(found) == 52
     assert found[-1].cells == ["c", "d"] and [r.line for r in found] == list(range(1, 53))
+
+
+def test_an_open_quote_does_not_hold_the_file(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(quoted, "LONG", 10_000)
+    lines = ((n, "0123456789" * 10 + "\n" if n else 'a,"b\n', None) for n in range(50_000))
+    tracemalloc.start()
+    assert sum(row.cells is None for row in Records(lines)) == 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300_000  # of 5 MB
 
 
 def parsed(text: str, delimiter: str) -> list[str] | str:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .lines import LONGEST
+LONG = 2**24  # characters of a record of several lines at most: the csv module takes eight bytes for each
 
 Line = tuple[int, str, str | None]
 """Its number, the line with its end, and its problem."""
@@ -74,24 +74,26 @@ class Records:
 
     def _read(self, first: Line, delimiter: str) -> tuple[Cells, list[Line]]:
         """A record, and the lines that were read for it."""
-        taken, inside = [first], False
+        taken, problem = [first], ""
 
         def feed() -> Iterator[str]:
-            nonlocal inside
+            nonlocal problem
             yield first[1]
-            inside, size = True, len(first[1])  # the module asks for more
-            while first[0] >= self.hopeless and size <= LONGEST and (line := self.take()) is not None:
+            problem, size = "has a quote that is not closed", len(first[1])  # the module asks for more
+            while first[0] >= self.hopeless and size <= LONG and (line := self.take()) is not None:
                 taken.append(line)
                 size += len(line[1])
                 yield line[1]
-            if size <= LONGEST:
+            if size <= LONG:
                 self.hopeless = max(self.hopeless, taken[-1][0] + 1)
+            else:
+                problem += f" within {LONG:,} characters"
 
         try:
             cells = next(csv.reader(feed(), delimiter=delimiter, strict=True))
         except csv.Error as e:
             self.hopeless = max(self.hopeless, taken[-1][0])
-            problem = first[2] or ("has a quote that is not closed" if inside else f"is not CSV: {_plain(first[1], e)}")
+            problem = first[2] or problem or f"is not CSV: {_plain(first[1], e)}"
             return Cells(first[0], first[0], None, problem), taken
         wrong = next((problem for _, _, problem in taken if problem), None)
         return Cells(first[0], taken[-1][0], cells if wrong is None else None, wrong), taken
