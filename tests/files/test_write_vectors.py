@@ -1,7 +1,9 @@
 """Vectors on disk: the same to the last bit, a block at a time, whole or not at all."""
 
+import gc
 import io
 import json
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,12 @@ from afterword.files.atomic import atomic_file, temporary
 from afterword.files.write_vectors import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled
 
 TYPES = [np.float32, np.float64]
+COLUMNS, EMPTY = {"text": "text", "line": "number"}, {"vector": np.zeros((0, 4), np.float32)}
+SINKS: dict[str, Callable[..., Sink]] = {
+    "jsonl": JsonLinesSink,
+    "npy": lambda file: NpySink(file, 4, np.dtype(np.float32)),
+    "parquet": lambda file: ParquetSink(file, COLUMNS, EMPTY),
+}
 
 
 def blocks(dtype: type, rows: int = 5, count: int = 3, width: int = 4) -> list[Block]:
@@ -106,6 +114,43 @@ def test_blocks_are_not_held(tmp_path: Path):
         assert peak < 4e6, name
         assert pa.total_allocated_bytes() <= before + 1e6, name
     assert (tmp_path / "a.npy").stat().st_size > 1e8
+
+
+@pytest.mark.parametrize("sink", ["jsonl", "npy", "parquet"])
+def test_a_sink_that_is_interrupted_writes_nothing_later(tmp_path: Path, sink: str, monkeypatch: pytest.MonkeyPatch):
+    """pyarrow's writer would write its index into a closed file when it is deleted."""
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    make = SINKS[sink]
+
+    def interrupted() -> None:
+        with atomic_file(tmp_path / "a") as file, make(file) as into:
+            into.write(blocks(np.float32)[0])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    gc.collect()
+    assert not said and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "npy", "parquet"])
+def test_parts_that_are_appended_are_the_file_of_their_blocks(tmp_path: Path, kind: str):
+    parts = blocks(np.float32)
+    write(tmp_path / "whole", parts, SINKS[kind])
+    for i, part in enumerate(parts):
+        write(tmp_path / str(i), [part], SINKS[kind])
+    with atomic_file(tmp_path / "joined") as file, SINKS[kind](file) as sink:
+        for i in range(len(parts)):
+            sink.append(tmp_path / str(i))
+    assert (tmp_path / "joined").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_a_part_of_another_shape_is_refused(tmp_path: Path):
+    write(tmp_path / "part", blocks(np.float32), lambda file: NpySink(file, 4, np.dtype(np.float32)))
+    for width, dtype in ((3, np.float32), (4, np.float64)):
+        with pytest.raises(DataError, match="part holds rows of"), atomic_file(tmp_path / "joined") as file:
+            NpySink(file, width, np.dtype(dtype)).append(tmp_path / "part")
 
 
 def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path):
