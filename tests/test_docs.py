@@ -74,11 +74,11 @@ def trained(folder: Path) -> None:
     Encoder.load("afterword-mini", bellm()).save(folder)
 
 
-SHARED = "../shared/data"
+DATA = "data"
 NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "README.md": {},
-    "docs/analysis.md": {f"{SHARED}/en/sts/stsb.dev.jsonl.gz": pairs},
-    "docs/evaluate.md": {f"{SHARED}/en/sts/stsb.test.jsonl.gz": pairs, "gpt2": lambda folder: tiny("gpt2", folder)},
+    "docs/analysis.md": {f"{DATA}/en/sts/stsb.dev.jsonl.gz": pairs},
+    "docs/evaluate.md": {f"{DATA}/en/sts/stsb.test.jsonl.gz": pairs, "gpt2": lambda folder: tiny("gpt2", folder)},
     "docs/own-method.md": {
         "data/pairs.jsonl": pairs,
         "texts.txt": lambda file: file.write_text("Time flies.\nA cat.\n"),
@@ -86,7 +86,7 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "docs/own-task.md": {"data/odd.jsonl": questions},
     "docs/methods.md": {"corpus.txt": lambda file: file.write_text("\n".join(f"text {i}" for i in range(200)))},
     "docs/sentence-transformers.md": {},
-    "docs/train.md": {"mini-bellm": trained, f"{SHARED}/nli/triplets_10k.jsonl.gz": triplets},
+    "docs/train.md": {"mini-bellm": trained, f"{DATA}/nli/triplets_10k.jsonl.gz": triplets},
     "docs/tune.md": {"data/pairs.jsonl": pairs},
     "docs/use-with.md": {},
     "src/afterword/models/afterword-mini/README.md": {},
