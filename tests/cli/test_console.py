@@ -210,3 +210,10 @@ def test_they_are_told_after_an_error_too(capsys: pytest.CaptureFixture[str]):
 def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]):
     say("a\n  b\tc")
     assert capsys.readouterr().err == "a b c\n"
+
+
+def test_advice_is_in_the_words_of_the_command_line_where_it_helps(run: Run, gpt2: Path, bert: Path):
+    advice = "names no method: classical mean is used; try --method"
+    assert run("embed", "-m", gpt2, "x").err == f"warning: {gpt2} {advice} reba or --method echo\n"
+    assert run("embed", "-m", bert, "x").err == f"warning: {bert} {advice} ditto\n"
+    assert run("embed", "-m", gpt2, "--method", "classical", "x").err == ""

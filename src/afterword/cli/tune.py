@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from . import options as o
-from .console import interruptible
+from .console import interruptible, without_advice
 from .inputs import items_of, open_reader
 from .model import VECTOR, ModelChoice, read_methods, title_of
 from .progress import RowsBar
@@ -147,7 +147,8 @@ def tune(
     from ..encode.limits import Limits
 
     grid = read_grid(template, several, both, heads, post)
-    encoder = choice.load(start)
+    with without_advice():  # it is about to find the method to use
+        encoder = choice.load(start)
     limits = Limits(encoder.max_length, batch_tokens=batch_tokens)
     report: dict[str, Any]
     head_scores: HeadMap | None
