@@ -52,10 +52,19 @@ def write(path: Path, parts: list[Block], sink: Callable[..., Sink]) -> None:
         into.close()
 
 
-@given(arrays(np.float32, (3, 2), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)))
-def test_nine_digits_are_every_float32(rows: np.ndarray):
-    back = np.array([json.loads(line) for line in spelled(rows)], np.float32)
-    assert np.array_equal(back.view(np.int32), rows.view(np.int32))
+@given(st.data(), st.sampled_from([16, 32, 64]))
+def test_every_number_reads_back_as_the_same_float(data: st.DataObject, width: int):
+    elements = st.floats(width=width, allow_nan=False, allow_infinity=False)
+    rows = data.draw(arrays(f"f{width // 8}", (3, 2), elements=elements))
+    back = np.array([json.loads(line) for line in spelled(rows)], rows.dtype)
+    assert np.array_equal(back.view(f"i{width // 8}"), rows.view(f"i{width // 8}"))
+
+
+def test_a_row_of_a_transposed_array_and_an_integer_over_64_bits(tmp_path: Path):
+    vectors = np.arange(6, dtype=np.float32).reshape(3, 2).T
+    write(tmp_path / "a.jsonl", [Block({"id": [10**30, -(10**30)]}, {"vector": vectors})], JsonLinesSink)
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").splitlines()]
+    assert rows == [{"id": 10**30, "vector": [0, 2, 4]}, {"id": -(10**30), "vector": [1, 3, 5]}]
 
 
 @pytest.mark.parametrize("dtype", TYPES)

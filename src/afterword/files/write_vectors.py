@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from ..errors import DataError, MissingExtra
@@ -70,7 +71,7 @@ class Sink(ABC):
 
 
 class JsonLinesSink(Sink):
-    """A JSON object per row; numbers have nine digits, from which every float32 can be read back exactly.
+    """A JSON object per row; every number of a vector reads back as the same float.
 
     Args:
         stream: open for writing bytes.
@@ -82,13 +83,13 @@ class JsonLinesSink(Sink):
     def write(self, block: Block) -> None:
         """Add a block, and flush the stream."""
         names = list(block.columns)
-        vectors = [(json.dumps(name, ensure_ascii=False), spelled(rows)) for name, rows in block.vectors.items()]
+        vectors = [(_name(name), spelled(rows)) for name, rows in block.vectors.items()]
         lines = []
         for row in range(len(block)):
-            fields = [_field(name, block.columns[name][row]) for name in names]
-            fields += [f"{name}: {texts[row]}" for name, texts in vectors]
-            lines.append("{" + ", ".join(fields) + "}\n")
-        self.stream.write("".join(lines).encode())
+            fields = [_name(name) + _json(block.columns[name][row]) for name in names]
+            fields += [name + vector[row] for name, vector in vectors]
+            lines.append(b"{" + b", ".join(fields) + b"}\n")
+        self.stream.write(b"".join(lines))
         self.stream.flush()
 
     def append(self, part: Path) -> None:
@@ -97,21 +98,25 @@ class JsonLinesSink(Sink):
             shutil.copyfileobj(file, self.stream, COPIED)
 
 
-def spelled(rows: Array) -> list[str]:
-    """Vectors as JSON, null for a row of NaN.
+def spelled(rows: Array) -> list[bytes]:
+    """Vectors as JSON, null for a row of NaN; each number is the shortest that reads back as the same float.
 
     >>> spelled(np.array([[0.5, 1], [np.nan, np.nan]], np.float32))
-    ['[0.5, 1]', 'null']
+    [b'[0.5,1.0]', b'null']
     """
-    pattern = "[" + ", ".join(["%.17g" if rows.dtype == np.float64 else "%.9g"] * rows.shape[1]) + "]"
+    rows = np.ascontiguousarray(rows)
     missing = np.asarray(np.isnan(rows).any(axis=1)).tolist()
-    texts = ["null" if gone else pattern % tuple(row.tolist()) for row, gone in zip(rows, missing, strict=True)]
-    # JSON reads -0 as an integer, which has no sign.
-    return [text.replace("-0,", "-0.0,").replace("-0]", "-0.0]") for text in texts]
+    numpy = orjson.OPT_SERIALIZE_NUMPY
+    return [b"null" if gone else orjson.dumps(row, option=numpy) for row, gone in zip(rows, missing, strict=True)]
 
 
-def _field(name: str, value: object) -> str:
-    return f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}"
+def _name(name: str) -> bytes:
+    return _json(name) + b": "
+
+
+def _json(value: object) -> bytes:
+    """A value by Python's own module, which also writes integers over 64 bits; those may come from the input."""
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 class NpySink(Sink):
