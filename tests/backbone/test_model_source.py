@@ -11,11 +11,13 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partialmethod
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import huggingface_hub.constants as hub
 import pytest
+from huggingface_hub import HfApi
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
@@ -136,6 +138,13 @@ def asked(models: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[
     yield handler.asked
     server.shutdown()
     server.server_close()
+
+
+def test_a_mirror_that_serves_files_alone(asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers, if with an error: whether the model is there is found out by loading it."""
+    monkeypatch.setattr(HfApi, "model_info", partialmethod(HfApi.dataset_info))  # a page that it does not have
+    source = ModelSource("someone/model", token=TOKEN, cache_folder=tmp_path)
+    assert source.located() is source and [path for path, _ in asked] == ["/api/datasets/someone/model"]
 
 
 @pytest.mark.parametrize("subfolder", ["", "inside/encoder"])

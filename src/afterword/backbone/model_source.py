@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download, try_to_load_from_cache
-from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
 from ..errors import MissingExtra, ModelError
 from ..spelling import did_you_mean
@@ -130,6 +130,8 @@ class ModelSource:
                 f"{name} is not a folder{self._meant()}, and the hub has no model of that name for you: check the "
                 "spelling; a private model needs a login or a token"
             ) from None
+        except HfHubHTTPError:  # a model that is gated, or a mirror without this page: loading it says more
+            return self
         except Exception as e:  # the classes of network errors differ between versions of huggingface_hub
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             if not cached:
