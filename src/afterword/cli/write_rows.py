@@ -71,7 +71,7 @@ def opened(output: Output) -> Iterator[Store]:
         typer.Exit: an earlier run completed the output, and was then interrupted.
         Interrupted: by Ctrl-C or SIGTERM.
     """
-    from ..jobs.parts_folder import completed, open_parts
+    from ..jobs.parts_folder import open_parts
     from ..jobs.rejects import Rejects
     from ..jobs.store import StreamStore
 
@@ -82,11 +82,9 @@ def opened(output: Output) -> Iterator[Store]:
                 yield stream
         return
     with open_parts(output, say) as parts, interruptible(parts.kept):
-        done = completed(output)
-        if done is not None:
-            parts.clear()
-            say(f"{output.path} was completed before: {counted(done)}")
-            raise typer.Exit(REJECTED if done.rejected else 0)
+        if parts.completed is not None:
+            say(f"{output.path} was completed before: {counted(parts.completed)}")
+            raise typer.Exit(REJECTED if parts.completed.rejected else 0)
         yield parts
 
 

@@ -71,11 +71,18 @@ def open_parts(output: Output, tell: Callable[[str], object]) -> Iterator[PartsF
 
 
 class PartsFolder(Store):
-    """The parts of an output file, locked; `open_parts` makes it."""
+    """The parts of an output file, locked; `open_parts` makes it.
+
+    Attributes:
+        completed: the totals of an earlier run that was interrupted after its output got its name: nothing is left to
+            do; None if there is no such run.
+        finished: the parts are no longer needed, and are removed at the end.
+    """
 
     def __init__(self, output: Output, tell: Callable[[str], object]) -> None:
         contract = {**output.settings, "columns": output.columns}
         self.output, self.settings, self.tell, self.path = output, plain(contract), tell, output.parts
+        self.completed: Totals | None = None
         self.finished = False
         self._done: dict[int, Totals] = {}
         self._key: RowsKey | None = None
@@ -84,6 +91,10 @@ class PartsFolder(Store):
 
     def open(self) -> None:
         """Check the settings of an earlier run, and remove what it did not finish."""
+        self.completed = completed(self.output)
+        if self.completed is not None:  # only its parts, or some of them, are left
+            self.finished = True
+            return
         job = read(self.path / JOB)
         if job is None or (self.output.overwrite and job.get("settings") != self.settings):
             self.clear()
