@@ -111,13 +111,9 @@ def check_kill(whole: Whole, job: Job, at: int, embedded: list[str]) -> None:
     embedded.clear()
     code = main([str(word) for word in job.words])
     assert embedded == missing(finished)
-    assert code == (
-        1 if at < whole.at("unlink complete.json", "unlink complete.json", "unlink complete.json") + 1 else 2
-    )
-    if code == 1:
-        whole.check(job)
-    else:  # the run was over, and an empty folder with a lock was all that it had not removed
-        assert job.out.read_bytes() == whole.out.read_bytes() and job.rejects.read_bytes() == whole.rejects.read_bytes()
+    # The last calls remove an empty folder: the run is over then, and the same command finds an output that exists.
+    assert code == (2 if "unlink complete.json" in calls[whole.at("replace tmp/joined") :] else 1)
+    whole.check(job)
 
 
 POINTS = {
@@ -159,7 +155,7 @@ def test_a_run_that_is_killed_again_and_again(
     while not ends or ends[-1] == -signal.SIGKILL:
         ends.append(job.forked(chance.randrange(5, 25))[0])
         assert len(ends) < 100
-    assert len(ends) > 5 and ends[-1] == 1
+    assert len(ends) > 5 and ends[-1] in (1, 2)  # an output that exists, if the last kill was at the very end
     wholes[kind].check(job)
 
 

@@ -50,13 +50,14 @@ def output_to(
         DataError: the ending of the file's name is unknown, or its folder does not exist.
     """
     from ..jobs.output_file import Output
-    from ..jobs.parts_folder import completed
+    from ..jobs.parts_folder import completed, remove_empty
 
     path, source = (None if str(p) == "-" else p for p in (path, source))
     output = Output(path, rejects, columns, source, overwrite, settings, model)
     try:
         output.check(vectors)
-        if path is None or completed(output) is None:
+        if path is not None and completed(output) is None:
+            remove_empty(output)
             output.check_new()
     except InputError as e:
         raise typer.BadParameter(str(e), param_hint="--output") from None

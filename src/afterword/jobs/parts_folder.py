@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 
 from ..errors import DataError, ModelError, plural
 from ..files.atomic import FULL, moved_when_written, sync, temporary
-from ..files.folder_lock import lock_folder
+from ..files.folder_lock import LOCK, lock_folder
 from ..files.vectors_info import VectorsInfo
 from ..files.write_vectors import Array, Block, Sink
 from .contract import Contract, check_same, plain
@@ -318,3 +318,10 @@ def completed(output: Output) -> Totals | None:
     if found.get("output") != stamp(output.file):
         return None
     return Totals(found["rows"], found["rejected"])
+
+
+def remove_empty(output: Output) -> None:
+    """Remove the folder of parts of a run that was killed at its very end, when it had removed all but the lock."""
+    if output.parts.is_dir() and set(os.listdir(output.parts)) <= {LOCK}:
+        with suppress(ModelError), lock_folder(output.parts, "writing", output.path):
+            pass
