@@ -229,7 +229,9 @@ def _with_our_backend(kind: Any, path: str, config: Any, options: dict[str, Any]
 def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
     """Load the text model, without its head."""
     options = {"use_safetensors": True, "output_loading_info": True, **options}
-    options["adapter_kwargs"] = {"subfolder": "-"}  # no adapter: its report would replace the model's
+    options["adapter_kwargs"] = {  # no adapter: its report would replace the model's
+        "subfolder": "-", "local_files_only": options.get("local_files_only", False),
+    }  # fmt: skip
     kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
     with _without_adapter(path) as bare:
         model, loaded = _with_our_backend(kind, bare, config, options)
