@@ -13,6 +13,7 @@ os.environ.update(
     TRANSFORMERS_VERBOSITY="error",
     HF_HUB_DISABLE_PROGRESS_BARS="1",
     OMP_WAIT_POLICY="PASSIVE",  # a second thread sleeps until it has work: by default it spins, which costs CPU time
+    HF_HUB_CACHE=str(Path(__file__).parent.parent / ".pytest_cache" / "hub"),
     AFTERWORD_CACHE=str(Path(__file__).parent.parent / ".pytest_cache" / "afterword"),  # not the user's own
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -195,7 +195,7 @@ def test_names(encoder) -> None:
     short = Encoder(encoder.backbone, classical())
     whole = short.encode("a text of many words")
     short.max_seq_length = 3
-    with pytest.warns(UserWarning, match="cut to max_length=3"):
+    with pytest.warns(UserWarning, match="truncated to max_length=3"):
         assert (short.encode("a text of many words") != whole).any()
     assert short.max_length == short.max_seq_length == 3
 

@@ -45,7 +45,7 @@ def test_new_layers_that_give_nothing_change_nothing(tmp_path: Path):
 def test_what_cannot_grow_is_said(tmp_path: Path):
     for kind in ("bloom", "albert", "llama4_text"):
         backbone = Encoder.load(tiny(kind, tmp_path / kind), classical()).backbone
-        with pytest.raises(UnsupportedModel, match=f"{kind} cannot have new layers behind its last: .+") as found:
+        with pytest.raises(UnsupportedModel, match=f"{kind} cannot have new layers after its last: .+") as found:
             append(backbone, 2)
         assert "\n" not in str(found.value)
     backbone = Encoder.load(tiny("llama", tmp_path / "llama"), classical()).backbone
