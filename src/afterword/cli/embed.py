@@ -93,7 +93,7 @@ def embed(
         say_loading(model, progress)
         choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
         embedder = MethodsEmbedder.open(choice, methods, settings)
-        infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model)
+        infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, target)
         conditioned = condition is not None or condition_field is not None
 
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.vectors_info import VectorsInfo
+    from ..jobs.output_file import Output
     from ..methods import Method
 
 
 def made_by(
-    encoder: Encoder, methods: Mapping[str, Method], settings: Mapping[str, Any], model: str
+    encoder: Encoder, methods: Mapping[str, Method], settings: Mapping[str, Any], model: str, output: Output
 ) -> dict[str, VectorsInfo]:
     """What each column of vectors is made by.
 
@@ -22,6 +23,7 @@ def made_by(
         methods: the method of each column.
         settings: the options of `Encoder.encode`.
         model: the model, as the command names it.
+        output: the output; only a .parquet file stores probe vectors, and only for one they are computed.
 
     Raises:
         InputError: no prompt has the name that the settings give.
@@ -46,7 +48,7 @@ def made_by(
             dimension=settings.get("truncate_dim") or one.dimension,
             normalized=bool(settings.get("normalize_embeddings")),
             prompt=prompt or None,
-            probes=probes(one),
+            probes=probes(one) if output.kind == "parquet" else None,
         )
     return infos
 

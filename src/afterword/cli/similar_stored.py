@@ -149,6 +149,7 @@ def _check_probes(encoder: Encoder, info: VectorsInfo, path: Path) -> None:
     from ..encode.probes import TOLERANCE, probe_difference, probes
     from ..errors import ModelError
 
+    assert info.probes is not None  # read from a file, which must hold them
     difference = probe_difference(info.probes, probes(encoder))
     if not difference <= TOLERANCE:
         raise ModelError(

@@ -109,7 +109,7 @@ def words(
             "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
             "on_long": on_long, "batch_tokens": batch_tokens,
         }  # fmt: skip
-        infos = {} if target.path is None else made_by(encoder, {VECTOR: encoder.method}, settings, model)
+        infos = {} if target.path is None else made_by(encoder, {VECTOR: encoder.method}, settings, model, target)
 
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
             return {VECTOR: _vectors(encoder, items, settings, done) if items else empty}

@@ -33,7 +33,8 @@ class VectorsInfo:
         dimension: D, the number of components of a stored vector.
         normalized: whether vectors were scaled to length 1 at the end (``--normalize``).
         prompt: the instruction that was put in front of every text; None if there was none.
-        probes: (8, P) the encoder's `encode.probes`, before ``--truncate-dim`` and ``--normalize``.
+        probes: (8, P) the encoder's `encode.probes`, before ``--truncate-dim`` and ``--normalize``;
+            None where they are not stored.
     """
 
     model: str
@@ -43,7 +44,7 @@ class VectorsInfo:
     dimension: int
     normalized: bool
     prompt: str | None
-    probes: NDArray[np.floating[Any]]
+    probes: NDArray[np.floating[Any]] | None
 
     def to_metadata(self) -> dict[str, str]:
         """The values as strings, by their names."""
@@ -55,7 +56,11 @@ class VectorsInfo:
             "dimension": str(self.dimension),
             "normalized": str(self.normalized).lower(),
             **({} if self.prompt is None else {"prompt": self.prompt}),
-            "probes": base64.b64encode(self.probes.astype("<f4").tobytes()).decode(),
+            **(
+                {}
+                if self.probes is None
+                else {"probes": base64.b64encode(self.probes.astype("<f4").tobytes()).decode()}
+            ),
         }
 
     @classmethod
