@@ -72,6 +72,12 @@ def test_the_verdict(simplest: str, improved: bool, verdict: str):
     assert "    nan   51.00  t, 9 pairs" in text
 
 
+def test_notes_that_differ_in_numbers_are_one_line():
+    wide = [f"classical:states=layer:{i}: whiten: 120 vectors differ in {90 + i} directions only" for i in range(3)]
+    text = chosen({**found("echo", True), "notes": [*wide, "echo: remove_top: too few"]})
+    assert text.count("note: ") == 2 and f"note: {wide[0]}; likewise 2 other recipes\n" in text
+
+
 def test_a_map_with_and_without_labels(tmp_path):
     correlation, scores = np.array([[0.1, 0.3], [0.2, np.nan]]), np.array([[0.6, 0.5], [0.4, 0.3]])
     text = grid(HeadMap(correlation, scores))

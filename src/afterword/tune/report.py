@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..encoder import Encoder
+from ..errors import plural
 from ..files.atomic import atomic_folder
 from ..methods import ditto
 from ..methods.serialize import to_json
@@ -166,13 +168,24 @@ def chosen(report: Report) -> str:
         lines.append(f"{_x100(row['rank'])}  {_interval(row)}  {row['level']:>5}  {_name(row)}{note}")
     if report["undefined"]:
         lines.append(f"{report['undefined']} recipes have no score: their vectors are constant, or not finite")
-    lines += ["", _verdict(report), *(f"note: {note}" for note in report["notes"])]
+    lines += ["", _verdict(report), *_noted(report["notes"])]
     if report["tests"]:
         lines += ["", "default  chosen  test"]
         lines += [
             f"{_x100(t['default']):>7}  {_x100(t['chosen'])}  {t['name']}, {t['pairs']} pairs" for t in report["tests"]
         ]
     return "\n".join(lines)
+
+
+def _noted(notes: Sequence[str]) -> list[str]:
+    """Recipes that could not be tried; of those that differ only in numbers, the first one and how many there are."""
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        alike.setdefault(re.sub("[0-9]+", "#", note.partition(": ")[2]), []).append(note)
+    return [
+        f"note: {same[0]}" + (f"; likewise {plural(len(same) - 1, 'other recipe')}" if same[1:] else "")
+        for same in alike.values()
+    ]
 
 
 def _verdict(report: Report) -> str:
