@@ -33,6 +33,7 @@ def lines(minilm: Path, folder: Path) -> dict[str, tuple[int, list[str]]]:
         "methods": (0, ["methods"]),
         "a wrong method": (2, [*embed, "--method", "ecco"]),
         "embed, one line": (0, embed),
+        "embed, to stdout": (0, ["embed", "-m", str(minilm), TEXT]),
     }
 
 
