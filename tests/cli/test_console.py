@@ -60,7 +60,7 @@ WRONG = {
     "half a model folder": (["embed", "-m", "{tmp}/half", "x"], "safetensors"),
     "no such device": ([*EMBED, "--device", "tpu9", "x"], "'tpu9'"),
     "no such type": ([*EMBED, "--dtype", "int4", "x"], "--dtype"),
-    "a template over the length": ([*EMBED, "--method", "prompt", "--max-length", "3", "x"], "max_length=3"),
+    "a template over the length": ([*EMBED, "--method", "prompt", "--max-length", "3", "x"], "--max-length 3"),
     "no [MASK]": ([*EMBED, "--method", "prompt:template=promptbert", "x"], "[MASK]"),
     "a layer that is not there": ([*EMBED, "--method", "bellm:last=9", "x"], "last=9"),
     "words without a text": (["words", "-m", "{gpt2}", "the dog"], "give a text and words"),

@@ -24,7 +24,7 @@ MISTAKES = r"""
 2  embed -m rows.csv a                                rows.csv is a file: give the folder that it is in
 2  embed -m empty a                                   empty holds no config.json: give the folder of a model
 2  embed -m above a                                   above holds no config.json: give above/model, which holds one
-2  embed -m enc --revision main a                     enc is a folder and has no revision='main'
+2  embed -m enc --revision main a                     enc is a folder and has no --revision main
 2  embed -m prompts a                                 prompts is \[1, 2\]: it must be an object of strings by name
 2  embed -m nested a                                  nested/config.json is nested too deeply
 2  embed a                                            Missing option '-m' / '--model'
@@ -49,7 +49,7 @@ MISTAKES = r"""
 2  embed -m enc --device gpu a                        'gpu' is no device: write cuda, mps or cpu
 2  embed -m enc --device cuda a                       there is no GPU here: leave --device out
 2  embed -m enc --dtype fp16 a                        'fp16' is not one of 'float32'
-2  embed -m enc --truncate-dim 9999 a                 truncate_dim=9999: vectors have 64 components
+2  embed -m enc --truncate-dim 9999 a                 error: --truncate-dim 9999: vectors have 64 components
 2  embed -m enc --prompt-name nosuch a                no prompt is named 'nosuch': there are query
 2  embed -m enc --prompt x --prompt-name query a      give --prompt or --prompt-name, not both
 2  embed -m enc --format csv a                        it says how a file is read, and texts are given

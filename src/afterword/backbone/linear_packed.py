@@ -162,7 +162,7 @@ class PackedLinears:
             if self.products != "float32":
                 raise ModelError(
                     f"products={self.products!r} needs {size / 1e9:.1f} GB for packed weights, and at most "
-                    f"{SHARE:.0%} of the free memory may go there: free some, or leave products out"
+                    f"{SHARE:.0%} of the free memory may go there: free some, or leave products='bfloat16' out"
                 )
             return PackedModel(modules, state, {}, [])
         rows = self._rows(modules, list(kernels), dtype)

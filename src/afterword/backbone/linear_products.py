@@ -105,11 +105,11 @@ def check_products(products: str, device: torch.device, dtype: torch.dtype = tor
         raise ModelError(f"products='bfloat16' is for CPUs, and the model is on {device}: use dtype='bfloat16' there")
     if dtype != torch.float32:
         name = str(dtype).removeprefix("torch.")
-        raise ModelError(f"products='bfloat16' is for float32 models, and this one is {name}: leave products out")
+        raise ModelError(f"products='bfloat16' is for float32 models, and this one is {name}: leave it out")
     if forced() == "plain":
         raise ModelError("products='bfloat16' needs packed kernels, and AFTERWORD_KERNELS=plain forbids them: unset it")
     if missing := lacks_bfloat16():
-        raise ModelError(f"products='bfloat16' cannot be had: {missing}; leave products out for exact float32")
+        raise ModelError(f"products='bfloat16' cannot be had: {missing}; leave it out for exact float32")
 
 
 _USERS: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
+import shlex
 import signal
 import sys
 import threading
@@ -18,7 +20,7 @@ from typing import Any
 
 import typer
 
-from ..errors import AfterwordError, TextsCut, dropped, plural, visible
+from ..errors import AfterwordError, DataError, TextsCut, dropped, plural, visible
 from .page import RED, YELLOW, styled
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
@@ -96,7 +98,7 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, ClickError):
         return f"error: {error.format_message()}", WRONG
     if isinstance(error, AfterwordError):
-        return f"error: {error}", WRONG
+        return f"error: {error if isinstance(error, DataError) else with_options(str(error))}", WRONG
     if isinstance(error, OSError):
         if error.filename is None and error.errno == errno.EBADF:
             return "error: the standard output is closed", WRONG
@@ -105,6 +107,26 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return "error: out of memory: lower --batch-tokens or --max-length", WRONG
     return f"bug: {type(error).__name__}: {error}; afterword --debug shows where", BUG
+
+
+ARGUMENT = re.compile(
+    r"(?<![\w.])(?:(max_length|batch_tokens|on_long|prompt_name|truncate_dim|trust_remote_code)\b|"
+    r"(device|dtype|products|prompt|revision)(?==))(?:=(\w+|'[^']*'))?"
+)
+
+
+def with_options(message: str) -> str:
+    """A message of the library with the options of the command line in place of Python's arguments.
+
+    >>> with_options("truncate_dim=9999: too many; lower max_length, or pass trust_remote_code=True, prompt=''")
+    "--truncate-dim 9999: too many; lower --max-length, or pass --trust-remote-code, --prompt ''"
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = f"--{(found[1] or found[2]).replace('_', '-')}", found[3]
+        return name if value in (None, "True") else f"{name} {shlex.quote(value.strip(chr(39)))}"
+
+    return ARGUMENT.sub(option, message)
 
 
 @contextmanager
