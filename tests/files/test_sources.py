@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from afterword.errors import DataError, MissingDataset
 from afterword.files.lines import FileForm, LinesReader
 from afterword.files.sources import HEAD, as_utf8, check_encoding, opened
+from afterword.files.tables import CsvReader
 
 OPTIONS = FileForm(options=True)
 
@@ -30,6 +31,26 @@ def test_what_a_byte_order_mark_says(encoding: str, end: str):
     assert texts(end.join(lines).encode(encoding)) == lines
     assert texts((end.join(lines) + end).encode(encoding)) == lines
     assert texts(codecs.BOM_UTF16_BE + "a\nĊb\n".encode("utf-16-be")) == ["a", "Ċb"]
+
+
+def test_a_carriage_return_before_the_first_newline_is_no_line_end():
+    long = "x " * 40_000
+    for first in (f"{'x ' * 30}\r{long}", "x" * (HEAD - 1) + "\r", "x" * (HEAD - 2) + "\r", "\r" * HEAD):
+        for encoding in "utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-be":
+            form = FileForm(encoding=encoding)
+            found = texts(f"{first}\nsecond\r\nthird\n".encode(encoding), form)
+            assert found == [first.removesuffix("\r"), "second", "third"], (first[:3], encoding)
+    line = "č" * 33_000  # whose bytes are 13 and 1 in UTF-16
+    assert texts(f"{line}\nsecond řádek\nthird\n".encode("utf-16")) == [line, "second řádek", "third"]
+    assert texts(f"Ċ\r{line}\rsecond řádek\rthird\r".encode("utf-16")) == ["Ċ", line, "second řádek", "third"]
+    header = "x" * (HEAD - 6) + ",text\r\n"
+    table = CsvReader(as_utf8(io.BytesIO(f"{header}1,a\r\n2,b\r\n".encode()), "a.csv"))
+    assert [(row.line, row.fields["text"]) for row in table] == [(2, "a"), (3, "b")]
+
+
+def test_a_large_file_of_an_old_mac():
+    lines = [f"{i} " * 500 for i in range(4_000)]
+    assert texts("\r".join(lines).encode()) == lines
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "mac-roman", "utf-16-le", "utf-8-sig", "gb18030", "shift-jis"])
@@ -72,6 +93,17 @@ def test_a_file_of_another_kind(tmp_path: Path, first: bytes, told: str):
     path.write_bytes(first + b"\0\xff" * 100)
     with pytest.raises(DataError, match=told), opened(path):
         pass
+
+
+@pytest.mark.parametrize("first", ["PAR1", "ARROW1", "%PDF-1.4", "SQLite format 3"])
+def test_a_text_may_begin_as_other_files_do(first: str):
+    assert texts(f"{first} is how it begins\ncafé\n".encode()) == [f"{first} is how it begins", "café"]
+    assert texts(f"{first}\ré".encode()) == [first, "é"]
+    cp1252 = FileForm(encoding="cp1252")
+    assert texts(f"{first}\ncafé\n".encode("cp1252"), cp1252) == [first, "café"]
+    for binary in b"\n\0", b"\n\xe2\xe3\n":
+        with pytest.raises(DataError, match=r"a\.txt is a"):
+            texts(first.encode() + binary)
 
 
 def test_what_is_no_file(tmp_path: Path):

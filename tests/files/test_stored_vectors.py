@@ -1,5 +1,6 @@
 """Stored vectors are read in blocks: each text once, null rows left out, numbers kept."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,11 @@ TEXTS = ["a", None, "b", "a", "c", "", "b", "d"]
 VECTORS = np.arange(16, dtype=np.float32).reshape(8, 2)
 
 
-def write(path: Path, columns: dict[str, list] | None = None) -> None:
+def write(path: Path, columns: dict[str, list] | None = None, gone: Sequence[int] = (1, 4)) -> None:
     info = VectorsInfo("m", {"name": "x"}, "f", "i", 2, False, None, np.zeros((8, 2), np.float32))
     columns = columns or {"text": TEXTS}
     vectors = VECTORS.copy()
-    vectors[[1, 4]] = np.nan
+    vectors[list(gone)] = np.nan
     kinds = {name: "text" if name in {"text", "word"} else "number" for name in columns}
     with path.open("wb") as file:
         sink = ParquetSink(file, kinds, {"vector": vectors[:0]}, to_notes({"vector": info}))
@@ -37,10 +38,20 @@ def test_blocks_texts_and_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     file = StoredVectors(tmp_path / "v.parquet")
     numbers, vectors = (np.concatenate(parts) for parts in zip(*file.blocks("vector"), strict=True))
     assert numbers.tolist() == [0, 2, 5, 7] and np.array_equal(vectors, VECTORS[numbers])
-    assert len(file) == 8 and file.missing("vector") == 2
+    assert len(file) == 8 and file.missing() == 2
     assert file.texts(np.array([0, 5, 7])) == ["a", "", "d"]
     assert file.lines(np.array([0, 2, 7])) == [[1, 4], [3, 7], [8]]
     assert np.array_equal(file.vectors("vector", np.array([2, 7])), VECTORS[[2, 7]])
+
+
+def test_a_text_is_found_by_the_first_of_its_rows_that_has_a_vector(tmp_path: Path):
+    write(tmp_path / "v.parquet", gone=[0, 1, 2, 6])  # "a" has one in row 3, "b" has none
+    file = StoredVectors(tmp_path / "v.parquet")
+    ((numbers, vectors),) = file.blocks("vector")
+    assert numbers.tolist() == [3, 4, 5, 7] and np.array_equal(vectors, VECTORS[numbers])
+    assert file.texts(numbers) == ["a", "c", "", "d"] and file.missing() == 4
+    assert file.lines(numbers) == [[1, 4], [5], [6], [8]]
+    assert np.array_equal(file.vectors("vector", numbers), VECTORS[numbers])
 
 
 def test_files_of_another_kind(tmp_path: Path):

@@ -69,7 +69,7 @@ class Stored:
 
     def summary(self) -> list[str]:
         """A line on rows of the file that have no vector."""
-        missing = self.file.missing(next(iter(self.columns.values())))
+        missing = self.file.missing()
         return [f"no vector: {missing:,} of {plural(len(self.file), 'row')} of {self.file.path}"] if missing else []
 
 

@@ -101,5 +101,5 @@ class Records:
 
 def _plain(line: str, error: csv.Error) -> str:
     if "\r" in line.rstrip("\r\n"):
-        return "a carriage return is outside quotes"
+        return "a carriage return is outside quotes: save the table with line feeds as line ends"
     return f'{error}: write a quote inside quotes twice ("")'

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from ..errors import DataError, MissingDataset
 from ..spelling import did_you_mean
-from .lines import USUAL_FORM, FileForm, Stream
+from .lines import LONGEST, USUAL_FORM, FileForm, Stream
 
 HEAD = 2**16  # bytes that are looked at before a file is read, or fewer, up to the first newline
 MARKS = (
@@ -94,10 +94,8 @@ def as_utf8(stream: Bytes, name: str, form: FileForm = USUAL_FORM) -> Stream:
     b'\xc3\xa9\n'
     """
     head = stream.readline(HEAD)
-    for first, kind in KINDS.items():
-        if head.startswith(first):
-            raise DataError(f"{name} is {kind}")
     given = None if form.encoding is None else codecs.lookup(form.encoding).name
+    head = _checked_kind(head, stream, name, given or "utf-8")
     mark = next((encoding for first, encoding in MARKS if head.startswith(first)), None)
     if mark is not None and given is not None and not given.startswith(mark):
         raise DataError(f"{name} begins with the byte order mark of {mark}: leave out --encoding {form.encoding}")
@@ -107,10 +105,54 @@ def as_utf8(stream: Bytes, name: str, form: FileForm = USUAL_FORM) -> Stream:
             f"{name} holds a NUL in every other byte: "
             + form.hint(f"--encoding utf-16-{end} reads UTF-16 without its mark", "save it in UTF-8")
         )
-    old_mac = b"\r" in head and not head.endswith(b"\n")
+    head, old_mac = _line_ends(head, stream, encoding)
     if encoding in ("utf-8", "utf-8-sig") and not old_mac:
         return _Again(head, stream)
     return Recoded(_Again(head, stream), encoding, name, old_mac, form)
+
+
+def _checked_kind(head: bytes, stream: Bytes, name: str, encoding: str) -> bytes:
+    """Refuse a file of another kind by its first bytes. Text may begin with some of them: then the bytes behind decide.
+
+    Returns:
+        The bytes that have been read.
+    """
+    kind = next((first for first in KINDS if head.startswith(first)), None)
+    if kind is None:
+        return head
+    if kind.isascii() and kind.decode().isprintable():
+        while len(head) < HEAD and (more := stream.read1(HEAD)):
+            head += more
+        if b"\0" not in head and _is_text(head, encoding):
+            return head
+    raise DataError(f"{name} is {KINDS[kind]}")
+
+
+def _is_text(head: bytes, encoding: str) -> bool:
+    """Whether the bytes can be decoded; the last character may be cut off."""
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(head)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _line_ends(head: bytes, stream: Bytes, encoding: str) -> tuple[bytes, bool]:
+    """Find out whether lines end with a carriage return, as in files of old Macs: one is read, and no newline.
+
+    Bytes are read up to a newline: `HEAD` at most, and after a carriage return as many as the longest line has.
+
+    Returns:
+        The bytes that have been read, and whether it is so.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    parts, text, size = [head], decoder.decode(head), len(head)
+    old_mac = "\r" in text
+    while "\n" not in text and size < (most := LONGEST if old_mac else HEAD) and (more := stream.readline(most - size)):
+        parts.append(more)
+        text, size = decoder.decode(more), size + len(more)
+        old_mac = old_mac or "\r" in text
+    return b"".join(parts), old_mac and "\n" not in text
 
 
 def _zeros_at(head: bytes) -> str | None:
@@ -142,26 +184,20 @@ class _Again:
     """A stream whose first bytes have been read, and are read again."""
 
     def __init__(self, head: bytes, stream: Bytes) -> None:
-        self.head, self.stream = head, stream
+        self.head, self.stream = io.BytesIO(head), stream
         if isinstance(stream, Unpacked):
             self.place = stream.place
 
     def readline(self, size: int = -1, /) -> bytes:
         """The next line, or so many bytes of it."""
-        if not self.head:
-            return self.stream.readline(size)
-        line, self.head = (self.head, b"") if not 0 <= size < len(self.head) else (self.head[:size], self.head[size:])
+        line = self.head.readline(size)
         if line.endswith(b"\n") or len(line) == size:
             return line
         return line + self.stream.readline(size - len(line) if size >= 0 else -1)
 
     def read1(self, size: int = -1, /) -> bytes:
         """So many bytes at most."""
-        if not self.head:
-            return self.stream.read1(size)
-        size = len(self.head) if size < 0 else size
-        block, self.head = self.head[:size], self.head[size:]
-        return block
+        return self.head.read(size) or self.stream.read1(size)
 
     def close(self) -> None:
         """Close the stream."""

@@ -34,7 +34,7 @@ class StoredVectors:
 
     Attributes:
         infos: what each column of vectors was made by.
-        first: (n,) for each row, the first row with the same text.
+        first: (n,) for each row, the first row with the same text and a vector; if none has one, the first row.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,13 +63,22 @@ class StoredVectors:
 
     @cached_property
     def first(self) -> Rows:
-        """For each row, the first row with the same text."""
+        """For each row, the first row with the same text and a vector; if none has one, the first row."""
         digests = np.zeros(len(self), "S16" if not len(self) else [("a", "<u8"), ("b", "<u8")])
         for start, texts in self._batches(TEXT):
             keys = b"".join(hashlib.blake2b(repr(text).encode(), digest_size=16).digest() for text in texts.to_pylist())
             digests[start : start + len(texts)] = np.frombuffer(keys, digests.dtype)
-        _, first, index = np.unique(digests, return_index=True, return_inverse=True)
-        return np.asarray(first[index], np.int64)
+        order = np.argsort(~self.valid, kind="stable")  # rows with a vector come first
+        _, first, index = np.unique(digests[order], return_index=True, return_inverse=True)
+        found = np.empty(len(self), np.int64)
+        found[order] = order[first[index]]
+        return found
+
+    @cached_property
+    def valid(self) -> NDArray[np.bool_]:
+        """Whether each row has a vector (n,). A row has one in every column of vectors, or in none."""
+        parts = [np.asarray(lists.is_valid(), bool) for _, lists in self._batches(next(iter(self.infos)))]
+        return np.concatenate([np.zeros(0, bool), *parts])
 
     def blocks(self, column: str) -> Iterator[tuple[Rows, Array]]:
         """Rows (m,) and their vectors (m, D), without those that repeat an earlier text or have no vector."""
@@ -79,9 +88,9 @@ class StoredVectors:
             values = lists.filter(kept).flatten().to_numpy(zero_copy_only=False)
             yield rows[kept], values.reshape(-1, lists.type.list_size)
 
-    def missing(self, column: str) -> int:
+    def missing(self) -> int:
         """The number of rows without a vector."""
-        return sum(lists.null_count for _, lists in self._batches(column))
+        return int(np.count_nonzero(~self.valid))
 
     def vectors(self, column: str, rows: Rows) -> Array:
         """The vectors (k, D) of some rows, which are in ascending order."""
