@@ -137,6 +137,7 @@ def test_a_threshold_leaves_out_what_is_less_similar(run: Run, gpt2: Path):
     assert len(found) == 15
     assert len(json.loads(run(*spec, "--json", "--threshold", every[14], "--top", 3).out)["pairs"]) == 3
     assert run(*spec, "--threshold", 2).out.splitlines()[-1] == "no pair has a similarity of at least 2"
+    assert run(*spec, "--threshold", "nan").err.endswith("--threshold: nan is not a number\n")
 
 
 @pytest.mark.parametrize("stdin", [b"", b"\n\n"])

@@ -81,6 +81,9 @@ def test_a_field_that_no_object_has_is_a_mistake():
     with pytest.raises(DataError):
         list(JsonLinesReader(io.BytesIO(b'\n{"body": "a"}\n')))
     # One object that has it is enough: the others are rows without a text.
+    reader = JsonLinesReader(io.BytesIO(wrong + b'{"body": "a", "note": 1}'), field="body", beside=["note"])
+    with pytest.warns(UserWarning, match="none of the first 100 objects of the input has 'note'"):
+        assert list(reader)[-1].fields == {"body": "a", "note": 1}
     assert len(list(JsonLinesReader(io.BytesIO(wrong[:-24] + b'\n{"text": "a"}\n' + wrong)))) == 2 * room.UNSEEN
     assert list(JsonLinesReader(io.BytesIO(b""))) == []
 

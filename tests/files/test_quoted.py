@@ -34,7 +34,10 @@ def test_what_else_is_no_csv():
     found = read('a,"b" c\nd,e\rf\ng,h\n')
     assert [r.cells for r in found] == [None, None, ["g", "h"]]
     assert found[0].problem.endswith('write a quote inside quotes twice ("")')
-    assert found[1].problem == "is not CSV: a carriage return is outside quotes: save the table with line feeds as line ends"
+    assert (
+        found[1].problem
+        == "is not CSV: a carriage return is outside quotes: save the table with line feeds as line ends"
+    )
 
 
 def test_a_problem_of_a_line_is_one_of_its_record():

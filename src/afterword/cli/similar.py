@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,6 +88,8 @@ def similar(
     """
     from ..files.stored_vectors import holds_vectors
 
+    if threshold is not None and math.isnan(threshold):
+        raise typer.BadParameter("nan is not a number", param_hint="--threshold")
     methods = read_methods(method)
     check_one(prompt=prompt, prompt_name=prompt_name)
     form = read_form(delimiter, encoding, no_header)

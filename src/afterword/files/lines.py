@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -230,10 +231,13 @@ class JsonLinesReader(LinesReader):
                 objects += 1
                 fields |= set(record.fields)
                 unseen = [name for name in unseen if name not in fields]
-                if unseen and objects == UNSEEN:
-                    no_field(self.name, unseen[0], sorted(fields), self._hint(unseen[0]))
+                if objects == UNSEEN and self.field in unseen:
+                    no_field(self.name, self.field, sorted(fields), self._hint(self.field))
+                if objects == UNSEEN and unseen:
+                    names = ", ".join(map(repr, unseen))
+                    warnings.warn(f"none of the first {UNSEEN} objects of {self.name} has {names}", stacklevel=2)
             yield record
-        if unseen and objects:
+        if unseen and 0 < objects < UNSEEN:
             no_field(self.name, unseen[0], sorted(fields), self._hint(unseen[0]))
 
     def _hint(self, field: str) -> str:

@@ -67,7 +67,7 @@ class CsvReader(LinesReader):
             if column not in self.header:
                 no_field(name, column, self.header, self._hint(column))
         if form.options and form.header and field is None and not rows and self.header and self.field != TEXT:
-            tell(f"{name}: {self.field!r} is taken as the name of the column; --no-header takes it as a text")
+            tell(f"{name}: {self.field[:60]!r} is taken as the name of the column; --no-header takes it as a text")
 
     def _delimiter(self, wanted: str | None, default: str, tell: Callable[[str], object]) -> str:
         first = self.records.take()
