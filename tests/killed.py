@@ -9,7 +9,7 @@ from typing import Any
 
 from afterword.cli import main
 
-CALLS = "fsync replace unlink rmdir mkdir".split()
+CALLS = "fsync replace link unlink rmdir mkdir".split()
 """What a run does to files, one call after the other: between any two of these it may be killed."""
 
 
@@ -31,6 +31,8 @@ def watched(see: Callable[[str, Any], None]) -> None:
 
 def forked(words: list[object], log: Path, at: int | None = None, by: int = signal.SIGKILL) -> tuple[int, list[str]]:
     """Run a command line in a child, which sends itself a signal before the call with the number ``at``.
+
+    Calls outside the folder of `log` do not count.
 
     Returns:
         The exit code, negative for a signal; and the calls, each as its name and the name of the file.
@@ -55,6 +57,8 @@ def _child(words: list[object], log: Path, at: int | None, by: int) -> int:
     def see(name: str, first: Any) -> None:
         nonlocal seen
         where = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else os.fspath(first)
+        if not where.startswith(f"{log.parent}"):  # a cache, which the next run finds filled
+            return
         if seen == at:
             os.kill(os.getpid(), by)
         calls.write(f"{name} {where}\n")

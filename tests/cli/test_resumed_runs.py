@@ -112,7 +112,7 @@ def check_kill(whole: Whole, job: Job, at: int, embedded: list[str]) -> None:
     code = main([str(word) for word in job.words])
     assert embedded == missing(finished)
     # The last calls remove an empty folder: the run is over then, and the same command finds an output that exists.
-    assert code == (2 if "unlink complete.json" in calls[whole.at("replace tmp/joined") :] else 1)
+    assert code == (2 if "unlink complete.json" in calls[whole.at("link tmp/joined") :] else 1)
     whole.check(job)
 
 
@@ -121,8 +121,8 @@ POINTS = {
     "a part that is not on disk": ("jsonl", "replace tmp/000001.json", "fsync tmp/000002.jsonl"),
     "a part without its marker": ("parquet", "replace tmp/000003.parquet", "replace tmp/000003.json"),
     "the join": ("npy", "fsync tmp/joined"),
-    "the joined file without its name": ("parquet", "replace tmp/joined"),
-    "the joined file with its name, the parts removed": ("jsonl", "replace tmp/joined", "unlink complete.json"),
+    "the joined file without its name": ("parquet", "link tmp/joined"),
+    "the joined file with its name, the parts removed": ("jsonl", "link tmp/joined", "unlink complete.json"),
 }
 
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from afterword.errors import MethodError, ModelError
-from afterword.files.atomic import JOURNAL, atomic_folder, refuse_while_written
+from afterword.files.atomic import JOURNAL, atomic_file, atomic_folder, refuse_while_written, remove_left, temporary
 from afterword.files.folder_lock import lock_folder
 from afterword.files.manifest import MANIFEST
 
@@ -287,3 +287,16 @@ def test_a_link_is_followed(tmp_path: Path):
     with atomic_folder(tmp_path / "link") as half:
         (half / "config.json").write_text("new")
     assert (tmp_path / "link").is_symlink() and names(tmp_path / "real") == ["config.json"]
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    remove_left(path)
+    temporary(path).write_text("half")
+    remove_left(path)
+    assert not names(tmp_path)
+    with atomic_file(path) as file:
+        file.write(b"whole")
+        remove_left(path)
+        assert names(tmp_path) == [temporary(path).name]
+    assert path.read_text() == "whole"

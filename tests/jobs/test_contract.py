@@ -1,9 +1,10 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from afterword.errors import DataError
-from afterword.jobs.contract import check_same, first_difference, plain
+from afterword.jobs.contract import check_same, first_difference, plain, read, read_marker
 
 
 def test_the_first_difference_is_named_by_its_path():
@@ -31,3 +32,19 @@ def test_a_difference_is_said_in_one_line(before: object, now: object, told: str
     with pytest.raises(DataError, match="was begun with ") as e:
         check_same(Path("a.parts"), {"--prompt": before}, {"--prompt": now})
     assert str(e.value) == f"a.parts was begun with {told}: give the same command, or --overwrite to start anew"
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "null", '{"a"', "[" * 100_000, '{"a": "\ud800"'])
+def test_a_file_that_holds_no_object(tmp_path: Path, content: str | None):
+    path = tmp_path / "a.json"
+    if content is not None:
+        path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    assert read(path) is None and read_marker(path) is None
+
+
+def test_a_marker_has_a_hash_of_each_row(tmp_path: Path):
+    path, marker = tmp_path / "a.json", {"rows": 2, "rejected": 0, "input": "x", "each": "AAAAAAAAAAA=", "part": "y"}
+    path.write_text(json.dumps(marker))
+    assert read(path) == read_marker(path) == marker
+    path.write_text(json.dumps({**marker, "rows": 3}))
+    assert read_marker(path) is None

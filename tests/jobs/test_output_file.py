@@ -51,6 +51,10 @@ def test_nothing_of_the_command_lies_among_its_parts(tmp_path: Path):
         check(tmp_path / "b.jsonl", None, parts / "in.txt")
     with pytest.raises(InputError, match=r"bad\.jsonl is in "):
         check(tmp_path / "b.jsonl", parts / "bad.jsonl")
+    mine = tmp_path / "c.jsonl.parts"
+    for given in ((tmp_path / "c.jsonl", mine), (tmp_path / "c.jsonl", None, mine)):
+        with pytest.raises(InputError, match=r"c\.jsonl\.parts is where parts of the output are kept: choose another"):
+            check(*given)
 
 
 def test_an_array_holds_one_vector_a_row(tmp_path: Path):

@@ -102,8 +102,8 @@ RejectsFile = Annotated[
     Path | None,
     typer.Option(
         "--rejects", metavar="FILE",
-        help="List rows without a vector in this file. Default: OUTPUT.rejects.jsonl, or stderr if there is no "
-        "output file.",
+        help="List rows without a vector in this file. A list that is there is replaced, or stays if there are no such "
+        "rows. Default: OUTPUT.rejects.jsonl, or stderr if there is no output file.",
     ),
 ]  # fmt: skip
 

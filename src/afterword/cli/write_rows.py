@@ -57,8 +57,7 @@ def output_to(
     try:
         output.check(vectors)
         if path is not None and completed(output) is None:
-            remove_empty(output)
-            output.check_new()
+            output.check_new(remove_empty(output))
     except InputError as e:
         raise typer.BadParameter(str(e), param_hint="--output") from None
     return output

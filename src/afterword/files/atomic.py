@@ -75,6 +75,14 @@ def temporary(path: Path) -> Path:
     return path.with_name(f".afterword-{hashlib.blake2b(os.fsencode(path.name), digest_size=8).hexdigest()}{WRITING}")
 
 
+def remove_left(path: Path) -> None:
+    """Remove what a process that was killed while it wrote a file has left; what a living one writes stays."""
+    through = temporary(path)
+    if through.exists():
+        with suppress(DataError), _alone(through, path):
+            through.unlink()
+
+
 @contextmanager
 def moved_when_written(through: Path, path: Path) -> Iterator[BinaryIO]:
     """Write a file under the name ``through``; rename it to ``path`` once it is on disk, and wait for that too.

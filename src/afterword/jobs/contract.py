@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,29 @@ def plain(values: Mapping[str, Any]) -> Contract:
     """
     found: Contract = json.loads(json.dumps(values, default=str))
     return found
+
+
+def read(path: Path) -> Contract | None:
+    """An object in a file of JSON; None if there is none, or if it is damaged."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def read_marker(path: Path) -> Contract | None:
+    """The file that says that a part is complete; None if there is none, or if it is damaged."""
+    found = read(path) or {}
+    if not all(type(found.get(name)) is int for name in ("rows", "rejected")):
+        return None
+    if not all(isinstance(found.get(name), str) for name in ("input", "each", "part")):
+        return None
+    try:
+        hashes = base64.b64decode(found["each"], validate=True)
+    except ValueError:
+        return None
+    return found if len(hashes) == 4 * found["rows"] else None
 
 
 def first_difference(before: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | None:

@@ -94,20 +94,26 @@ class Output:
                 raise InputError(f"{path} is the input: choose another file")
         if self.path is not None:
             for path in (self.source, self.listing):
+                if path is not None and same(path, self.parts):
+                    raise InputError(f"{path} is where parts of the output are kept: choose another name")
                 if path is not None and self.parts.resolve() in path.resolve().parents:
                     raise InputError(f"{path} is in {self.parts}, where parts of the output are kept: move it")
         listing = self.listing
         if listing is not None and not self.overwrite and not is_list(listing) and holds_something(listing):
             raise InputError(f"{listing} exists and lists no rejected rows: choose another --rejects, or --overwrite")
 
-    def check_new(self) -> None:
+    def check_new(self, ended: bool = False) -> None:
         """Refuse a file that exists, unless it may be replaced.
+
+        Args:
+            ended: a run that was killed has left no part: nothing of it was left to do.
 
         Raises:
             InputError: it exists.
         """
         if self.path is not None and self.file.exists() and not self.overwrite:
-            raise InputError(f"{self.path} exists: choose another name, or --overwrite")
+            complete = ", and is complete" if ended else ""
+            raise InputError(f"{self.path} exists{complete}: choose another name, or --overwrite")
 
     def sink(self, file: BinaryIO, empty: dict[str, Array], infos: Mapping[str, VectorsInfo]) -> Sink:
         """The writer of blocks to the open file.

@@ -26,19 +26,20 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import DataError, ModelError, plural
-from ..files.atomic import FULL, moved_when_written, sync, temporary
+from ..files.atomic import FULL, moved_when_written, remove_left, sync, temporary
 from ..files.folder_lock import LOCK, lock_folder
 from ..files.vectors_info import VectorsInfo
 from ..files.write_vectors import Array, Block, Sink
-from .contract import Contract, check_same, plain
+from .contract import Contract, check_same, plain, read, read_marker
 from .items import Item
 from .output_file import Output
-from .rejects import forget, reject_line
+from .rejects import forget, leave, reject_line
 from .store import RowsKey, Store, Totals
 
 FORMAT = 1
 JOB, COMPLETE = "job.json", "complete.json"
 SHARDS, REJECTS, DONE, TMP = FOLDERS = ("shards", "rejects", "done", "tmp")
+NUMBER = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
 OURS = re.compile(r"[0-9]{6,}\.(jsonl|npy|parquet|json)|joined|job\.json|complete\.json")
 
 
@@ -51,7 +52,8 @@ def open_parts(output: Output, tell: Callable[[str], object]) -> Iterator[PartsF
         tell: a function that shows a line to the user.
 
     Raises:
-        DataError: another process writes the file, or the parts were begun with other settings.
+        DataError: another process writes the file; the parts were begun with other settings, or job.json is damaged.
+        InputError: the file exists, and may not be replaced.
     """
     with ExitStack() as stack:
         try:
@@ -84,6 +86,7 @@ class PartsFolder(Store):
         self.output, self.settings, self.tell, self.path = output, plain(contract), tell, output.parts
         self.completed: Totals | None = None
         self.finished = False
+        self._source = source_stamp(output)  # before the rows are read
         self._done: dict[int, Totals] = {}
         self._key: RowsKey | None = None
         self._empty: dict[str, Array] = {}
@@ -95,13 +98,33 @@ class PartsFolder(Store):
         if self.completed is not None:  # only its parts, or some of them, are left
             self.finished = True
             return
-        job = read(self.path / JOB)
-        if job is None or (self.output.overwrite and job.get("settings") != self.settings):
+        self.output.check_new()  # it may have appeared while this process waited for its input
+        if self.output.listing is not None:
+            remove_left(self.output.listing)
+        job = self._job()
+        if job is None or (self.output.overwrite and job["settings"] != self.settings):
             self.clear()
         else:
-            before = {"format": job.get("format"), **job.get("settings", {})}
+            before = {"format": job.get("format"), **job["settings"]}
             check_same(self.path, before, {"format": FORMAT, **self.settings})
         self._remove(TMP)
+
+    def _job(self) -> Contract | None:
+        """What the parts were begun with; None if there are none, or if they may be replaced.
+
+        Raises:
+            DataError: there are parts, and what they were begun with cannot be read.
+        """
+        path = self.path / JOB
+        job = read(path)
+        if job is not None and isinstance(job.get("settings"), dict) and isinstance(job.get("made_by"), dict):
+            return job
+        if self.marked() and not self.output.overwrite:
+            raise DataError(
+                f"{path} is {'damaged' if path.exists() else 'missing'}, so that it is not known how the parts were "
+                "made: nothing was removed; --overwrite starts anew"
+            )
+        return None
 
     @property
     def _begun(self) -> Contract:
@@ -110,12 +133,12 @@ class PartsFolder(Store):
     def begin(self, empty: dict[str, Array], infos: Mapping[str, VectorsInfo], made_by: Contract) -> int:
         """Compare what made the parts; write job.json for the first one; check the parts that are there."""
         self._empty, self._infos = empty, infos
-        job, made_by = read(self.path / JOB), plain(made_by)
-        if job is not None and self.output.overwrite and job.get("made_by") != made_by:
+        job, made_by = self._job(), plain(made_by)
+        if job is not None and self.output.overwrite and job["made_by"] != made_by:
             self.clear()
             job = None
         if job is not None:
-            before, now = job.get("made_by", {}), made_by
+            before, now = job["made_by"], made_by
             if before.get("identity") != now.get("identity"):  # the name of another model says more than its hash
                 before, now = {"--model": job.get("model"), **before}, {"--model": self.output.model, **now}
             check_same(self.path, before, now)
@@ -132,11 +155,12 @@ class PartsFolder(Store):
 
     def marked(self) -> list[int]:
         """The numbers of the parts that are complete."""
-        return sorted(int(path.stem) for path in (self.path / DONE).glob("*.json") if OURS.fullmatch(path.name))
+        stems = (path.stem for path in (self.path / DONE).glob("*.json"))
+        return sorted(int(stem) for stem in stems if NUMBER.fullmatch(stem))
 
     def _check(self, number: int) -> None:
         """Count a part that is as it was when it was finished; remove the marker of another one."""
-        marker = read(self._marker(number)) or {}
+        marker = read_marker(self._marker(number)) or {}
         checksums = checksum(self._part(number)), checksum(self._listing(number)) if marker.get("rejected") else None
         if checksums == (marker.get("part", ""), marker.get("listing")):
             self._done[number] = Totals(marker["rows"], marker["rejected"])
@@ -147,7 +171,7 @@ class PartsFolder(Store):
     def has(self, number: int, first: int, items: Sequence[Item]) -> bool:
         """Whether there is a part of these rows."""
         self._key = RowsKey.of(items)
-        marker = read(self._marker(number)) if number in self._done else None
+        marker = read_marker(self._marker(number)) if number in self._done else None
         if marker is None:
             return False
         before = RowsKey(marker["input"], marker["each"])
@@ -189,7 +213,8 @@ class PartsFolder(Store):
         """Join the parts, give the output its name, and remove the parts.
 
         Raises:
-            DataError: the input has fewer rows than an earlier run read; no row has a vector; the disk is full.
+            DataError: the input has fewer rows than an earlier run read; no row has a vector; the disk is full; the
+                file exists, made by another process since this run began.
         """
         beyond = [number for number in self._done if number >= count]
         if beyond and not self.output.overwrite:
@@ -201,6 +226,7 @@ class PartsFolder(Store):
         done = [self._done[number] for number in range(count)]
         totals = Totals(sum(d.rows for d in done), sum(d.rejected for d in done))
         rejected = [number for number in range(count) if done[number].rejected]
+        self._check_new()
         if totals.rows == totals.rejected > 0:
             self._list_rejects(rejected)
             self.finished = True
@@ -213,19 +239,38 @@ class PartsFolder(Store):
                         sink.append(self._part(number))
                 file.flush()
                 os.fsync(file.fileno())
-            self._write_json(COMPLETE, {"output": stamp(joined), "command": self.output.command, **vars(totals)})
+            ends = {"output": stamp(joined), "input": self._source, "command": self.output.command}
+            self._write_json(COMPLETE, {**ends, **vars(totals)})
         self._list_rejects(rejected)
-        joined.replace(self.output.file)
+        self._name(joined)
         sync(self.output.file.parent)
         self.finished = True
         return totals
+
+    def _check_new(self) -> None:
+        if self.output.file.exists() and not self.output.overwrite:
+            raise DataError(
+                f"{self.output.path} has appeared since this run began: move it away, or --overwrite; {self.kept()}"
+            )
+
+    def _name(self, joined: Path) -> None:
+        """Give the joined file its name; without --overwrite, never that of a file that is there."""
+        if not self.output.overwrite:
+            with suppress(OSError):  # the name was taken just now; or the file system has no hard links
+                os.link(joined, self.output.file)
+                joined.unlink()
+                return
+            self._check_new()
+        joined.replace(self.output.file)
 
     def _list_rejects(self, numbers: Sequence[int]) -> None:
         listing = self.output.listing
         if listing is None:
             return
         if not numbers:
-            forget(listing)
+            leave(self.output.rejects, self.tell)
+            if self.output.rejects is None:
+                forget(listing)
             return
         with self._writing(listing), moved_when_written(temporary(listing), listing) as file:
             for number in numbers:
@@ -233,7 +278,7 @@ class PartsFolder(Store):
 
     def kept(self) -> str:
         """What is kept."""
-        rows = sum((read(self._marker(number)) or {}).get("rows", 0) for number in self.marked())
+        rows = sum((read_marker(self._marker(number)) or {}).get("rows", 0) for number in self.marked())
         return (
             f"{plural(rows, 'row')} kept in {self.path}; the same command goes on from there"
             if rows
@@ -272,7 +317,7 @@ class PartsFolder(Store):
 
     def _write_json(self, name: str, values: Contract) -> None:
         with self._moved(self.path / name) as file:
-            file.write(json.dumps(values, ensure_ascii=False, indent=1).encode())
+            file.write(json.dumps(values, indent=1).encode())
 
     @contextmanager
     def _writing(self, path: Path | None = None) -> Iterator[None]:
@@ -284,15 +329,6 @@ class PartsFolder(Store):
             raise DataError(
                 f"{path or self.output.path} cannot be written: {os.strerror(e.errno)}; {self.kept()}"
             ) from e
-
-
-def read(path: Path) -> Contract | None:
-    """A file of JSON; None if there is none, or if it is damaged."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def checksum(path: Path) -> str | None:
@@ -310,18 +346,33 @@ def stamp(path: Path) -> list[int]:
     return [state.st_size, state.st_mtime_ns, state.st_ino]
 
 
+def source_stamp(output: Output) -> list[int] | None:
+    """What changes with the input; None where that is no file, so that its rows alone can tell."""
+    return stamp(output.source) if output.source is not None and output.source.is_file() else None
+
+
 def completed(output: Output) -> Totals | None:
-    """The totals of a run that was interrupted after its output got its name; None if there is no such run."""
-    found = read(output.parts / COMPLETE)
-    if found is None or found.get("command") != plain(output.command) or not output.file.is_file():
+    """The totals of a run that was interrupted after its output got its name.
+
+    Returns:
+        None if there is no such run, if its input may have changed since, or if its output is to be replaced.
+    """
+    found, source = read(output.parts / COMPLETE), source_stamp(output)
+    if found is None or source is None or output.overwrite or not output.file.is_file():
         return None
-    if found.get("output") != stamp(output.file):
-        return None
-    return Totals(found["rows"], found["rejected"])
+    now = {"output": stamp(output.file), "input": source, "command": plain(output.command)}
+    rows, rejected = found.get("rows"), found.get("rejected")
+    same = all(found.get(name) == value for name, value in now.items())
+    return Totals(rows, rejected) if same and isinstance(rows, int) and isinstance(rejected, int) else None
 
 
-def remove_empty(output: Output) -> None:
-    """Remove the folder of parts of a run that was killed at its very end, when it had removed all but the lock."""
+def remove_empty(output: Output) -> bool:
+    """Remove the folder of parts of a run that was killed at its very end, when it had removed all but the lock.
+
+    Returns:
+        Whether there was such a folder.
+    """
     if output.parts.is_dir() and set(os.listdir(output.parts)) <= {LOCK}:
         with suppress(ModelError), lock_folder(output.parts, "writing", output.path):
-            pass
+            return True
+    return False

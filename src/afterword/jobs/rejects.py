@@ -12,7 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ..errors import TooLong, WordNotFound
-from ..files.atomic import atomic_file
+from ..files.atomic import atomic_file, remove_left
 from ..files.write_vectors import Array
 from .items import Item
 
@@ -62,6 +62,8 @@ class Rejects:
 
     def __enter__(self) -> Rejects:
         """The file is opened only when the first row is added."""
+        if self.path is not None:
+            remove_left(self.path)
         return self
 
     def add(self, row: int, line: int, reason: str) -> None:
@@ -77,15 +79,21 @@ class Rejects:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Keep the file if there was no error; without rejected rows, remove the file of an earlier run."""
+        """Keep the file if there was no error; without rejected rows, the file of an earlier run stays."""
         self._stack.__exit__(kind, error, trace)
-        if error is None and self.path is not None and not self.count:
-            forget(self.path)
+        if error is None and not self.count:
+            leave(self.path, self.tell)
 
 
 def reject_line(row: int, line: int, reason: str | None) -> bytes:
     """A line of the list of rejected rows."""
     return (json.dumps({"row": row, "line": line, "reason": reason}) + "\n").encode()
+
+
+def leave(path: Path | None, tell: Callable[[str], object]) -> None:
+    """Say that a list which the user has named is that of another run: it may be the only one of that run."""
+    if path is not None and is_list(path):
+        tell(f"{path} is the list of another run, and stays: this one has rejected no row")
 
 
 def forget(path: Path) -> None:
@@ -99,5 +107,5 @@ def is_list(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return set(json.loads(file.readline(1 << 20))) == {"row", "line", "reason"}
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return False
