@@ -111,7 +111,8 @@ def test_conditions(run: Run, gpt2: Path, tmp_path: Path):
     assert "rejected: line 3: 'about' is null" in ended.err
     assert same(array(ended.rows)[:2], wanted)
     assert same(array(run(*spec, "a dog runs", "--condition", "speed").rows), wanted[:1])
-    assert run(*spec, "a dog runs").code == 2
+    ended = run(*spec, "a dog runs")
+    assert ended.code == 2 and "holds {condition}: give --condition or --condition-field" in ended.err
 
 
 BAD = [

@@ -4,11 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Run, array
 
-from afterword import Encoder, bellm, reba
+from afterword import Encoder, bellm, classical, reba
 from afterword.cli.model import MethodsEmbedder, ModelChoice, read_methods
+from afterword.files.vectors_info import VectorsInfo, to_notes
+from afterword.methods.serialize import to_json
 
 
 def test_methods_by_the_names_of_their_vectors():
@@ -23,8 +28,6 @@ def test_how_a_model_is_loaded(gpt2: Path):
 
 
 def test_float64_is_written_as_it_is(run: Run, gpt2: Path, tmp_path: Path):
-    import numpy as np
-
     words = ("embed", "-m", gpt2, "--method", "classical", "--dtype", "float64", "a text")
     wanted = Encoder.load(gpt2, "classical", dtype="float64").encode(["a text"])
     assert run(*words, "-o", tmp_path / "out.npy").code == 0
@@ -34,8 +37,6 @@ def test_float64_is_written_as_it_is(run: Run, gpt2: Path, tmp_path: Path):
 
 
 def test_a_saved_encoder_has_its_own_method(run: Run, gpt2: Path, tmp_path: Path):
-    import numpy as np
-
     encoder = Encoder.load(gpt2, reba(pool="mean"))
     encoder.prompts = {"query": "query: "}
     encoder.save(tmp_path / "saved")
@@ -69,6 +70,8 @@ LIGHT = """
 2 embed -m minilm --method reba:pool=men a
 2 embed -m minilm --method ditto:head=x a
 2 embed -m minilm --method prompt:template=foo a
+2 embed -m minilm --method prompt:template=csts a
+2 embed -m minilm --method reba --condition a b
 2 embed -m minilm --device gpu a
 2 embed -m minilm -i nope.csv
 2 embed -m minilm -i rows.csv --field nope
@@ -78,6 +81,7 @@ LIGHT = """
 2 embed -m rows.csv -o out.npy a
 2 embed -m afterword-mni -o out.npy a
 2 similar -m minilm --method ecco a b
+2 similar -m minilm --method reba a --against classical.parquet
 2 words -m minilm --span 1 a b
 2 inspect -m minilm --method ecco
 2 compare nope
@@ -110,6 +114,9 @@ for line in sys.stdin.read().split("\\n"):
 def test_what_is_wrong_is_told_before_torch_is_imported(tmp_path: Path):
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
     (tmp_path / "pairs.jsonl").write_text('{"sentence1": "a", "sentence2": "b", "score": 1}\n' * 2)
+    info = VectorsInfo("minilm", to_json(classical()), "0" * 32, "1" * 32, 1, False, None, np.zeros((8, 1), np.float32))
+    table = pa.table({"text": ["a"], "vector": pa.array([[1.0]], pa.list_(pa.float32(), 1))})
+    pq.write_table(table.replace_schema_metadata(to_notes({"vector": info})), tmp_path / "classical.parquet")
     lines = LIGHT.strip().splitlines()
     asked = "\n".join(line.partition(" ")[2] for line in lines)
     done = subprocess.run([sys.executable, "-c", CHILD], input=asked, capture_output=True, text=True, cwd=tmp_path)

@@ -68,17 +68,57 @@ def test_several_methods_of_a_file(run: Run, gpt2: Path, stored: Path):
     assert both[0]["similarity"]["vector"] == pytest.approx(1) and both[0]["against"] == "the bank"
 
 
-@pytest.mark.parametrize("words", [("--method", "echo"), ("--method", "classical", "--max-length", "9")])
+@pytest.mark.parametrize("words", [(), ("--method", "classical")])
 def test_vectors_of_another_encoder_are_refused(run: Run, gpt2: Path, stored: Path, words: tuple[str, ...]):
-    ended = run("similar", "-m", gpt2, *words, "a bank", "--against", stored)
+    ended = run("similar", "-m", gpt2, *words, "--max-length", 9, "a bank", "--against", stored)
     assert ended.code == 2 and ended.out == ""
     assert f"the vectors of {stored} were made by {gpt2} by classical mean last (" in ended.err
-    assert f"not by {'echo-2 mean' if 'echo' in words else 'classical mean last'} (" in ended.err
+    assert f"not by {gpt2} by classical mean last (" in ended.err
 
 
-def test_vectors_of_another_model_are_refused(run: Run, bert: Path, stored: Path):
+def test_vectors_of_another_model_are_refused(run: Run, gpt2: Path, bert: Path, stored: Path):
     ended = run("similar", "-m", bert, "a bank", "--against", stored)
-    assert ended.code == 2 and "were made by" in ended.err and len(ended.err.splitlines()) == 1
+    assert ended.code == 2 and f"were made by {gpt2} by classical mean last (" in ended.err
+    assert f", not by {bert} by classical mean last (" in ended.err and len(ended.err.splitlines()) == 1
+
+
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, a model that is loaded is an error."""
+    monkeypatch.setattr("afterword.cli.model.ModelChoice.load", lambda *_: pytest.fail("a model is loaded"))
+
+
+def test_another_method_is_refused_before_the_model_is_loaded(
+    run: Run, gpt2: Path, stored: Path, monkeypatch: pytest.MonkeyPatch
+):
+    no_model(monkeypatch)
+    ended = run("similar", "-m", gpt2, "--method", "echo", "a bank", "--against", stored)
+    assert ended.code == 2 and ended.out == ""
+    assert f"were made by {gpt2} by classical mean last, not by {gpt2} by echo-2 mean: give the same" in ended.err
+
+
+def test_vectors_with_conditions_are_searched_with_a_condition(
+    run: Run, gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    method, path = ("--method", "prompt:template=csts"), tmp_path / "c.parquet"
+    rows = [{"text": "a dog runs", "about": about} for about in ("speed", "animals")] + [
+        {"text": "a", "about": "speed"}
+    ]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = (*method, "-i", tmp_path / "c.jsonl", "--condition-field", "about")
+    assert run("embed", "-m", gpt2, *words, "-o", path).code == 0
+    for given in ((), method):
+        found = pairs(run, "-m", gpt2, *given, "--condition", "speed", "a dog runs", "--against", path, "--top", 1)
+        assert found[0]["similarity"]["vector"] == pytest.approx(1, abs=1e-6) and found[0]["against"] == "a dog runs"
+    two = json.loads(run("similar", "-m", gpt2, *method, "--condition", "speed", "a dog runs", "a", "--json").out)
+    stored = StoredVectors(path).vectors("vector", np.array([0, 2]))
+    wanted = stored[0] @ stored[1] / np.linalg.norm(stored[0]) / np.linalg.norm(stored[1])
+    assert two["pairs"][0]["similarity"]["vector"] == pytest.approx(wanted, abs=1e-5)
+    no_model(monkeypatch)
+    for given in ((), method):
+        ended = run("similar", "-m", gpt2, *given, "a", "--against", path)
+        assert ended.code == 2 and "the template holds {condition}: give --condition" in ended.err
+    ended = run("similar", "-m", gpt2, "--condition", "speed", "-i", path)
+    assert ended.code == 2 and f"the vectors of {path} are compared as they are" in ended.err
 
 
 def test_probes_that_differ_are_refused(run: Run, gpt2: Path, stored: Path):

@@ -11,7 +11,7 @@ from . import options as o
 from .inputs import check_one, items_of, open_reader, read_form
 from .keep import read_keep, with_kept
 from .made_by import made_by
-from .model import VECTOR, MethodsEmbedder, ModelChoice, read_methods
+from .model import VECTOR, MethodsEmbedder, ModelChoice, check_condition, read_methods
 from .progress import say_loading
 from .write_rows import opened, output_to, write_rows
 
@@ -74,6 +74,8 @@ def embed(
         raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
     check_one(prompt=prompt, prompt_name=prompt_name)
     check_one(condition=condition, condition_field=condition_field)
+    conditioned = condition is not None or condition_field is not None
+    check_condition(methods.values(), "--condition or --condition-field", conditioned)
     kept = read_keep(keep, ["text", *(methods or [VECTOR])])
     settings = {
         "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
@@ -94,7 +96,6 @@ def embed(
         choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
         embedder = MethodsEmbedder.open(choice, methods, settings)
         infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, target)
-        conditioned = condition is not None or condition_field is not None
 
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
             conditions = [item.beside for item in items] if conditioned else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,25 @@ def read_methods(specs: Sequence[str] | None) -> dict[str, Method]:
     return {spec: parse_method(spec) for spec in specs}
 
 
+def check_condition(methods: Iterable[Method], options: str, given: bool) -> None:
+    """Refuse a condition without a place in the template, and the reverse, before a model is loaded.
+
+    Args:
+        methods: the methods.
+        options: the options that give a condition.
+        given: whether one is given.
+
+    Raises:
+        typer.BadParameter: it is given without effect, or is missing.
+    """
+    for method in methods:
+        wanted = "condition" in method.layout.fields
+        if wanted and not given:
+            raise typer.BadParameter(f"the template holds {{condition}}: give {options}", param_hint="--method")
+        if given and not wanted:
+            raise typer.BadParameter(f"the template of {method} holds no {{condition}}", param_hint="--condition")
+
+
 @dataclass
 class MethodsEmbedder:
     """Embeds texts by all methods that the command names.
@@ -104,17 +123,21 @@ class MethodsEmbedder:
         encoder: an encoder with the first of the methods, or with its own.
         methods: methods by name, at least one.
         options: options of `Encoder.encode`.
+        condition: of every text that comes without one.
     """
 
     encoder: Encoder
     methods: dict[str, Method]
     options: dict[str, Any] = field(default_factory=dict)
+    condition: str | None = None
 
     @classmethod
-    def open(cls, choice: ModelChoice, methods: dict[str, Method], options: dict[str, Any]) -> MethodsEmbedder:
+    def open(
+        cls, choice: ModelChoice, methods: dict[str, Method], options: dict[str, Any], condition: str | None = None
+    ) -> MethodsEmbedder:
         """Load the model."""
         encoder = choice.load(next(iter(methods.values()), None))
-        return cls(encoder, methods or {VECTOR: encoder.method}, options)
+        return cls(encoder, methods or {VECTOR: encoder.method}, options, condition)
 
     def __call__(
         self,
@@ -134,6 +157,8 @@ class MethodsEmbedder:
         if len(self.methods) > 1:
             return self.encoder.encode_many(list(texts), self.methods, **options)
         (name,) = self.methods
+        if conditions is None and self.condition is not None:
+            conditions = [self.condition] * len(texts)
         return {name: self.encoder.encode(list(texts), conditions=conditions, **options)}
 
     def why_nan(self, text: str) -> str:

@@ -12,8 +12,8 @@ Model = Annotated[
     str,
     typer.Option(
         "-m", "--model", show_default=False, metavar="MODEL",
-        help="A model on the Hugging Face Hub; a folder of a model, a saved encoder or sentence-transformers; or "
-        "minilm (all-MiniLM-L6-v2, installed with the extra demo).",
+        help="A model on the Hugging Face Hub; a folder of a model, a saved encoder or sentence-transformers; "
+        "afterword-mini, which comes with the package; or minilm (all-MiniLM-L6-v2, installed with the extra demo).",
     ),
 ]  # fmt: skip
 Methods = Annotated[

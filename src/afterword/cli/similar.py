@@ -14,7 +14,7 @@ import typer
 from . import options as o
 from .console import REJECTED, say
 from .inputs import check_one, open_reader, read_form
-from .model import MethodsEmbedder, ModelChoice, read_methods
+from .model import MethodsEmbedder, ModelChoice, check_condition, read_methods
 from .page import Column, one_line, page_width, table, wrapped
 from .similar_stored import Stored, open_stored
 from .similar_texts import Side, embed_side, read_items, summary
@@ -42,7 +42,9 @@ def similar(
             "--against",
             metavar="FILE",
             help="Compare with the texts of this file instead of with each other. Vectors in a .parquet file that "
-            "`afterword embed` wrote are used as they are.",
+            "`afterword embed` wrote are used as they are. They are refused if the model, the method, the maximum "
+            "length or the steps behind the method are others. --prompt and --condition are then those of the texts "
+            "that are compared with the file's.",
         ),
     ] = None,
     format: o.Format = None,
@@ -71,6 +73,10 @@ def similar(
     ] = None,
     prompt: o.Prompt = None,
     prompt_name: o.PromptName = None,
+    condition: Annotated[
+        str | None,
+        typer.Option("--condition", metavar="TEXT", help="The value of {condition} in the template, for every text."),
+    ] = None,
     truncate_dim: o.TruncateDim = None,
     max_length: o.MaxLength = None,
     on_long: o.OnLong = "warn",
@@ -100,18 +106,24 @@ def similar(
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
     wanted = Wanted(by, TOP if top is None and threshold is None else top, threshold)
     if input is not None and against is None and not texts and field is None and holds_vectors(input):
+        if condition is not None:
+            raise typer.BadParameter(f"the vectors of {input} are compared as they are", param_hint="--condition")
         return _finish(within_stored(open_stored(input, choice, methods, settings), wanted), [], as_json)
+    if len(methods) > 1 and condition is not None:
+        raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
+    check_condition(methods.values(), "--condition", condition is not None)
     vectors = against is not None and holds_vectors(against)
     if texts and against is not None and not vectors:  # then the options say how that file is read
         items = read_items(open_reader(texts, input, format, None), alone=False)
     else:
         items = read_items(open_reader(texts, input, format, field, form=form), alone=against is None)
     if against is not None and vectors:
-        stored = open_stored(against, choice, methods, settings)
+        stored = open_stored(against, choice, methods, settings, True, condition)
         result = with_stored(embed_side(items, stored.embedder, not texts), stored, wanted)
     else:
         others = None if against is None else read_items(open_reader(None, against, None, field, form=form))
-        result = _embedded(items, others, MethodsEmbedder.open(choice, methods, settings), not texts, wanted)
+        embedder = MethodsEmbedder.open(choice, methods, settings, condition)
+        result = _embedded(items, others, embedder, not texts, wanted)
     return _finish(result, [input] if vectors else [input, against], as_json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from ..errors import plural
 from .console import without_advice
-from .model import MethodsEmbedder, ModelChoice
+from .model import MethodsEmbedder, ModelChoice, check_condition
 from .similar_texts import Side, check_number
 
 if TYPE_CHECKING:
@@ -73,27 +74,48 @@ class Stored:
         return [f"no vector: {missing:,} of {plural(len(self.file), 'row')} of {self.file.path}"] if missing else []
 
 
-def open_stored(path: Path, choice: ModelChoice, methods: dict[str, Method], settings: dict[str, Any]) -> Stored:
-    """Load the model, and check that it makes the vectors of the file.
+def open_stored(
+    path: Path,
+    choice: ModelChoice,
+    methods: dict[str, Method],
+    settings: dict[str, Any],
+    queries: bool = False,
+    condition: str | None = None,
+) -> Stored:
+    """Load the model, and check that it makes the vectors of the file. What the file tells is checked before.
 
     Without a method, those of the file are taken; so is the prompt, if none is given. Vectors are cut and scaled as
     those of the file.
 
+    Args:
+        path: the file.
+        choice: the model.
+        methods: the methods that are given.
+        settings: options of `Encoder.encode`.
+        queries: whether texts will be embedded, to be compared with the file's.
+        condition: the condition of these texts.
+
     Raises:
         DataError: the file holds no vectors of texts.
         ModelError: the model or the method is another one, or gives other vectors.
-        typer.BadParameter: --truncate-dim is not that of the file.
+        typer.BadParameter: --truncate-dim is not that of the file; a condition is missing, or has no effect.
     """
     from ..files.stored_vectors import StoredVectors
 
     file = StoredVectors(path)
+    _check_methods(file, methods, choice.model)
+    if queries:
+        from ..methods.serialize import from_json
+
+        used = methods.values() or [from_json(info.method) for info in file.infos.values()]
+        check_condition(used, "--condition", condition is not None)
     with without_advice():
         encoder = choice.load(next(iter(methods.values()), None))
     if methods:
         of_methods = {name: replace(encoder, method=method) for name, method in methods.items()}
-        columns = {name: _column_of(one, name, file) for name, one in of_methods.items()}
+        columns = {name: _column_of(one, file, choice.model) for name, one in of_methods.items()}
     else:
-        of_methods = {column: _encoder_of(encoder, info, file) for column, info in file.infos.items()}
+        of_methods = {column: _encoder_of(encoder, info, file, choice.model) for column, info in file.infos.items()}
         columns = {column: column for column in of_methods}
     for name, column in columns.items():
         _check_probes(of_methods[name], file.infos[column], path)
@@ -106,20 +128,36 @@ def open_stored(path: Path, choice: ModelChoice, methods: dict[str, Method], set
     settings["truncate_dim"] = info.dimension if info.dimension < encoder.dimension else None
     if settings["prompt"] is None and settings["prompt_name"] is None:
         settings["prompt"] = info.prompt or ""
-    embedder = MethodsEmbedder(encoder, {name: one.method for name, one in of_methods.items()}, settings)
+    embedder = MethodsEmbedder(encoder, {name: one.method for name, one in of_methods.items()}, settings, condition)
     return Stored(file, columns, embedder)
 
 
-def _column_of(encoder: Encoder, name: str, file: StoredVectors) -> str:
+def _check_methods(file: StoredVectors, methods: Mapping[str, Method], model: str) -> None:
+    """Raise ModelError if a method made no column of a file, as far as that is known before the model is loaded."""
+    from ..methods.serialize import to_json
+
+    made = [_unnamed(info.method) for info in file.infos.values()]
+    for method in methods.values():
+        if _unnamed(to_json(method)) not in made:
+            raise _other(file, model, method)
+
+
+def _unnamed(method: Mapping[str, Any]) -> Any:
+    """What an encoder's identity holds of a method that `to_json` gave, but for the code of a weighting."""
+    weigh = {k: v for k, v in method.get("weigh", {}).items() if k != "class"}
+    return json.loads(json.dumps({**method, "name": None, "weigh": weigh}))
+
+
+def _column_of(encoder: Encoder, file: StoredVectors, model: str) -> str:
     """The column with the vectors of an encoder."""
     identity = encoder.identity
     for column, info in file.infos.items():
         if info.identity == identity:
             return column
-    raise _other(encoder, identity, file)
+    raise _other(file, model, encoder.method, identity)
 
 
-def _encoder_of(encoder: Encoder, info: VectorsInfo, file: StoredVectors) -> Encoder:
+def _encoder_of(encoder: Encoder, info: VectorsInfo, file: StoredVectors, model: str) -> Encoder:
     """The encoder that made the vectors of a column: with its own method, or with the column's."""
     from ..methods.serialize import from_json
     from ..post import Normalise
@@ -130,17 +168,20 @@ def _encoder_of(encoder: Encoder, info: VectorsInfo, file: StoredVectors) -> Enc
     for one in tried:
         if one.identity == info.identity:
             return one
-    raise _other(encoder, encoder.identity, file)
+    raise _other(file, model, encoder.method, encoder.identity)
 
 
-def _other(encoder: Encoder, identity: str, file: StoredVectors) -> Exception:
+def _other(file: StoredVectors, model: str, method: Method, identity: str | None = None) -> Exception:
     from ..errors import ModelError
 
+    def hashed(value: str | None) -> str:
+        return "" if identity is None else f" ({value:.8})"  # the same names, but another file or setting
+
     made = " or ".join(
-        f"{info.model} by {info.method.get('name')} ({info.identity:.8})" for info in file.infos.values()
+        f"{info.model} by {info.method.get('name')}{hashed(info.identity)}" for info in file.infos.values()
     )
     return ModelError(
-        f"the vectors of {file.path} were made by {made}, not by {encoder.method} ({identity:.8}): give the same "
+        f"the vectors of {file.path} were made by {made}, not by {model} by {method}{hashed(identity)}: give the same "
         "model, --method and --max-length, or embed the texts again"
     )
 
