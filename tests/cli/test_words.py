@@ -87,4 +87,4 @@ def test_a_word_that_was_cut_off(run: Run, gpt2: Path):
     assert ended.code == 1 and [row["vector"] is None for row in ended.rows] == [False, True]
     assert "was cut off" in ended.err
     ended = run(*spec, "--on-long", "error")
-    assert ended.code == 2 and all(row["vector"] is None for row in ended.rows) and "max_length=3" in ended.err
+    assert ended.code == 2 and all(row["vector"] is None for row in ended.rows) and "--max-length 3 leaves" in ended.err

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from .console import reasons_with_options
+
 if TYPE_CHECKING:
     from ..backbone.model_source import ModelSource
     from ..encoder import Encoder
@@ -154,12 +156,13 @@ class MethodsEmbedder:
             on_progress(vectors / len(self.methods))
 
         options = {**self.options, "on_empty": "nan", "show_progress_bar": done}
-        if len(self.methods) > 1:
-            return self.encoder.encode_many(list(texts), self.methods, **options)
-        (name,) = self.methods
         if conditions is None and self.condition is not None:
             conditions = [self.condition] * len(texts)
-        return {name: self.encoder.encode(list(texts), conditions=conditions, **options)}
+        with reasons_with_options():
+            if len(self.methods) > 1:
+                return self.encoder.encode_many(list(texts), self.methods, **options)
+            (name,) = self.methods
+            return {name: self.encoder.encode(list(texts), conditions=conditions, **options)}
 
     def why_nan(self, text: str) -> str:
         """The reason why the vector of a text is NaN or infinite."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .console import say
+from .console import reasons_with_options, say
 from .inputs import check_one, open_reader, read_form, stdin_bytes
 from .keep import read_keep, with_kept
 from .made_by import made_by
@@ -213,10 +213,11 @@ def _vectors(encoder: Encoder, items: Sequence[Item], settings: dict[str, Any], 
 
     texts = [list(group) for _, group in groupby(items, key=lambda item: item.line)]
     rows_of_a_text = len(items) / len(texts)
-    vectors = encoder.encode_words(
-        [group[0].text or "" for group in texts], [[item.beside for item in group] for group in texts], **settings,
-        show_progress_bar=lambda more: done(more * rows_of_a_text),
-    )  # fmt: skip
+    with reasons_with_options():
+        vectors = encoder.encode_words(
+            [group[0].text or "" for group in texts], [[item.beside for item in group] for group in texts], **settings,
+            show_progress_bar=lambda more: done(more * rows_of_a_text),
+        )  # fmt: skip
     return np.concatenate(vectors)
 
 
