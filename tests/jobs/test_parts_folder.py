@@ -242,3 +242,17 @@ def test_a_folder_without_parts_says_that_the_output_is_complete(tmp_path: Path)
     with pytest.raises(InputError, match=r"a\.npy exists, and is complete: choose another name, or --overwrite"):
         one.check_new(remove_empty(one))
     assert not one.parts.exists()
+
+
+def test_a_file_that_appears_under_the_name_of_the_list_stays(tmp_path: Path):
+    one = output(tmp_path)
+    with open_parts(one, print) as parts:
+        filled(parts, [[Item(1, "a"), Item(2, " ", "is blank")]])
+        one.listing.write_text("mine")
+        with pytest.raises(DataError, match=r"rejects\.jsonl exists and lists no rejected rows.*; 2 rows kept in"):
+            parts.finish(1)
+    assert one.listing.read_text() == "mine" and not one.file.exists()
+    one.listing.unlink()
+    with open_parts(one, print) as parts:
+        assert filled(parts, [[Item(1, "a"), Item(2, " ", "is blank")]]) == 2 and parts.finish(1) == Totals(2, 1)
+    assert one.listing.read_bytes() == reject_line(1, 2, "is blank") and not one.parts.exists()

@@ -98,6 +98,14 @@ class Output:
                     raise InputError(f"{path} is where parts of the output are kept: choose another name")
                 if path is not None and self.parts.resolve() in path.resolve().parents:
                     raise InputError(f"{path} is in {self.parts}, where parts of the output are kept: move it")
+        self.check_listing()
+
+    def check_listing(self) -> None:
+        """Refuse to replace a file by the list of rejected rows, unless it is such a list or may be replaced.
+
+        Raises:
+            InputError: it holds something else.
+        """
         listing = self.listing
         if listing is not None and not self.overwrite and not is_list(listing) and holds_something(listing):
             raise InputError(f"{listing} exists and lists no rejected rows: choose another --rejects, or --overwrite")

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import DataError, ModelError, plural
+from ..errors import DataError, InputError, ModelError, plural
 from ..files.atomic import FULL, moved_when_written, remove_left, sync, temporary
 from ..files.folder_lock import LOCK, lock_folder
 from ..files.vectors_info import VectorsInfo
@@ -255,13 +255,16 @@ class PartsFolder(Store):
 
     def _name(self, joined: Path) -> None:
         """Give the joined file its name; without --overwrite, never that of a file that is there."""
-        if not self.output.overwrite:
-            with suppress(OSError):  # the name was taken just now; or the file system has no hard links
-                os.link(joined, self.output.file)
-                joined.unlink()
-                return
+        if self.output.overwrite:
+            joined.replace(self.output.file)
+            return
+        try:
+            os.link(joined, self.output.file)
+        except OSError:  # the name was taken just now; or the file system has no hard links
             self._check_new()
-        joined.replace(self.output.file)
+            joined.replace(self.output.file)
+        else:
+            joined.unlink()
 
     def _list_rejects(self, numbers: Sequence[int]) -> None:
         listing = self.output.listing
@@ -272,6 +275,10 @@ class PartsFolder(Store):
             if self.output.rejects is None:
                 forget(listing)
             return
+        try:
+            self.output.check_listing()  # again: the file may have appeared since this run began
+        except InputError as e:
+            raise DataError(f"{e}; {self.kept()}") from None
         with self._writing(listing), moved_when_written(temporary(listing), listing) as file:
             for number in numbers:
                 file.write(self._listing(number).read_bytes())
