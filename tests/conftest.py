@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 settings.register_profile(
     "default",
     deadline=None,  # the first call of a kernel is slow, and so is a busy machine
-    max_examples=50,
+    max_examples=25,
     derandomize="CI" in os.environ,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
