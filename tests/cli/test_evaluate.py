@@ -72,6 +72,8 @@ def test_one_missing_file_is_told_and_the_rest_is_there(run: Run, model: Path, t
     assert ended.code == 1 and "mine" in ended.out and "STSB" not in ended.out
     assert ended.err.splitlines()[0].startswith(f"STSB: error: {tmp_path}/en/sts/stsb.test")
     assert ended.last == f"1 could not be run; the rest is in {tmp_path / 'out'}"
+    alone = run("evaluate", "-m", model, "--data", tmp_path, "--out", tmp_path / "none", "--tasks", "STSB")
+    assert (alone.code, alone.last) == (1, "1 could not be run; nothing was scored")
 
 
 def test_fitting(run: Run, model: Path, tmp_path: Path):

@@ -322,5 +322,6 @@ def reported(evaluation: Evaluation, out: Path) -> int:
             with atomic_file(out / file_of) as file:
                 file.write(written.encode())
     if evaluation.failures:
-        say(f"{len(evaluation.failures)} could not be run; the rest is in {out}")
+        rest = f"the rest is in {out}" if by_name else "nothing was scored"
+        say(f"{len(evaluation.failures)} could not be run; {rest}")
     return REJECTED if evaluation.failures else 0

@@ -65,7 +65,10 @@ def similar(
     top: Annotated[
         int | None,
         typer.Option(
-            "--top", min=0, metavar="N", help="Print the N most similar pairs. Default: 10, or all with --threshold."
+            "--top",
+            min=0,
+            metavar="N",
+            help="Print the N most similar pairs of all texts. Default: 10, or all with --threshold.",
         ),
     ] = None,
     threshold: Annotated[
