@@ -86,7 +86,7 @@ def test_a_processor_without_it_is_named(monkeypatch):
         check_products("bfloat16", CPU, torch.float32)
     said = str(refused.value)
     assert "neither AMX nor AVX512-BF16" in said and processor() in said and "\n" not in said
-    assert said.endswith("leave products out for exact float32")
+    assert said.endswith("leave it out for exact float32")
 
 
 def test_the_setting_is_put_back():
@@ -134,9 +134,7 @@ def test_an_encoder_says_how_its_products_are_made(tmp_path):
     if (missing := lacks_bfloat16()) is not None:
         with pytest.raises(ModelError) as refused:
             Encoder.load(folder, classical(), products="bfloat16")
-        assert (
-            str(refused.value) == f"products='bfloat16' cannot be had: {missing}; leave products out for exact float32"
-        )
+        assert str(refused.value) == f"products='bfloat16' cannot be had: {missing}; leave it out for exact float32"
         return
     coarse = Encoder.load(folder, classical(), products="bfloat16")
     assert coarse.fingerprint != encoder.fingerprint

@@ -77,7 +77,7 @@ def benchmarks(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.soak] * (n == ALONE)) for n in NAMES])
 def test_a_benchmark_runs_and_writes_its_figures(name, benchmarks, tmp_path, request):
     if name in SHARED:
         request.getfixturevalue("data")

@@ -15,7 +15,7 @@ from tests.tiny import tiny
 from afterword import Encoder, Method, bellm, classical, ditto, echo, reba
 
 THREADS = 4
-JOBS = [[f"text {i} of job {j} " + "and more " * ((3 * i + j) % 9) for i in range(24)] for j in range(THREADS)]
+JOBS = [[f"text {i} of job {j} " + "and more " * ((3 * i + j) % 9) for i in range(12)] for j in range(THREADS)]
 CASES: dict[str, tuple[str, Method]] = {
     "classical": ("bert", classical()),
     "ditto": ("bert", ditto("2-1")),

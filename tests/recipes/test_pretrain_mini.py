@@ -76,6 +76,7 @@ def test_a_tiny_run_goes_from_text_to_a_model_that_loads(tiny: Path):
     assert model.config.vocab_size == len(tokenizer) == pretrain_mini.TINY.vocab
 
 
+@pytest.mark.soak
 def test_killed_and_resumed_gives_the_weights_of_an_unbroken_run(tiny: Path, tmp_path: Path):
     killed, unbroken = with_data_of(tiny, tmp_path / "killed"), with_data_of(tiny, tmp_path / "unbroken")
     process = subprocess.Popen([sys.executable, *command(killed, "--every", "3")], stderr=subprocess.DEVNULL)
