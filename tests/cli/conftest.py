@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiny import tiny
 
 from afterword.cli import main
 
@@ -66,3 +67,18 @@ def array(rows: list[dict[str, Any]], name: str = "vector") -> np.ndarray:
     """The vectors of rows of JSON, a row of NaN for null."""
     width = next(len(row[name]) for row in rows if row[name] is not None)
     return np.array([row[name] or [np.nan] * width for row in rows], np.float32)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny("llama", tmp_path_factory.mktemp("llama"), tie_word_embeddings=True)
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    rows = [
+        {"sentence1": f"a {i}", "sentence2": "b" * (i % 7 + 1), "score": int(random.integers(0, 6))} for i in range(30)
+    ]
+    (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path / "dev.jsonl"

@@ -76,7 +76,7 @@ def compare(
 
         check_target(csv_file)
     if plot is not None:
-        from ..analysis.plots import check
+        from ..plots.figure import check
 
         check(plot)
     rows = read(results)
@@ -222,7 +222,7 @@ def write(path: Path, text: str) -> None:
 
 def draw(path: Path, rows: Sequence[Row], theirs: Sequence[Published]) -> None:
     """The first published table with our rows in it; without one, the first group of tasks."""
-    from ..analysis.plots import Series, draw_scores
+    from ..plots.scores import Series, draw_scores
     from ..tasks.report import tables
 
     if theirs:

@@ -131,7 +131,7 @@ def tune(
         raise typer.BadParameter("draws the scores of heads: leave --heads none out", param_hint="--plot")
     check_new(out)
     if plot is not None:
-        from ..analysis.plots import check
+        from ..plots.figure import check
 
         check(plot)
     from ..methods.serialize import make
@@ -158,7 +158,7 @@ def tune(
         else:
             report, head_scores = with_labels(encoder, sets, grid, limits, seed, out, bar)
     if plot is not None and head_scores is not None:
-        from ..analysis.plots import draw_heads
+        from ..plots.heads import draw_heads
 
         draw_heads(head_scores.correlation if head_scores.scores is None else head_scores.scores, plot, title_of(model))
     from ..tune.report import page

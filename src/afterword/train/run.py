@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from transformers import set_seed
 
-from ..analysis.plots import draw_losses
 from ..backbone.self_check import check as self_check
 from ..encoder import Encoder
 from ..errors import InputError, MissingExtra
 from ..files.fingerprint import LIBRARIES, weights_digest
 from ..methods import Method
 from ..methods.serialize import parse_method
+from ..plots.losses import draw_losses
 from .callbacks import SCORE
 from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
 from .rows import TrainingRows

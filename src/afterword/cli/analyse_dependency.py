@@ -1,0 +1,70 @@
+"""``afterword analyse dependency``: how far the pivot goes with the other tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from . import options as o
+from .analyse_inputs import Models, PairFile, Plot, as_text, check_plot, encoders, texts_of
+from .model import read_methods
+
+if TYPE_CHECKING:
+    from ..analysis.dependency import Dependency
+
+
+def dependency(
+    model: Models,
+    input: o.Input = None,
+    pairs: PairFile = None,
+    format: o.Format = None,
+    field: o.Field = None,
+    method: o.Methods = None,
+    pivot: Annotated[
+        Literal["last", "first"] | None,
+        typer.Option(
+            "--pivot",
+            metavar="TOKEN",
+            help="The pivot, the token that represents a sentence: last or first. Default: last in a causal model, "
+            "else first.",
+        ),
+    ] = None,
+    plot: Plot = None,
+    max_length: o.MaxLength = None,
+    batch_tokens: o.BatchTokens = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    products: o.Products = None,
+    trust_remote_code: o.Trust = False,
+    as_json: o.AsJson = False,
+) -> int:
+    """Measure how much each sentence's pivot token depends on its other tokens.
+
+    It is Spearman's correlation between their hidden states, for each model with each method.
+    """  # fmt: skip
+    check_plot(plot)
+    texts, methods = texts_of(input, pairs, format, field), read_methods(method)
+    from ..analysis.dependency import dependency as measure
+
+    results = []
+    for name, encoder, limits in encoders(
+        model, methods, device, dtype, products, max_length, trust_remote_code, batch_tokens
+    ):
+        results.append(measure(encoder, texts, pivot, name=name, limits=limits))
+    if plot is not None:
+        from ..plots.boxes import draw_dependency
+
+        draw_dependency(results, plot, f"{len(texts)} sentences")
+    typer.echo(as_text([r.to_json() for r in results]) if as_json else "\n".join(_dependencies(results)))
+    return 0
+
+
+def _dependencies(results: Sequence[Dependency]) -> Iterator[str]:
+    wide = max(len(f.name) for f in results)
+    yield f"{'':{wide}}  pivot   mean  quartiles"
+    for f in results:
+        low, middle, high = f.quartiles
+        more = f"  ({f.undefined} sentences of one token left out)" if f.undefined else ""
+        yield f"{f.name:{wide}}  {f.pivot:5} {f.mean:6.3f}  {low:.3f} {middle:.3f} {high:.3f}{more}"

@@ -1,0 +1,98 @@
+"""What the verbs of ``afterword analyse`` share: their options, their texts, and their encoders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .inputs import items_of, open_reader
+from .model import ModelChoice
+
+if TYPE_CHECKING:
+    from ..encode.limits import Limits
+    from ..encoder import Encoder
+    from ..methods import Method
+
+Models = Annotated[
+    list[str],
+    typer.Option(
+        "-m", "--model", show_default=False, metavar="MODEL",
+        help="A folder, or a model on the Hugging Face Hub. May be given several times, to compare models.",
+    ),
+]  # fmt: skip
+PairFile = Annotated[
+    Path | None,
+    typer.Option("--pairs", metavar="FILE", help="Use the texts in the columns sentence1 and sentence2 of this file."),
+]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a plot to this .png, .svg or .pdf file.")
+]
+
+
+def texts_of(input: Path | None, pairs: Path | None, format: str | None, field: str | None) -> list[str]:
+    """The texts of a file, or of a file of pairs, each once.
+
+    Raises:
+        DataError: a row cannot be used.
+    """
+    from ..errors import BadRow
+    from ..tasks.rows import read_rows, text
+
+    if pairs is not None:
+        if input is not None:
+            raise typer.BadParameter("give --input or --pairs, not both")
+        rows = list(read_rows(pairs, {"sentence1": text, "sentence2": text}))
+        return [t for t in dict.fromkeys(row[side] for row in rows for side in ("sentence1", "sentence2")) if t.strip()]
+    texts = []
+    for item in items_of(open_reader(None, input, format, field)):
+        if item.problem is not None:
+            raise BadRow(input or "stdin", item.line, item.problem)
+        texts.append(item.text or "")
+    return texts
+
+
+def encoders(
+    models: Sequence[str],
+    given: Mapping[str, Method],
+    device: str | None,
+    dtype: str | None,
+    products: str | None,
+    max_length: int | None,
+    trust: bool,
+    batch_tokens: int | None,
+) -> Iterator[tuple[str, Encoder, Limits]]:
+    """Each model with each method, one model in memory at a time: its name, encoder and limits."""
+    from ..encode.limits import Limits
+    from ..encoder import Encoder
+
+    methods: dict[str, Method | None] = {**given} or {"": None}
+    for model in models:
+        first = next(iter(methods.values()))
+        loaded = ModelChoice(model, device, dtype, max_length, None, trust, products).load(first)
+        limits = Limits(loaded.max_length, batch_tokens=batch_tokens)
+        for spec, method in methods.items():
+            encoder = loaded if method in (None, first) else Encoder(loaded.backbone, method, max_length=max_length)
+            several = [short_name(model)] * (len(models) > 1 or len(methods) == 1) + [spec] * (len(methods) > 1)
+            yield " ".join(several), encoder, limits
+
+
+def short_name(model: str) -> str:
+    """A model's name in tables and figures: its folder's."""
+    return Path(model).name or model
+
+
+def check_plot(plot: Path | None) -> None:
+    """Refuse a plot that cannot be drawn, before a long computation."""
+    if plot is not None:
+        from ..plots.figure import check
+
+        check(plot)
+
+
+def as_text(results: Any) -> str:
+    """Results as JSON: a list on one line, an object indented."""
+    return json.dumps(results, ensure_ascii=False, indent=None if isinstance(results, list) else 2)

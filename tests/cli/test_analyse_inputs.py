@@ -1,0 +1,24 @@
+"""What the verbs of ``analyse`` share."""
+
+from pathlib import Path
+
+import pytest
+
+from afterword.cli.analyse_inputs import as_text, short_name, texts_of
+from afterword.errors import BadRow
+
+
+def test_texts_of_pairs_are_those_of_both_sides_each_once(tmp_path: Path):
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2\na,b\nb,c\n")
+    assert texts_of(None, tmp_path / "pairs.csv", None, None) == ["a", "b", "c"]
+
+
+def test_a_row_without_a_text_is_refused_by_its_line(tmp_path: Path):
+    (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
+    with pytest.raises(BadRow, match=":2"):
+        texts_of(tmp_path / "texts.jsonl", None, None, None)
+
+
+def test_names_and_json():
+    assert short_name("some/folder/gpt2/") == "gpt2"
+    assert as_text([{"a": "ä"}]) == '[{"a": "ä"}]' and as_text({"a": 1}) == '{\n  "a": 1\n}'

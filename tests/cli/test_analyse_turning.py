@@ -1,0 +1,41 @@
+"""``analyse turning-point``: what is printed is what the function finds, and can be used."""
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Run
+
+from afterword import Encoder, bellm, classical
+from afterword.analysis.turning import degradation, read_pairs
+from afterword.cli.model import read_methods
+
+
+def test_a_turning_point_is_printed_drawn_and_can_be_used(run: Run, llama: Path, dev: Path, tmp_path: Path):
+    words = ("analyse", "turning-point", "-m", llama, "--dev", dev, "--pool", "mean")
+    ended = run(*words, "--plot", tmp_path / "a.svg")
+    assert (ended.code, ended.err) == (0, "")
+    methods = {"mean, bellm template": bellm("auto"), "mean, no template": bellm("auto", template=None)}
+    curves = degradation(Encoder.load(llama, classical()), read_pairs(dev), methods)
+    lines = ended.out.splitlines()
+    for line, told, curve in zip(lines[2:4], lines[5:7], curves, strict=True):
+        assert line.startswith(curve.name) and curve.turning is not None
+        cells = line.removeprefix(curve.name).split()
+        assert [float(c.rstrip("*")) for c in cells] == [round(100 * s, 2) for s in curve.scores]
+        assert [c.endswith("*") for c in cells].index(True) == curve.turning.kept
+        (method,) = read_methods([told.split("--method ")[1].strip("'")]).values()
+        template = "bellm" if "bellm t" in curve.name else None
+        assert method == bellm(curve.turning.last, template=template)
+    assert "layers kept" in (tmp_path / "a.svg").read_text()
+    found = json.loads(run(*words, "--json").out)
+    assert found["layers"] == 3 and [c["scores"] for c in found["curves"]] == [list(c.scores) for c in curves]
+    assert found["curves"][0]["method"] == f"bellm:last={curves[0].turning.last},pool=mean,template=bellm"
+
+
+def test_a_template_of_ones_own_and_a_curve_without_a_point(run: Run, llama: Path, tmp_path: Path):
+    (tmp_path / "dev.csv").write_text("sentence1,sentence2,score\n" + "a,b,1\n" * 30)
+    ended = run(
+        "analyse", "turning-point", "-m", llama, "--dev", tmp_path / "dev.csv", "--template", 'one, "{text}"',
+        "--pool", "last",
+    )  # fmt: skip
+    assert ended.code == 0
+    assert ended.out.splitlines()[-1].endswith("all 30 pairs have the score 1: a correlation needs different ones")
