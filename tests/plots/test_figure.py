@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from tests.plots.conftest import drawn
 
 from afterword.errors import InputError
-from afterword.plots.figure import check, figure
+from afterword.plots.colours import DARK, LIGHT
+from afterword.plots.figure import check, figure, look, pages
 
 START = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
@@ -39,3 +41,38 @@ def test_the_same_drawing_gives_the_same_svg(tmp_path: Path):
 def test_another_kind_of_file_is_refused():
     with pytest.raises(InputError, match=r"fig\.gif is no figure: give a file that ends in \.png, \.svg, \.pdf"):
         check(Path("fig.gif"))
+
+
+def test_characters_that_no_font_has_are_told_once(tmp_path: Path):
+    private = "\ue000\ue001" * 3  # no font has them
+    with pytest.warns(UserWarning, match="no font here has 2") as told, figure(tmp_path / "a.png", title="a") as axes:
+        axes.set(xlabel=private, ylabel=private)
+    (one,) = told
+    assert "a.png: no font here has 2 of its characters (\ue000\ue001), which are drawn as boxes" in str(one.message)
+
+
+def test_letters_of_an_svg_are_text_whatever_fonts_are_here(tmp_path: Path, recwarn: pytest.WarningsRecorder):
+    with figure(tmp_path / "a.svg") as axes:
+        axes.set(xlabel="\ue000 银行")
+    assert "\ue000 银行" in drawn(tmp_path / "a.svg") and "sans-serif" in (tmp_path / "a.svg").read_text()
+    assert not recwarn.list
+
+
+def test_a_figure_has_a_dark_one_beside_it(tmp_path: Path):
+    assert pages(tmp_path / "a.svg", dark=False) == [(tmp_path / "a.svg", LIGHT)]
+    for path, page in pages(tmp_path / "a.svg", dark=True):
+        with figure(path, page=page) as axes:
+            axes.plot([1, 2], **look(page, 0))
+    light, dark = ((tmp_path / name).read_text() for name in ("a.svg", "a-dark.svg"))
+    assert LIGHT.series[0] in light and DARK.series[0] in dark and DARK.ground in dark and DARK.ground not in light
+
+
+def test_56_series_look_different():
+    assert len({tuple(look(LIGHT, i).values()) for i in range(56)}) == 56
+
+
+def test_a_figure_that_fails_leaves_the_old_one(tmp_path: Path):
+    (tmp_path / "a.svg").write_text("old")
+    with pytest.raises(ZeroDivisionError), figure(tmp_path / "a.svg"):
+        _ = 1 / 0
+    assert [p.name for p in tmp_path.iterdir()] == ["a.svg"] and (tmp_path / "a.svg").read_text() == "old"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from . import options as o
-from .analyse_inputs import Models, PairFile, Plot, as_text, check_plot, encoders, texts_of
+from .analyse_inputs import Models, PairFile, as_text, encoders, texts_of
+from .drawing import check_plot, draw_plot
 from .model import read_methods
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ def dependency(
             "else first.",
         ),
     ] = None,
-    plot: Plot = None,
+    plot: o.Plot = None,
+    dark: o.Dark = False,
     max_length: o.MaxLength = None,
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
@@ -44,7 +47,7 @@ def dependency(
 
     It is Spearman's correlation between their hidden states, for each model with each method.
     """  # fmt: skip
-    check_plot(plot)
+    check_plot(plot, dark)
     texts, methods = texts_of(input, pairs, format, field), read_methods(method)
     from ..analysis.dependency import dependency as measure
 
@@ -56,7 +59,7 @@ def dependency(
     if plot is not None:
         from ..plots.boxes import draw_dependency
 
-        draw_dependency(results, plot, f"{len(texts)} sentences")
+        draw_plot(plot, dark, partial(draw_dependency, results))
     typer.echo(as_text([r.to_json() for r in results]) if as_json else "\n".join(_dependencies(results)))
     return 0
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from . import options as o
-from .analyse_inputs import PairFile, Plot, as_text, check_plot, texts_of
+from .analyse_inputs import PairFile, as_text, texts_of
+from .drawing import check_plot, draw_plot
 from .model import ModelChoice
 
 
@@ -31,7 +33,8 @@ def impact(
         ),
     ] = 200,
     heads: Annotated[int, typer.Option("--heads", min=0, metavar="N", help="Print the N best attention heads.")] = 5,
-    plot: Plot = None,
+    plot: o.Plot = None,
+    dark: o.Dark = False,
     max_length: o.MaxLength = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
@@ -45,7 +48,7 @@ def impact(
     Importance is measured by perturbed masking (the impact matrix), and by each head's attention of a token to
     itself. The plot shows the impact matrix of the first text.
     """  # fmt: skip
-    check_plot(plot)
+    check_plot(plot, dark)
     every = texts_of(input, pairs, format, field)
     counted = texts_of(corpus, None, "txt", None) if corpus is not None else every
     texts = every[:first]
@@ -58,7 +61,7 @@ def impact(
     if plot is not None:
         from ..plots.impact import draw_impact
 
-        draw_impact(measure(encoder, texts[0]), plot)
+        draw_plot(plot, dark, partial(draw_impact, measure(encoder, texts[0])))
     results = [impact_follows(encoder, texts, weights), *heads_follow(encoder, texts, weights)[:heads]]
     if as_json:
         typer.echo(as_text([r.to_json() for r in results]))

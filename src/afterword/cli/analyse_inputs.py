@@ -28,9 +28,6 @@ PairFile = Annotated[
     Path | None,
     typer.Option("--pairs", metavar="FILE", help="Use the texts in the columns sentence1 and sentence2 of this file."),
 ]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a plot to this .png, .svg or .pdf file.")
-]
 
 
 def texts_of(input: Path | None, pairs: Path | None, format: str | None, field: str | None) -> list[str]:
@@ -83,14 +80,6 @@ def encoders(
 def short_name(model: str) -> str:
     """A model's name in tables and figures: its folder's."""
     return Path(model).name or model
-
-
-def check_plot(plot: Path | None) -> None:
-    """Refuse a plot that cannot be drawn, before a long computation."""
-    if plot is not None:
-        from ..plots.figure import check
-
-        check(plot)
 
 
 def as_text(results: Any) -> str:

@@ -6,13 +6,15 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import options as o
-from .analyse_inputs import Plot, as_text, check_plot, short_name
+from .analyse_inputs import as_text
+from .drawing import check_plot, draw_plot
 from .model import ModelChoice
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ def turning_point(
     margin: Annotated[
         float, typer.Option("--margin", min=0, metavar="X", help="Scores that differ by at most X count as equal.")
     ] = 0.01,
-    plot: Plot = None,
+    plot: o.Plot = None,
+    dark: o.Dark = False,
     max_length: o.MaxLength = None,
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
@@ -67,7 +70,7 @@ def turning_point(
     from ..methods.serialize import parse_method
     from ..tasks.pairs import read_pairs
 
-    check_plot(plot)
+    check_plot(plot, dark)
     pairs = read_pairs(dev)
     asked = [(t, p) for t in template or ("bellm", "none") for p in pool or ("mean", "last")]
     specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in asked]
@@ -85,7 +88,7 @@ def turning_point(
     if plot is not None:
         from ..plots.curve import draw_degradation
 
-        draw_degradation(curves, plot, f"{short_name(model)}, {len(pairs.gold)} pairs")
+        draw_plot(plot, dark, partial(draw_degradation, curves))
     rows = [{**c.to_json(), "method": m} for c, m in zip(curves, used, strict=True)]
     layers = encoder.backbone.facts.layers
     result = {"model": model, "layers": layers, "margin": margin, "curves": rows}

@@ -26,7 +26,7 @@ GROUPS = {
     "Loss": "loss temperature scale mini-batch matryoshka",
     "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
     "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume",
-    "Output": "output out overwrite keep rejects name csv plot top threshold show json progress",
+    "Output": "output out overwrite keep rejects name csv plot dark top threshold show json progress",
     "Speed and memory": "device dtype products precision batch-tokens window gradient-checkpointing",
 }
 """The groups of options, by the names of the options; all others come last."""

@@ -195,4 +195,11 @@ Window = Annotated[
     int,
     typer.Option("--window", min=1, metavar="N", help="Number of rows that are read and sorted by length at a time."),
 ]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a plot to this .png, .svg or .pdf file.")
+]
+Dark = Annotated[
+    bool,
+    typer.Option("--dark", help="Also draw the plot for dark pages, to a second file: NAME-dark.svg for NAME.svg."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

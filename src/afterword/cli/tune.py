@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ import typer
 
 from . import options as o
 from .console import interruptible, without_advice
+from .drawing import check_plot, draw_plot
 from .inputs import items_of, open_reader
 from .model import VECTOR, ModelChoice, read_methods, title_of
 from .progress import RowsBar
@@ -105,6 +107,7 @@ def tune(
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Draw the scores of all heads to this .png, .svg or .pdf file."),
     ] = None,
+    dark: o.Dark = False,
     max_length: o.MaxLength = None,
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
@@ -130,10 +133,7 @@ def tune(
     if plot is not None and heads == "none":
         raise typer.BadParameter("draws the scores of heads: leave --heads none out", param_hint="--plot")
     check_new(out)
-    if plot is not None:
-        from ..plots.figure import check
-
-        check(plot)
+    check_plot(plot, dark)
     from ..methods.serialize import make
     from ..tasks.pairs import read_pairs
 
@@ -160,7 +160,8 @@ def tune(
     if plot is not None and head_scores is not None:
         from ..plots.heads import draw_heads
 
-        draw_heads(head_scores.correlation if head_scores.scores is None else head_scores.scores, plot, title_of(model))
+        table = head_scores.correlation if head_scores.scores is None else head_scores.scores
+        draw_plot(plot, dark, partial(draw_heads, table, title=title_of(model)))
     from ..tune.report import page
 
     typer.echo(json.dumps(report, ensure_ascii=False) if as_json else page(report, head_scores, out))

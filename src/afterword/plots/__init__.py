@@ -1,1 +1,1 @@
-"""Figures of results, in one style."""
+"""Figures of results, in one style. How a new one is made is said in `figure`."""

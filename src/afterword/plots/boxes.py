@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .colours import LIGHT, Page
 from .figure import COLOURS, figure
 
 if TYPE_CHECKING:
     from ..analysis.dependency import Dependency
 
 
-def draw_dependency(results: Sequence[Dependency], path: Path, title: str = "") -> None:
+def draw_dependency(results: Sequence[Dependency], path: Path, title: str = "", page: Page = LIGHT) -> None:
     """A box plot with one box per model, as in Figures 2 and 5 of BeLLM; a diamond and a number show the mean.
 
     Args:
         results: results of `dependency`.
         path: see `figure`.
         title: above it.
+        page: its colours.
     """
     line = {"color": COLOURS[-1]}
-    with figure(path, width=max(3.2, 1.6 + 1.3 * len(results))) as axes:
+    with figure(path, page=page, width=max(3.2, 1.6 + 1.3 * len(results))) as axes:
         boxes = axes.boxplot(
             [r.values[~np.isnan(r.values)] for r in results],
             widths=0.45, patch_artist=True, showmeans=True, medianprops=line, whiskerprops=line, capprops=line,

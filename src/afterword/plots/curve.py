@@ -6,23 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .colours import LIGHT, Page
 from .figure import COLOURS, figure
 
 if TYPE_CHECKING:
     from ..analysis.turning import Curve
 
 
-def draw_degradation(curves: Sequence[Curve], path: Path, title: str = "") -> None:
+def draw_degradation(curves: Sequence[Curve], path: Path, title: str = "", page: Page = LIGHT) -> None:
     """Plot scores over the number of layers kept, as in Figure 4 of BeLLM; a ring marks each turning point.
 
     Args:
         curves: as `degradation` gives them.
         path: see `figure`.
         title: above it.
+        page: its colours.
     """
     from matplotlib.ticker import MaxNLocator
 
-    with figure(path) as axes:
+    with figure(path, page=page) as axes:
         for curve in curves:
             percent = [100 * score for score in curve.scores]
             (line,) = axes.plot(percent, marker="o", label=curve.name)

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .colours import LIGHT, Page
 from .figure import figure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def draw_heads(table: NDArray[np.floating[Any]], path: Path, title: str = "") -> None:
+def draw_heads(table: NDArray[np.floating[Any]], path: Path, title: str = "", page: Page = LIGHT) -> None:
     """A heat map with a number per head: a row per layer and a column per head, both counted from 1.
 
     Args:
         table: scores of heads (L, H), drawn times 100.
         path: see `figure`.
         title: above it.
+        page: its colours.
     """
     layers, heads = table.shape
-    with figure(path, width=1.6 + 0.38 * heads, height=0.9 + 0.3 * layers) as axes:
+    with figure(path, page=page, width=1.6 + 0.38 * heads, height=0.9 + 0.3 * layers) as axes:
         image = axes.imshow(100 * table, aspect="auto", cmap="cividis")
         axes.figure.colorbar(image, ax=axes)
         middle = np.nanmean(table)
