@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 from random import Random
 
@@ -62,6 +63,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Check shapes, but not in xdist's first process: it hands the tests out, and imports none of this."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a run in the background: its tests would wait for Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         return
     if os.environ.get("AFTERWORD_CHECK_SHAPES", "1") != "0":

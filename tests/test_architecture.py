@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -64,9 +65,19 @@ def room_of(path: Path) -> str:
     return name_of(path).split("/")[0]
 
 
-def imports(path: Path) -> Iterator[tuple[str, str]]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def imports(path: Path) -> tuple[tuple[str, str], ...]:
     """Every imported module as a dotted name, relative ones resolved, and where: "top", "function" or "typing"."""
-    tree = ast.parse(path.read_text("utf-8"))
+    return tuple(imported(path))
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    tree = parsed(path)
     outer = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     typing = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
     where = {node: "function" for one in outer for node in ast.walk(one)}
@@ -155,7 +166,7 @@ def test_files_and_functions_stay_short():
     functions = [
         (f"{name_of(path)}:{node.lineno} {node.name}", code_lines(node))
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     assert functions
@@ -173,12 +184,12 @@ def test_the_root_holds_only_what_has_no_other_room():
     there = {path.name for path in SOURCE.glob("*.py")}
     assert there == {"__init__.py", "__main__.py", "errors.py", "shapes.py", "spelling.py", "encoder.py", "st.py"}
     for folder in {path.parent for path in FILES} - {SOURCE}:
-        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))), f"{folder.name} says nothing"
+        assert ast.get_docstring(parsed(folder / "__init__.py")), f"{folder.name} says nothing"
 
 
 @pytest.mark.parametrize("path", INSIDE, ids=name_of)
 def test_no_file_uses_another_files_private_names(path: Path):
-    tree, others = ast.parse(path.read_text("utf-8")), PRIVATE - private_names(path)
+    tree, others = parsed(path), PRIVATE - private_names(path)
     taken = [name for module, _ in imports(path) if (name := module.rpartition(".")[2]) in PRIVATE]
     taken += [
         f"{ast.unparse(node)} (line {node.lineno})"
@@ -188,10 +199,11 @@ def test_no_file_uses_another_files_private_names(path: Path):
     assert not taken, f"{name_of(path)} uses {taken}, which another file keeps to itself"
 
 
+@cache
 def private_names(path: Path) -> set[str]:
     """The names with one underscore that a file defines: functions, classes, methods, attributes of its own objects."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
@@ -207,7 +219,7 @@ PRIVATE = {name for path in FILES for name in private_names(path)} - THEIRS
 def test_a_public_class_is_defined_once():
     homes: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.parse(path.read_text("utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(name_of(path))
     assert len(homes) > 100

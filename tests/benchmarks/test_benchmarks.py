@@ -40,6 +40,7 @@ SHARED = {
     "tune",
 }  # fmt: skip
 PROC = {"reba_memory", "load_memory", "against_paper", "training", "tune"}
+SOAK = {"reba_memory", "load_memory", "training", "degradation", "mini"}
 ALONE = "reba_memory"
 """It runs as users run it: a pass in a process of its own, and each call of that in another. The others run here."""
 
@@ -77,7 +78,7 @@ def benchmarks(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.soak] * (n == ALONE)) for n in NAMES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.soak] * (n in SOAK)) for n in NAMES])
 def test_a_benchmark_runs_and_writes_its_figures(name, benchmarks, tmp_path, request):
     if name in SHARED:
         request.getfixturevalue("data")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.adapters.test_sentence_transformers_model import glove
 from tests.cli.conftest import Run, command
+from tests.killed import forked
 from tests.tiny import tiny
 
 from afterword import Encoder
@@ -142,6 +143,7 @@ def test_the_list(run: Run):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_minilm_has_its_published_scores(run: Run, minilm: Path, data: Path, tmp_path: Path):
     run("evaluate", "-m", minilm, "--name", "MiniLM", "--data", data, "--out", tmp_path, "--tasks", "STS16")
     with (tmp_path / "results.csv").open() as file:
@@ -149,14 +151,28 @@ def test_minilm_has_its_published_scores(run: Run, minilm: Path, data: Path, tmp
     assert found == {"STS16": pytest.approx(78.99, abs=0.02)}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [1, pytest.param(9, marks=pytest.mark.soak)])
-def test_a_killed_run_goes_on_to_the_same_results(kills: int, chance: Random, run: Run, model: Path, tmp_path: Path):
+def test_a_run_that_was_killed_between_two_results_goes_on(run: Run, model: Path, tmp_path: Path):
+    tasks = ",".join(str(write_pairs(tmp_path / f"t{i}.jsonl", 20, i)) for i in range(3))
+    spec = ["evaluate", "-m", model, "--data", tmp_path, "--tasks", tasks, "--method", "classical", "--method", "reba"]
+    code, calls = forked([*spec, "--out", tmp_path / "whole"], tmp_path / "log")
+    assert code == 0
+    moves = [i for i, call in enumerate(calls) if call.startswith("replace")]  # of a result two: its items, itself
+    code, _ = forked([*spec, "--out", tmp_path / "killed"], tmp_path / "log", moves[7])
+    assert code == -signal.SIGKILL and len(list((tmp_path / "killed").glob("*/*/*.json"))) == 3
+    assert run(*spec, "--out", tmp_path / "killed").code == 0
+    assert tree(tmp_path / "killed") == tree(tmp_path / "whole") and len(tree(tmp_path / "whole")) == 14
+
+
+@pytest.mark.soak
+def test_a_run_that_is_killed_anywhere_goes_on_to_the_same_results(
+    chance: Random, run: Run, model: Path, tmp_path: Path
+):
+    kills = 9
     tasks = ",".join(str(write_pairs(tmp_path / f"t{i}.jsonl", 40 if i == 0 else 150, i)) for i in range(4))
     spec = ["evaluate", "-m", model, "--data", tmp_path, "--tasks", tasks]
     spec += ["--method", "classical", "--method", "reba", "--method", "echo:pool=last"]
     folder = tmp_path / "killed" / "tiny-gpt2"
-    for at in [4] if kills == 1 else sorted(chance.randrange(1, 11) for _ in range(kills)):
+    for at in sorted(chance.randrange(1, 11) for _ in range(kills)):
         process, started = command(*spec, "--out", tmp_path / "killed"), time.monotonic()
         while len(list(folder.glob("*/*.json"))) < at:
             assert process.poll() is None and time.monotonic() - started < 120, "ended before it was killed"

@@ -29,6 +29,7 @@ def tolerance(model: str, dtype: str) -> float:
     return 2e-6 if model == "llama_gqa" else 1e-10
 
 
+@lru_cache
 def inputs(folder: Path, model: str, dtype: str) -> Inputs:
     manifest = json.loads((folder / "manifest.json").read_text())
     ids = json.loads((folder / "input_ids.json").read_text())[model]
@@ -46,6 +47,7 @@ def inputs(folder: Path, model: str, dtype: str) -> Inputs:
     )
 
 
+@lru_cache
 def arrays(folder: Path) -> list[dict]:
     if not (folder / "manifest.json").exists():
         return []

@@ -59,24 +59,24 @@ def test_the_best_on_dev_is_kept(models: Path, tmp_path: Path):
         assert abs(spearmanr(ranks, cosines).statistic - best) < 1e-6
 
 
+TRIPLETS = [{**row, "negative": ROWS[i - 1]["positive"]} for i, row in enumerate(ROWS)]
+FORMS = [
+    (TRIPLETS, "ranking", {}),
+    (TRIPLETS, "cached_ranking", {"mini_batch": 4, "matryoshka": (64, 16)}),
+    (TRIPLETS, "released", {"weights": (0, 20, 1)}),
+    (DEV, "angle", {"matryoshka": (64, 16)}),
+    pytest.param(TRIPLETS, "angle", {}, marks=pytest.mark.soak),
+    pytest.param(DEV, "cosent", {}, marks=pytest.mark.soak),
+    pytest.param(DEV, "released", {}, marks=pytest.mark.soak),
+]
+
+
 @pytest.mark.slow
-def test_every_form_of_rows_trains_with_its_losses(models: Path, tmp_path: Path):
-    triplets = [{**row, "negative": ROWS[i - 1]["positive"]} for i, row in enumerate(ROWS)]
-    for i, (rows, loss, options) in enumerate(
-        [
-            (triplets, "ranking", {}),
-            (triplets, "cached_ranking", {"mini_batch": 4, "matryoshka": (64, 16)}),
-            (triplets, "angle", {}),
-            (triplets, "released", {"weights": (0, 20, 1)}),
-            (DEV, "cosent", {}),
-            (DEV, "angle", {"matryoshka": (64, 16)}),
-            (DEV, "released", {}),
-        ]
-    ):
-        out = tmp_path / str(i)
-        train(models / "llama", rows, out, loss=loss, **options, **{**SMALL, "epochs": 3})
-        found = list(curve(out).values())
-        assert np.mean(found[-4:]) < 0.9 * np.mean(found[:4]), loss
+@pytest.mark.parametrize(("rows", "loss", "options"), FORMS)
+def test_every_form_of_rows_trains_with_its_losses(rows, loss, options, models: Path, tmp_path: Path):
+    train(models / "llama", rows, tmp_path / "a", loss=loss, **options, **{**SMALL, "epochs": 3})
+    found = list(curve(tmp_path / "a").values())
+    assert np.mean(found[-4:]) < 0.9 * np.mean(found[:4]), loss
 
 
 def test_conditions_are_trained_on(models: Path, tmp_path: Path):
