@@ -88,6 +88,12 @@ MISTAKES = r"""
 2  train -m enc --data pairs.jsonl --out new --mini-batch 8           --mini-batch: has no effect with --loss ranking
 2  train -m enc --data pairs.jsonl --out new --scale 8                --scale: has no effect with --loss ranking
 2  train -m enc --data pairs.jsonl --out new --steps 8 --epochs 2     --epochs: has no effect with --steps
+2  train -m enc --data pairs.jsonl --out new --weights 0,20,1         --weights: has no effect with --loss ranking
+2  train -m enc --data pairs.jsonl --out new --loss released --weights 1,2    weights=1,2: give three numbers from 0
+2  train -m enc --data pairs.jsonl --out new --loss released --weights 1,0,1 --temperature 1    --temperature: has no ef
+2  train -m enc --data pairs.jsonl --out new --loss released --weights 0,1,0 --scale 1    --scale: has no effect with w
+2  train -m enc --data pairs.jsonl --out new --steps 1 --warmup 5     warmup=5 steps, and the run has one step: give le
+2  train -m enc --data pairs.jsonl --out new --log-every 0            log_every=0: give 1 or more
 """
 """Exit code, command line, message: two blanks or more between them."""
 

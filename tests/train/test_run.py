@@ -59,6 +59,36 @@ def test_the_best_on_dev_is_kept(models: Path, tmp_path: Path):
         assert abs(spearmanr(ranks, cosines).statistic - best) < 1e-6
 
 
+def test_dev_is_scored_by_the_encoder_that_is_saved(models: Path, tmp_path: Path):
+    """Training cuts texts at 4 tokens; the encoder does not, and the score that chooses a checkpoint is its own."""
+    from scipy.stats import spearmanr
+
+    trained = train(models / "llama", ROWS, tmp_path, dev=DEV, every=1, steps=2, max_length=4, **SMALL)
+    best = json.loads((tmp_path / "training.json").read_text())["finished"]["best_dev"]
+
+    def score(encoder: Encoder) -> float:
+        left, right = (encoder.encode([row[s] for row in DEV], on_long="ignore") for s in ("sentence1", "sentence2"))
+        cosines = torch.cosine_similarity(torch.from_numpy(left), torch.from_numpy(right))
+        return float(spearmanr([row["score"] for row in DEV], cosines).statistic)
+
+    assert abs(score(trained) - best) < 1e-6
+    assert abs(score(replace(trained, max_length=4)) - best) > 1e-2
+    assert Encoder.load(tmp_path).max_length == trained.max_length > 4
+
+
+def test_a_run_of_one_step_moves_the_weights(models: Path, tmp_path: Path):
+    options = {**SMALL, "warmup": 0.1, "log_every": 10, "epochs": 1}
+    before = Encoder.load(models / "llama", BOTH).encode(TEXTS)
+    for i, rows in enumerate((ROWS, ROWS[:6])):  # one step of many, and all there is
+        steps = {"steps": 1} if i == 0 else {}
+        encoder = train(models / "llama", rows, tmp_path / str(i), **options, **steps)
+        assert abs(encoder.encode(TEXTS) - before).max() > 1e-4
+        assert list(curve(tmp_path / str(i))) == [1]
+    with pytest.raises(InputError, match="warmup=2 steps, and the run has one step: give less than 1"):
+        train(models / "llama", ROWS[:6], tmp_path / "2", **{**options, "warmup": 2})
+    assert len(curve(tmp_path / "0", "learning_rate")) == 1
+
+
 TRIPLETS = [{**row, "negative": ROWS[i - 1]["positive"]} for i, row in enumerate(ROWS)]
 FORMS = [
     (TRIPLETS, "ranking", {}),

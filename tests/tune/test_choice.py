@@ -73,6 +73,18 @@ def test_noise_is_not_an_improvement():
     assert claimed <= 6  # expected: 2; more than 6 of 80 has a chance of 1 %
 
 
+def test_beside_a_default_of_constant_cosines_noise_is_no_improvement_either():
+    claimed = 0
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        gold, cosines = random.normal(size=60), random.normal(size=(40, 60))
+        cosines[0] = 0.5
+        found = choose([LEVELS[i % 4] for i in range(40)], cosines, gold, halves(60, seed), 0, seed)
+        assert found.simplest != 0 and found.gain[0] < found.confirm[found.simplest] < found.gain[1]
+        claimed += found.improved
+    assert claimed <= 5  # expected: 1.5; more than 5 of 60 has a chance of 1 %
+
+
 def test_where_nothing_is_defined(gold):
     with pytest.raises(InputError, match="every recipe gives constant"):
         choose(LEVELS, np.ones((4, 400)), gold, halves(400, 0), 0)
@@ -84,3 +96,4 @@ def test_a_default_without_a_score_is_beaten(gold):
     cosines = np.stack([np.ones(400), like(gold, 0.3, 1), np.full(400, np.nan), like(gold, 2, 2)])
     found = choose(LEVELS, cosines, gold, halves(400, 0), 0)
     assert found.chosen == 1 and np.isnan(found.rank[[0, 2]]).all()
+    assert 0.8 < found.gain[0] < found.confirm[1] < found.gain[1]

@@ -72,6 +72,18 @@ def test_the_verdict(simplest: str, improved: bool, verdict: str):
     assert "    nan   51.00  t, 9 pairs" in text
 
 
+def test_the_verdict_beside_a_default_without_a_score():
+    for improved, verdict in (
+        (
+            True,
+            "chosen: echo + centre, which scores -1.00 to 10.00 on the half that confirms; the default's vectors are",
+        ),
+        (False, "echo + centre ranked first, but its score of -1.00 to 10.00 on the half that confirms is not sure"),
+    ):
+        report = found("echo", improved)
+        assert verdict in chosen({**report, "default": row("classical", None)})
+
+
 def test_notes_that_differ_in_numbers_are_one_line():
     wide = [f"classical:states=layer:{i}: whiten: 120 vectors differ in {90 + i} directions only" for i in range(3)]
     text = chosen({**found("echo", True), "notes": [*wide, "echo: remove_top: too few"]})

@@ -56,6 +56,15 @@ def train(
     scale: Annotated[
         float, typer.Option("--scale", metavar="S", help="Scale of the angle, cosent and released losses.")
     ] = 20.0,
+    weights: Annotated[
+        str,
+        typer.Option(
+            "--weights",
+            metavar="W,W,W",
+            help="Weights of the parts of released: cosine, in-batch negatives, angle (cosine_w, ibn_w, angle_w of "
+            "angle_emb).",
+        ),
+    ] = "1,1,1",
     mini_batch: Annotated[
         int, typer.Option("--mini-batch", metavar="N", help="Texts per forward pass of cached_ranking.")
     ] = 32,
@@ -129,6 +138,14 @@ def train(
     patience: Annotated[
         int, typer.Option("--patience", metavar="N", help="Stop after N evaluations without a better score; 0 = never.")
     ] = 0,
+    log_every: Annotated[
+        int,
+        typer.Option(
+            "--log-every",
+            metavar="N",
+            help="Optimizer steps between two lines of loss.jsonl. The last step is always logged.",
+        ),
+    ] = 10,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the last checkpoint in DIR, or start if there is none.")
     ] = False,
@@ -149,11 +166,14 @@ def train(
     from ..train.rows import TrainingRows
     from ..train.settings import Settings
 
-    given |= {"targets": _list(targets), "matryoshka": _numbers(matryoshka)}
+    given |= {
+        "targets": _list(targets), "matryoshka": _numbers(matryoshka, "--matryoshka", int, "256,128"),
+        "weights": _numbers(weights, "--weights", float, "0,20,1"),
+    }  # fmt: skip
+    named = read_methods([method] if method is not None else None).get(VECTOR)
+    chosen = given | {"rank": 0 if full_rank else rank, "method": named}
+    settings = Settings(**{f.name: chosen[f.name] for f in fields(Settings) if f.name in chosen})
     _refuse_idle(given, {f.name: f.default for f in fields(Settings)})
-    given |= {"rank": 0 if full_rank else rank}
-    given["method"] = read_methods([method] if method is not None else None).get(VECTOR)
-    settings = Settings(**{f.name: given[f.name] for f in fields(Settings) if f.name in given})
     rows, scored = TrainingRows.read(data), None if dev is None else TrainingRows.read(dev)
     ModelChoice(model).located()
     from ..train import train as run
@@ -162,7 +182,7 @@ def train(
     with interruptible(lambda: kept(out)):
         run(
             model, rows, out, dev=scored, settings=settings, resume=resume, keep_adapter=keep_adapter,
-            device=device, trust_remote_code=trust_remote_code,
+            device=device, trust_remote_code=trust_remote_code, log_every=log_every,
             progress=sys.stderr.isatty() if progress is None else progress,
         )  # fmt: skip
     if is_first():
@@ -185,12 +205,15 @@ def _refuse_idle(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     Raises:
         typer.BadParameter: there is one.
     """
-    loss = given["loss"]
+    loss, (cosine, in_batch, angle) = given["loss"], given["weights"]
     rules = (
         (given["full_rank"], "--full-rank", ("rank", "alpha", "dropout", "targets")),
         (loss in ("angle", "cosent"), f"--loss {loss}", ("temperature", "distinct")),
         (loss in ("ranking", "cached_ranking"), f"--loss {loss}", ("scale",)),
         (loss != "cached_ranking", f"--loss {loss}", ("mini_batch",)),
+        (loss != "released", f"--loss {loss}", ("weights",)),
+        (loss == "released" and not in_batch, "a weight 0 of in-batch negatives", ("temperature", "distinct")),
+        (loss == "released" and not (cosine or angle), "weights 0 of cosine and angle", ("scale",)),
         (not given["added"], "no --add", ("fresh",)),
         (given["steps"] is not None, "--steps", ("epochs",)),
     )
@@ -215,8 +238,8 @@ def _list(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",")) if text else ()
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
+def _numbers(text: str | None, option: str, kind: type[int] | type[float], example: str) -> tuple[Any, ...]:
     try:
-        return tuple(int(part) for part in _list(text))
+        return tuple(kind(part) for part in _list(text))
     except ValueError:
-        raise typer.BadParameter(f"{text!r}: write numbers, as in 256,128", param_hint="--matryoshka") from None
+        raise typer.BadParameter(f"{text!r}: write numbers, as in {example}", param_hint=option) from None

@@ -27,6 +27,10 @@ class LossLog(TrainerCallback):
         if state.is_world_process_zero:
             self.path.write_text("".join(json.dumps(row) + "\n" for row in state.log_history), encoding="utf-8")
 
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Have the last step logged, and every step with an evaluation, so that a short run has a curve too."""
+        control.should_log |= control.should_evaluate or state.global_step >= state.max_steps
+
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Append the newest entry."""
         if state.is_world_process_zero:

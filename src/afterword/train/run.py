@@ -64,7 +64,8 @@ def train(
         out: the folder that the encoder is saved to; ``training.json``, ``loss.jsonl`` and ``loss.png`` are written
             beside it, and ``checkpoints`` until the run is finished.
         method: the embedding method; None keeps the encoder's own. A string is parsed.
-        dev: scored pairs. They are evaluated at every checkpoint, and the best checkpoint is the result.
+        dev: scored pairs. They are evaluated at every checkpoint, with the maximum length of the encoder that is
+            saved, and the best checkpoint is the result.
         settings: everything that the result depends on.
         resume: resume from the last checkpoint in `out`; the final weights equal those of an uninterrupted run. Without
             a checkpoint, start from the beginning; if the run is finished, load its result.
@@ -72,7 +73,8 @@ def train(
         device: None = a GPU where there is one.
         trust_remote_code: run the model's own code.
         progress: show a progress bar on stderr.
-        log_every: number of steps between two lines of ``loss.jsonl``.
+        log_every: number of steps between two lines of ``loss.jsonl``; the last step and those with an evaluation are
+            logged in any case.
         changes: single settings by name; they replace those of `settings`.
 
     Returns:
@@ -107,7 +109,7 @@ def train(
             place.write(record)
         run = Run(encoder, settings, place)
         try:
-            trainer = make_trainer(run.model, settings, place, rows, scored, log_every, progress)
+            trainer = make_trainer(run.model, settings, place, rows, scored, log_every, progress, encoder.max_length)
             if checkpoint is not None and stopped(checkpoint):
                 trainer.finish(checkpoint)
             else:

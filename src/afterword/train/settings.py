@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import inf
 from typing import Any, Literal, get_args
 
 from ..errors import InputError
@@ -30,18 +31,21 @@ class Settings:
         loss: name of the loss: "ranking", "cached_ranking", "angle", "cosent" or "released".
         temperature: of the ranking losses, whose scale is 1 / temperature.
         scale: factor on the cosines in "angle" and "cosent".
-        weights: of the three parts of "released": cosine, in-batch negatives, angle.
+        weights: of the three parts of "released": cosine, in-batch negatives, angle (``cosine_w``, ``ibn_w`` and
+            ``angle_w`` of angle_emb).
         mini_batch: texts per forward of "cached_ranking".
         matryoshka: numbers of leading components; the loss is summed over the vectors truncated to each.
         learning_rate: peak learning rate.
-        warmup: number of warm-up steps, or their share of all steps; then the learning rate falls linearly to 0.
+        warmup: number of warm-up steps, or their share of all steps; then the learning rate falls linearly to 0. A
+            run of one step has none.
         weight_decay: of AdamW.
         clip: maximum norm of the gradient.
         batch_size: rows per batch and process.
         accumulate: batches per step (gradient accumulation).
         epochs: passes over the rows.
         steps: number of steps; replaces `epochs`.
-        max_length: maximum number of tokens per text; None = the model's limit.
+        max_length: maximum number of tokens per text in training; None = the model's limit, which the encoder that is
+            saved has in any case.
         distinct: never put a text into a batch twice, if the loss uses in-batch negatives.
         prompt: prepended to every text.
         prompts: prepended to the texts of a column, by column name.
@@ -126,6 +130,13 @@ class Settings:
             raise InputError("weights in 4 bits are frozen: give a LoRA rank above 0")
         if self.four_bit and self.added:
             raise InputError("new layers are trained whole, which weights in 4 bits cannot be: leave four_bit out")
+        if self.steps == 1 and self.warmup >= 1:
+            raise InputError(f"warmup={self.warmup:g} steps, and the run has one step: give less than 1")
+        if len(self.weights) != 3 or not all(0 <= w < inf for w in self.weights) or not any(self.weights):
+            given = ",".join(f"{w:g}" for w in self.weights)
+            raise InputError(
+                f"weights={given}: give three numbers from 0, not all 0: cosine, in-batch negatives, angle"
+            )
         if self.prompt and self.prompts:
             raise InputError("give prompt, for every column, or prompts, by column, not both")
 

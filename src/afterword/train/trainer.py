@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
 
-from ..errors import DataError, ModelError
+from ..errors import DataError, InputError, ModelError
 from .callbacks import SCORE, LossLog, StepsBar
 from .checkpoints import STATE, WEIGHTS, Place, is_first, processes, rotate, seal
 from .losses import make_loss
@@ -25,7 +25,13 @@ from .settings import Settings
 
 
 class Trainer(SentenceTransformerTrainer):
-    """sentence-transformers' trainer, whose checkpoints hold only the trained weights."""
+    """sentence-transformers' trainer, whose checkpoints hold only the trained weights.
+
+    Attributes:
+        saved_length: maximum number of tokens of the encoder that is saved, with which dev is evaluated.
+    """
+
+    saved_length: int | None = None
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add no model card: the encoder writes the folder."""
@@ -91,10 +97,27 @@ class Trainer(SentenceTransformerTrainer):
             raise ModelError(f"{half} cannot be written: {reason}; {_kept(half.parent)}") from e
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Evaluate on dev, after checking that the weights are finite."""
+        """Evaluate on dev with the maximum length of the encoder that is saved; the weights are checked first."""
         self._check_weights()
-        scores: dict[str, float] = super().evaluate(*args, **kwargs)
+        first: Any = self.model[0]
+        trained_on, first.max_seq_length = first.max_seq_length, self.saved_length
+        try:
+            scores: dict[str, float] = super().evaluate(*args, **kwargs)
+        finally:
+            first.max_seq_length = trained_on
         return scores
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Warm up and fall to 0 linearly. A run of one step has no warm-up, in which its learning rate would be 0.
+
+        Raises:
+            InputError: warm-up steps are asked for in a run of one step.
+        """
+        if num_training_steps == 1:
+            if self.args.warmup_steps >= 1:
+                raise InputError(f"warmup={self.args.warmup_steps:g} steps, and the run has one step: give less than 1")
+            self.args.warmup_steps = 0
+        return super().create_scheduler(num_training_steps, optimizer)
 
     def _check_weights(self) -> None:
         """Check the weights: an update can overflow although loss and gradient are finite."""
@@ -159,6 +182,7 @@ def make_trainer(
     dev: TrainingRows | None,
     log_every: int,
     progress: bool,
+    saved_length: int | None = None,
 ) -> Trainer:
     """The trainer of a run.
 
@@ -170,6 +194,7 @@ def make_trainer(
         dev: scored pairs, or None.
         log_every: number of steps between two lines of losses.
         progress: show a progress bar on stderr.
+        saved_length: maximum number of tokens of the encoder that is saved; dev is evaluated with it.
     """
     callbacks: list[Any] = [LossLog(place.curve)]
     if settings.patience and dev is not None:
@@ -188,6 +213,7 @@ def make_trainer(
         loss=make_loss(model, settings, gather=processes() > 1),
         callbacks=callbacks,
     )
+    trainer.saved_length = saved_length
     trainer.remove_callback(ProgressCallback)
     trainer.remove_callback(PrinterCallback)
     if progress:

@@ -31,7 +31,9 @@ class Choice:
         simplest: the simplest recipe that is worse than the leader there by no more than noise.
         chosen: `simplest`, if the half that confirms shows that it is better than the default; else the default.
         default: the recipe to beat.
-        gain: how much better `simplest` is than the default on the half that confirms: a 95 % interval.
+        gain: how much better `simplest` is than the default on the half that confirms: a 95 % interval. If the
+            default has no correlation there, because its cosines are constant, that of `simplest` itself: constant
+            cosines know as much as a correlation of 0.
     """
 
     rank: Array
@@ -95,8 +97,10 @@ def choose(
     ranking = Bootstrap(gold[first], seed)
     candidates = [default, *_best_by_level(recipes, rank), leader]
     simplest = next(i for i in candidates if i == leader or _within(ranking, cosines[leader, first], cosines[i, first]))
-    gain = Bootstrap(gold[second], seed).gain(cosines[simplest, second], cosines[default, second])
-    better = simplest != default and (gain[0] > 0 or bool(np.isnan(confirm[default])))
+    confirming, tried = Bootstrap(gold[second], seed), cosines[simplest, second]
+    undefined = np.isnan(confirm[default])
+    gain = confirming.interval(tried) if undefined else confirming.gain(tried, cosines[default, second])
+    better = simplest != default and gain[0] > 0
     return Choice(rank, confirm, leader, simplest, simplest if better else default, default, gain)
 
 

@@ -191,13 +191,16 @@ def _noted(notes: Sequence[str]) -> list[str]:
 def _verdict(report: Report) -> str:
     simplest, default = report["simplest"], report["default"]
     low, high = (_x100(x).strip() for x in simplest["gain_95"])
+    unscored = default["confirm"] is None
     if report["improved"]:
-        return f"chosen: {_name(simplest)}, better than the default by {low} to {high} on the half that confirms"
+        than = f"which scores {low} to {high}" if unscored else f"better than the default by {low} to {high}"
+        rest = "; the default's vectors are constant" if unscored else ""
+        return f"chosen: {_name(simplest)}, {than} on the half that confirms{rest}"
     if _name(simplest) == _name(default):
         return f"chosen: {_name(default)}, the default: no recipe is better by more than noise on the half that ranks"
     return (
         f"chosen: {_name(default)}, the default: {_name(simplest)} ranked first, "
-        f"but its gain of {low} to {high} on the half that confirms is not sure"
+        f"but its {'score' if unscored else 'gain'} of {low} to {high} on the half that confirms is not sure"
     )
 
 
