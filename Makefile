@@ -66,7 +66,7 @@ quick: $(VENV)/.ready ## all tests but the slow ones, some minutes
 soak: $(VENV)/.ready ## the full counts: kills, threads, kinds of models, all scores of MiniLM (ARGS="--seed 1")
 	AFTERWORD_CHECK_ALL=1 $(PY) $(PYTEST) -m soak --durations=15 $(ARGS)
 
-thorough: $(VENV)/.ready ## every property with 10,000 examples
+thorough: $(VENV)/.ready ## every property with 10,000 examples, with 1,000 where one example runs a model
 	HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) -m "hypothesis and not soak" --durations=15 $(ARGS)
 
 lowest: $(LOWEST)/.ready ## what touches other packages, on the lowest versions that pyproject.toml declares

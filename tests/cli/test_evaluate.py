@@ -160,7 +160,7 @@ def test_a_run_that_was_killed_between_two_results_goes_on(run: Run, model: Path
     code, _ = forked([*spec, "--out", tmp_path / "killed"], tmp_path / "log", moves[7])
     assert code == -signal.SIGKILL and len(list((tmp_path / "killed").glob("*/*/*.json"))) == 3
     assert run(*spec, "--out", tmp_path / "killed").code == 0
-    assert tree(tmp_path / "killed") == tree(tmp_path / "whole") and len(tree(tmp_path / "whole")) == 14
+    assert tree(tmp_path / "killed") == tree(tmp_path / "whole") and len(tree(tmp_path / "whole")) == 12
 
 
 @pytest.mark.soak

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from tests.cli.conftest import Run, run
+from tests.examples import examples
 from tests.tiny import tiny
 
 from afterword.cli.inputs import items_of
@@ -125,7 +126,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny("llama", tmp_path_factory.mktemp("models") / "llama")
 
 
-@settings(max_examples=8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@examples(8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(table=tables().filter(lambda table: table.rows))
 def test_every_row_is_a_vector_or_a_named_reject(run: Run, model: Path, tmp_path: Path, table: Table):
     path = tmp_path / table.name

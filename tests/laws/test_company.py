@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.judge import EXACT, FORMULAS, METHODS, Judge, difference
 from tests.zoo import write
 
@@ -41,7 +42,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=6)
+@examples(6)
 @given(text=ids, others=st.lists(st.one_of(ids, masks, long), min_size=1, max_size=6), name=st.sampled_from(SHARING))
 def test_neighbours(models: Path, kind: str, text: list[int], others: list[list[int]], name: str) -> None:
     encoder = Encoder(loaded(models, kind), METHODS[name])
@@ -51,7 +52,7 @@ def test_neighbours(models: Path, kind: str, text: list[int], others: list[list[
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=4)
+@examples(4)
 @given(
     texts=st.lists(st.one_of(ids, long), min_size=1, max_size=4),
     names=st.lists(st.sampled_from(SHARING), min_size=2, max_size=4, unique=True),

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.tiny import tiny
 
 from afterword import Encoder, echo, reba
@@ -70,6 +71,7 @@ def close(kind: str, got: np.ndarray, expected: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@examples(25)
 @given(ids=texts, k=copies, pool=st.sampled_from(["last", "mean"]), fed=st.booleans())
 def test_algorithm_3(models: Path, kind: str, ids: list[int], k: int, pool: str, fed: bool) -> None:
     """A sentence: e_n, or the mean of e_i (Equation 5)."""
@@ -82,6 +84,7 @@ def test_algorithm_3(models: Path, kind: str, ids: list[int], k: int, pool: str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@examples(25)
 @given(ids=texts, k=copies, fed=st.booleans(), ends=st.tuples(st.integers(0, 8), st.integers(0, 8)))
 def test_algorithm_2(models: Path, kind: str, ids: list[int], k: int, fed: bool, ends: tuple[int, int]) -> None:
     """A word of one or more tokens: the mean of their e_i."""
@@ -96,6 +99,7 @@ def test_algorithm_2(models: Path, kind: str, ids: list[int], k: int, fed: bool,
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@examples(25)
 @given(ids=texts, k=copies, fed=st.booleans())
 def test_algorithm_1(models: Path, kind: str, ids: list[int], k: int, fed: bool) -> None:
     """The whole matrix."""
@@ -109,6 +113,7 @@ def test_algorithm_1(models: Path, kind: str, ids: list[int], k: int, fed: bool)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@examples(25)
 @given(
     ids=texts, k=st.integers(1, 3), size=st.integers(1, 4), pool=st.sampled_from(["last", "mean"]), fed=st.booleans()
 )
@@ -133,6 +138,7 @@ def test_section_6(models: Path, kind: str, ids: list[int], k: int, size: int, p
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@examples(25)
 @given(ids=texts, k=copies, pool=st.sampled_from(["last", "mean"]), fed=st.booleans())
 def test_echo(models: Path, kind: str, ids: list[int], k: int, pool: str, fed: bool) -> None:
     """The last copy's last token, or its mean."""

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, echo, prompt, reba
@@ -41,6 +42,7 @@ def states(own, text: list[int], both: Sight | None = None, layer: int | str = "
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@examples(25)
 @given(text=ids)
 def test_reba_1_last_is_parallel_to_classical_last(models: Path, kind: str, text: list[int]) -> None:
     """Nothing stands behind the last token, so that e_n is one weight times v_n."""
@@ -52,6 +54,7 @@ def test_reba_1_last_is_parallel_to_classical_last(models: Path, kind: str, text
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@examples(25)
 @given(text=ids)
 def test_bellm_with_one_layer_and_the_last_token_is_the_causal_model(models: Path, kind: str, text: list[int]) -> None:
     own = backbone(models, kind)
@@ -64,6 +67,7 @@ def test_bellm_with_one_layer_and_the_last_token_is_the_causal_model(models: Pat
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@examples(25)
 @given(text=ids, j=st.integers(1, 13), new=st.integers(8, 290))
 def test_only_layers_that_see_both_ways_see_later_tokens(
     models: Path, kind: str, text: list[int], j: int, new: int
@@ -80,6 +84,7 @@ def test_only_layers_that_see_both_ways_see_later_tokens(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@examples(25)
 @given(text=ids, k=st.integers(2, 4))
 def test_a_first_copy_does_not_know_of_the_second(models: Path, kind: str, text: list[int], k: int) -> None:
     """What lets several methods share a forward."""

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.judge import EXACT, FORMULAS, METHODS, Judge, Text, difference
 from tests.zoo import write
 
@@ -48,7 +49,7 @@ def agree(own: Judge, backbone: Backbone, name: str, text: Text) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=6)
+@examples(6)
 @given(text=st.one_of(strings.filter(str.strip), numbers), name=st.sampled_from(NAMES))
 def test_a_text_alone(models: Path, kind: str, text: Text, name: str) -> None:
     own, backbone = loaded(models, kind)
@@ -57,7 +58,7 @@ def test_a_text_alone(models: Path, kind: str, text: Text, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama", "bert", "roberta"])
-@settings(max_examples=5)
+@examples(5)
 @given(text=st.one_of(strings.filter(str.strip), numbers), name=st.sampled_from(NAMES))
 def test_a_text_alone_by_every_way(models: Path, kind: str, text: Text, name: str) -> None:
     own, flat = loaded(models, kind)

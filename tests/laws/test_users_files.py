@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
@@ -114,6 +115,7 @@ SAVES = st.lists(
 )  # fmt: skip
 
 
+@examples(25)
 @given(theirs=st.lists(st.sampled_from(THEIRS), unique=True, max_size=4), fresh=st.booleans(), saves=SAVES)
 def test_wherever_a_save_fails_the_users_files_stay_and_no_mixture_is_read(
     theirs: list[str], fresh: bool, saves: list[tuple[list[str], int | None, bool]], tmp_path_factory: Any

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from tests.examples import examples
 from tests.scripts import script
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -178,7 +179,7 @@ def test_texts_of_the_evaluation_sets_are_dropped(tmp_path: Path):
     assert found["enwiki"].hits == {"en/sts": 2} and found["zhwiki"].hits == {"en/sts": 1}
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@examples(30, 10_000)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_every_text_survives_the_tokenizer(tiny: Path, text: str):
     tokenizer = AutoTokenizer.from_pretrained(tiny / "model")
