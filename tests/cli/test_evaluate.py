@@ -77,20 +77,60 @@ def test_one_missing_file_is_told_and_the_rest_is_there(run: Run, model: Path, t
     assert (alone.code, alone.last) == (1, "1 could not be run; nothing was scored")
 
 
+def test_results_of_one_encoder_are_not_mixed_with_anothers(run: Run, model: Path, tmp_path: Path):
+    """N1: another length, or another model of the same folder name, is refused before it runs."""
+    mine, other = write_pairs(tmp_path / "mine.jsonl", 30), write_pairs(tmp_path / "other.jsonl", 30, seed=1)
+    spec = ("evaluate", "--out", tmp_path / "out", "--method", "classical")
+    assert run(*spec, "-m", model, "--tasks", mine).code == 0
+    before = {p: p.read_bytes() for p in (tmp_path / "out").rglob("*.*") if p.is_file()}
+    short = run(*spec, "-m", model, "--tasks", other, "--max-length", 6)
+    assert short.code == 2 and len(short.err.splitlines()) == 1
+    assert short.last == (
+        f"error: {tmp_path}/out/tiny-gpt2/classical/mine.json is of another encoder (max_length 512 there, 6 here): "
+        "give another --name or --out"
+    )
+    namesake = run(*spec, "-m", tiny("gpt2", tmp_path / "tiny-gpt2", seed=1), "--tasks", other)
+    assert namesake.code == 2 and "is of another encoder (weights " in namesake.last
+    assert {p: p.read_bytes() for p in (tmp_path / "out").rglob("*.*") if p.is_file()} == before
+    (tmp_path / "out" / "tiny-gpt2" / "classical" / "bad.json").write_text("{}")
+    ended = run(*spec, "-m", model, "--tasks", other, "--max-length", 6, "--name", "short")
+    assert ended.code == 1 and "bad.json is no whole result" in ended.err and "left out of" in ended.err
+    assert "| short classical" in (tmp_path / "out" / "results.md").read_text()
+
+
+def test_what_is_asked_for_under_one_name_is_refused(run: Run, tmp_path: Path):
+    """N2: of two methods or files of one name, none vanishes."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write_pairs(tmp_path / folder / "p.jsonl", 3)
+    one, other = (tmp_path / folder / "p.jsonl" for folder in ("a", "b"))
+    assert (
+        "p.jsonl would both be 'p' in results: rename one"
+        in run("evaluate", "-m", "x", "--tasks", f"{one},{other}").last
+    )
+    spec = ("evaluate", "-m", "x", "--tasks", one, "--method")
+    assert (
+        "@a/m.json and @b/m.json would both be 'm' in results" in run(*spec, "@a/m.json", "--method", "@b/m.json").last
+    )
+
+
 def test_fitting(run: Run, model: Path, tmp_path: Path):
     mine = write_pairs(tmp_path / "mine.jsonl", 40)
     (tmp_path / "texts.txt").write_text("\n".join(f"a {w} and the {v}" for w in WORDS for v in WORDS) + "\n\n")
-    spec = ("evaluate", "-m", model, "--data", tmp_path, "--out", tmp_path / "out", "--tasks", mine)
+    spec = ("evaluate", "-m", model, "--data", tmp_path, "--tasks", mine)
     spec = (*spec, "--method", "classical", "--method", "tfidf", "--post", "whiten:dimensions=4")
     unfitted = run(*spec)
     assert unfitted.code == 2 and "must be fitted: give texts with --fit FILE, or --fit target" in unfitted.last
     scores = {}
     for fit in (tmp_path / "texts.txt", "target"):
-        ended = run(*spec, "--fit", fit)
-        found = tmp_path / "out" / "tiny-gpt2" / "tfidf+whiten-dimensions=4" / "mine.json"
+        out = tmp_path / f"out-{Path(fit).name}"
+        ended = run(*spec, "--fit", fit, "--out", out)
+        found = out / "tiny-gpt2" / "tfidf+whiten-dimensions=4" / "mine.json"
         assert ended.code == 0
         scores[str(fit)] = json.loads(found.read_text())["scores"]["test"][0]["main_score"]
     assert len(set(scores.values())) == 2
+    mixed = run(*spec, "--fit", "target", "--out", tmp_path / "out-texts.txt")
+    assert mixed.code == 2 and "there, target here): give another --name or --out" in mixed.last
     (tmp_path / "none.txt").write_text("\n \n")
     assert "holds no texts to fit on" in run(*spec, "--fit", tmp_path / "none.txt").last
 

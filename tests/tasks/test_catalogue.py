@@ -57,6 +57,27 @@ def test_a_file_of_ones_own(tmp_path: Path):
         names("other.csv")
 
 
+def test_files_of_one_name_are_refused(tmp_path: Path):
+    """N2: neither vanishes."""
+    for name in ("a/pairs.jsonl", "b/pairs.jsonl", "dev.en.jsonl", "dev.zh.csv", "dev.en.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"a/pairs.jsonl and .*b/pairs.jsonl would both be 'pairs' in results: rename"):
+        names(f"{tmp_path}/a/pairs.jsonl,{tmp_path}/b/pairs.jsonl")
+    assert names(f"{tmp_path}/dev.en.jsonl,{tmp_path}/dev.zh.csv") == ["dev.en", "dev.zh"]
+    with pytest.raises(InputError, match=r"would both be 'dev.en'"):
+        names(f"{tmp_path}/dev.en.jsonl,{tmp_path}/dev.en.csv")
+    assert names(f"{tmp_path}/dev.en.jsonl", f"{tmp_path}/a/../dev.en.jsonl") == ["dev.en"]
+
+
+def test_an_own_file_is_no_official_task(tmp_path: Path):
+    """N3: named like one, it is told apart by its ending."""
+    for name in ("STS12.jsonl", "atec.csv.gz", "sts.jsonl"):
+        (tmp_path / name).touch()
+    asked = [f"STS12,{tmp_path}/STS12.jsonl", f"{tmp_path}/atec.csv.gz,{tmp_path}/sts.jsonl"]
+    assert names(*asked) == ["STS12", "STS12.jsonl", "atec.csv.gz", "sts"]
+
+
 def test_what_is_not_known_lists_what_is():
     with pytest.raises(
         InputError, match=r"no task or group 'stsx' .did you mean 'sts'.*: the groups are sts,.*zh-sts.*file of scored"

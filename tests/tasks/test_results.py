@@ -94,6 +94,18 @@ def test_what_is_not_whole_is_refused(tmp_path: Path):
         read(path)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"group": None}, {"notes": [1]}, {"seeds": {}}, {"seeds": []}, {"seeds": {"0": ["x"]}}, {"metric": {}}]
+)
+def test_a_result_whose_fields_are_of_other_types_is_refused(tmp_path: Path, wrong: dict[str, object]):
+    write(tmp_path / "a.json", result({0: Scores(0.5, {"accuracy": 0.5})}))
+    record = json.loads((tmp_path / "a.json").read_text())
+    record["afterword"].update(wrong)
+    (tmp_path / "a.json").write_text(json.dumps(record))
+    with pytest.raises(DataError, match=r"a\.json is no whole result"):
+        read(tmp_path / "a.json")
+
+
 class Needy(Pairs):
     libraries = ("no-such-package",)
 

@@ -140,6 +140,7 @@ def evaluate(
         members = candidates(encoder, fits, posts, out, {"batch_tokens": batch_tokens}, fitting)
     with Shown(progress) as shown:
         evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, numbers, fitting)
+        evaluation.check_earlier()
         with interruptible(lambda: kept(evaluation, out)):
             evaluation.run(jobs)
     return reported(evaluation, out) or (REJECTED if len(fits) < len(methods) else 0)
@@ -203,10 +204,16 @@ def named_methods(specs: Sequence[str]) -> dict[str, Method]:
     """
     from ..methods.serialize import parse_method
 
-    methods = {spelling(spec): parse_method(spec) for spec in specs}
-    if len(methods) < len(specs):
-        raise typer.BadParameter("two methods would have the same results folder", param_hint="--method")
-    return methods
+    by_name: dict[str, str] = {}
+    for spec in specs:
+        other = by_name.setdefault(spelling(spec), spec)
+        if other != spec:
+            raise typer.BadParameter(
+                f"{other} and {spec} would both be {spelling(spec)!r} in results: rename one file, or run them with "
+                "different --out",
+                param_hint="--method",
+            )
+    return {name: parse_method(spec) for name, spec in by_name.items()}
 
 
 def check_fit(fit: str | None, methods: Mapping[str, Method], posts: Mapping[str, tuple[Post, ...]]) -> None:
@@ -309,19 +316,23 @@ def reported(evaluation: Evaluation, out: Path) -> int:
     Returns:
         The exit code.
     """
+    from ..errors import DataError
     from ..files.atomic import atomic_file
     from ..tasks.report import Row, as_csv, markdown, named, read_results, tables
 
     by_name: dict[str, dict[str, Any]] = {}
     for (name, task), result in evaluation.results.items():
         by_name.setdefault(name, {})[task] = result
+    damaged: list[DataError] = []
     if by_name:
         typer.echo(markdown(tables([Row(name, results) for name, results in by_name.items()])), nl=False)
-        everything = named(read_results(out))
+        everything = named(read_results(out, damaged.append))
         for file_of, written in {"results.md": markdown(tables(everything)), "results.csv": as_csv(everything)}.items():
             with atomic_file(out / file_of) as file:
                 file.write(written.encode())
+    for error in damaged:
+        say(f"{error}; it is left out of {out / 'results.md'}")
     if evaluation.failures:
         rest = f"the rest is in {out}" if by_name else "nothing was scored"
         say(f"{len(evaluation.failures)} could not be run; {rest}")
-    return REJECTED if evaluation.failures else 0
+    return REJECTED if evaluation.failures or damaged else 0

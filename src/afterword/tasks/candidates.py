@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,12 +13,14 @@ from typing import Any, Protocol
 from ..encode.sharing import shares
 from ..encoder import Encoder
 from ..errors import InputError
-from ..files.fingerprint import fingerprint, weights_digest
+from ..files.fingerprint import described, fingerprint, identity, weights_digest
 from ..methods import Method
 from ..post import Post, Unfitted
 from .task import Embedder
 from .vectors import Array, OnProgress, VectorCache, apply_steps
 
+TAKEN = ("results.md", "results.csv", "times.jsonl")
+"""Files that an evaluation writes: no folder of results has such a name."""
 BLOCK = 8192  # number of vectors given to a step's fit at once
 
 
@@ -153,8 +156,26 @@ def _candidate(
     options: Mapping[str, Any], weights: bytes,
 ) -> Candidate:  # fmt: skip
     whole = replace(encoder, method=method, post=(*encoder.post, *steps))
-    about = {"method": name, "post": post}
+    about = {"method": name, "post": post, "identity": identity(whole, weights), "settings": settings(whole, weights)}
     return Candidate(label(name, post), cache, name, whole.post, whole, fingerprint(whole, weights), about, options)
+
+
+def settings(encoder: Encoder, weights: bytes) -> dict[str, Any]:
+    """What is most likely to differ between two encoders of one name, in a form that is read by people.
+
+    Args:
+        encoder: the encoder.
+        weights: the `weights_digest` of its model.
+    """
+    method = json.dumps(described(encoder)["method"], sort_keys=True, default=str)
+    return {
+        "max_length": encoder.max_length,
+        "prompt": (encoder.prompts or {}).get(encoder.default_prompt_name or ""),
+        "dtype": str(encoder.backbone.dtype).removeprefix("torch."),
+        "products": encoder.backbone.products,
+        "method": blake2b(method.encode(), digest_size=4).hexdigest(),
+        "weights": weights.hex()[:8],
+    }
 
 
 def shared_cache(
@@ -197,13 +218,27 @@ def label(method: str, post: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A file or folder name that is valid on any system; different names give different results.
+    """A file or folder name that is valid on any system; `clash` finds the few names that share one.
 
     >>> file_name("openai-community/gpt2"), file_name("reba:pool=mean+whiten:dimensions=64")
     ('openai-community__gpt2', 'reba-pool=mean+whiten-dimensions=64')
     """
     plain = name.replace(":", "-").replace("/", "__")
     safe = re.sub(r"[^\w=,.+-]", "_", plain).strip(".") or "_"
-    if safe == plain and len(safe) < 120:
+    if safe == plain and len(safe) < 120 and safe not in TAKEN:
         return safe
     return f"{safe[:100]}~{blake2b(name.encode(), digest_size=4).hexdigest()}"
+
+
+def clash(names: Sequence[str]) -> tuple[str, str] | None:
+    """The first two names that would share a file, also where a file system ignores case; None if there are none.
+
+    >>> clash(["a/b", "echo", "a__b"]), clash(["a", "b"])
+    (('a/b', 'a__b'), None)
+    """
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.setdefault(file_name(name).casefold(), name)
+        if other != name:
+            return other, name
+    return None

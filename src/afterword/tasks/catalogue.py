@@ -41,6 +41,12 @@ def local_tasks() -> tuple[Task, ...]:
     return tuple(task for module in modules for task in module.TASKS)
 
 
+def groups_of_tasks() -> dict[str, str]:
+    """The group of every task by its name, those of mteb last."""
+    theirs = {name: group for group, names in MTEB.items() for name in names.split()}
+    return {task.name: task.group for task in local_tasks()} | theirs
+
+
 def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
     """Tasks by group, in order."""
     by_group: dict[str, list[Task]] = {}
@@ -52,7 +58,7 @@ def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
 def jobs(
     specs: Sequence[str], source: Source, tasks: Sequence[Task], more: Callable[[], Sequence[Task]] = tuple
 ) -> list[Job]:
-    """The tasks that strings name, without duplicates.
+    """The tasks that strings name, without duplicates. A file is named as it is without its ending.
 
     Args:
         specs: groups, names, names with options ("MR:folds=5"), or files of scored pairs; several in one string are
@@ -62,12 +68,19 @@ def jobs(
         more: returns the tasks that mteb scores; called if a name is in `MTEB`.
 
     Raises:
-        InputError: there is no such group, name, option or file.
+        InputError: there is no such group, name, option or file; two files have one name.
 
     >>> [job.name for job in jobs(["STS12,STS13"], Folder(Path(".")), local_tasks())]
     ['STS12', 'STS13']
     """
-    by_name = {job.name: job for part in _parts(specs) for job in _jobs_of(part, source, tasks, more)}
+    by_name: dict[str, Job] = {}
+    for job in (job for part in _parts(specs) for job in _jobs_of(part, source, tasks, more)):
+        other = by_name.setdefault(job.name, job)
+        if _file(other) != _file(job):
+            raise InputError(
+                f"{_file(other)} and {_file(job)} would both be {job.name!r} in results: rename one of them, or run "
+                "them with different --out"
+            )
     if not by_name:
         raise InputError(f"no tasks are asked for: {_known(tasks)}")
     return list(by_name.values())
@@ -107,10 +120,20 @@ def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
 
 
 def _own(path: Path) -> Job:
-    """The job for a user's file of scored pairs."""
+    """The job for a user's file of scored pairs; one that is named like a task keeps its ending in its name."""
     if not path.is_file():
         raise InputError(f"{path} does not exist: give a file of rows with sentence1, sentence2 and score")
-    return Job(Pairs(path.name.split(".")[0], path.name), Folder(path.parent))
+    name = path.name.removesuffix(
+        next(end for end in sorted(ENDINGS, key=len, reverse=True) if path.name.endswith(end))
+    )
+    official = name.casefold() in map(str.casefold, groups_of_tasks())
+    return Job(Pairs(path.name if official or not name else name, path.name), Folder(path.parent))
+
+
+def _file(job: Job) -> Path | None:
+    """The user's own file that a job reads; None for a task with a data set of its own."""
+    task, source = job.task, job.source
+    return (source.root / task.file).resolve() if type(task) is Pairs and isinstance(source, Folder) else None
 
 
 def _with(task: Task, options: dict[str, Any]) -> Task:

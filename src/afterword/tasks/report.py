@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 
 from ..errors import DataError, MissingDataset, visible
-from .catalogue import local_tasks
+from .catalogue import groups_of_tasks
 from .results import Result, read
+from .same_encoder import by_encoder, told_apart
 from .scores import published_mean
 
 AVERAGE = "Avg."
+SUBMISSION = ".submission.json"
+"""The end of the name of a file that lies beside the results, to be sent to a task's authors."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +30,15 @@ class Row:
         name: name of the encoder, as tables show it.
         results: results by task.
         model: name of its model.
+        folder: the folder of its results, relative to the one that was read.
+        notes: remarks for the reader, for instance that the folder holds results of other encoders too.
     """
 
     name: str
     results: Mapping[str, Result]
     model: str = ""
+    folder: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,14 +48,16 @@ class ScoreTable:
     Attributes:
         title: name of the group.
         metric: name of the main score.
-        columns: tasks, and the average.
+        columns: tasks, and the average if there is one.
         rows: for each encoder its name, scores, and standard deviations over seeds.
+        notes: remarks on the tasks and rows, in the order of the columns.
     """
 
     title: str
     metric: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[float | None, ...], tuple[float | None, ...]], ...]
+    notes: tuple[str, ...] = ()
 
 
 def tables(rows: Sequence[Row]) -> list[ScoreTable]:
@@ -59,18 +70,44 @@ def tables(rows: Sequence[Row]) -> list[ScoreTable]:
 
 
 def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> ScoreTable:
-    lines = []
-    for row in rows:
+    lines, shown = [], [row for row in rows if any(task in row.results for task in members)]
+    why = _no_average(members)
+    averaged = len(members) > 1 and not why
+    for row in shown:
         results = [row.results.get(task) for task in members]
-        if any(results):
-            scores = [None if r is None else 100 * r.main for r in results]
-            deviations = [None if r is None or r.deviation is None else 100 * r.deviation for r in results]
-            if len(members) > 1:
-                scores.append(_average(scores))
-                deviations.append(_spread([r for r in results if r is not None]) if None not in scores else None)
-            lines.append((row.name, tuple(scores), tuple(deviations)))
-    columns = (*members, *([AVERAGE] if len(members) > 1 else []))
-    return ScoreTable(group, " or ".join(dict.fromkeys(r.metric for r in members.values())), columns, tuple(lines))
+        scores = [None if r is None else 100 * r.main for r in results]
+        deviations = [None if r is None or r.deviation is None else 100 * r.deviation for r in results]
+        if averaged:
+            scores.append(_average(scores))
+            deviations.append(_spread([r for r in results if r is not None]) if None not in scores else None)
+        lines.append((row.name, tuple(scores), tuple(deviations)))
+    columns = (*members, *([AVERAGE] if averaged else []))
+    metric = " or ".join(dict.fromkeys(r.metric for r in members.values()))
+    notes = [*([why] if why else []), *(note for task in members for note in _notes(task, shown))]
+    notes += [f"{row.name}: {note}" for row in shown for note in row.notes]
+    return ScoreTable(group, metric, columns, tuple(lines), tuple(notes))
+
+
+def _no_average(members: Mapping[str, Result]) -> str:
+    """Why these tasks have no average; "" if they have one."""
+    metrics = dict.fromkeys(r.metric for r in members.values())
+    if len(metrics) > 1:
+        return f"no average: the metrics are {' and '.join(metrics)}"
+    names = [task.partition(":")[0] for task in members]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    return f"no average: {twice} is there more than once" if twice else ""
+
+
+def _notes(task: str, rows: Sequence[Row]) -> list[str]:
+    """Remarks on a task: those of all its rows, those of some, and whether the rows are of the same data."""
+    found = {row.name: row.results[task] for row in rows if task in row.results}
+    notes = []
+    for note in dict.fromkeys(note for r in found.values() for note in r.notes):
+        those = [name for name, r in found.items() if note in r.notes]
+        notes.append(f"{task}: {note}" if len(those) == len(found) else f"{task}, {', '.join(those)}: {note}")
+    if len({r.revision for r in found.values()}) > 1:
+        notes.append(f"{task}: the rows are of different data, and cannot be compared")
+    return notes
 
 
 def _average(scores: Sequence[float | None]) -> float | None:
@@ -100,7 +137,8 @@ def _markdown(table: ScoreTable) -> str:
     cells = [[table.title, *table.columns]]
     for name, scores, deviations in table.rows:
         cells.append([name, *(_cell(s, d) for s, d in zip(scores, deviations, strict=True))])
-    return f"{table.title}, {table.metric}, x 100\n\n{aligned(cells)}"
+    told = "".join(f"\n- {_plain(note)}" for note in table.notes)
+    return f"{_plain(table.title)}, {_plain(table.metric)}, x 100\n\n{aligned(cells)}" + (f"\n{told}" if told else "")
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> str:
@@ -121,7 +159,17 @@ def aligned(cells: Sequence[Sequence[str]]) -> str:
 
 def _plain(cell: str) -> str:
     """A cell on one line, without what Markdown or a terminal would take for a command."""
-    return visible(" ".join(cell.split())).replace("|", "\\|").replace("<", "&lt;")
+    text = one_line(cell).replace("<", "&lt;").replace("[", "\\[")
+    return re.sub(r"(\\*)\|", lambda found: 2 * found[1] + "\\|", text)
+
+
+def one_line(text: str) -> str:
+    r"""A text on one line, its control characters written out.
+
+    >>> one_line("a\nb\x1b[31m")
+    'a b\\x1b[31m'
+    """
+    return visible(" ".join(text.split()))
 
 
 def _cell(score: float | None, deviation: float | None) -> str:
@@ -131,40 +179,81 @@ def _cell(score: float | None, deviation: float | None) -> str:
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Results as CSV, with one line per encoder and task."""
+    """Results as CSV, with one line per encoder and task; a text that spreadsheets would run gets a quote before it."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["model", "encoder", "group", "task", "metric", "score", "deviation", "seeds", "notes"])
     for row in rows:
         for task, r in row.results.items():
             deviation = "" if r.deviation is None else repr(r.deviation)
-            writer.writerow([
-                row.model, row.name, r.group, task, r.metric, repr(r.main), deviation,
-                len(r.scores), "; ".join(r.notes),
-            ])  # fmt: skip
+            texts = [_csv(text) for text in (row.model, row.name, r.group, task, r.metric)]
+            writer.writerow([*texts, repr(r.main), deviation, len(r.scores), _csv("; ".join((*r.notes, *row.notes)))])
     return out.getvalue()
 
 
-def read_results(folder: Path) -> list[Row]:
+def _csv(text: str) -> str:
+    return ("'" if text.startswith(("=", "+", "-", "@")) else "") + one_line(text)
+
+
+def read_results(folder: Path, damaged: Callable[[DataError], object] | None = None) -> list[Row]:
     """Read the results of all encoders below a folder, sorted by path.
+
+    A row is of one encoder: results of several in one folder, or of different settings, are rows of their own, whose
+    names say what differs.
+
+    Args:
+        folder: the folder.
+        damaged: is called with the error of a file that is no whole result, which is then left out; None = raise it.
 
     Raises:
         MissingDataset: there is no such folder.
-        DataError: it holds no results, or a JSON file that is not a complete result.
+        DataError: it holds no results, a JSON file that is not a complete result, or two results of one task.
     """
     if not folder.is_dir():
         raise MissingDataset(f"{folder} does not exist: give a folder that `afterword evaluate` wrote")
-    inside = sorted({path.parent for path in folder.rglob("*.json")})
-    if not inside:
+    inside: dict[Path, list[Result]] = {}
+    paths = [path for path in sorted(folder.rglob("*.json")) if not path.name.endswith(SUBMISSION)]
+    for path in paths:
+        try:
+            inside.setdefault(path.parent, []).append(read(path))
+        except DataError as e:
+            if damaged is None:
+                raise
+            damaged(e)
+    if not paths:
         raise DataError(f"{folder} holds no results: give a folder that `afterword evaluate` wrote")
-    return [_row([read(path) for path in sorted(at.glob("*.json"))]) for at in inside]
+    rows = [row for at, found in inside.items() for row in _rows(str(at.relative_to(folder)), found)]
+    counts = Counter((row.model, row.name) for row in rows)
+    return [replace(r, name=f"{r.folder}: {r.name}") if counts[r.model, r.name] > 1 else r for r in rows]
 
 
-def _row(results: Sequence[Result]) -> Row:
-    order = {task.name: i for i, task in enumerate(local_tasks())}
-    results = sorted(results, key=lambda r: order.get(r.task, len(order)))
-    about = results[0].about
-    return Row(str(about["name"]), {r.task: r for r in results}, str(about.get("model", "")))
+def _rows(folder: str, found: Sequence[Result]) -> list[Row]:
+    """The results of a folder, one row for each encoder."""
+    official = groups_of_tasks()
+    order = {task: i for i, task in enumerate(official)}
+    results = [_own(r, official) for r in sorted(found, key=lambda r: order.get(r.task, len(order)))]
+    encoders = by_encoder(results)
+    apart, differ = told_apart(encoders)
+    note = (f"{folder} holds results of {len(encoders)} encoders, which differ in {differ}",) if differ else ()
+    rows = []
+    for members, more in zip(encoders, apart, strict=True):
+        by_task = {r.task: r for r in members}
+        if len(by_task) < len(members):
+            names = [r.task for r in members]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"{folder} holds two results of {twice}: remove one of the files")
+        name = str(members[0].about.get("name", folder))
+        rows.append(
+            Row(f"{name} ({more})" if more else name, by_task, str(members[0].about.get("model", "")), folder, note)
+        )
+    return rows
+
+
+def _own(result: Result, official: Mapping[str, str]) -> Result:
+    """The result; one of an own task with the name of an official one is told apart by its group."""
+    if official.get(result.task, result.group) == result.group:
+        return result
+    return replace(result, task=f"{result.task} ({result.group})")
 
 
 def named(rows: Sequence[Row]) -> list[Row]:

@@ -192,18 +192,21 @@ def read(path: Path) -> Result:
             int(seed): _scores(metrics or scores, items.get(seed, {}), tuple(ours["notes"]))
             for seed, metrics in ours["seeds"].items()
         }
+        named = (record["task_name"], ours["group"], ours["metric"], *ours["notes"])
+        if not seeds or not all(isinstance(text, str) for text in named):
+            raise ValueError("a name or a note is no text" if seeds else "it has no scores")
         own = ("key", "group", "metric", "notes", "seeds", "items")
         return Result(
             record["task_name"], ours["group"], ours["metric"], tuple(scores["languages"]), ours["key"],
             record["dataset_revision"], seeds, {k: v for k, v in ours.items() if k not in own},
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError) as e:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise DataError(f"{path} is no whole result of `afterword evaluate`: {type(e).__name__}: {e}") from None
 
 
 def _scores(record: Mapping[str, Any], items: Items, notes: tuple[str, ...]) -> Scores:
     metrics = {k: v for k, v in record.items() if k not in ("main_score", "hf_subset", "languages")}
-    return Scores(record["main_score"], metrics, items, notes)
+    return Scores(float(record["main_score"]), metrics, items, notes)
 
 
 def _items(path: Path, digest: str) -> dict[str, dict[str, NDArray[Any]]]:

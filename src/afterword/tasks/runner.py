@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, NotFitted
+from ..errors import DataError, InputError, NotFitted
 from . import results
-from .candidates import Candidate, Fitting, file_name
+from .candidates import Candidate, Fitting, clash, file_name
 from .results import Result
+from .same_encoder import OTHER, differences, encoder_of
 from .task import Job, Loaded, Scores, as_read
 from .vectors import CachedEmbedder
 
@@ -99,13 +100,42 @@ class Evaluation:
     _fitted: dict[str, Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Validate that unfitted candidates have texts to be fitted on."""
+        """Validate that no two candidates share a folder, and that unfitted ones have texts to be fitted on."""
+        _check_names([c.name for c in self.candidates])
         for c in self.candidates:
             if c.unfitted and self.fitting is None:
                 raise NotFitted(f"{c.name} must be fitted: give texts with --fit FILE, or --fit target")
 
+    def check_earlier(self) -> None:
+        """Refuse folders that hold results of other encoders, or of other settings: these results would be mixed.
+
+        Raises:
+            DataError: there is one.
+        """
+        for c in self.candidates:
+            folder = self.folder / file_name(c.name)
+            about = {**self.about, **self._about(c)}
+            known = {c.digest: str(about["identity"])} if "identity" in about else {}
+            for path in sorted(folder.glob("*.json")):
+                try:
+                    theirs = results.read(path).about
+                except DataError:
+                    continue  # cut off, and run again
+                names = [f"{a.get('model', '')} {a['name']}".strip() for a in (theirs, about)]
+                if names[0] != names[1] and "model" in theirs:
+                    raise DataError(f"{folder} holds results of {names[0]!r}, not {names[1]!r}: give another --out")
+                if encoder_of(theirs, known) != encoder_of(about):
+                    found = differences(theirs, about).items()
+                    which = ", ".join(f"{name} {a} there, {b} here" for name, (a, b) in found) or OTHER
+                    raise DataError(f"{path} is of another encoder ({which}): give another --name or --out")
+
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run the unfinished jobs. An error in one task does not stop the others."""
+        """Run the unfinished jobs. An error in one task does not stop the others.
+
+        Raises:
+            InputError: two jobs would share a file of results.
+        """
+        _check_names([job.name for job in jobs])
         self.folder.mkdir(parents=True, exist_ok=True)
         plans = [plan for job in jobs if (plan := self._plan(job)) is not None and plan.left]
         for number, plan in enumerate(plans, 1):
@@ -204,10 +234,7 @@ class Evaluation:
         task = plan.job.task
         about = {
             **self.about,
-            **candidate.about,
-            "name": candidate.name,
-            "encoder": candidate.digest,
-            "fit": self._fit(candidate),
+            **self._about(candidate),
             "options": results.options(task),
             "versions": results.versions(task),
         }
@@ -215,6 +242,11 @@ class Evaluation:
             plan.job.name, task.group, task.metric, task.languages, plan.keys[candidate.name], plan.revision,
             scores, about,
         )  # fmt: skip
+
+    def _about(self, candidate: Candidate) -> dict[str, Any]:
+        """What is saved about an encoder with its results."""
+        named = {"name": candidate.name, "encoder": candidate.digest, "fit": self._fit(candidate)}
+        return {**candidate.about, **named}
 
     def _fail(self, job: Job, error: Exception, *members: Candidate) -> None:
         for failure in [Failure(job.name, error, c.name) for c in members] or [Failure(job.name, error)]:
@@ -233,3 +265,8 @@ class Evaluation:
                 file.write(json.dumps(line) + "\n")
         except OSError as e:
             raise DataError(f"{path} cannot be written: {e.strerror or e}") from None
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if two := clash(names):
+        raise InputError(f"{two[0]!r} and {two[1]!r} would share a file of results: run them with different --out")
