@@ -82,6 +82,28 @@ def test_agreement_is_the_share_of_resamples_and_is_drawn_the_same_again(tmp_pat
     assert (sure.turning.kept, sure.turning.last, sure.turning.agreement) == (2, 1, 1.0)
 
 
+def test_several_sets_are_averaged_and_each_is_kept(tmp_path: Path):
+    encoder, dev = Encoder.load(tiny("llama", tmp_path), classical()), pairs()
+    half = ScoredPairs(dev.left[:30], dev.right[:30], dev.gold[:30], dev.subsets[:30])
+    (both,) = degradation(encoder, {"all": dev, "half": half}, [classical()], draws=40)
+    alone = [degradation(encoder, one, [classical()], draws=40)[0] for one in (dev, half)]
+    assert both.sets == {"all": alone[0].scores, "half": alone[1].scores} and both.pairs == 70
+    assert both.scores == pytest.approx(np.mean([c.scores for c in alone], axis=0)) and not alone[0].sets
+    assert len(both.band) == 4 and all(
+        low < score < high for score, (low, high) in zip(both.scores, both.band, strict=True)
+    )
+    small = ScoredPairs(dev.left[:5], dev.right[:5], dev.gold[:5], dev.subsets[:5])
+    with pytest.raises(InputError, match="5 pairs of small are too few"):
+        degradation(encoder, {"all": dev, "small": small}, [classical()])
+    with pytest.raises(InputError, match="there are no pairs"):
+        degradation(encoder, {}, [classical()])
+    flat = ScoredPairs(dev.left, dev.right, np.full(40, 3.0), dev.subsets)
+    assert (
+        "all 40 pairs of flat have the score 3"
+        in degradation(encoder, {"all": dev, "flat": flat}, [classical()])[0].note
+    )
+
+
 def planted(encoder: Encoder, dev: ScoredPairs, layer: int) -> np.ndarray:
     """Scores that are the cosines of a layer."""
     found = Encoder(encoder.backbone, classical(states=f"normed:{layer}"))

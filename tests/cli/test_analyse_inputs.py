@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from afterword.cli.analyse_inputs import as_text, short_name, texts_of
+from afterword.cli.analyse_inputs import as_text, distinct, short_name, texts_of
 from afterword.errors import BadRow
 
 
@@ -21,4 +21,7 @@ def test_a_row_without_a_text_is_refused_by_its_line(tmp_path: Path):
 
 def test_names_and_json():
     assert short_name("some/folder/gpt2/") == "gpt2"
+    assert short_name("a/checkpoint-5") == "a/checkpoint-5" and short_name("model") == "model"
+    given = ["a/gpt2", "b/gpt2", "c/llama"]
+    assert distinct(given, short_name, "-m") == {"a/gpt2": "a/gpt2", "b/gpt2": "b/gpt2", "c/llama": "llama"}
     assert as_text([{"a": "ä"}]) == '[{"a": "ä"}]' and as_text({"a": 1}) == '{\n  "a": 1\n}'

@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import pytest
 from tests.cli.conftest import Run
+from tests.plots.conftest import drawn
 
 from afterword import Encoder, bellm, classical
 from afterword.analysis.turning import degradation, read_pairs
@@ -25,7 +28,8 @@ def test_a_turning_point_is_printed_drawn_and_can_be_used(run: Run, llama: Path,
         (method,) = read_methods([told.split("--method ")[1].strip("'")]).values()
         template = "bellm" if "bellm t" in curve.name else None
         assert method == bellm(curve.turning.last, template=template)
-    assert "layers kept" in (tmp_path / "a.svg").read_text()
+    shown = drawn(tmp_path / "a.svg")
+    assert {"layers kept of 3", *methods} <= set(shown) and shown[-2].startswith("30 pairs, dev; bands are 95 %")
     found = json.loads(run(*words, "--json").out)
     assert found["layers"] == 3 and [c["scores"] for c in found["curves"]] == [list(c.scores) for c in curves]
     assert found["curves"][0]["method"] == f"bellm:last={curves[0].turning.last},pool=mean,template=bellm"
@@ -39,3 +43,31 @@ def test_a_template_of_ones_own_and_a_curve_without_a_point(run: Run, llama: Pat
     )  # fmt: skip
     assert ended.code == 0
     assert ended.out.splitlines()[-1].endswith("all 30 pairs have the score 1: a correlation needs different ones")
+
+
+def test_models_and_files_are_in_one_table_and_one_figure(run: Run, llama: Path, gpt2: Path, dev: Path, tmp_path: Path):
+    other = tmp_path / "other.jsonl"
+    other.write_text("\n".join(dev.read_text().splitlines()[::-1] * 2))
+    words = ("analyse", "turning-point", "-m", llama, "-m", gpt2, "--dev", dev, "--dev", other, "--pool", "mean")
+    ended = run(*words, "--template", "none", "--plot", tmp_path / "a.svg", "--dark")
+    assert (ended.code, ended.err) == (0, "")
+    head, _, *rows = ended.out.splitlines()[:4]
+    assert head.startswith("Spearman x 100 of 90 pairs in 2 sets (dev, other; --json has the scores of each)")
+    assert [row.split()[0] for row in rows] == [llama.name, gpt2.name]
+    assert {llama.name, gpt2.name, "layers kept"} <= set(drawn(tmp_path / "a-dark.svg"))
+    found = json.loads(run(*words, "--template", "none", "--json").out)
+    assert [(f["model"], f["layers"]) for f in found] == [
+        (str(llama), 3),
+        (str(gpt2), len(found[1]["curves"][0]["scores"]) - 1),
+    ]
+    for model in found:
+        (curve,) = model["curves"]
+        assert list(curve["sets"]) == ["dev", "other"] and len(curve["band"]) == len(curve["scores"])
+        means = np.mean(list(curve["sets"].values()), axis=0)
+        assert curve["scores"] == pytest.approx(means) and curve["pairs"] == 90
+
+
+def test_what_is_given_twice_is_one_line(run: Run, llama: Path, dev: Path):
+    for words in (("-m", llama, "-m", llama, "--dev", dev), ("-m", llama, "--dev", dev, "--dev", dev)):
+        ended = run("analyse", "turning-point", *words)
+        assert ended.code == 2 and len(ended.err.splitlines()) == 1 and "is given twice" in ended.err

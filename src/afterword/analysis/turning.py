@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,12 @@ class Curve(Measurement):
         name: name of the method.
         scores: the correlation with the first 0, 1 ... L layers kept (L + 1,); NaN if all similarities are equal, as
             with no layer and the last token of a template.
-        pairs: number of pairs.
+        pairs: number of pairs, of all sets.
         turning: the turning point; None if the scores are undefined.
         note: why it is None.
+        band: for each score, the 2.5th and the 97.5th percentile of bootstrap resamples of the pairs; empty without
+            resamples.
+        sets: where there are several sets of pairs, the scores on each; `scores` are their means.
     """
 
     name: str
@@ -76,11 +79,13 @@ class Curve(Measurement):
     pairs: int
     turning: TurningPoint | None
     note: str = ""
+    band: tuple[tuple[float, float], ...] = ()
+    sets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def degradation(
     encoder: Encoder,
-    pairs: ScoredPairs,
+    pairs: ScoredPairs | Mapping[str, ScoredPairs],
     methods: Mapping[str, Method] | Sequence[Method],
     *,
     margin: float = MARGIN,
@@ -93,10 +98,11 @@ def degradation(
 
     Args:
         encoder: gives the model; its own method, prompts and post-processing are not used.
-        pairs: at least 30 scored pairs.
+        pairs: at least 30 scored pairs; or several such sets by name, whose scores are averaged.
         methods: give the input format and the pooling; their states and bidirectional layers are ignored.
         margin: see `TurningPoint`.
-        draws: number of bootstrap resamples for `TurningPoint.agreement`.
+        draws: number of bootstrap resamples for `TurningPoint.agreement` and `Curve.band`; of several sets, each is
+            resampled.
         options: keyword arguments for `Encoder.encode_many`.
 
     Returns:
@@ -107,24 +113,36 @@ def degradation(
         InputError: there are fewer than 30 pairs.
     """
     named = dict(methods) if isinstance(methods, Mapping) else {m.name: m for m in methods}
-    layers = _check(encoder, pairs, named)
+    sets = dict(pairs) if isinstance(pairs, Mapping) else {"": pairs}
+    layers = _check(encoder, sets, named)
     kept: dict[tuple[str, int], Method] = {
         (name, t): replace(m, states=States(f"normed:{t}"), sight=Sight())
         for name, m in named.items()
         for t in range(layers + 1)
     }
     bare = Encoder(encoder.backbone, classical(), max_length=encoder.max_length)
-    similar = _similarities(bare, pairs, kept, options)
-    curves = []
-    for name in named:
-        rows = np.stack([similar[name, t] for t in range(layers + 1)])
-        scores = tuple(_spearman(row, pairs.gold) for row in rows)
-        turning = turning_point(scores, margin)
-        if turning is not None:
-            turning = replace(turning, agreement=_agreement(rows, pairs.gold, turning, draws))
-        note = "" if turning is not None else _why(pairs.gold)
-        curves.append(Curve(name, scores, len(pairs.gold), turning, note))
-    return tuple(curves)
+    similar = {key: _similarities(bare, scored, kept, options) for key, scored in sets.items()}
+    golds = {key: scored.gold for key, scored in sets.items()}
+    rows = {name: {key: np.stack([of[name, t] for t in range(layers + 1)]) for key, of in similar.items()}
+            for name in named}  # fmt: skip
+    return tuple(_curve(name, rows[name], golds, margin, draws) for name in named)
+
+
+def _curve(name: str, rows: Mapping[str, Array], golds: Mapping[str, Array], margin: float, draws: int) -> Curve:
+    """The curve of one method from the similarities (L + 1, n) of each set."""
+    each = {key: tuple(_spearman(row, golds[key]) for row in rows[key]) for key in rows}
+    scores = tuple(map(float, np.mean(list(each.values()), axis=0)))
+    several, count = each if len(each) > 1 else {}, sum(map(len, golds.values()))
+    turning = turning_point(scores, margin)
+    if turning is None:
+        return Curve(name, scores, count, None, _why(golds), sets=several)
+    again = _resampled(rows, golds, draws)
+    points = [turning_point(one, margin) for one in again]
+    same = [point is not None and point.last == turning.last for point in points]
+    turning = replace(turning, agreement=float(np.mean(same)) if same else math.nan)
+    low, high = np.percentile(again, [2.5, 97.5], axis=0) if draws else ((), ())
+    band = tuple((float(a), float(b)) for a, b in zip(low, high, strict=True))
+    return Curve(name, scores, count, turning, band=band, sets=several)
 
 
 def turning_point(scores: Sequence[float], margin: float = MARGIN) -> TurningPoint | None:
@@ -172,7 +190,7 @@ def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: flo
     return resolved
 
 
-def _check(encoder: Encoder, pairs: ScoredPairs, methods: Mapping[str, Method]) -> int:
+def _check(encoder: Encoder, sets: Mapping[str, ScoredPairs], methods: Mapping[str, Method]) -> int:
     facts = encoder.backbone.facts
     if not facts.causal:
         raise MethodError(f"{facts.kind} is bidirectional already: it has no turning point, and bellm is for decoders")
@@ -181,8 +199,12 @@ def _check(encoder: Encoder, pairs: ScoredPairs, methods: Mapping[str, Method]) 
             f"{facts.kind} has attention in {facts.layers} of its {facts.states} layers: a turning point counts layers "
             "that can be opened, so give bellm a number of its own"
         )
-    if len(pairs.gold) < FEWEST:
-        raise InputError(f"{len(pairs.gold)} pairs are too few for a turning point: give at least {FEWEST}")
+    if not sets:
+        raise InputError("there are no pairs: give at least one set of them")
+    for key, pairs in sets.items():
+        if len(pairs.gold) < FEWEST:
+            of = f" of {key}" if key else ""
+            raise InputError(f"{len(pairs.gold)} pairs{of} are too few for a turning point: give at least {FEWEST}")
     for name, method in methods.items():
         if method.weigh.reads_attention:
             raise MethodError(f"{name} reads the attention of all layers: a turning point is found by mean or last")
@@ -208,17 +230,19 @@ def _spearman(similar: Array, gold: Array) -> float:
     return math.nan if np.ptp(similar) < SAME else spearman(similar, gold)
 
 
-def _agreement(rows: Array, gold: Array, turning: TurningPoint, draws: int) -> float:
-    """Share of bootstrap resamples of the pairs with the same number of layers after the turning point."""
+def _resampled(rows: Mapping[str, Array], golds: Mapping[str, Array], draws: int) -> Array:
+    """The curve (draws, L + 1) on bootstrap resamples of the pairs of each set."""
     random = np.random.default_rng(0)
-    same = []
-    for chosen in random.integers(0, len(gold), (draws, len(gold))):
-        again = turning_point([_spearman(row[chosen], gold[chosen]) for row in rows], turning.margin)
-        same.append(again is not None and again.last == turning.last)
-    return float(np.mean(same)) if same else math.nan
+    found = []
+    for key, gold in golds.items():
+        drawn = random.integers(0, len(gold), (draws, len(gold)))
+        found.append([[_spearman(row[chosen], gold[chosen]) for row in rows[key]] for chosen in drawn])
+    return np.asarray(np.mean(np.array(found, float), axis=0))
 
 
-def _why(gold: Array) -> str:
-    if np.ptp(gold) == 0:
-        return f"all {len(gold)} pairs have the score {gold[0]:g}: a correlation needs different ones"
+def _why(golds: Mapping[str, Array]) -> str:
+    for key, gold in golds.items():
+        if np.ptp(gold) == 0:
+            of = f" of {key}" if key else ""
+            return f"all {len(gold)} pairs{of} have the score {gold[0]:g}: a correlation needs different ones"
     return "all pairs are equally similar, or vectors are not finite: the curve is undefined; try another pool"

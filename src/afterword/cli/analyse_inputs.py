@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,19 +69,41 @@ def encoders(
     from ..encoder import Encoder
 
     methods: dict[str, Method | None] = {**given} or {"": None}
+    names = distinct(models, short_name, "-m")
     for model in models:
         first = next(iter(methods.values()))
         loaded = ModelChoice(model, device, dtype, max_length, None, trust, products).load(first)
         limits = Limits(loaded.max_length, batch_tokens=batch_tokens)
         for spec, method in methods.items():
             encoder = loaded if method in (None, first) else Encoder(loaded.backbone, method, max_length=max_length)
-            several = [short_name(model)] * (len(models) > 1 or len(methods) == 1) + [spec] * (len(methods) > 1)
+            several = [names[model]] * (len(models) > 1 or len(methods) == 1) + [spec] * (len(methods) > 1)
             yield " ".join(several), encoder, limits
 
 
+GENERIC = re.compile(r"(model|encoder|final|best|out|checkpoint-\d+)")
+
+
 def short_name(model: str) -> str:
-    """A model's name in tables and figures: its folder's."""
-    return Path(model).name or model
+    """A model's name in tables and figures: its folder's, with the folder above where the name says nothing.
+
+    >>> short_name("runs/tuned/"), short_name("tuned/checkpoint-50")
+    ('tuned', 'tuned/checkpoint-50')
+    """
+    path = Path(model)
+    named = len(path.parts) > 1 and GENERIC.fullmatch(path.name) is not None
+    return "/".join(path.parts[-2:]) if named else path.name or model
+
+
+def distinct(given: Sequence[str], short: Callable[[str], str], option: str) -> dict[str, str]:
+    """A short name for each of several things; those whose short names are equal keep what was given.
+
+    Raises:
+        typer.BadParameter: one is given twice.
+    """
+    if twice := [one for one, n in Counter(given).items() if n > 1]:
+        raise typer.BadParameter(f"{twice[0]} is given twice", param_hint=option)
+    counts = Counter(map(short, given))
+    return {one: short(one) if counts[short(one)] == 1 else one for one in given}
 
 
 def as_text(results: Any) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,26 +14,50 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .analyse_inputs import as_text
+from .analyse_inputs import Models, as_text, distinct, short_name
 from .drawing import check_plot, draw_plot
 from .model import ModelChoice
 
 if TYPE_CHECKING:
     from ..analysis.turning import Curve
+    from ..encoder import Encoder
+    from ..tasks.pairs import ScoredPairs
+
+Devs = Annotated[
+    list[Path],
+    typer.Option(
+        "--dev", metavar="FILE", show_default=False,
+        help="Development pairs with human scores: a .jsonl, .csv (both may be gzipped) or .parquet file with "
+        "sentence1, sentence2 and score. May be given several times: the curve is then the mean of theirs.",
+    ),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The curves of one model.
+
+    Attributes:
+        model: as it was given.
+        layers: their number.
+        curves: one per template and pool.
+        methods: the method that each turning point asks for; None if there is none.
+    """
+
+    model: str
+    layers: int
+    curves: tuple[Curve, ...]
+    methods: tuple[str | None, ...]
+
+    def to_json(self, margin: float) -> dict[str, Any]:
+        """All of it as plain data."""
+        rows = [{**curve.to_json(), "method": m} for curve, m in zip(self.curves, self.methods, strict=True)]
+        return {"model": self.model, "layers": self.layers, "margin": margin, "curves": rows}
 
 
 def turning_point(
-    model: o.Model,
-    dev: Annotated[
-        Path,
-        typer.Option(
-            "--dev",
-            metavar="FILE",
-            show_default=False,
-            help="Development pairs with human scores: a .jsonl, .csv (both may be gzipped) or .parquet file with "
-            "sentence1, sentence2 and score.",
-        ),
-    ],
+    model: Models,
+    dev: Devs,
     pool: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,36 +89,85 @@ def turning_point(
 ) -> int:
     """Find the turning point: the layer after which a model's sentence vectors get worse.
 
-    BeLLM gives the layers after it bidirectional attention.
+    BeLLM gives the layers after it bidirectional attention. All models are drawn into one plot.
     """
-    from ..methods import classical
-    from ..methods.serialize import parse_method
     from ..tasks.pairs import read_pairs
 
     check_plot(plot, dark)
-    pairs = read_pairs(dev)
+    if revision is not None and len(model) > 1:
+        raise typer.BadParameter("is that of one model: give one -m", param_hint="--revision")
     asked = [(t, p) for t in template or ("bellm", "none") for p in pool or ("mean", "last")]
+    names = distinct(model, short_name, "-m")
+    files = distinct([str(path) for path in dev], _stem, "--dev")
+    sets = {name: read_pairs(Path(path)) for path, name in files.items()}
+    choices = [ModelChoice(m, device, dtype, max_length, revision, trust_remote_code, products) for m in model]
+    found = [_measure(choice, sets, asked, margin, batch_tokens) for choice in choices]
+    named = [replace(c, name=_joined(names[f.model] * (len(model) > 1), c.name * (len(model) == 1 or len(asked) > 1)))
+             for f in found for c in f.curves]  # fmt: skip
+    if plot is not None:
+        from ..plots.curve import draw_degradation, finding
+
+        title = finding(named) if len(model) > 1 else f"{names[model[0]]}: {finding(named)}"
+        looks = _looks(len(model), asked)
+        draw_plot(plot, dark, partial(draw_degradation, named, title=title, subtitle=_told(sets), looks=looks))
+    if as_json:
+        results = [f.to_json(margin) for f in found]
+        typer.echo(as_text(results if len(results) > 1 else results[0]))
+    else:
+        typer.echo("\n".join(_table(named, [m for f in found for m in f.methods], list(sets))))
+    return 0
+
+
+def _measure(
+    choice: ModelChoice,
+    sets: Mapping[str, ScoredPairs],
+    asked: Sequence[tuple[str, str]],
+    margin: float,
+    batch_tokens: int | None,
+) -> Measured:
+    """The curves of one model, for each template and pool that was asked for."""
+    from ..methods import classical
+    from ..methods.serialize import parse_method
+
     specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in asked]
     methods = [parse_method(spec) for spec in specs]
     from tqdm import tqdm
 
     from ..analysis.turning import degradation
 
-    encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
+    encoder: Encoder = choice.load(classical())
     named = {f"{p}, {'no' if t == 'none' else t} template": m for (t, p), m in zip(asked, methods, strict=True)}
     with tqdm(unit=" vectors", disable=not sys.stderr.isatty(), leave=False) as bar:
         options: dict[str, Any] = {"batch_tokens": batch_tokens, "show_progress_bar": bar.update}
+        pairs = sets if len(sets) > 1 else next(iter(sets.values()))
         curves = degradation(encoder, pairs, named, margin=margin, **options)
     used = [s.replace("auto", str(c.turning.last)) if c.turning else None for s, c in zip(specs, curves, strict=True)]
-    if plot is not None:
-        from ..plots.curve import draw_degradation
+    return Measured(choice.model, encoder.backbone.facts.layers, curves, tuple(used))
 
-        draw_plot(plot, dark, partial(draw_degradation, curves))
-    rows = [{**c.to_json(), "method": m} for c, m in zip(curves, used, strict=True)]
-    layers = encoder.backbone.facts.layers
-    result = {"model": model, "layers": layers, "margin": margin, "curves": rows}
-    typer.echo(as_text(result) if as_json else "\n".join(_curves(curves, used)))
-    return 0
+
+def _looks(models: int, asked: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+    """Colour and dash of each curve: of one model by pool and template, of several by model and what was asked for."""
+    if models > 1:
+        return [(m, k) for m in range(models) for k in range(len(asked))]
+    templates, pools = (list(dict.fromkeys(part)) for part in zip(*asked, strict=True))
+    return [(pools.index(p), templates.index(t)) for t, p in asked]
+
+
+def _told(sets: Mapping[str, ScoredPairs]) -> str:
+    """What was measured, beneath the title."""
+    pairs = sum(len(scored.gold) for scored in sets.values())
+    of = next(iter(sets)) if len(sets) == 1 else f"the mean of {len(sets)} sets: {', '.join(sets)}"
+    rings = "rings are turning points, grey if under half of the resamples agree"
+    return f"{pairs} pairs, {of}; bands are 95 % intervals over resamples of the pairs, {rings}"
+
+
+def _stem(path: str) -> str:
+    name = Path(path).name.removesuffix(".gz")
+    return name.rpartition(".")[0] or name
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
 
 
 def _quoted(template: str) -> str:
@@ -103,11 +177,12 @@ def _quoted(template: str) -> str:
     return template if template == "none" or template in TEMPLATES else json.dumps(template, ensure_ascii=False)
 
 
-def _curves(curves: Sequence[Curve], methods: Sequence[str | None]) -> Iterator[str]:
+def _table(curves: Sequence[Curve], methods: Sequence[str | None], sets: Sequence[str]) -> Iterator[str]:
     wide = max(len(c.name) for c in curves)
-    layers = len(curves[0].scores) - 1
-    yield f"Spearman x 100 of {curves[0].pairs} pairs, by layers kept; * is the turning point"
-    yield f"{'':{wide}}" + "".join(f"{t:8}" for t in range(layers + 1))
+    most = max(len(c.scores) for c in curves)
+    mean = f" in {len(sets)} sets ({', '.join(sets)}; --json has the scores of each)" if len(sets) > 1 else ""
+    yield f"Spearman x 100 of {curves[0].pairs} pairs{mean}, by layers kept; * is the turning point"
+    yield f"{'':{wide}}" + "".join(f"{t:8}" for t in range(most))
     for curve in curves:
         at = curve.turning.kept if curve.turning else None
         cells = (f"{100 * s:7.2f}{'*' if t == at else ' '}" for t, s in enumerate(curve.scores))
@@ -118,5 +193,6 @@ def _curves(curves: Sequence[Curve], methods: Sequence[str | None]) -> Iterator[
         if turning is None:
             yield f"{curve.name}: {curve.note}"
             continue
+        layers = len(curve.scores) - 1
         what = f"falls after {turning.kept} of {layers} layers" if turning.falls else "does not fall at its end"
         yield f"{curve.name}: {what} ({turning.agreement:.0%} of resamples agree): --method {shlex.quote(method or '')}"

@@ -50,7 +50,7 @@ IN_SVG = (FONT, "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", "sans-seri
 TITLE, SUBTITLE = 11.0, 9.0  # sizes, in points
 
 
-def look(page: Page, i: int) -> dict[str, str]:
+def look(page: Page, i: int) -> dict[str, Any]:
     """The colour and the mark of series i, as keyword arguments of ``plot``."""
     return {"color": page.series[i % len(page.series)], "marker": MARKS[i % len(MARKS)]}
 
