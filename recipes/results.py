@@ -3,12 +3,14 @@
     python recipes/results.py --data ../shared/data --out runs/results --page docs/results.md
 
 Each run is a command of `afterword evaluate`, printed as it is started and given beside its table. What is finished is
-not run again, so a stopped run goes on. --only NAME runs and writes one table.
+not run again, so a stopped run goes on. --only NAME runs and writes one table. --new runs the lines that the page does
+not have; without it, all are run. A line that was not run keeps the figures that the page has.
 """
 
 from __future__ import annotations
 
 import argparse
+import lzma
 import re
 import shlex
 import subprocess
@@ -21,13 +23,15 @@ from afterword.tasks.report import Row, aligned, read_results
 from afterword.tasks.results import Result
 from afterword.tasks.scores import published_mean
 
+WIKIPEDIA = "-wikipedia"  # behind the name of a model whose method is fitted on it
 LLAMAS = ("llama2c-stories260K", "babyllama-tok105", "babyllama-tok361")
 DECODERS = ("afterword-mini", *LLAMAS)
 
 REPEATED = (
     "classical", "classical:pool=last", "classical:states=first_last", "classical:states=static", "echo",
     "echo:copies=3", "echo:pool=last", "reba:copies=1,pool=mean", "reba:copies=2,pool=mean", "reba:copies=3,pool=mean",
-    "reba:copies=2,pool=mean,normalise=token", "reba:copies=2", "echo:truncate=after",
+    "reba:copies=2,pool=mean,normalise=token", "reba:copies=2", "reba:variant=released,pool=mean",
+    "reba:variant=released", "echo:truncate=after",
 )  # fmt: skip
 PROMPTED = (
     "prompt:template=eol", "prompt:template=eol,pool=mean", "prompt:template=bellm", "prompt:template=bellm,pool=mean",
@@ -36,7 +40,9 @@ PROMPTED = (
 ENCODED = (
     "classical", "classical:pool=cls", "classical:states=first_last", "classical:states=static", "echo",
     "echo:copies=3", "reba:copies=1,pool=mean", "reba:copies=2,pool=mean", "reba:copies=3,pool=mean",
-    "reba:copies=2,pool=mean,normalise=token", "ditto", "ditto:head=1-10,states=last",
+    "reba:copies=2,pool=mean,normalise=token", "reba:variant=released,pool=mean",
+    "ditto", "ditto:head=1-10,states=last", "ditto:head=1-10,states=static", "ditto:head=1-9",
+    "ditto:head=1-9,states=last", "ditto:head=1-9,states=static",
 )  # fmt: skip
 TEMPLATES = (
     "prompt:template=promptbert", "prompt:template=eol,pool=mean", "prompt:template=bellm,pool=mean",
@@ -45,7 +51,8 @@ TEMPLATES = (
 FITTED = ("none", "centre", "remove_top", "whiten", "whiten:dimensions=128", "flow")
 COUNTED = ("tfidf", "tfidf:states=last", "remove_biases")
 WORDS = ("classical", "echo", "echo:copies=3", *(f"reba:copies={k}" for k in (1, 2, 3)),
-         *(f"reba:copies={k},normalise=token" for k in (1, 2, 3)))  # fmt: skip
+         *(f"reba:copies={k},normalise=token" for k in (1, 2, 3)), "reba:variant=released",
+         "reba:copies=3,variant=released", "reba:triangle=full", "reba:attention=last_layer")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,8 @@ class Run:
     Args:
         tasks: as --tasks has them.
         models: each is run.
-        methods, posts, fit: as the options of the same names.
+        methods, posts: as the options of the same names.
+        fit: as --fit; or "wikipedia", 100,000 sentences of the English Wikipedia.
     """
 
     tasks: str
@@ -67,7 +75,7 @@ class Run:
     def options(self) -> list[str]:
         """What stands behind the model."""
         chosen = [o for m in self.methods for o in ("--method", m)] + [o for p in self.posts for o in ("--post", p)]
-        return [*chosen, *(["--fit", self.fit] if self.fit else []), "--tasks", self.tasks]
+        return [*chosen, "--tasks", self.tasks]
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,8 @@ CHINESE = ("ATEC", "BQ", "LCQMC", "PAWSX", "STSB-zh", "AFQMC", "QBQTC")
 
 def sts_runs(model: str) -> tuple[Run, ...]:
     first = [Run("sts", (model,), m) for m in ((ENCODED, TEMPLATES) if model == "MiniLM" else (REPEATED, PROMPTED))]
-    return (*first, Run("sts", (model,), ("classical",), FITTED, "target"), Run("sts", (model,), COUNTED, (), "target"))
+    counted = (Run("sts", (model,), COUNTED, (), fit) for fit in ("target", "wikipedia"))
+    return (*first, Run("sts", (model,), ("classical",), FITTED, "target"), *counted)
 
 
 TRAINED = (
@@ -119,7 +128,8 @@ TABLES = {
     ),
     "chinese": Shown(
         (Run("zh-sts", ("afterword-mini",), ("classical", "classical:states=static", "echo", "echo:copies=3",
-             "reba:copies=1,pool=mean", "reba:copies=2,pool=mean", "reba:copies=3,pool=mean")),
+             "reba:copies=1,pool=mean", "reba:copies=2,pool=mean", "reba:copies=3,pool=mean",
+             "reba:variant=released,pool=mean")),
          Run("zh-sts", ("afterword-mini",), ("classical",), ("centre", "whiten"), "target")), CHINESE, CHINESE,
     ),
     "words": Shown(
@@ -129,7 +139,7 @@ TABLES = {
     ),
     "coarse": Shown(
         (Run("CoarseWSD20", ("afterword-mini",),
-             ("classical", "echo", "reba:copies=2", "reba:copies=2,normalise=token")),
+             ("classical", "echo", "reba:copies=2", "reba:copies=2,normalise=token", "reba:variant=released")),
          Run("CoarseWSD20", ("MiniLM",), ("classical", "reba:copies=1,normalise=token"))),
         metrics=(("accuracy", "CoarseWSD20", "accuracy"), ("mean over words", "CoarseWSD20", "accuracy_macro")),
     ),
@@ -149,39 +159,73 @@ def folder_of(model: str, data: Path) -> str:
 def run(step: Run, data: Path, out: Path) -> None:
     """Run one command for each of its models; what failed is told by the command itself."""
     for model in step.models:
-        given = ["evaluate", "-m", folder_of(model, data), "--name", model, "--data", str(data), "--out", str(out)]
-        print("afterword", shlex.join([*given, *step.options()]), flush=True)
-        subprocess.run([sys.executable, "-m", "afterword", *given, *step.options(), "--no-progress"], check=False)
+        named = model + (WIKIPEDIA if step.fit == "wikipedia" else "")
+        given = ["evaluate", "-m", folder_of(model, data), "--name", named, "--data", str(data), "--out", str(out)]
+        fit = str(wikipedia(data, out)) if step.fit == "wikipedia" else step.fit
+        given += [*step.options(), *(["--fit", fit] if fit else [])]
+        print("afterword", shlex.join(given), flush=True)
+        subprocess.run([sys.executable, "-m", "afterword", *given, "--no-progress"], check=False)
+
+
+def wikipedia(data: Path, out: Path) -> Path:
+    """The Wikipedia sentences as a file that --fit takes: unpacked once, beside the results."""
+    text = out.with_name("enwiki_sentences_100k.txt")
+    if not text.exists():
+        text.parent.mkdir(parents=True, exist_ok=True)
+        with lzma.open(data / "corpus/enwiki_sentences_100k.txt.xz") as packed:
+            text.write_bytes(packed.read())
+    return text
 
 
 def wanted(step: Run) -> list[tuple[str, str]]:
-    """Model and row of every encoder of a run."""
+    """Model and line of every encoder of a run."""
     posts = step.posts or ("none",)
     rows = [m if p == "none" else f"{m}+{p}" for m in step.methods for p in posts]
-    return [(model, row) for model in step.models for row in rows]
+    return [(model, row + (", Wikipedia" if step.fit == "wikipedia" else "")) for model in step.models for row in rows]
 
 
-def written(shown: Shown, found: list[Row]) -> str:
-    """A table as Markdown."""
-    by = {(row.model, row.name): row.results for row in found}
+def encoder_of(row: Row) -> tuple[str, str]:
+    """Model and line of results, as `wanted` names them."""
+    fitted = row.model.endswith(WIKIPEDIA)
+    return row.model.removesuffix(WIKIPEDIA), row.name + (", Wikipedia" if fitted else "")
+
+
+def lacking(step: Run, lines: set[str]) -> Run:
+    """The run without the methods all of whose lines the page has."""
+    kept = []
+    for method in step.methods:
+        pairs = wanted(replace(step, methods=(method,)))
+        if not {row for _, row in pairs} <= lines and not {f"{m}: {row}" for m, row in pairs} <= lines:
+            kept.append(method)
+    return replace(step, methods=tuple(kept))
+
+
+def written(shown: Shown, found: list[Row], old: dict[tuple[str, str], str]) -> str:
+    """A table as Markdown.
+
+    Args:
+        shown: the table.
+        found: the results of all encoders.
+        old: the page's cells, by the names of their lines and columns: they stay where an encoder has no results.
+            A line that is neither there nor in the results is left out.
+    """
+    by = {encoder_of(row): row.results for row in found}
     pairs = list(dict.fromkeys(pair for step in shown.runs for pair in wanted(step)))
     models = list(dict.fromkeys(model for model, _ in pairs))
-    if shown.metrics:
-        cells = [["", *(head for head, _, _ in shown.metrics)]]
-        for pair in pairs:
-            results = by.get(pair, {})
-            cells.append([_name(*pair, models), *(_number(results.get(t), metric) for _, t, metric in shown.metrics)])
-    elif shown.columns:
-        cells = [["", *shown.columns, "Avg."]]
-        for pair in pairs:
-            results = by.get(pair, {})
-            scores = [_number(results.get(task)) for task in shown.columns]
-            cells.append([_name(*pair, models), *scores, _mean(results, shown.average)])
-    else:
-        cells = [["", *models]]
-        for row in dict.fromkeys(row for _, row in pairs):
-            cells.append([row, *(_mean(by.get((model, row), {}), shown.average) for model in models)])
-    return aligned(cells)
+    heads = [head for head, _, _ in shown.metrics] or [*shown.columns, "Avg."] * bool(shown.columns) or models
+    lines: dict[str, list[str]] = {}
+    for model, row in pairs:
+        name, results = row if heads == models else _name(model, row, models), by.get((model, row), {})
+        if shown.metrics:
+            scores = [_number(results.get(task), metric) for _, task, metric in shown.metrics]
+        elif shown.columns:
+            scores = [*(_number(results.get(task)) for task in shown.columns), _mean(results, shown.average)]
+        else:
+            scores = []
+        line = lines.setdefault(name, scores if results and scores else [old.get((name, head), "-") for head in heads])
+        if heads == models and results:
+            line[models.index(model)] = _mean(results, shown.average)
+    return aligned([["", *heads], *([name, *line] for name, line in lines.items() if set(line) != {"-"})])
 
 
 def _name(model: str, row: str, models: list[str]) -> str:
@@ -201,12 +245,27 @@ def _mean(results: dict[str, Result], tasks: tuple[str, ...]) -> str:
     return f"{published_mean([100 * results[task].main for task in tasks]):.2f}"
 
 
+def cells_of(page: str, name: str) -> dict[tuple[str, str], str]:
+    """The cells of a table of the page, by the names of their lines and columns."""
+    table = _marks(name).search(page)
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (table[2] if table else "").split("\n")
+        if line
+    ]
+    return {(line[0], head): cell for line in rows[2:] for head, cell in zip(rows[0][1:], line[1:], strict=True)}
+
+
+def _marks(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- table: {re.escape(name)} -->\n)(.*?)(<!-- end -->)", re.S)
+
+
 def replaced(page: str, name: str, table: str) -> str:
     """The page with one table between its marks exchanged."""
-    mark = re.compile(rf"(<!-- table: {re.escape(name)} -->\n).*?(<!-- end -->)", re.S)
+    mark = _marks(name)
     if not mark.search(page):
         raise SystemExit(f"the page has no place for the table {name!r}")
-    return mark.sub(lambda m: f"{m[1]}\n{table}\n\n{m[2]}", page)
+    return mark.sub(lambda m: f"{m[1]}\n{table}\n\n{m[3]}", page)
 
 
 def main() -> None:
@@ -215,13 +274,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/results"))
     parser.add_argument("--page", type=Path, default=Path("docs/results.md"))
     parser.add_argument("--only", action="append", choices=TABLES)
+    parser.add_argument("--new", action="store_true", help="run only the lines that the page does not have")
     args = parser.parse_args()
     names = args.only or list(TABLES)
-    for step in dict.fromkeys(step for name in names for step in TABLES[name].runs):
-        run(step, args.data, args.out)
-    page, found = args.page.read_text(encoding="utf-8"), read_results(args.out)
+    page = args.page.read_text(encoding="utf-8")
     for name in names:
-        page = replaced(page, name, written(TABLES[name], found))
+        has = {line for line, _ in cells_of(page, name)} if args.new else set()
+        for step in TABLES[name].runs:
+            if (left := lacking(step, has)).methods:
+                run(left, args.data, args.out)
+    found = read_results(args.out)
+    for name in names:
+        page = replaced(page, name, written(TABLES[name], found, cells_of(page, name)))
     args.page.write_text(page, encoding="utf-8")
 
 
