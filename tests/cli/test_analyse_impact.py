@@ -1,8 +1,11 @@
 """``analyse impact``: what is printed is what the function finds."""
 
+import gzip
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 from tests.cli.conftest import Run
 
 
@@ -12,9 +15,25 @@ def test_impact(run: Run, bert: Path, dev: Path, tmp_path: Path):
     assert (ended.code, ended.err) == (0, "")
     found = json.loads(run(*words, "--json").out)
     lines = [line.split() for line in ended.out.splitlines()[2:]]
-    assert [line[:2] for line in lines] == [["impact", "matrix"], *(["head", f["name"]] for f in found[1:])]
-    assert [line[-1] for line in lines] == [f"{100 * f['spearman']:.2f}" for f in found] and len(found) == 3
+    assert [line[:2] for line in lines[:3]] == [["impact", "matrix"], *(["head", f["name"]] for f in found[1:])]
+    assert [line[-1] for line in lines[:3]] == [f"{100 * f['spearman']:.2f}" for f in found] and len(found) == 3
+    first = found[0]["texts_measured"][0]
+    assert np.array(first["matrix"]).shape == (len(first["tokens"]),) * 2 and len(first["tfidf"]) > 0
     assert "masked as well" in (tmp_path / "a.svg").read_text()
-    (tmp_path / "corpus.txt").write_text("a b\nb\n")
-    counted = json.loads(run(*words, "--json", "--corpus", tmp_path / "corpus.txt").out)
-    assert counted[0]["pearson"] != found[0]["pearson"]
+    (tmp_path / "corpus.jsonl").write_text('{"text": "a b"}\n{"text": "b"}\n')
+    counted = json.loads(run(*words, "--json", "--corpus", tmp_path / "corpus.jsonl").out)
+    assert counted[0]["texts_measured"][0]["tfidf"] != first["tfidf"]
+
+
+def test_two_models_and_a_single_text_of_a_packed_file(run: Run, bert: Path, tmp_path: Path):
+    shutil.copytree(bert, tmp_path / "other")
+    with gzip.open(tmp_path / "texts.jsonl.gz", "wt") as file:
+        file.write('{"text": "the thin line"}\n')
+    words = ("analyse", "impact", "-m", bert, "-m", tmp_path / "other", "-i", tmp_path / "texts.jsonl.gz", "--heads", 0)
+    ended = run(*words, "--plot", tmp_path / "a.svg")
+    assert {path.name for path in tmp_path.glob("a*.svg")} == {"a-bert.svg", "a-other.svg"}
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("bert: ") and lines[2].split() == ["impact", "matrix", "nan", "nan"]
+    assert "1 of 1 texts left out" in lines[3] and lines[4].startswith("other: ")
+    found = json.loads(run(*words, "--json").out)
+    assert [(f["model"], f["pearson"], f["undefined"]) for f in found] == [("bert", None, 1), ("other", None, 1)]

@@ -1,6 +1,8 @@
 """Do a model's own measures of token importance correlate with TF-IDF? The impact matrix, and diagonal attention.
 
-Source: Ditto, Table 3 (impact matrix) and Table 4 (heads).
+Source: Ditto, Table 3 (impact matrix) and Table 4 (heads). The paper does not say whether it correlates the tokens of
+each text, or those of all texts together. Here, as in `afterword.tune.label_free`: the tokens of each text, and the
+mean over texts. Ditto weighs the tokens of one text against each other; what differs between texts does not matter.
 """
 
 from __future__ import annotations
@@ -20,30 +22,34 @@ from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError
 from ..methods.frequency import TfIdf, count, tf_idf
-from ..tasks.scores import pearson, spearman
+from ..tasks.scores import ranks
 from ..text.batch import Batch
 from ..text.layout import Layout
 from .impact import impact
 from .result import Measurement
 
 Measure = NDArray[np.floating]
-"""A number for each content token of a text (N,)."""
+"""A number for each content token of a text (N,), or several of them (M, N)."""
 
 
 @dataclass(frozen=True)
 class Follows(Measurement):
-    """The correlation of a measure of token importance with TF-IDF.
+    """The correlation of a measure of token importance with TF-IDF: within each text, averaged over texts.
 
     Attributes:
         name: name of the measure; a head as "1-10", layer and head from 1.
-        pearson, spearman: correlations over the tokens of all texts; NaN if one side is constant.
-        tokens: number of tokens.
+        pearson, spearman: means over texts of the correlation over a text's tokens; NaN if no text has one.
+        tokens: number of tokens of all texts.
+        texts: number of texts in the mean.
+        undefined: number of texts left out, in which the measure or TF-IDF is the same for all tokens.
     """
 
     name: str
     pearson: float
     spearman: float
     tokens: int
+    texts: int
+    undefined: int
 
 
 def tfidf_weights(encoder: Encoder, texts: Sequence[str], corpus: Sequence[str]) -> list[Measure]:
@@ -61,13 +67,13 @@ def impact_follows(encoder: Encoder, texts: Sequence[str], weights: Sequence[Mea
         texts: sentences; each needs N (N + 1) / 2 masked copies.
         weights: weights per text (N,), from `tfidf_weights`.
     """
-    return _follows("impact matrix", [impact(encoder, text).columns for text in texts], weights)
+    return follow(["impact matrix"], [impact(encoder, text).columns[None] for text in texts], weights)[0]
 
 
 def heads_follow(
     encoder: Encoder, texts: Sequence[str], weights: Sequence[Measure], *, limits: Limits | None = None
 ) -> tuple[Follows, ...]:
-    """Correlate every head's diagonal attention with TF-IDF weights (Table 4), sorted by Spearman's correlation.
+    """Correlate every head's diagonal attention with TF-IDF weights (Table 4), sorted by Pearson's correlation.
 
     Args:
         encoder: an encoder whose model's attention can be read; its method is not used.
@@ -98,14 +104,41 @@ def heads_follow(
     for _, of_batch in each(writings, run, (limits or Limits()).budget(backbone.device), backbone.device):
         diagonals.update(of_batch)
     layers, heads = backbone.facts.layers, backbone.facts.heads
-    results = [
-        _follows(f"{layer + 1}-{head + 1}", [diagonals[i][layer, head] for i in range(len(texts))], weights)
-        for layer in range(layers)
-        for head in range(heads)
-    ]
-    return tuple(sorted(results, key=lambda f: math.inf if math.isnan(f.spearman) else -f.spearman))
+    names = [f"{layer + 1}-{head + 1}" for layer in range(layers) for head in range(heads)]
+    results = follow(names, [diagonals[i].reshape(len(names), len(weights[i])) for i in range(len(texts))], weights)
+    return tuple(sorted(results, key=lambda f: math.inf if math.isnan(f.pearson) else -f.pearson))
 
 
-def _follows(name: str, measured: Sequence[Measure], weights: Sequence[Measure]) -> Follows:
-    a, b = np.concatenate(measured), np.concatenate(weights)
-    return Follows(name, pearson(a, b), spearman(a, b), len(a))
+def follow(names: Sequence[str], measured: Sequence[Measure], weights: Sequence[Measure]) -> tuple[Follows, ...]:
+    """Correlate measures of token importance with weights, within each text, and average over texts.
+
+    Args:
+        names: names of M measures.
+        measured: per text, the measures of its tokens (M, N).
+        weights: per text, the weights of its tokens (N,).
+
+    >>> follow(["a"], [np.array([[1.0, 2, 4]]), np.array([[1.0]])], [np.array([0.0, 1, 3]), np.array([2.0])])[0].texts
+    1
+    """
+    of_texts = np.array([_within(m, w) for m, w in zip(measured, weights, strict=True)])  # (texts, 2, M)
+    defined = np.isfinite(of_texts[:, 0]).sum(0)
+    total, tokens = np.nansum(of_texts, 0), sum(len(w) for w in weights)
+    pearsons, spearmans = np.divide(total, defined, out=np.full_like(total, np.nan), where=defined > 0)
+    return tuple(
+        Follows(name, float(p), float(s), tokens, int(n), len(weights) - int(n))
+        for name, p, s, n in zip(names, pearsons, spearmans, defined, strict=True)
+    )
+
+
+def _within(measured: Measure, weights: Measure) -> tuple[Measure, Measure]:
+    """Pearson's and Spearman's correlation of each measure (M, N) with one text's weights (N,); NaN if constant."""
+    if len(weights) < 2:
+        return np.full(len(measured), np.nan), np.full(len(measured), np.nan)
+    return _pearsons(measured, weights), _pearsons(ranks(measured), ranks(weights))
+
+
+def _pearsons(a: Measure, b: Measure) -> Measure:
+    constant = (np.ptp(a, -1) == 0) | (np.ptp(b) == 0)
+    x, y = a - a.mean(-1, keepdims=True), b - b.mean()
+    lengths = np.linalg.norm(x, axis=-1) * np.linalg.norm(y)
+    return np.where(constant, np.nan, (x @ y) / np.where(constant, 1, lengths))

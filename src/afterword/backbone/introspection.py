@@ -85,6 +85,12 @@ def position_limit(config: Any, offset: int) -> int | None:
     return None
 
 
+def max_length(config: Any, offset: int, of_tokenizer: int | None) -> int | None:
+    """The most tokens of a text, by the configuration and the tokenizer; None if neither has a limit."""
+    limits = [n for n in (of_tokenizer, position_limit(config, offset)) if n is not None]
+    return min(limits, default=None)
+
+
 def _stretch(config: Any) -> float:
     """The factor by which dynamic rotary frequencies extend the positions that a model was trained on."""
     return max((float(r.get("factor") or 1) for r in _rotary(config) if r.get("rope_type") == "dynamic"), default=1.0)

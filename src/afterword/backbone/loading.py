@@ -29,6 +29,7 @@ from ..text.tokenizer import Tokenizer
 from .attention import NAME
 from .backbone import Backbone
 from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
+from .introspection import max_length, position_offset
 from .linear_products import check_products
 from .model_kwargs import check_model_kwargs
 from .model_source import ModelSource
@@ -91,6 +92,26 @@ def load_backbone(
             model.config._commit_hash = commit  # transformers does not keep it
         model = model if _lies_on(model, device) else model.to(device)
         return check(model, tokenizer).with_products(products)
+
+
+def load_tokenizer(source: ModelSource, trust_remote_code: bool = False) -> tuple[Tokenizer, int | None]:
+    """Load a model's tokenizer alone, and find the most tokens that the model reads. No weights are read.
+
+    Args:
+        source: a located source.
+        trust_remote_code: run the model's own code.
+
+    Raises:
+        ModelError: the folder is incomplete, or the tokenizer cannot be loaded.
+    """
+    path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
+    with quiet(), _one_line(path):
+        _check_files(path, source.options)
+        config = _without_kernels(AutoConfig.from_pretrained(path, **common))
+        tokenizer = _tokenizer(path, common)
+        with torch.device("meta"):  # its modules without their weights: where positions begin
+            model = AutoModel.from_config(config, trust_remote_code=trust_remote_code)
+        return tokenizer, max_length(config, position_offset(model), tokenizer.max_length)
 
 
 def _lies_on(model: nn.Module, device: torch.device) -> bool:

@@ -102,7 +102,6 @@ def _facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
     config = model.config
     offset = introspection.position_offset(model)
     split_at, grows = introspection.rotary_split(config)
-    limits = [n for n in (tokenizer.max_length, introspection.position_limit(config, offset)) if n is not None]
     return Facts(
         kind=kind,
         layers=introspection.count_attention(config),
@@ -111,7 +110,7 @@ def _facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
         width=0,
         offset=offset,
         skips=skipped_token(model, offset, _special(model, tokenizer)),
-        max_length=min(limits, default=None),
+        max_length=introspection.max_length(config, offset, tokenizer.max_length),
         split_at=split_at,
         grows=grows,
         remembers=introspection.remembers(model),

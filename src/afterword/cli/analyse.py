@@ -5,7 +5,10 @@ from __future__ import annotations
 import typer
 
 from .analyse_dependency import dependency
+from .analyse_heads import heads
 from .analyse_impact import impact
+from .analyse_isotropy import isotropy
+from .analyse_lengths import lengths
 from .analyse_turning import turning_point
 from .analyse_words import words
 from .help import Verb, Verbs
@@ -23,3 +26,6 @@ analyse.command("turning-point", cls=Verb)(turning_point)
 analyse.command("dependency", cls=Verb)(dependency)
 analyse.command("words", cls=Verb)(words)
 analyse.command("impact", cls=Verb)(impact)
+analyse.command("heads", cls=Verb)(heads)
+analyse.command("isotropy", cls=Verb)(isotropy)
+analyse.command("lengths", cls=Verb)(lengths)

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import options as o
-from .analyse_inputs import PairFile, as_text, texts_of
+from .analyse_inputs import Corpus, Models, PairFile, as_text, encoders, texts_of
 from .drawing import check_plot, draw_plot
-from .model import ModelChoice
+from .page import one_line
+
+if TYPE_CHECKING:
+    from ..analysis.impact import Impact
+    from ..analysis.importance import Follows, Measure
+    from ..encoder import Encoder
 
 
 def impact(
-    model: o.Model,
+    model: Models,
     input: o.Input = None,
     pairs: PairFile = None,
     format: o.Format = None,
     field: o.Field = None,
-    corpus: Annotated[
-        Path | None,
-        typer.Option(
-            "--corpus", metavar="FILE", help="Compute TF-IDF on this .txt file, one text a line. Default: the texts."
-        ),
-    ] = None,
+    corpus: Corpus = None,
     first: Annotated[
         int,
         typer.Option(
@@ -36,6 +37,7 @@ def impact(
     plot: o.Plot = None,
     dark: o.Dark = False,
     max_length: o.MaxLength = None,
+    batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
     products: o.Products = None,
@@ -46,29 +48,72 @@ def impact(
     """Measure how well the importance of tokens to an encoder correlates with TF-IDF.
 
     Importance is measured by perturbed masking (the impact matrix), and by each head's attention of a token to
-    itself. The plot shows the impact matrix of the first text.
+    itself. A correlation is that of the tokens of one text, averaged over texts. The plot shows the impact matrix of
+    the first text, a file for each model. --json has the matrices of all texts.
     """  # fmt: skip
     check_plot(plot, dark)
     every = texts_of(input, pairs, format, field)
-    counted = texts_of(corpus, None, "txt", None) if corpus is not None else every
+    counted = every if corpus is None else texts_of(corpus, None, None, None)
     texts = every[:first]
-    from ..analysis.impact import impact as measure
-    from ..analysis.importance import heads_follow, impact_follows, tfidf_weights
     from ..methods import classical
 
-    encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(classical())
-    weights = tfidf_weights(encoder, texts, counted)
-    if plot is not None:
-        from ..plots.impact import draw_impact
+    results: list[dict[str, Any]] = []
+    for name, encoder, _ in encoders(
+        model, {"": classical()}, device, dtype, products, max_length, trust_remote_code, batch_tokens, revision
+    ):
+        matrices, weights, found = measured(encoder, texts, counted, heads)
+        if not as_json:
+            typer.echo("\n".join(_table(name, found, texts)))
+        if plot is not None:
+            from ..plots.impact import draw_impact
 
-        draw_plot(plot, dark, partial(draw_impact, measure(encoder, texts[0])))
-    results = [impact_follows(encoder, texts, weights), *heads_follow(encoder, texts, weights)[:heads]]
+            file = plot if len(model) == 1 else plot.with_stem(f"{plot.stem}-{name}")
+            draw_plot(file, dark, partial(draw_impact, matrices[0], title=f"{name}: {one_line(texts[0])}"))
+        results += _json(name, found, matrices, weights)
     if as_json:
-        typer.echo(as_text([r.to_json() for r in results]))
-        return 0
-    typer.echo(f"correlation x 100 with TF-IDF, {results[0].tokens} tokens of {len(texts)} texts")
-    typer.echo(f"{'':16} Pearson Spearman")
-    for r in results:
-        name = r.name if r is results[0] else f"head {r.name}"
-        typer.echo(f"{name:16} {100 * r.pearson:7.2f} {100 * r.spearman:8.2f}")
+        typer.echo(as_text(results))
     return 0
+
+
+def measured(
+    encoder: Encoder, texts: Sequence[str], counted: Sequence[str], heads: int
+) -> tuple[list[Impact], list[Measure], list[Follows]]:
+    """The impact matrix and the TF-IDF weights of each text, and how the matrices and the best heads follow TF-IDF."""
+    from tqdm import tqdm
+
+    from ..analysis.impact import impact as matrix_of
+    from ..analysis.importance import follow, heads_follow, tfidf_weights
+
+    weights = tfidf_weights(encoder, texts, counted)
+    by_head = heads_follow(encoder, texts, weights)[:heads] if heads else ()
+    bar = tqdm(texts, unit=" texts", disable=not sys.stderr.isatty(), leave=False)
+    matrices = [matrix_of(encoder, text) for text in bar]
+    return matrices, weights, [*follow(["impact matrix"], [m.columns[None] for m in matrices], weights), *by_head]
+
+
+def _table(name: str, found: Sequence[Follows], texts: Sequence[str]) -> Iterator[str]:
+    whole = found[0]
+    title = f"{name}: " if name else ""
+    yield f"{title}correlation x 100 with TF-IDF within a text, mean over {whole.texts} texts of {whole.tokens} tokens"
+    yield f"{'':16} Pearson Spearman"
+    for f in found:
+        measure = f.name if f is whole else f"head {f.name}"
+        yield f"{measure:16} {100 * f.pearson:7.2f} {100 * f.spearman:8.2f}"
+    if whole.undefined:
+        yield why_undefined(whole.undefined, len(texts))
+
+
+def why_undefined(left_out: int, texts: int) -> str:
+    """Why texts have no correlation with TF-IDF."""
+    return (
+        f"{left_out} of {texts} texts left out: all their tokens have one TF-IDF or one importance; one text, without "
+        "--corpus, is always such a text"
+    )
+
+
+def _json(
+    name: str, found: Sequence[Follows], matrices: Sequence[Impact], weights: Sequence[Measure]
+) -> Iterator[dict[str, Any]]:
+    texts = [{**m.to_json(), "tfidf": w.tolist()} for m, w in zip(matrices, weights, strict=True)]
+    for i, f in enumerate(found):
+        yield {"model": name, **f.to_json(), **({"texts_measured": texts} if i == 0 else {})}

@@ -30,6 +30,15 @@ PairFile = Annotated[
     Path | None,
     typer.Option("--pairs", metavar="FILE", help="Use the texts in the columns sentence1 and sentence2 of this file."),
 ]
+Corpus = Annotated[
+    Path | None,
+    typer.Option(
+        "--corpus",
+        metavar="FILE",
+        help="Count document frequencies for TF-IDF in the texts of this file, of any format of --input. Default: in "
+        "the texts themselves.",
+    ),
+]
 
 
 def texts_of(input: Path | None, pairs: Path | None, format: str | None, field: str | None) -> list[str]:
@@ -38,7 +47,7 @@ def texts_of(input: Path | None, pairs: Path | None, format: str | None, field: 
     Raises:
         DataError: a row cannot be used.
     """
-    from ..errors import BadRow
+    from ..errors import BadRow, DataError
     from ..tasks.rows import read_rows, text
 
     if pairs is not None:
@@ -51,6 +60,8 @@ def texts_of(input: Path | None, pairs: Path | None, format: str | None, field: 
         if item.problem is not None:
             raise BadRow(input or "stdin", item.line, item.problem)
         texts.append(item.text or "")
+    if not texts:
+        raise DataError(f"{input or 'stdin'} holds no text: give at least one")
     return texts
 
 
@@ -63,6 +74,7 @@ def encoders(
     max_length: int | None,
     trust: bool,
     batch_tokens: int | None,
+    revision: str | None = None,
 ) -> Iterator[tuple[str, Encoder, Limits]]:
     """Each model with each method, one model in memory at a time: its name, encoder and limits."""
     from ..encode.limits import Limits
@@ -72,7 +84,7 @@ def encoders(
     names = distinct(models, short_name, "-m")
     for model in models:
         first = next(iter(methods.values()))
-        loaded = ModelChoice(model, device, dtype, max_length, None, trust, products).load(first)
+        loaded = ModelChoice(model, device, dtype, max_length, revision, trust, products).load(first)
         limits = Limits(loaded.max_length, batch_tokens=batch_tokens)
         for spec, method in methods.items():
             encoder = loaded if method in (None, first) else Encoder(loaded.backbone, method, max_length=max_length)
@@ -104,6 +116,21 @@ def distinct(given: Sequence[str], short: Callable[[str], str], option: str) -> 
         raise typer.BadParameter(f"{twice[0]} is given twice", param_hint=option)
     counts = Counter(map(short, given))
     return {one: short(one) if counts[short(one)] == 1 else one for one in given}
+
+
+def short_names(models: Sequence[str]) -> dict[str, str]:
+    """Models by name: their short names, or the names as given if two short ones are equal.
+
+    Raises:
+        typer.BadParameter: a model is given twice.
+
+    >>> short_names(["a/gpt2/", "b/bert"]), short_names(["a/m", "b/m"])
+    ({'a/gpt2/': 'gpt2', 'b/bert': 'bert'}, {'a/m': 'a/m', 'b/m': 'b/m'})
+    """
+    if len(set(models)) < len(models):
+        raise typer.BadParameter("the same model is given twice", param_hint="--model")
+    short = {model: short_name(model) for model in models}
+    return short if len(set(short.values())) == len(models) else {model: model for model in models}
 
 
 def as_text(results: Any) -> str:

@@ -1,0 +1,43 @@
+"""Alignment over uniformity of encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .colours import LIGHT, Page, readable
+from .figure import figure, look
+from .labels import literal
+
+if TYPE_CHECKING:
+    from ..analysis.isotropy import Isotropy
+
+EXPLAINED = "lower is better on both axes; arrows lead from a model's first encoder to its others"
+
+
+def draw_isotropy(results: Sequence[tuple[str, Isotropy]], path: Path, title: str = "", page: Page = LIGHT) -> None:
+    """A point per encoder, as in Figure 4 of Ditto; arrows lead from the first encoder of a model to its others.
+
+    Args:
+        results: results of `isotropy` with pairs, each with its model's name.
+        path: see `figure`.
+        title: above it; None says which encoder is best on each axis.
+        page: its colours.
+    """
+    every = [r for _, r in results]
+    even, close = min(every, key=lambda r: r.uniformity), min(every, key=lambda r: r.alignment)
+    title = title or f"{even.name} is the most uniform, {close.name} the best aligned"
+    counts = f"{every[0].texts} texts, {every[0].positives} positive pairs; {EXPLAINED}"
+    starts: dict[str, Isotropy] = {}
+    with figure(path, page=page, title=title, subtitle=counts) as axes:
+        for i, (model, r) in enumerate(results):
+            start, at, series = starts.setdefault(model, r), (r.uniformity, r.alignment), look(page, i)
+            axes.plot(*at, markersize=7, linestyle="none", **series)
+            text = {"textcoords": "offset points", "fontsize": 8, "color": readable(series["color"], page)}
+            axes.annotate(literal(r.name), at, (5, 6 if i % 2 else -12), **text)
+            if r is not start:
+                line = {"arrowstyle": "->", "color": page.muted, "linewidth": 0.8, "shrinkA": 5, "shrinkB": 5}
+                axes.annotate("", at, (start.uniformity, start.alignment), arrowprops=line)
+        axes.margins(0.25, 0.15)
+        axes.set(xlabel="uniformity: log mean exp(−2 d²)", ylabel="alignment: mean d² of positive pairs")
