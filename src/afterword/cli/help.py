@@ -20,9 +20,9 @@ NAMES = {"help_option_names": ["-h", "--help"]}
 GROUPS = {
     "Model": "model sentence-transformer revision trust-remote-code max-length",
     "Input": "input against pairs format field column delimiter encoding no-header occurrence span data dev test texts "
-    "tasks frequencies corpus first",
+    "tasks frequencies corpus first above",
     "Method": "method template copies both-ways heads head post fit prompt prompt-name condition condition-field "
-    "pool pivot normalize truncate-dim on-long by margin",
+    "pool states pivot normalize truncate-dim on-long by margin",
     "Loss": "loss temperature scale mini-batch matryoshka",
     "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
     "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume",
@@ -53,6 +53,9 @@ EXAMPLES = {
     "analyse dependency": ("analyse dependency -m afterword-mini --method classical -i texts.txt",),
     "analyse words": ("analyse words -m afterword-mini -i texts.txt --frequencies texts.txt",),
     "analyse impact": ("analyse impact -m minilm -i texts.txt --first 20",),
+    "analyse heads": ("analyse heads -m minilm --dev pairs.jsonl",),
+    "analyse isotropy": ("analyse isotropy -m minilm --pairs pairs.jsonl",),
+    "analyse lengths": ("analyse lengths -m minilm -m afterword-mini -i texts.txt",),
     "train": ("train -m afterword-mini --method bellm:last=2 --data triplets.jsonl --out my-encoder",),
     "evaluate": (
         "evaluate --list",

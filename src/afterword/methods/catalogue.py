@@ -185,7 +185,8 @@ def ditto(
     Cost: 1 pass.
 
     Args:
-        head: "1-10" as the paper spells layer 1, head 10, both from 1; or (layer, head) from 0.
+        head: "1-10" as the paper spells layer 1, head 10, both from 1; or (layer, head) from 0. 1-10 is the head of
+            bert-base-uncased: every model has its own, which `afterword analyse heads --dev` finds.
         states: "first_last", "last" or "static" (the input embeddings, as in the code; "static_h0" as in the paper).
         pool: the sum of A_kk v_k, as in the paper; or their mean, which has the same direction.
         normalise: divide by the sum of A_kk.
