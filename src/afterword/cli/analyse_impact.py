@@ -17,6 +17,7 @@ from .page import one_line
 if TYPE_CHECKING:
     from ..analysis.impact import Impact
     from ..analysis.importance import Follows, Measure
+    from ..encode.limits import Limits
     from ..encoder import Encoder
 
 
@@ -58,10 +59,10 @@ def impact(
     from ..methods import classical
 
     results: list[dict[str, Any]] = []
-    for name, encoder, _ in encoders(
+    for name, encoder, limits in encoders(
         model, {"": classical()}, device, dtype, products, max_length, trust_remote_code, batch_tokens, revision
     ):
-        matrices, weights, found = measured(encoder, texts, counted, heads)
+        matrices, weights, found = measured(encoder, texts, counted, heads, limits)
         if not as_json:
             typer.echo("\n".join(_table(name, found, texts)))
         if plot is not None:
@@ -76,7 +77,7 @@ def impact(
 
 
 def measured(
-    encoder: Encoder, texts: Sequence[str], counted: Sequence[str], heads: int
+    encoder: Encoder, texts: Sequence[str], counted: Sequence[str], heads: int, limits: Limits
 ) -> tuple[list[Impact], list[Measure], list[Follows]]:
     """The impact matrix and the TF-IDF weights of each text, and how the matrices and the best heads follow TF-IDF."""
     from tqdm import tqdm
@@ -85,9 +86,9 @@ def measured(
     from ..analysis.importance import follow, heads_follow, tfidf_weights
 
     weights = tfidf_weights(encoder, texts, counted)
-    by_head = heads_follow(encoder, texts, weights)[:heads] if heads else ()
+    by_head = heads_follow(encoder, texts, weights, limits=limits)[:heads] if heads else ()
     bar = tqdm(texts, unit=" texts", disable=not sys.stderr.isatty(), leave=False)
-    matrices = [matrix_of(encoder, text) for text in bar]
+    matrices = [matrix_of(encoder, text, limits=limits) for text in bar]
     return matrices, weights, [*follow(["impact matrix"], [m.columns[None] for m in matrices], weights), *by_head]
 
 
