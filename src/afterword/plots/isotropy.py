@@ -34,8 +34,10 @@ def draw_isotropy(results: Sequence[tuple[str, Isotropy]], path: Path, title: st
         for i, (model, r) in enumerate(results):
             start, at, series = starts.setdefault(model, r), (r.uniformity, r.alignment), look(page, i)
             axes.plot(*at, markersize=7, linestyle="none", **series)
-            text = {"textcoords": "offset points", "fontsize": 8, "color": readable(series["color"], page)}
-            axes.annotate(literal(r.name), at, (5, 6 if i % 2 else -12), **text)
+            axes.annotate(
+                literal(r.name), at, (5, 6 if i % 2 else -12), textcoords="offset points", fontsize=8,
+                color=readable(series["color"], page),
+            )  # fmt: skip
             if r is not start:
                 line = {"arrowstyle": "->", "color": page.muted, "linewidth": 0.8, "shrinkA": 5, "shrinkB": 5}
                 axes.annotate("", at, (start.uniformity, start.alignment), arrowprops=line)
