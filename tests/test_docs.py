@@ -78,6 +78,7 @@ DATA = "data"
 NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "README.md": {},
     "docs/analysis.md": {f"{DATA}/en/sts/stsb.dev.jsonl.gz": pairs},
+    "docs/data.md": {},
     "docs/evaluate.md": {f"{DATA}/en/sts/stsb.test.jsonl.gz": pairs, "gpt2": lambda folder: tiny("gpt2", folder)},
     "docs/own-method.md": {
         "data/pairs.jsonl": pairs,

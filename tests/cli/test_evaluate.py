@@ -114,6 +114,23 @@ def test_what_is_asked_for_under_one_name_is_refused(run: Run, tmp_path: Path):
     )
 
 
+def test_the_similarities_of_hidden_labels_lie_beside_the_results(run: Run, tmp_path: Path):
+    (tmp_path / "en" / "csts").mkdir(parents=True)
+    rows = ["sentence1,sentence2,condition,label", "a red car,a red bus,the colour,-1", "a dog,a cat,the animal,-1"]
+    (tmp_path / "en" / "csts" / "csts_test.csv").write_text("\n".join(rows))
+    spec = ("evaluate", "-m", "afterword-mini", "--data", tmp_path, "--out", tmp_path / "out", "--tasks", "CSTS.test")
+    ended = run(*spec, "--method", "prompt:template=csts", "--method", "classical")
+    folder = tmp_path / "out" / "afterword-mini" / "prompt-template=csts"
+    assert ended.code == 1 and "CSTS.test: classical: error: " in ended.err
+    assert "the template holds no {condition}" in ended.err
+    sent = json.loads((folder / "CSTS.test.submission.json").read_text())
+    assert [*sent] == ["0", "1"] and all(-1 <= value <= 1 for value in sent.values())
+    assert f"{folder / 'CSTS.test.submission.json'} is to be sent to its authors" in ended.err
+    assert "| prompt:template=csts |       nan |" in ended.out and "the labels are not public" in ended.out
+    (folder / "CSTS.test.submission.json").unlink()
+    assert "submission.json is to be sent" in run(*spec, "--method", "prompt:template=csts").err
+
+
 def test_fitting(run: Run, model: Path, tmp_path: Path):
     mine = write_pairs(tmp_path / "mine.jsonl", 40)
     (tmp_path / "texts.txt").write_text("\n".join(f"a {w} and the {v}" for w in WORDS for v in WORDS) + "\n\n")

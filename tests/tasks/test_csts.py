@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ from scipy import stats
 
 from afterword import Encoder
 from afterword.errors import BadRow, DataError, InputError
-from afterword.methods import prompt
-from afterword.tasks.csts import TASKS, Csts, CstsTest, write_submission
+from afterword.methods import classical, prompt
+from afterword.tasks.csts import TASKS, Csts, CstsTest, submission, write_submission
 from afterword.tasks.rows import Folder
 
 ROWS = [
@@ -66,8 +67,10 @@ def test_an_encoder_needs_a_template_with_the_condition(tmp_path: Path):
     texts, conditions = [row[0] for row in ROWS], [row[2] for row in ROWS]
     first = encoder.encode(texts, conditions=conditions), encoder.encode([r[1] for r in ROWS], conditions=conditions)
     assert scores.items["similarity"] == pytest.approx(np.diag(encoder.similarity(*first)), abs=1e-5)
-    with pytest.raises(InputError, match=r"the template holds no \{condition\}"):
-        TASKS[0].run(Encoder.load("afterword-mini", "classical"), source)
+    write(tmp_path, "csts_test", [-1] * 4)
+    for task in TASKS:
+        with pytest.raises(InputError, match=r"the template holds no \{condition\}"):
+            task.run(replace(encoder, method=classical()), source)
 
 
 @pytest.mark.parametrize("header", ["sentence1,sentence2,condition,label", "sentence1,sentence2,condition"])
@@ -76,10 +79,14 @@ def test_the_test_split_is_sent_in(tmp_path: Path, header: str):
     pairs = TASKS[1].load(source)
     assert pairs.gold is None and isinstance(TASKS[1], CstsTest)
     scores = pairs.score(Weighed(), 0)
-    assert math.isnan(scores.main) and "write_submission" in scores.notes[0] and not scores.items
+    assert math.isnan(scores.main) and "send in the similarities" in scores.notes[0]
     write_submission(tmp_path / "sent.json", pairs, Weighed())
     sent = json.loads((tmp_path / "sent.json").read_text())
+    assert submission(scores.items["predicted"]) == (tmp_path / "sent.json").read_text()
     labelled = TASKS[0].run(Weighed(), write(tmp_path, "csts_validation", [5, 1, 4, 2]))
+    assert "the validation split" in labelled.notes[0]
+    mine = Csts("mine", "en/csts/mine").run(Weighed(), write(tmp_path, "mine", [5, 1, 4, 2]))
+    assert mine.notes == () and mine.main == labelled.main
     assert list(sent) == ["0", "1", "2", "3"] and list(sent.values()) == labelled.items["similarity"].tolist()
 
 

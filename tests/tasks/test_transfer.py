@@ -2,19 +2,23 @@
 
 import json
 import math
+import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
+from sklearn.multiclass import OneVsRestClassifier
 from tests.tasks.fewer import fewer
 
 from afterword import Encoder
 from afterword.errors import BadRow, DataError, InputError
 from afterword.tasks import classifier
 from afterword.tasks.rows import Folder
-from afterword.tasks.transfer import TASKS, Transfer, TransferPairs
+from afterword.tasks.transfer import TASKS, Transfer, TransferClasses, TransferPairs
 
 
 class Letters:
@@ -51,6 +55,35 @@ def test_rows_stand_in_the_order_of_senteval(tmp_path: Path):
     assert loaded.labels == ("1", "0", "0", "1", "1", "0", "1") and loaded.sizes == (7,)
     assert loaded.texts() == [".", "e", "d", "a", "b", "a b", "c d"]
     assert loaded.features(Letters())[0].tolist() == [0, 0, 0, 0, 0, 1]
+
+
+def test_one_model_per_class_is_scikit_learns(tmp_path: Path):
+    """N7: TREC as SentEval's scikit-learn branch has it, and a note where it is not."""
+    given = [{**r, "label": str(r["text"]).count("a") % 3} for r in rows(120, {"train": 90, "test": 30})]
+    source = write(tmp_path, given)
+    one, rest = (TransferClasses("mine", "mine", 3, one_vs_rest=flag).load(source) for flag in (False, True))
+    plain, each = one.score(Letters(), 0), rest.score(Letters(), 0)
+    assert "one multinomial model of 3 classes" in plain.notes[0] and "(one_vs_rest=true)" in plain.notes[0]
+    assert each.notes == ()
+    x, factor = classifier.well_scaled(rest.features(Letters()))
+    y = np.array([int(label) for label in rest.labels])
+    wanted = {}
+    for c in classifier.FOLDS:
+        model = OneVsRestClassifier(LogisticRegression(C=c * factor, tol=1e-6, max_iter=5000)).fit(x[:90], y[:90])
+        wanted[c] = float((model.predict(x[90:]) == y[90:]).mean())
+    assert any(each.main == pytest.approx(value) for value in wanted.values())
+    fits = list(classifier._fits(x[:90], y[:90], [4 * factor], one_vs_rest=True))
+    exact = OneVsRestClassifier(LogisticRegression(C=4 * factor, tol=1e-6, max_iter=5000)).fit(x[:90], y[:90])
+    assert fits[0].predict(x[90:]).tolist() == exact.predict(x[90:]).tolist()
+
+
+def test_a_fit_that_does_not_converge_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(classifier, "ITERATIONS", 2)
+    loaded = Transfer("mine", "mine", folds=3).load(write(tmp_path, rows(60, {"train": 40, "test": 20})))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = loaded.score(Letters(), 0)
+    assert re.fullmatch(r"\d+ fits of the classifier did not converge in 2 iterations", scores.notes[0])
 
 
 def test_one_split_is_cross_validated(tmp_path: Path):

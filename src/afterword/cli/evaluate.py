@@ -143,7 +143,36 @@ def evaluate(
         evaluation.check_earlier()
         with interruptible(lambda: kept(evaluation, out)):
             evaluation.run(jobs)
-    return reported(evaluation, out) or (REJECTED if len(fits) < len(methods) else 0)
+    return max(reported(evaluation, out), sent_in(evaluation, jobs)) or (REJECTED if len(fits) < len(methods) else 0)
+
+
+def sent_in(evaluation: Evaluation, jobs: Sequence[Job]) -> int:
+    """Write the similarities of a test split without labels beside its results, in the form that its authors take.
+
+    Returns:
+        The exit code.
+    """
+    from ..errors import DataError
+    from ..files.atomic import atomic_file
+    from ..tasks.csts import submission
+    from ..tasks.report import SUBMISSION
+
+    code = 0
+    job_of = {job.name: job for job in jobs}
+    for (name, task), result in evaluation.results.items():
+        if "predicted" not in result.items:
+            continue
+        path = evaluation.path(name, job_of[task]).with_suffix(SUBMISSION)
+        try:
+            text = submission(result.items["predicted"])
+        except DataError as e:
+            say(f"{task}: {name}: {ending(e)[0]}")
+            code = REJECTED
+            continue
+        with atomic_file(path) as file:
+            file.write(text.encode())
+        say(f"{task}: {name}: {path} is to be sent to its authors")
+    return code
 
 
 def kept(evaluation: Evaluation, out: Path) -> str:

@@ -25,12 +25,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import MissingExtra
+from ..errors import MissingExtra, plural
 
 Array = NDArray[np.floating[Any]]
 Classes = NDArray[np.integer[Any]]
@@ -62,7 +63,7 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def nested(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Classes, float]:
+def nested(x: Array, y: Classes, folds: int = 10, seed: int = 0, one_vs_rest: bool = False) -> tuple[Classes, float]:
     """Nested cross-validation: every row is predicted by a classifier not trained on it, with C chosen by inner folds.
 
     Args:
@@ -70,6 +71,7 @@ def nested(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Classe
         y: classes (n,), each at least `folds` times.
         folds: number of outer folds, and of inner folds.
         seed: added to SentEval's own.
+        one_vs_rest: one model per class, instead of one multinomial model.
 
     Returns:
         Predictions (n,); the mean accuracy of the chosen C on inner folds.
@@ -77,13 +79,13 @@ def nested(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Classe
     x, factor = well_scaled(x)
     predicted, chosen = np.empty_like(y), []
     for train, test in _folds(y, folds, seed):
-        c, accuracy = _best(x[train], y[train], [c * factor for c in NESTED], folds, seed)
-        predicted[test] = next(_fits(x[train], y[train], [c])).predict(x[test])
+        c, accuracy = _best(x[train], y[train], [c * factor for c in NESTED], folds, seed, one_vs_rest)
+        predicted[test] = next(_fits(x[train], y[train], [c], one_vs_rest)).predict(x[test])
         chosen.append(accuracy)
     return predicted, float(np.mean(chosen))
 
 
-def by_folds(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Classes, float]:
+def by_folds(x: Array, y: Classes, folds: int = 10, seed: int = 0, one_vs_rest: bool = False) -> tuple[Classes, float]:
     """Predict the test rows, with C chosen by cross-validation on the training rows.
 
     Args:
@@ -91,28 +93,30 @@ def by_folds(x: Array, y: Classes, folds: int = 10, seed: int = 0) -> tuple[Clas
         y: classes of the training rows (m,).
         folds: number of folds.
         seed: added to SentEval's own.
+        one_vs_rest: one model per class, instead of one multinomial model.
 
     Returns:
         Predictions (n - m,); the mean accuracy of the chosen C on folds.
     """
     x, factor = well_scaled(x)
-    c, accuracy = _best(x[: len(y)], y, [c * factor for c in FOLDS], folds, seed)
-    return next(_fits(x[: len(y)], y, [c])).predict(x[len(y) :]), accuracy
+    c, accuracy = _best(x[: len(y)], y, [c * factor for c in FOLDS], folds, seed, one_vs_rest)
+    return next(_fits(x[: len(y)], y, [c], one_vs_rest)).predict(x[len(y) :]), accuracy
 
 
-def by_split(x: Array, y: Classes, train: int) -> tuple[Classes, float]:
+def by_split(x: Array, y: Classes, train: int, one_vs_rest: bool = False) -> tuple[Classes, float]:
     """Predict the test rows, with C chosen on the dev rows.
 
     Args:
         x: vectors (n, D): training rows, dev rows, test rows.
         y: classes of the training and dev rows.
         train: number of training rows.
+        one_vs_rest: one model per class, instead of one multinomial model.
 
     Returns:
         Predictions of the test rows; the accuracy of the chosen C on dev.
     """
     x, factor = well_scaled(x)
-    fits = list(_fits(x[:train], y[:train], [c * factor for c in SPLIT]))
+    fits = list(_fits(x[:train], y[:train], [c * factor for c in SPLIT], one_vs_rest))
     accuracies = [_percent((fit.predict(x[train : len(y)]) == y[train:]).mean()) for fit in fits]
     best = int(np.argmax(accuracies))
     return fits[best].predict(x[len(y) :]), accuracies[best] / 100
@@ -130,10 +134,12 @@ def well_scaled(x: Array) -> tuple[Array, float]:
     return centred / np.float32(size), size**2
 
 
-def _best(x: Array, y: Classes, cs: Sequence[float], folds: int, seed: int) -> tuple[float, float]:
+def _best(
+    x: Array, y: Classes, cs: Sequence[float], folds: int, seed: int, one_vs_rest: bool = False
+) -> tuple[float, float]:
     """The C with the highest mean accuracy over folds, and that accuracy."""
     accuracies = np.array([
-        [(fit.predict(x[test]) == y[test]).mean() for fit in _fits(x[train], y[train], cs)]
+        [(fit.predict(x[test]) == y[test]).mean() for fit in _fits(x[train], y[train], cs, one_vs_rest)]
         for train, test in _folds(y, folds, seed)
     ])  # fmt: skip
     means = [_percent(m) for m in accuracies.mean(0)]
@@ -153,10 +159,13 @@ def _folds(y: Classes, folds: int, seed: int) -> Iterator[tuple[NDArray[np.intp]
         yield from StratifiedKFold(folds, shuffle=True, random_state=SEED + seed).split(y, y)
 
 
-def _fits(x: Array, y: Classes, cs: Sequence[float]) -> Iterator[Any]:
+def _fits(x: Array, y: Classes, cs: Sequence[float], one_vs_rest: bool = False) -> Iterator[Any]:
     """Fitted classifiers, one for each C in order."""
     from sklearn.linear_model import LogisticRegression
 
+    if one_vs_rest and len(classes := np.unique(y)) > 2:
+        yield from (OneVsRest(classes, each) for each in zip(*(_fits(x, y == c, cs) for c in classes), strict=True))
+        return
     last = None
     for c in cs:
         fit = LogisticRegression(C=c, tol=TOLERANCE, max_iter=ITERATIONS, warm_start=True)
@@ -164,3 +173,45 @@ def _fits(x: Array, y: Classes, cs: Sequence[float]) -> Iterator[Any]:
             fit.coef_, fit.intercept_ = last.coef_, last.intercept_
         last = fit.fit(x, y)
         yield last
+
+
+@dataclass(frozen=True)
+class OneVsRest:
+    """One model per class, as scikit-learn's liblinear fits: the class whose model is surest is predicted.
+
+    Args:
+        classes: the classes (k,).
+        each: for each class, a model that tells it from the others.
+    """
+
+    classes: Classes
+    each: tuple[Any, ...]
+
+    def predict(self, x: Array) -> Classes:
+        """The class of each row: from (n, D) to (n,)."""
+        return np.asarray(self.classes[np.argmax([model.decision_function(x) for model in self.each], axis=0)])
+
+
+@contextmanager
+def noted(notes: list[str]) -> Iterator[None]:
+    """A context in which scikit-learn's warnings of fits that did not converge become one note.
+
+    Args:
+        notes: gets the note.
+
+    Raises:
+        MissingExtra: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.exceptions import ConvergenceWarning
+    except ImportError:
+        raise MissingExtra("scikit-learn", "evaluate") from None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        yield
+    failed = [w for w in caught if issubclass(w.category, ConvergenceWarning)]
+    if failed:
+        notes.append(f"{plural(len(failed), 'fit')} of the classifier did not converge in {ITERATIONS} iterations")
+    for other in caught:
+        if other not in failed:
+            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)

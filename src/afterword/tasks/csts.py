@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from .task import Array, Embedder, Loaded, Scores, Task, as_read
 
 UNLABELLED = -1.0
 """The value that the test split has instead of labels."""
+VALIDATION = "the validation split: the papers' tables are of the test split (CSTS.test)"
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Csts(Task):
     Both texts are embedded under the row's condition: the method's template must hold {condition}, as that of
     `prompt("csts")` does (BeLLM, section 5.1). The main score is Spearman's correlation of cosine and label.
 
-    The data may not be redistributed unencrypted: ask the authors for csts_train.csv, csts_validation.csv and
-    csts_test.csv (princeton-nlp/c-sts) and put them into en/csts/ of the data folder.
+    The data may not be redistributed unencrypted: the authors give out csts_train.csv, csts_validation.csv and
+    csts_test.csv (princeton-nlp/c-sts); put them into en/csts/ of the data folder (docs/data.md).
 
     Source: Deshpande et al. 2023.
 
@@ -64,11 +65,12 @@ class Csts(Task):
             tuple(as_read(r["sentence2"]) for r in rows),
             tuple(r["condition"] for r in rows),
             None if without else np.array(labels),
+            (VALIDATION,) if self.file.endswith("validation") else (),
         )
 
 
 class CstsTest(Csts):
-    """The test split, whose labels are hidden: `write_submission` writes the file that the authors score."""
+    """The test split, whose labels are hidden: its similarities are sent to the authors (`submission`)."""
 
     group = "csts-test"
 
@@ -82,12 +84,14 @@ class ConditionalPairs(Loaded):
         right: the second texts.
         conditions: one condition per pair.
         gold: labels (n,); None if they are hidden.
+        notes: remarks for the reader of the score.
     """
 
     left: tuple[str, ...]
     right: tuple[str, ...]
     conditions: tuple[str, ...]
     gold: Array | None
+    notes: tuple[str, ...] = ()
 
     def vectors(self, embedder: Embedder) -> tuple[Array, Array]:
         """Vectors of the first and of the second texts (n, D each), embedded with their conditions."""
@@ -95,19 +99,38 @@ class ConditionalPairs(Loaded):
         return both[: len(self.left)], both[len(self.left) :]
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder; the seed is not used. Without labels the score is NaN."""
+        """Score an encoder; the seed is not used. Without labels the score is NaN, and the items are the similarities.
+
+        Raises:
+            InputError: the method's template holds no {condition}.
+        """
+        vectors = self.vectors(embedder)
         if self.gold is None:
-            note = "undefined: the labels are not public; csts.write_submission makes the file to send in"
-            return Scores(math.nan, {"cosine_spearman": math.nan, "cosine_pearson": math.nan}, notes=(note,))
-        return score_pairs(*self.vectors(embedder), self.gold)
+            note = "undefined: the labels are not public; send in the similarities"
+            undefined = {"cosine_spearman": math.nan, "cosine_pearson": math.nan}
+            return Scores(math.nan, undefined, {"predicted": cosines(*vectors)}, (*self.notes, note))
+        scores = score_pairs(*vectors, self.gold)
+        return replace(scores, notes=(*self.notes, *scores.notes))
 
 
-def write_submission(path: Path, pairs: ConditionalPairs, embedder: Embedder) -> None:
-    """Write the similarities of pairs in the format that the authors' server expects.
+def submission(similarities: Array) -> str:
+    """The similarities (n,) of the test split in the format that the authors' server expects.
 
     A JSON object that maps each row number, from 0 and as a string, to its similarity: {"0": 0.97, "1": 0.95, ...},
     with all 4,732 rows of the test split (princeton-nlp/c-sts, README.md, "Submitting Test Results", and
     make_test_submission.py, which uploads it).
+
+    Raises:
+        DataError: a similarity is not a finite number.
+    """
+    if not np.isfinite(similarities).all():
+        at = int(np.flatnonzero(~np.isfinite(similarities))[0])
+        raise DataError(f"the similarity of row {at} is {similarities[at]}: it cannot be sent in")
+    return json.dumps({str(i): float(s) for i, s in enumerate(similarities)})
+
+
+def write_submission(path: Path, pairs: ConditionalPairs, embedder: Embedder) -> None:
+    """Write the `submission` of an encoder.
 
     Args:
         path: the file.
@@ -117,11 +140,7 @@ def write_submission(path: Path, pairs: ConditionalPairs, embedder: Embedder) ->
     Raises:
         DataError: a similarity is not a finite number.
     """
-    similarities = cosines(*pairs.vectors(embedder))
-    if not np.isfinite(similarities).all():
-        at = int(np.flatnonzero(~np.isfinite(similarities))[0])
-        raise DataError(f"the similarity of row {at} is {similarities[at]}: it cannot be sent in")
-    path.write_text(json.dumps({str(i): float(s) for i, s in enumerate(similarities)}), "utf-8")
+    path.write_text(submission(cosines(*pairs.vectors(embedder))), "utf-8")
 
 
 TASKS: tuple[Csts, ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +17,11 @@ from .rows import Source, label, text
 from .task import Array, Embedder, Loaded, Scores, Task, as_read, embed
 
 Classes = NDArray[np.integer]
+
+MULTINOMIAL = (
+    "one multinomial model of {} classes, as in SentEval's PyTorch branch, which the papers ran; its scikit-learn "
+    "branch fits one model per class (one_vs_rest=true)"
+)
 
 NESTED, BY_FOLDS, BY_SPLIT = ("all",), ("train", "test"), ("train", "dev", "test")
 
@@ -83,6 +88,22 @@ class Transfer(Task):
         return labelled
 
 
+@dataclass(frozen=True)
+class TransferClasses(Transfer):
+    """Classification of rows of more than two classes.
+
+    Args:
+        one_vs_rest: one logistic regression per class, as SentEval's scikit-learn branch fits them (liblinear); by
+            default one multinomial model, as its PyTorch branch, which SimCSE, Ditto and BeLLM ran.
+    """
+
+    one_vs_rest: bool = False
+
+    def load(self, source: Source) -> Labelled:
+        """Read the rows, as `Transfer` does."""
+        return replace(super().load(source), one_vs_rest=self.one_vs_rest)
+
+
 class TransferPairs(Transfer):
     """Classification of rows with "sentence1", "sentence2", "label" and "split", on the features |u - v| and u * v."""
 
@@ -98,12 +119,14 @@ class Labelled(Loaded):
         labels: class labels (n).
         sizes: numbers of rows: of the only split; of train and test; or of train, dev and test.
         folds: number of folds.
+        one_vs_rest: one model per class, instead of one multinomial model.
     """
 
     rows: tuple[tuple[str, ...], ...]
     labels: tuple[str, ...]
     sizes: tuple[int, ...]
     folds: int
+    one_vs_rest: bool = False
 
     def texts(self) -> Sequence[str]:
         """All texts, with "." for blank ones."""
@@ -131,21 +154,22 @@ class Labelled(Loaded):
                 math.nan, {"accuracy": math.nan}, notes=(f"undefined: {bad} of {len(x)} vectors are not finite",)
             )
         names, y = np.unique(self.labels, return_inverse=True)
-        with classifier.one_thread():
+        notes = [] if self.one_vs_rest or len(names) == 2 else [MULTINOMIAL.format(len(names))]
+        with classifier.one_thread(), classifier.noted(notes):
             predicted, dev = self._classify(x, y, seed)
         gold = y[len(y) - len(predicted) :]
         correct = predicted == gold
         metrics = {"accuracy": float(correct.mean()), "dev_accuracy": dev}
         if len(self.rows[0]) == 2 and list(names) == ["0", "1"]:
             metrics["f1"] = _f1(predicted == 1, gold == 1)
-        return Scores(metrics["accuracy"], metrics, {"correct": correct})
+        return Scores(metrics["accuracy"], metrics, {"correct": correct}, tuple(notes))
 
     def _classify(self, x: Array, y: Classes, seed: int) -> tuple[Classes, float]:
         if len(self.sizes) == 1:
-            return classifier.nested(x, y, self.folds, seed)
+            return classifier.nested(x, y, self.folds, seed, self.one_vs_rest)
         if len(self.sizes) == 2:
-            return classifier.by_folds(x, y[: self.sizes[0]], self.folds, seed)
-        return classifier.by_split(x, y[: sum(self.sizes[:2])], self.sizes[0])
+            return classifier.by_folds(x, y[: self.sizes[0]], self.folds, seed, self.one_vs_rest)
+        return classifier.by_split(x, y[: sum(self.sizes[:2])], self.sizes[0], self.one_vs_rest)
 
 
 def _f1(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> float:
@@ -168,6 +192,7 @@ def _check(file: str, data: Labelled) -> None:
 
 
 TASKS: tuple[Transfer, ...] = (
-    *(Transfer(name, f"en/transfer/{name.lower()}") for name in ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC")),
+    *(Transfer(name, f"en/transfer/{name.lower()}") for name in ("MR", "CR", "SUBJ", "MPQA", "SST2")),
+    TransferClasses("TREC", "en/transfer/trec"),
     TransferPairs("MRPC", "en/transfer/mrpc"),
 )
