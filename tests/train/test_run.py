@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tests.train.conftest import BOTH, DEV, ROWS, SMALL, TEXTS, curve
+from tests.train.conftest import BOTH, DEV, PAIRS, ROWS, SMALL, TEXTS, curve
 
 from afterword import Encoder, bellm, classical, prompt, reba
 from afterword.errors import DataError, InputError, MethodError, ModelError, NoSuchHead
@@ -122,6 +122,21 @@ def test_conditions_are_trained_on(models: Path, tmp_path: Path):
     assert abs(vectors[0] - vectors[1]).max() > 1e-2
     other = SentenceTransformer(str(tmp_path / "a"), trust_remote_code=True, device="cpu")
     assert abs(other.encode(list(zip(*given, strict=True))) - vectors).max() <= 1e-6 * abs(vectors).max()
+
+
+def test_equation_6_on_conditions_and_on_classes(models: Path, tmp_path: Path):
+    """C-STS's rows become triplets and labelled texts pairs; both train, and the loss falls."""
+    csts = [
+        {"sentence1": a, "sentence2": b, "condition": c, "label": label}
+        for a, b in PAIRS
+        for c, label in (("the colour", 5), ("the animal", 1))
+    ]
+    labelled = [{"text": a, "label": a.split()[1]} for a, _ in PAIRS]
+    for i, (rows, method) in enumerate(((csts, prompt("{condition} {text}", pool="mean")), (labelled, BOTH))):
+        options = {**SMALL, "method": method, "batch_size": 3, "epochs": 2}
+        train(models / "llama", rows, tmp_path / str(i), **options)
+        found = list(curve(tmp_path / str(i)).values())
+        assert len(found) == 8 and np.mean(found[-2:]) < 0.9 * np.mean(found[:2])
 
 
 def test_an_encoder_keeps_its_steps_and_gets_its_prompt(models: Path, tmp_path: Path):

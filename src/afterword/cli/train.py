@@ -24,8 +24,8 @@ def train(
             metavar="FILE",
             show_default=False,
             help="Training rows: a .jsonl, .csv (both may be gzipped) or .parquet file with the columns anchor, "
-            "positive and optionally negative; or sentence1, sentence2, score; or sentence1, sentence2, condition, "
-            "label.",
+            "positive and optionally negative; sentence1, sentence2, score; sentence1, sentence2, condition, label; "
+            "or text, label.",
         ),
     ],
     out: Annotated[

@@ -9,6 +9,7 @@ Tests compare their values and gradients with the authors' code on the same vect
 - "released" is ``AngleLoss`` of angle_emb 0.3.x, which BeLLM's train.py calls. That script names its weights
   ``cosine_w``, ``ibn_w`` and ``angle_w``, which 0.3.x does not know and drops: what it optimises is the sum with all
   three weights 1.
+- "ranking" of pairs of a class is `RankingByClass`, whose negatives are of other classes.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from sentence_transformers.sentence_transformer import losses as theirs
-from sentence_transformers.util import all_gather_with_grad
+from sentence_transformers.util import all_gather, all_gather_with_grad
 from torch import Tensor, nn
 
 from ..errors import DataError, InputError
-from .rows import TrainingRows
+from .rows import BY_CLASS, LABELLED, TrainingRows
 from .settings import Settings
 
 
@@ -83,6 +84,42 @@ class Released(nn.Module):
         return total
 
 
+class RankingByClass(nn.Module):
+    """Equation 6 of BeLLM for pairs of a class: the negatives are the positives of the rows of other classes.
+
+    In a batch of two classes every second text would else be a false negative.
+
+    Args:
+        model: a SentenceTransformer.
+        scale: 1 / temperature.
+        gather: take negatives from all processes.
+    """
+
+    def __init__(self, model: nn.Module, scale: float, gather: bool = False) -> None:
+        super().__init__()
+        self.model, self.scale, self.gather = model, scale, gather
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        """The loss of a batch, with the signature that the trainer calls."""
+        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        return self.compute_loss_from_embeddings(embeddings, labels)
+
+    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
+        """The loss of given vectors.
+
+        Args:
+            embeddings: of anchors and of positives, (N, D) each.
+            labels: the number of each row's class (N,).
+        """
+        anchor, positive = embeddings
+        everyone, classes = (all_gather_with_grad(positive), all_gather(labels)) if self.gather else (positive, labels)
+        own = torch.arange(len(anchor), device=anchor.device)
+        own = own + (torch.distributed.get_rank() * len(anchor) if self.gather else 0)
+        scores = F.normalize(anchor, dim=1) @ F.normalize(everyone, dim=1).T * self.scale
+        others = (labels[:, None] == classes).scatter(1, own[:, None], False)
+        return F.cross_entropy(scores.masked_fill(others, -torch.inf), own)
+
+
 def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather: bool = False) -> Tensor:
     """Cross-entropy of picking the partner of each text of a pair with score 1 among the 2N - 1 other texts.
 
@@ -104,20 +141,23 @@ def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather
     return -(log_p * labels.repeat(2).eq(1)).mean()
 
 
-def make_loss(model: Any, settings: Settings, gather: bool = False) -> nn.Module:
+def make_loss(model: Any, settings: Settings, gather: bool = False, classes: bool = False) -> nn.Module:
     """The loss that the settings name.
 
     Args:
         model: a SentenceTransformer.
         settings: of the run.
         gather: take in-batch negatives from all processes.
+        classes: whether the rows are pairs of a class.
 
     Raises:
         InputError: a Matryoshka dimension is larger than the model's vectors.
     """
     scale = 1 / settings.temperature
     loss: nn.Module
-    if settings.loss == "ranking":
+    if classes:
+        loss = RankingByClass(model, scale, gather)
+    elif settings.loss == "ranking":
         loss = theirs.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gather)
     elif settings.loss == "cached_ranking":
         loss = theirs.CachedMultipleNegativesRankingLoss(
@@ -142,6 +182,10 @@ def check_rows(settings: Settings, rows: TrainingRows) -> None:
         DataError: it cannot; the message names a loss that can.
     """
     form, loss = rows.form, settings.loss
+    if form in (LABELLED, BY_CLASS):
+        if loss != "ranking":
+            raise DataError(f"{rows.source} holds {LABELLED}, and {loss} does not learn from classes: use ranking")
+        return
     if loss in ("ranking", "cached_ranking") and rows.scored:
         raise DataError(f"{rows.source} holds {form}, and {loss} learns from pairs or triplets: use cosent or angle")
     if loss == "cosent" and not rows.scored:

@@ -1,4 +1,4 @@
-"""Training rows: pairs, triplets, scored pairs, scored pairs with a condition. Errors name the line."""
+"""Training rows: pairs, triplets, scored pairs, with or without a condition, labelled texts. Errors name the line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from ..text.tokenizer import check_text
 
 PAIRS, TRIPLETS = ("anchor", "positive"), ("anchor", "positive", "negative")
 SCORED, CONDITIONED = ("sentence1", "sentence2", "score"), ("sentence1", "sentence2", "condition", "label")
-FORMS = {"pairs": PAIRS, "triplets": TRIPLETS, "scored pairs": SCORED, "conditioned pairs": CONDITIONED}
+LABELLED, BY_CLASS = "labelled texts", "pairs of a class"
+FORMS = {
+    "pairs": PAIRS, "triplets": TRIPLETS, "scored pairs": SCORED, "conditioned pairs": CONDITIONED,
+    LABELLED: ("text", "label"),
+}  # fmt: skip
 NUMBERS, HIDDEN = ("score", "label"), -1  # C-STS writes -1 for the hidden labels of its test split
 
 
@@ -27,7 +31,7 @@ class TrainingRows:
     """Rows to train on, or to evaluate on.
 
     Args:
-        form: a key of `FORMS`.
+        form: a key of `FORMS`, or what `contrasted` makes of one.
         columns: name to N values, in the order of the form; ``score`` holds numbers; a text with a condition is a
             list of the two.
         source: the file, or "row"; named in errors.
@@ -52,7 +56,7 @@ class TrainingRows:
     @property
     def conditioned(self) -> bool:
         """Whether each pair has a condition."""
-        return self.form == "conditioned pairs"
+        return self.form in ("conditioned pairs", "conditioned triplets")
 
     @property
     def digest(self) -> str:
@@ -65,8 +69,8 @@ class TrainingRows:
 
         Args:
             data: a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or mappings. Columns: anchor, positive and
-                optionally negative; sentence1, sentence2 and score; or those of C-STS: sentence1, sentence2,
-                condition and label. Other columns are ignored.
+                optionally negative; sentence1, sentence2 and score; those of C-STS: sentence1, sentence2, condition
+                and label; or text and label, a class. Other columns are ignored, but for a split that is "test".
 
         Raises:
             MissingDataset: there is no such file.
@@ -98,8 +102,10 @@ def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
             columns = {name: [] for name in FORMS[form]}
         if form == "pairs" and "negative" in fields:
             raise BadRow(source, record.line, "has a field 'negative', the rows before it have none")
+        if form == LABELLED and fields.get("split") == "test":
+            raise BadRow(source, record.line, "'split' is 'test': train on the rows of another split")
         for name, values in columns.items():
-            values.append(_value(fields, name, source, record.line))
+            values.append(_value(fields, name, source, record.line, form != LABELLED))
     if not form:
         raise DataError(f"{source} holds no rows")
     return TrainingRows(form, _conditioned(columns) if form == "conditioned pairs" else columns, source)
@@ -110,17 +116,21 @@ def _form(source: str, fields: Mapping[str, Any]) -> str:
         return "triplets" if "negative" in fields else "pairs"
     if "sentence1" in fields:
         return "conditioned pairs" if "condition" in fields else "scored pairs"
+    if "text" in fields and "label" in fields:
+        return LABELLED
     known = "; ".join(", ".join(names) for names in FORMS.values())
     raise DataError(f"{source} has the columns {', '.join(map(str, fields)) or 'none'}: give one of {known}")
 
 
-def _value(fields: Mapping[str, Any], name: str, source: str, line: int) -> Any:
-    """One checked field: a text that is not blank, or a number."""
+def _value(fields: Mapping[str, Any], name: str, source: str, line: int, numbers: bool) -> Any:
+    """One checked field: a text that is not blank, or a number; a class may be a whole number too."""
     if name not in fields:
         raise BadRow(source, line, f"has no field {name!r}, only {', '.join(map(repr, fields)) or 'none'}")
     value = fields[name]
-    if name in NUMBERS:
+    if name in NUMBERS and numbers:
         return _number(value, name, source, line)
+    if name == "label" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
     if value is None or (isinstance(value, str) and not value.strip()):
         raise BadRow(source, line, f"{name!r} is empty")
     try:

@@ -22,6 +22,7 @@ from ..methods.serialize import parse_method
 from ..plots.losses import draw_losses
 from .callbacks import SCORE
 from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
+from .contrast import contrasted
 from .rows import TrainingRows
 from .settings import Settings
 
@@ -96,6 +97,8 @@ def train(
     if keep_adapter and not settings.lora:
         raise InputError("every weight is trained, so there is no adapter to keep: leave keep_adapter out")
     rows, scored = TrainingRows.read(data), None if dev is None else TrainingRows.read(dev)
+    if settings.loss in ("ranking", "cached_ranking"):
+        rows = contrasted(rows)
     encoder = load(model, settings, scored, device, trust_remote_code)
     settings = complete(settings, encoder)
     check(settings, encoder, rows, scored)

@@ -20,7 +20,7 @@ from .callbacks import SCORE, LossLog, StepsBar
 from .checkpoints import STATE, WEIGHTS, Place, is_first, processes, rotate, seal
 from .losses import make_loss
 from .nan_check import check_finite
-from .rows import TrainingRows
+from .rows import BY_CLASS, TrainingRows
 from .settings import Settings
 
 
@@ -210,7 +210,7 @@ def make_trainer(
         args=arguments(settings, place, logging_steps=log_every, disable_tqdm=not progress, **options),
         train_dataset=Dataset.from_dict(dict(rows.columns)),
         evaluator=None if dev is None else evaluator(dev),
-        loss=make_loss(model, settings, gather=processes() > 1),
+        loss=make_loss(model, settings, gather=processes() > 1, classes=rows.form == BY_CLASS),
         callbacks=callbacks,
     )
     trainer.saved_length = saved_length
