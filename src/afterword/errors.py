@@ -111,6 +111,15 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\r\t" else ascii(c)[1:-1] for c in text)
 
 
+def one_line(text: str) -> str:
+    r"""A text on one line, its control characters written out.
+
+    >>> one_line("a\nb\x1b[31m")
+    'a b\\x1b[31m'
+    """
+    return visible(" ".join(text.split()))
+
+
 class TextsCut(UserWarning):
     """Some of ``texts`` texts were truncated; ``lost`` holds the number of tokens that each of them lost."""
 

@@ -38,6 +38,7 @@ def test_methods_share_a_forward_where_they_can(gpt2: Encoder, tmp_path: Path):
     assert [c.name for c in found] == ["classical", "prompt:template=eol", "echo", "reba"]
     plain, prompt, echo, reba = found
     assert plain.cache is echo.cache is reba.cache is not prompt.cache
+    assert reba.about["shared_pass"] == ["classical", "echo", "reba"] and "shared_pass" not in prompt.about
     for c in found:
         whole = Encoder.load(gpt2.backbone.model.config._name_or_path, c.raw)
         assert np.allclose(lookup(c).encode(TEXTS), whole.encode(TEXTS), atol=2e-5)

@@ -178,6 +178,13 @@ def test_notes_stand_under_the_table():
     assert markdown([table]).endswith("|\n\n- A: a sample\n- B, y: undefined: why\n- " + table.notes[2] + "\n")
 
 
+def test_methods_that_shared_a_pass_are_told():
+    """N7: which ran beside each other decides a score's last digits."""
+    shared = [replace(result("A", 0.5), about={"shared_pass": ["x", "y"]}) for _ in range(2)]
+    (table,) = tables([row("x", shared[0]), row("y", shared[1]), row("z", result("A", 0.5))])
+    assert table.notes == ("x, y ran in one forward pass: alone, their last digits may differ",)
+
+
 HOSTILE = "a|b\\|c\nd\x1b[31m<b>![x](http://y)"
 
 

@@ -6,6 +6,7 @@ import sys
 from types import TracebackType
 from typing import Any
 
+from ..errors import one_line
 from ..tasks.results import Result
 from ..tasks.runner import Failure, ProgressListener
 from .console import ending, say
@@ -30,8 +31,8 @@ class Shown(ProgressListener):
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("vectors, left"),
-                TimeRemainingColumn(), console=Console(stderr=True),
+                TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+                TextColumn("vectors, left"), TimeRemainingColumn(), console=Console(stderr=True),
             )  # fmt: skip
             self._task = self._bar.add_task("", total=None)
             self._bar.start()
@@ -44,7 +45,7 @@ class Shown(ProgressListener):
     def texts(self, count: int) -> None:
         """Called with the number of vectors that the task needs."""
         if self._bar is not None:
-            self._bar.reset(self._task, total=count, description=self.at)
+            self._bar.reset(self._task, total=count, description=one_line(self.at))
 
     def done(self, count: int) -> None:
         """Called when so many more of them were computed."""
@@ -65,7 +66,7 @@ class Shown(ProgressListener):
         if self._bar is None:
             say(line)
         else:
-            self._bar.console.print(line, markup=False, highlight=False)
+            self._bar.console.print(one_line(line), markup=False, highlight=False)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -157,6 +157,8 @@ def _candidate(
 ) -> Candidate:  # fmt: skip
     whole = replace(encoder, method=method, post=(*encoder.post, *steps))
     about = {"method": name, "post": post, "identity": identity(whole, weights), "settings": settings(whole, weights)}
+    if len(cache.names) > 1:
+        about["shared_pass"] = list(cache.names)
     return Candidate(label(name, post), cache, name, whole.post, whole, fingerprint(whole, weights), about, options)
 
 

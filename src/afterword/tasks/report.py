@@ -6,12 +6,12 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 
-from ..errors import DataError, MissingDataset, visible
+from ..errors import DataError, MissingDataset, one_line
 from .catalogue import groups_of_tasks
 from .results import Result, read
 from .same_encoder import by_encoder, told_apart
@@ -85,7 +85,16 @@ def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> Sc
     metric = " or ".join(dict.fromkeys(r.metric for r in members.values()))
     notes = [*([why] if why else []), *(note for task in members for note in _notes(task, shown))]
     notes += [f"{row.name}: {note}" for row in shown for note in row.notes]
+    notes += [
+        f"{names} ran in one forward pass: alone, their last digits may differ" for names in _shared(shown, members)
+    ]
     return ScoreTable(group, metric, columns, tuple(lines), tuple(notes))
+
+
+def _shared(rows: Sequence[Row], tasks: Iterable[str]) -> list[str]:
+    """The methods that shared forward passes in these results: rounding depends on which did."""
+    found = [row.results[task].about.get("shared_pass") for row in rows for task in tasks if task in row.results]
+    return list(dict.fromkeys(", ".join(map(str, names)) for names in found if isinstance(names, list)))
 
 
 def _no_average(members: Mapping[str, Result]) -> str:
@@ -161,15 +170,6 @@ def _plain(cell: str) -> str:
     """A cell on one line, without what Markdown or a terminal would take for a command."""
     text = one_line(cell).replace("<", "&lt;").replace("[", "\\[")
     return re.sub(r"(\\*)\|", lambda found: 2 * found[1] + "\\|", text)
-
-
-def one_line(text: str) -> str:
-    r"""A text on one line, its control characters written out.
-
-    >>> one_line("a\nb\x1b[31m")
-    'a b\\x1b[31m'
-    """
-    return visible(" ".join(text.split()))
 
 
 def _cell(score: float | None, deviation: float | None) -> str:
