@@ -48,7 +48,7 @@ def test_similarity(tmp_path: Path):
     assert scores.items["gold"].tolist() == gold
     np.testing.assert_allclose(scores.items["similarity"], cosines, atol=1e-6)
     assert set(table.asked) == set(task.load(data).texts()) == {"0", "10", "30", "35", "60", "80"}
-    assert scores.notes == ("5 samples where mteb's STSB has 1361 (test): not a score of that task",)
+    assert scores.notes == ("sample: 5 rows, where mteb's STSB (test) has 1,361; not a score of that task",)
 
 
 def test_vectors_that_are_all_equal_have_no_score(tmp_path: Path):

@@ -88,22 +88,26 @@ def test_what_is_not_known_lists_what_is():
 
 
 def test_others_are_asked_for_only_where_they_are_needed():
-    def more() -> list[Pairs]:
-        asked.append(1)
+    def more(name: str) -> list[Pairs]:
+        asked.append(name)
         return [Pairs("ATEC", "zh/sts/atec.test")]
 
-    asked: list[int] = []
+    asked: list[str] = []
     jobs(["STSB"], SOURCE, local_tasks(), more)
     assert not asked
     assert [j.name for j in jobs(["STSB,atec"], SOURCE, local_tasks(), more)] == ["STSB", "ATEC"]
     with pytest.raises(InputError, match=r"no task or group 'x': the groups are .*zh-sts"):
         jobs(["x"], SOURCE, local_tasks(), more)
-    assert asked == [1]
+    assert [j.name for j in jobs(["mteb:ATEC"], SOURCE, local_tasks(), more)] == ["ATEC"]
+    assert asked == ["atec", "mteb:ATEC"]
 
 
 def test_the_names_of_mtebs_tasks():
-    from afterword.adapters.mteb_tasks import TASKS
+    from afterword.adapters import mteb_official, mteb_tasks
 
+    every = (*mteb_tasks.TASKS, *mteb_official.TASKS)
     assert {group: names.split() for group, names in MTEB.items()} == {
-        group: [task.name for task in members] for group, members in groups(TASKS).items()
+        group: [task.name for task in members] for group, members in groups(every).items()
     }
+    assert len(jobs(["cmteb"], SOURCE, local_tasks(), lambda _: every)) == 31
+    assert len(jobs(["zh"], SOURCE, local_tasks(), lambda _: every)) == 22

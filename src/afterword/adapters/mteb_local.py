@@ -25,6 +25,9 @@ from .random_state import untouched_seeds
 SEED = 42
 """mteb's default seed; ours is added to it, so that our seed 0 gives mteb's scores."""
 
+CONSTANT = "all vectors are equal: they tell no texts apart, and no score is defined"
+"""The note on the scores of an embedder that gives every text the same vector."""
+
 Columns = Mapping[str, Sequence[Any]]
 """Equally long columns of a split, or the parts of a retrieval task."""
 
@@ -142,18 +145,18 @@ class MtebLoaded(Loaded):
         task = self.mteb_task(seed)
         with quiet(), untouched_seeds(), TemporaryDirectory() as folder:
             scores = task.evaluate(
-                _model(checked, embedder),
+                model_of(checked, embedder),
                 self.task.split,
                 encode_kwargs={"show_progress_bar": False},
                 prediction_folder=Path(folder) if self.predicts else None,
                 seed=SEED + seed,
             )["default"]
             predicted = _predicted(Path(folder) / task.prediction_file_name, self.task.split) if self.predicts else None
-        metrics = {k: float(v) for k, v in scores.items() if isinstance(v, int | float) and _is_reported(k)}
+        metrics = {k: float(v) for k, v in scores.items() if isinstance(v, int | float) and is_reported(k)}
         notes = (*self.notes, *_unofficial(task, self.task, self.size))
         if checked.constant:
             metrics = dict.fromkeys(metrics, math.nan)
-            notes = (*notes, "all vectors are equal: they tell no texts apart, and no score is defined")
+            notes = (*notes, CONSTANT)
         return Scores(metrics[self.task.metric], metrics, self.items(predicted), notes)
 
 
@@ -176,7 +179,8 @@ class ConstantCheck:
         return self.embedder.encode_words(texts, words)
 
 
-def _model(checked: ConstantCheck, embedder: Embedder) -> MtebModel:
+def model_of(checked: ConstantCheck, embedder: Embedder) -> MtebModel:
+    """The model that mteb scores: vectors of `checked`, prompts and similarity of the embedder that it wraps."""
     from mteb.models.model_meta import ModelMeta
 
     prompts = getattr(embedder, "prompts", None) or {}
@@ -208,7 +212,7 @@ def _own(task: MtebTask) -> Any:
     return type(task.name, (getattr(abstasks, task.base),), {"metadata": metadata, **task.settings()})
 
 
-def _is_reported(metric: str) -> bool:
+def is_reported(metric: str) -> bool:
     """Whether a score of mteb is reported: not the duplicate of the main score, nor retrieval's confidence curves."""
     return metric not in ("main_score", "hf_subset") and not metric.startswith("nauc")
 
@@ -217,10 +221,22 @@ def _unofficial(theirs: Any, task: MtebTask, size: int) -> tuple[str, ...]:
     """A note if the data are not mteb's: another data set, or another number of samples."""
     if task.official is None:
         return (f"mteb has no data set {task.name}: its plain {task.base} was run on {task.file}",)
-    counted = (theirs.metadata.n_samples or {}).get(task.split)
+    return sample_note(theirs, task.official, task.split, size)
+
+
+def sample_note(theirs: Any, official: str, split: str, size: int) -> tuple[str, ...]:
+    """A note if the data have another number of samples than mteb counts in its own.
+
+    Args:
+        theirs: a task of mteb.
+        official: its name.
+        split: the split that is evaluated.
+        size: number of samples in it.
+    """
+    counted = (theirs.metadata.n_samples or {}).get(split)
     if counted in (None, size):
         return ()
-    return (f"{size} samples where mteb's {task.official} has {counted} ({task.split}): not a score of that task",)
+    return (f"sample: {size:,} rows, where mteb's {official} ({split}) has {counted:,}; not a score of that task",)
 
 
 def _predicted(path: Path, split: str) -> Any:

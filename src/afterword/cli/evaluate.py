@@ -30,7 +30,8 @@ Tasks = Annotated[
     typer.Option(
         "--tasks", metavar="TASKS",
         help="Tasks to run, separated by commas: groups or names (see --list), or .jsonl, .csv or .parquet files of "
-        "scored pairs. NAME:option=value sets an option of a task. May be given several times.",
+        "scored pairs. cmteb is C-MTEB on mteb's own data, mteb:NAME any task of mteb. NAME:option=value sets an "
+        "option of a task. May be given several times.",
     ),
 ]  # fmt: skip
 Data = Annotated[
@@ -194,11 +195,13 @@ def listed() -> str:
     )
 
 
-def mteb_tasks() -> tuple[Task, ...]:
-    """The tasks that mteb's own classes score; mteb is slow to import."""
-    from ..adapters.mteb_tasks import TASKS
+def mteb_tasks(name: str) -> tuple[Task, ...]:
+    """The tasks that mteb's own classes score, on local files and on mteb's own data; or the one named "mteb:NAME"."""
+    from ..adapters import mteb_official, mteb_tasks
 
-    return TASKS
+    if name.lower().startswith("mteb:"):
+        return (mteb_official.official(name[5:]),)
+    return (*mteb_tasks.TASKS, *mteb_official.TASKS)
 
 
 def read_jobs(specs: Sequence[str], where: str | None) -> list[Job]:

@@ -19,6 +19,20 @@ from .task import Job, Task
 MODULES = ("sts", "csts", "transfer", "wordsense", "coarsewsd", "captions")
 """Modules that define tasks; each lists its own in TASKS."""
 
+CMTEB = {
+    "cmteb-classification": "TNews IFlyTek MultilingualSentiment JDReview OnlineShopping Waimai",
+    "cmteb-clustering": "CLSClusteringS2S CLSClusteringP2P ThuNewsClusteringS2S ThuNewsClusteringP2P",
+    "cmteb-pair": "Ocnli Cmnli",
+    "cmteb-reranking": "T2Reranking MMarcoReranking CMedQAv1 CMedQAv2",
+    "cmteb-retrieval": "T2Retrieval MMarcoRetrieval DuRetrieval CovidRetrieval CmedqaRetrieval EcomRetrieval "
+    "MedicalRetrieval VideoRetrieval",
+    "cmteb-sts": "ATEC BQ LCQMC PAWSX STSB-zh AFQMC QBQTC",
+}
+"""The 31 data sets of C-MTEB by category, under the names of ReBA's tables."""
+
+OFFICIAL = ".mteb"
+"""Ends the name of a task on mteb's own data; without it, the name is that of a local file or sample."""
+
 MTEB = {
     "zh-sts": "ATEC BQ LCQMC PAWSX STSB-zh AFQMC QBQTC",
     "zh-pair": "Ocnli Cmnli",
@@ -30,8 +44,13 @@ MTEB = {
     "mteb-clustering": "AgNewsClustering GoogleNewsTitlesClustering NewsgroupSubjectsClustering "
     "SearchSnippetsClustering StackOverflowTitlesClustering TweetTopicsClustering",
     "mteb-retrieval": "SciFact",
+    **{group: " ".join(name + OFFICIAL for name in names.split()) for group, names in CMTEB.items()},
 }
-"""Groups of `adapters.mteb_tasks` with their tasks, so that a name is known without importing mteb, which is slow."""
+"""Groups of `adapters.mteb_tasks` and `adapters.mteb_official` with their tasks, so that a name is known without
+importing mteb, which is slow."""
+
+FAMILIES = ("zh", "cmteb")
+"""Names of several groups at once: "zh" are those whose names begin with "zh-"."""
 
 
 @cache
@@ -55,17 +74,22 @@ def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
     return by_group
 
 
+def no_more(_: str) -> Sequence[Task]:
+    """Without mteb: no further tasks."""
+    return ()
+
+
 def jobs(
-    specs: Sequence[str], source: Source, tasks: Sequence[Task], more: Callable[[], Sequence[Task]] = tuple
+    specs: Sequence[str], source: Source, tasks: Sequence[Task], more: Callable[[str], Sequence[Task]] = no_more
 ) -> list[Job]:
     """The tasks that strings name, without duplicates. A file is named as it is without its ending.
 
     Args:
-        specs: groups, names, names with options ("MR:folds=5"), or files of scored pairs; several in one string are
-            separated by commas.
+        specs: groups, the first parts of their names ("zh", "cmteb"), names, names with options ("MR:folds=5"), any
+            task of mteb ("mteb:TNews"), or files of scored pairs; several in one string are separated by commas.
         source: holds the data of all tasks except those files.
         tasks: the known tasks.
-        more: returns the tasks that mteb scores; called if a name is in `MTEB`.
+        more: returns the tasks that mteb scores; called if a name is in `MTEB`, or begins with "mteb:".
 
     Raises:
         InputError: there is no such group, name, option or file; two files have one name.
@@ -97,13 +121,16 @@ def _parts(specs: Sequence[str]) -> list[str]:
     return parts
 
 
-def _jobs_of(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[], Sequence[Task]]) -> Iterator[Job]:
+def _jobs_of(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[str], Sequence[Task]]) -> Iterator[Job]:
     if spec.endswith(ENDINGS):
         yield _own(Path(spec))
         return
+    if spec.lower().startswith("mteb:"):
+        yield from (Job(task, source) for task in more(spec))
+        return
     name, options = read_spelling(spec) if ":" in spec else (spec, {})
-    theirs = [*MTEB, *" ".join(MTEB.values()).split()]
-    members = _named(name, tasks) or _named(name, more() if name.lower() in map(str.lower, theirs) else ())
+    theirs = [*FAMILIES, *MTEB, *" ".join(MTEB.values()).split()]
+    members = _named(name, tasks) or _named(name, more(name) if name.lower() in map(str.lower, theirs) else ())
     if not members:
         known = [*groups(tasks), *(task.name for task in tasks), *theirs]
         raise InputError(
@@ -116,6 +143,8 @@ def _jobs_of(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[]
 
 
 def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
+    if name.lower() in FAMILIES:
+        return [task for task in tasks if task.group.startswith(f"{name.lower()}-")]
     return [task for task in tasks if name.lower() in (task.group.lower(), task.name.lower())]
 
 
@@ -150,4 +179,4 @@ def _with(task: Task, options: dict[str, Any]) -> Task:
 
 
 def _known(tasks: Sequence[Task]) -> str:
-    return f"the groups are {', '.join([*groups(tasks), *MTEB])}; afterword evaluate --list prints all tasks"
+    return f"the groups are {', '.join([*groups(tasks), *FAMILIES, *MTEB])}; afterword evaluate --list prints all tasks"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -148,10 +150,38 @@ class Hub(Source):
         path = part.repository if self.mirror is None else str(self.mirror / part.repository)
         revision = part.revision if self.mirror is None else None
         try:
-            return load_dataset(path, part.configuration, split=part.split, revision=revision)
+            with nullcontext() if self.mirror else only_cached_if_silent():
+                return load_dataset(path, part.configuration, split=part.split, revision=revision)
         except (OSError, ValueError, DatasetsError) as e:
             reason = str(e).splitlines()[0] if str(e) else type(e).__name__
             raise MissingDataset(f"{path} cannot be loaded: {reason}") from None
+
+
+@cache
+def hub_answers() -> bool:
+    """Whether the hub answers, asked once: without a network each data set would be tried for half a minute."""
+    import huggingface_hub
+
+    try:
+        huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=10)
+    except Exception:  # of the network, of its settings, or offline mode: all mean that the hub cannot be asked
+        return False
+    return True
+
+
+@contextmanager
+def only_cached_if_silent() -> Iterator[None]:
+    """A context in which, if the hub does not answer, its libraries use what they have on disk and do not try again."""
+    import datasets
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
+    try:
+        if not hub_answers():
+            constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
 
 
 def source(where: str | Path) -> Source:

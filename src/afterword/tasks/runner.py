@@ -153,7 +153,7 @@ class Evaluation:
     def _plan(self, job: Job) -> _Plan | None:
         """The unfinished part of a job; None if its data cannot be read."""
         try:
-            digests = {name: job.source.digest(name) for name in job.task.files()}
+            digests = job.task.digests(job.source)
             keys = {c.name: results.key(job.task, digests, c.digest, self._fit(c)) for c in self.candidates}
         except Exception as e:
             self._fail(job, e)

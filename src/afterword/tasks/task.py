@@ -101,6 +101,10 @@ class Task(ABC):
     def files(self) -> Sequence[str]:
         """The data sets that it reads, under the names that a `Source` takes: if one changes, old scores are void."""
 
+    def digests(self, source: Source) -> Mapping[str, str]:
+        """Hashes of the data sets that it reads, by name; errors as for `load`."""
+        return {name: source.digest(name) for name in self.files()}
+
     @abstractmethod
     def load(self, source: Source) -> Loaded:
         """Read the data.
