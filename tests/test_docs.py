@@ -80,6 +80,7 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "docs/analysis.md": {f"{DATA}/en/sts/stsb.dev.jsonl.gz": pairs},
     "docs/data.md": {},
     "docs/evaluate.md": {f"{DATA}/en/sts/stsb.test.jsonl.gz": pairs, "gpt2": lambda folder: tiny("gpt2", folder)},
+    "docs/mteb.md": {"copies/C-MTEB/ATEC/test.jsonl": pairs},
     "docs/own-method.md": {
         "data/pairs.jsonl": pairs,
         "texts.txt": lambda file: file.write_text("Time flies.\nA cat.\n"),
