@@ -22,6 +22,7 @@ from ..tasks.task import Embedder, Loaded, Scores, Task
 from .mteb import require_mteb
 from .mteb_categories import read_as
 from .mteb_local import CONSTANT, SEED, ConstantCheck, is_reported, model_of, quiet, sample_note
+from .mteb_tasks import TASKS as LOCAL
 from .random_state import untouched_seeds
 
 TEXTS = ("sentence1", "sentence2", "text", "sentences")
@@ -294,3 +295,15 @@ def official(name: str) -> MtebOfficial:
     task = known or MtebOfficial(name + OFFICIAL, name)
     task.mteb_task()
     return task
+
+
+def known_by(name: str) -> tuple[Task, ...]:
+    """The tasks that a name on the command line may mean: the one of mteb for "mteb:NAME", else all that are listed.
+
+    Raises:
+        MissingExtra: mteb is not installed.
+        InputError: mteb has no such task, or it is not about texts.
+    """
+    if name.lower().startswith("mteb:"):
+        return (official(name[5:]),)
+    return (*LOCAL, *TASKS)

@@ -116,10 +116,10 @@ def texts_by_name(
     return found
 
 
-def _mteb_tasks() -> tuple[Any, ...]:
-    from ..adapters.mteb_tasks import TASKS
+def _mteb_tasks(name: str) -> tuple[Any, ...]:
+    from ..adapters.mteb_official import known_by
 
-    return TASKS
+    return known_by(name)
 
 
 def reading(choice: ModelChoice) -> tuple[Tokenizer, Layout, int | None]:

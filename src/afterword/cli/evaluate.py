@@ -197,11 +197,9 @@ def listed() -> str:
 
 def mteb_tasks(name: str) -> tuple[Task, ...]:
     """The tasks that mteb's own classes score, on local files and on mteb's own data; or the one named "mteb:NAME"."""
-    from ..adapters import mteb_official, mteb_tasks
+    from ..adapters.mteb_official import known_by
 
-    if name.lower().startswith("mteb:"):
-        return (mteb_official.official(name[5:]),)
-    return (*mteb_tasks.TASKS, *mteb_official.TASKS)
+    return known_by(name)
 
 
 def read_jobs(specs: Sequence[str], where: str | None) -> list[Job]:
