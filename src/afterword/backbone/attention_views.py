@@ -60,6 +60,12 @@ class AttentionView(ABC):
     def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
         """log A[column, row]: how much each column's token attends to each row's (G, H, rows, C)."""
 
+    def whole(self, heads: slice) -> Tensor:
+        """The matrices A of some heads (G, H, n, n), to look at short texts: their size grows with n * n."""
+        everything = slice(0, self.length)
+        weights = self.log_weights(everything, everything, heads).clamp(max=0).exp()
+        return weights.tril() if self.causal else weights
+
 
 @dataclass(frozen=True)
 class MatrixView(AttentionView):

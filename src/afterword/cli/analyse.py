@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from .analyse_attention import attention
 from .analyse_dependency import dependency
+from .analyse_gains import gains
 from .analyse_heads import heads
 from .analyse_impact import impact
 from .analyse_isotropy import isotropy
@@ -29,3 +31,5 @@ analyse.command("impact", cls=Verb)(impact)
 analyse.command("heads", cls=Verb)(heads)
 analyse.command("isotropy", cls=Verb)(isotropy)
 analyse.command("lengths", cls=Verb)(lengths)
+analyse.command("attention", cls=Verb)(attention)
+analyse.command("gains", cls=Verb)(gains)

@@ -19,10 +19,10 @@ NAMES = {"help_option_names": ["-h", "--help"]}
 
 GROUPS = {
     "Model": "model sentence-transformer revision trust-remote-code max-length",
-    "Input": "input against pairs format field column delimiter encoding no-header occurrence span data dev test texts "
-    "tasks frequencies corpus first above",
-    "Method": "method template copies both-ways heads head post fit prompt prompt-name condition condition-field "
-    "pool states pivot normalize truncate-dim on-long by margin",
+    "Input": "input against pairs format field column delimiter encoding no-header occurrence span row data dev test "
+    "texts tasks frequencies corpus first above",
+    "Method": "method template copies both-ways heads head layer token post fit prompt prompt-name condition "
+    "condition-field pool states pivot normalize truncate-dim on-long by margin",
     "Loss": "loss temperature scale mini-batch matryoshka",
     "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
     "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume",
@@ -56,6 +56,11 @@ EXAMPLES = {
     "analyse heads": ("analyse heads -m minilm --dev pairs.jsonl",),
     "analyse isotropy": ("analyse isotropy -m minilm --pairs pairs.jsonl",),
     "analyse lengths": ("analyse lengths -m minilm -m afterword-mini -i texts.txt",),
+    "analyse attention": (
+        'analyse attention -m afterword-mini --method reba --token bank "The bank was steep."',
+        'analyse attention -m minilm --head 2-1 --head 2-3 "The bank was steep."',
+    ),
+    "analyse gains": ("analyse gains -m afterword-mini --method classical --method echo --pairs pairs.jsonl",),
     "train": ("train -m afterword-mini --method bellm:last=2 --data triplets.jsonl --out my-encoder",),
     "evaluate": (
         "evaluate --list",

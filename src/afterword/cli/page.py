@@ -31,9 +31,17 @@ def styled(text: str, style: str, stream: TextIO) -> str:
     >>> styled("error:", RED, io.StringIO())
     'error:'
     """
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
-        return text
-    return f"\x1b[{style}m{text}\x1b[0m"
+    return f"\x1b[{style}m{text}\x1b[0m" if has_colours(stream) else text
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether the stream is a terminal with colours, which NO_COLOR turns off.
+
+    >>> import io
+    >>> has_colours(io.StringIO())
+    False
+    """
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:

@@ -38,6 +38,8 @@ FLAGS = 64
 then only the size of the vocabulary is compared, and a changed flag, or a token of the vocabulary that becomes an added
 token, needs `Tokenizer.renew`."""
 
+LETTER = 8  # the most tokens that one letter is looked for in: UTF-8 has four bytes, and a blank may stand in front
+
 BATCH = 1024  # texts whose encodings with offsets are held at a time
 
 _COPYING = threading.Lock()
@@ -229,6 +231,30 @@ class Tokenizer:
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens of ids as strings, as the vocabulary writes them."""
         return [str(t) for t in self.hf.convert_ids_to_tokens(list(ids))]
+
+    def letters(self, ids: Sequence[int]) -> list[str]:
+        """The tokens of ids as a reader writes them: byte-level tokens as the letters that they stand for.
+
+        A letter of several tokens stands at each of them with the number of the part, as in "字 1/3"; a token of
+        blanks alone is "␣".
+
+        >>> from afterword import Encoder
+        >>> tokenizer = Encoder.load("afterword-mini").backbone.tokenizer
+        >>> tokenizer.letters(tokenizer.ids(["the 银行"])[0])
+        ['the', '␣', '银', '行']
+        """
+        shown: list[str] = []
+        while (at := len(shown)) < len(ids):
+            ends = range(at + 1, min(at + LETTER, len(ids)) + 1)
+            spelled = (str(self.hf.decode(list(ids[at:end]))) for end in ends)
+            whole = next(((i, s) for i, s in enumerate(spelled, 1) if "\ufffd" not in s), None)
+            if whole is None:
+                shown += self.tokens([ids[at]])
+                continue
+            count, text = whole
+            text = text.strip() or "␣"
+            shown += [text] if count == 1 else [f"{text} {i}/{count}" for i in range(1, count + 1)]
+        return shown
 
 
 def _state(hf: Any, live: Any, one_by_one: bool) -> tuple[object, ...]:

@@ -1,0 +1,243 @@
+"""``afterword analyse attention``: attention matrices of one text, and how far attention looks forward."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options as o
+from .analyse_inputs import as_text, encoders
+from .drawing import check_plot, draw_plot
+from .inputs import items_of, open_reader
+from .model import read_methods
+from .page import BOLD, Column, cut, has_colours, one_line, page_width, styled, table
+
+if TYPE_CHECKING:
+    from ..analysis.attention import AttentionMatrix, ForwardAttention
+    from ..encoder import Encoder
+
+SHADES = ((195, 30), (153, 30), (117, 30), (75, 30), (33, 30), (26, 97), (19, 97))
+"""From the least weight to the most: colours of the background, of 256, and of the letters, black or white."""
+
+LABEL = 14  # width in cells of the token in front of a row
+
+
+def attention(
+    model: o.Model,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text. Default: --input or stdin.")] = None,
+    input: o.Input = None,
+    row: Annotated[
+        int | None,
+        typer.Option("--row", min=1, metavar="N", help="Use text N of the input, counted from 1."),
+    ] = None,
+    format: o.Format = None,
+    field: o.Field = None,
+    method: o.Methods = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--head",
+            metavar="LAYER-HEAD",
+            help="Show this head's attention, as in 1-10: layer and head, counted from 1. May be given several times.",
+        ),
+    ] = None,
+    layer: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--layer",
+            min=1,
+            metavar="N",
+            help="Show the mean over all heads of layer N, counted from 1. May be given several times.",
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", metavar="WORD", help="Show only the rows of this word: what its tokens attend to."),
+    ] = None,
+    plot: o.Plot = None,
+    dark: o.Dark = False,
+    max_length: o.MaxLength = None,
+    batch_tokens: o.BatchTokens = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    products: o.Products = None,
+    trust_remote_code: o.Trust = False,
+    as_json: o.AsJson = False,
+) -> int:
+    """Show the attention of one text, token by token.
+
+    By default it is the matrix that the method reads: ReBA's backward attention, with the layer and head that won
+    each maximum, or Ditto's head. For a method with bidirectional layers, and for several texts, the share of each
+    layer's attention that goes to later tokens is printed. In a terminal with colours, a darker token has more
+    weight; else numbers are printed.
+    """  # fmt: skip
+    from ..methods import parse_head
+
+    check_plot(plot, dark)
+    heads, methods = [parse_head(h) for h in head or ()], read_methods(method)
+    texts = _texts(text, input, row, format, field)
+    if len(texts) != 1 and (heads or layer or token is not None or plot is not None):
+        raise typer.BadParameter(f"there are {len(texts)} texts, and a matrix is that of one", param_hint="--row")
+    from ..analysis.attention import forward_attention, rows_of_word
+
+    seen = []
+    for name, encoder, limits in encoders(
+        [model], methods, device, dtype, products, max_length, trust_remote_code, batch_tokens
+    ):
+        views = _views(encoder, texts[0], heads, layer or ()) if len(texts) == 1 else []
+        forward = None
+        if encoder.method.sight or len(texts) > 1:
+            forward = forward_attention(encoder, texts, name=name, limits=limits)
+        elif not views:
+            raise typer.BadParameter(
+                f"{encoder.method.name} reads no attention: give --head or --layer, or a method that does, as reba",
+                param_hint="--method",
+            )
+        rows = None if token is None else rows_of_word(encoder, texts[0], token)
+        seen.append(Seen(name, tuple(views), forward, rows))
+    if plot is not None:
+        from ..plots.attention import draw_attention
+
+        drawn = [(one.name, view) for one in seen for view in one.views]
+        if not drawn:
+            raise typer.BadParameter("there is no matrix to draw: give --head or --layer", param_hint="--plot")
+        draw_plot(plot, dark, partial(draw_attention, drawn, text=texts[0]))
+    typer.echo(as_text([one.to_json() for one in seen]) if as_json else "\n".join(_lines(seen, len(texts))))
+    return 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is shown of one method: its matrices, its share of forward attention, and the rows that are asked for."""
+
+    name: str
+    views: tuple[AttentionMatrix, ...]
+    forward: ForwardAttention | None
+    rows: Sequence[int] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        forward = None if self.forward is None else self.forward.to_json()
+        return {"name": self.name, "matrices": [v.to_json() for v in self.views], "rows": self.rows, "forward": forward}
+
+
+def _texts(text: str | None, input: Path | None, row: int | None, format: str | None, field: str | None) -> list[str]:
+    from ..errors import BadRow
+
+    texts = []
+    for item in items_of(open_reader(None if text is None else [text], input, format, field)):
+        if item.problem is not None:
+            raise BadRow(input or ("the text" if text is not None else "stdin"), item.line, item.problem)
+        texts.append(item.text or "")
+    if row is not None and row > len(texts):
+        raise typer.BadParameter(f"{row}: the input has {len(texts)} texts, counted from 1", param_hint="--row")
+    return texts if row is None else [texts[row - 1]]
+
+
+def _views(
+    encoder: Encoder, text: str, heads: Sequence[tuple[int, int]], layers: Sequence[int]
+) -> list[AttentionMatrix]:
+    from ..analysis.attention import attention_heads, own_attention
+    from ..methods.weights import Backward
+
+    asked = attention_heads(encoder, text, heads, [n - 1 for n in layers]) if heads or layers else []
+    if asked and not isinstance(encoder.method.weigh, Backward):
+        return asked
+    own = own_attention(encoder, text)
+    return asked if own is None else [*asked, own]
+
+
+def _lines(seen: Sequence[Seen], texts: int) -> Iterator[str]:
+    shaded = has_colours(sys.stdout)
+    for i, one in enumerate(seen):
+        for j, view in enumerate(one.views):
+            yield from [""] * bool(i or j)
+            yield styled(one_line(f"{one.name}: {view.name}"), BOLD, sys.stdout)
+            if view.weights is not None and one.rows is None:
+                yield from _strip("weights", view.tokens, view.weights.tolist(), shaded)
+            rows = range(len(view.tokens)) if one.rows is None else one.rows
+            if shaded:
+                top = view.matrix[list(rows)].max()
+                yield f"darkest: {top:.2f}; shades go by the square root of the weight"
+                for r in rows:
+                    yield from _strip(view.tokens[r], view.tokens, view.matrix[r].tolist(), True, top)
+            elif one.rows is None:
+                yield from _grid(view)
+            else:
+                yield from _columns(view, one.rows)
+    yield from _forward([one.forward for one in seen if one.forward is not None], texts)
+
+
+def _strip(
+    label: str, tokens: Sequence[str], weights: Sequence[float], shaded: bool, top: float | None = None
+) -> Iterator[str]:
+    """A row of tokens behind a label: shaded by their weights, or with the weights as numbers."""
+    from rich.cells import cell_len
+
+    top, room = max(weights) if top is None else top, page_width() - LABEL - 2
+    front, line, held = cut(label, LABEL), "", 0
+    front = " " * (LABEL - cell_len(front)) + front + "  "
+    for token, weight in zip(tokens, weights, strict=True):
+        shown = cut(token, room) if shaded else cut(f"{token}:{weight:.2f}", room)
+        width = cell_len(shown) + 1
+        if held + width > room:
+            yield front + line.rstrip(" ")
+            front, line, held = " " * (LABEL + 2), "", 0
+        line += (_shade(shown, weight / top if top > 0 else 0.0) if shaded else shown) + " "
+        held += width
+    yield front + line.rstrip(" ")
+
+
+def _shade(token: str, share: float) -> str:
+    """A token on a background that is darker for a larger share of the largest weight."""
+    step = round(max(share, 0.0) ** 0.5 * len(SHADES))
+    if not step:
+        return token
+    background, letters = SHADES[min(step, len(SHADES)) - 1]
+    return styled(token, f"48;5;{background};{letters}", sys.stdout)
+
+
+def _grid(view: AttentionMatrix) -> list[str]:
+    """All numbers of a matrix, times 100; a dot is 0. Columns are numbered as the tokens."""
+    numbers = [str(i + 1) for i in range(len(view.tokens))]
+    scores = [
+        Column([f"{100 * value:.0f}" if value else "." for value in column], "score", number)
+        for number, column in zip(numbers, view.matrix.T, strict=True)
+    ]
+    return ["x 100", *table([Column(numbers, "label"), Column(view.tokens, "label"), *scores], page_width())]
+
+
+def _columns(view: AttentionMatrix, rows: Sequence[int]) -> list[str]:
+    """What some tokens attend to, one token a line; behind it the head that won the maximum."""
+    columns = [Column(view.tokens, "label")]
+    for r in rows:
+        columns.append(Column([f"{value:.3f}" for value in view.matrix[r]], "score", one_line(view.tokens[r])))
+        if view.layer is not None and view.head is not None:
+            won = [f"{a}-{b}" if a else "-" for a, b in zip(view.layer[r], view.head[r], strict=True)]
+            columns.append(Column(won, "score", "won by"))
+    return table(columns, page_width())
+
+
+def _forward(found: Sequence[ForwardAttention], texts: int) -> Iterator[str]:
+    """The share of forward attention by layer; layers with bidirectional attention by the method are marked."""
+    if not found:
+        return
+    plural = "" if texts == 1 else "s"
+    yield f"share of attention that goes to later tokens, {texts} text{plural}; * is bidirectional by the method"
+    layers = range(len(found[0].layers))
+    scores = [
+        Column(
+            [f"{100 * f.layers[i]:.1f} %" + (" *" if i + 1 in f.both_ways else "  ") for f in found],
+            "score",
+            str(i + 1),
+        )
+        for i in layers
+    ]
+    even = Column([f"{100 * f.even:.1f} %" for f in found], "score", "if even")
+    yield from table([Column([f.name for f in found], "text", "layer"), *scores, even], page_width())
