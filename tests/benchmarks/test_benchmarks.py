@@ -19,6 +19,7 @@ from afterword.backbone.linear_products import lacks_bfloat16
 
 NAMES = (
     "reba_time",
+    "reba_chunked",
     "reba_memory",
     "load_memory",
     "against_paper",
