@@ -21,7 +21,7 @@ def test_heads_by_score(run: Run, bert: Path, dev: Path, tmp_path: Path):
     best = found[0]
     wanted = score(Encoder.load(bert, ditto(best["name"])), read_pairs(dev))
     assert best["dev"] == pytest.approx(wanted, abs=1e-3) and best["test"] == pytest.approx(best["dev"])
-    lines = [line.split() for line in ended.out.splitlines()[4:]]
+    lines = [line.split() for line in ended.out.splitlines()[3:]]
     assert [line[0] for line in lines[:2]] == [f["name"] for f in found[:2]] and lines[-1][0] == "2-3"
     assert lines[0][2:] == [f"{100 * best[key]:.2f}" for key in ("pearson", "spearman", "dev", "test")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -122,6 +123,7 @@ def measured(
     from tqdm import tqdm
 
     from ..analysis.importance import heads_follow, tfidf_weights
+    from ..analysis.result import plain
     from ..tune.head_scores import head_scores
 
     found = heads_follow(encoder, texts, tfidf_weights(encoder, texts, counted), limits=limits)
@@ -135,16 +137,17 @@ def measured(
     rows = []
     for f in found:
         layer, number = (int(part) - 1 for part in f.name.split("-"))
-        rows.append({**f.to_json(), **{kind: float(table[layer, number]) for kind, table in scores.items()}})
+        rows.append({**f.to_json(), **{kind: plain(table[layer, number]) for kind, table in scores.items()}})
     if "dev" in scores:
-        rows.sort(key=lambda row: -row["dev"])
+        rows.sort(key=lambda row: math.inf if row["dev"] is None else -row["dev"])
     return rows
 
 
 def _table(name: str, rows: Rows, texts: int, top: int, shown: Sequence[str], states: str) -> Iterator[str]:
     kinds = [kind for kind in ("dev", "test") if kind in rows[0]]
-    yield f"{name}: diagonal attention and TF-IDF, correlation x 100 within a text"
-    yield f"mean over {rows[0]['texts']} of {texts} texts; in the others all tokens have one TF-IDF"
+    counted, left_out = rows[0]["texts"], texts - rows[0]["texts"]
+    more = f" ({left_out} left out: all their tokens have one TF-IDF)" if left_out else ""
+    yield f"{name}: diagonal attention and TF-IDF, correlation x 100 within a text, mean over {counted} texts{more}"
     if kinds:
         yield f"{' and '.join(kinds)}: Ditto with this head on the states {states}, Spearman x 100"
     yield "head  place  Pearson Spearman" + "".join(f"{kind:>8}" for kind in kinds)

@@ -37,9 +37,10 @@ def draw_isotropy(results: Sequence[tuple[str, Isotropy]], path: Path, title: st
             axes.annotate(
                 literal(r.name), at, (5, 6 if i % 2 else -12), textcoords="offset points", fontsize=8,
                 color=readable(series["color"], page),
+                bbox={"facecolor": page.ground, "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
             )  # fmt: skip
             if r is not start:
                 line = {"arrowstyle": "->", "color": page.muted, "linewidth": 0.8, "shrinkA": 5, "shrinkB": 5}
                 axes.annotate("", at, (start.uniformity, start.alignment), arrowprops=line)
-        axes.margins(0.25, 0.15)
+        axes.margins(0.3, 0.15)
         axes.set(xlabel="uniformity: log mean exp(−2 d²)", ylabel="alignment: mean d² of positive pairs")

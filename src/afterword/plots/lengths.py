@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .colours import LIGHT, Page
+from .colours import LIGHT, Page, readable
 from .figure import DASHES, figure, look
-from .labels import End, label_ends
+from .labels import literal
 
 if TYPE_CHECKING:
     from ..analysis.lengths import Lengths
@@ -31,16 +31,20 @@ def draw_lengths(results: Sequence[Lengths], path: Path, title: str = "", page: 
     title = title or f"{100 * over / total:.1f} % of {total} texts are over the model's limit of tokens"
     subtitle = "share of texts by length in tokens, special tokens included"
     with figure(path, page=page, title=title, subtitle=subtitle) as axes:
-        ends = []
         for i, r in enumerate(results):
             tokens, colour = np.sort(r.tokens), look(page, i)["color"]
             share = 100 * np.arange(1, len(tokens) + 1) / len(tokens)
             axes.step(tokens, share, where="post", color=colour, linestyle=DASHES[i % len(DASHES)])
-            ends.append(End(float(tokens[-1]), 100.0, r.name, colour))
+            height = 100 - 90 * (i + 0.5) / len(results)  # each name at another height, beside its line
+            axes.annotate(
+                literal(r.name), (r.quantile(height / 100), height), (5, 0), textcoords="offset points", va="center",
+                fontsize=8, color=readable(colour, page),
+                bbox={"facecolor": page.ground, "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+            )  # fmt: skip
         for limit in sorted({r.limit for r in results if r.limit is not None}):
             axes.axvline(limit, color=page.muted, linewidth=0.8)
             axes.annotate(f"limit {limit}", (limit, 2), (3, 0), textcoords="offset points", color=page.muted)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.set(xlabel="tokens of a text", ylabel="texts at most so long, %", ylim=(0, 101))
-        label_ends(axes, ends, page)
+        axes.margins(x=0.08)
