@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.cli.compare import near, read
+from afterword.cli.compare import read, spelled
+from afterword.tasks.beside import near
 from afterword.tasks.published import PublishedRow, published
 from afterword.tasks.results import Result, write
 from afterword.tasks.task import Scores
@@ -17,7 +18,7 @@ GOLD = np.arange(40.0)
 
 
 def results(
-    folder: Path, name: str, noise: float, tasks: tuple[str, ...] = ("STS12", "STSB"), model: str = "m"
+    folder: Path, name: str, noise: float, tasks: tuple[str, ...] = ("STS12", "STSB"), model: str = "m", **about: str
 ) -> None:
     from scipy.stats import spearmanr
 
@@ -25,8 +26,8 @@ def results(
         similarity = GOLD + noise * np.random.default_rng(i).normal(size=40)
         main = float(spearmanr(GOLD, similarity).statistic)
         scores = Scores(main, {"cosine_spearman": main}, {"gold": GOLD, "similarity": similarity})
-        about = {"name": name, "model": model}
-        made = Result(task, "sts", "cosine_spearman", ("eng-Latn",), "k", "r", {0: scores}, about)
+        told = {"name": name, "model": model, **about}
+        made = Result(task, "sts", "cosine_spearman", ("eng-Latn",), "k", "r", {0: scores}, told)
         write(folder / model / name / f"{task}.json", made)
 
 
@@ -47,7 +48,8 @@ def test_side_by_side(run: Run, folder: Path):
     a, b, difference = (float(cell) for cell in row[2:5])
     low, high = (float(x) for x in row[5].split("to"))
     assert difference == pytest.approx(b - a, abs=0.011) and 0 < low < difference < high
-    assert lines[-1].startswith("mean difference +") and "paired t-test over 2 tasks: t = " in lines[-1]
+    assert lines[-1].startswith("sts, cosine_spearman: mean difference +")
+    assert "over 2 sets (STS12, STSB); paired t-test: t = " in lines[-1]
 
 
 def test_another_baseline_and_no_intervals(run: Run, folder: Path):
@@ -76,7 +78,7 @@ def test_published_rows(run: Run, folder: Path, tmp_path: Path):
     assert len(ours) == 2 and all(line.split("|")[9].strip() == "-" for line in ours)
     with (tmp_path / "a.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert {r["kind"] for r in rows} == {"evaluated", "difference", "published"}
+    assert {r["kind"] for r in rows} == {"evaluated", "difference", "mean difference", "published"}
     (row,) = [r for r in rows if r["name"] == "BERT-flow" and r["task"] == "STS12"]
     assert (row["table"], float(row["value"]), row["source"]) == ("ditto-6", 58.4, "Li et al. (2020)")
     assert len([r for r in rows if r["kind"] == "published"]) == 16 * 8
@@ -112,14 +114,74 @@ def test_nearest_is_by_the_mean_difference_of_scores(folder: Path):
     assert near(published()["bellm-2"], rows) == []
 
 
-def test_a_figure(run: Run, folder: Path, tmp_path: Path):
-    pytest.importorskip("matplotlib")
-    assert run("compare", folder, "--draws", 0, "--published", "bellm-1", "--plot", tmp_path / "a.svg").code == 0
-    svg = (tmp_path / "a.svg").read_text()
-    assert ">reba<" in svg and ">GloVe (avg.) (published)<" in svg
-    assert run("compare", folder, "--draws", 0, "--plot", tmp_path / "b.png").code == 0
-    wrong = run("compare", folder, "--plot", tmp_path / "b.txt")
-    assert wrong.code == 2 and "is no figure" in wrong.last
+def test_every_table_is_a_figure(run: Run, folder: Path, tmp_path: Path):
+    asked = ("--draws", 0, "--published", "bellm-4", "--published", "ditto-2", "--dark")
+    ended = run("compare", folder, *asked, "--plot", tmp_path / "a.svg")
+    names = {"sts", "bellm-4", "ditto-2"}
+    assert ended.code == 0
+    assert {p.name for p in tmp_path.glob("*.svg")} == {f"a-{n}{dark}.svg" for n in names for dark in ("", "-dark")}
+    assert ended.err.splitlines()[0] == f"sts: {tmp_path / 'a-sts.svg'} and {tmp_path / 'a-sts-dark.svg'}"
+    assert ">reba<" in (tmp_path / "a-sts.svg").read_text()
+    assert ">ELECTRA first-last Ditto<" in (tmp_path / "a-ditto-2.svg").read_text()
+    one = run("compare", folder, "--draws", 0, "--plot", tmp_path / "b.svg")
+    assert one.err == f"sts: {tmp_path / 'b.svg'}\n" and (tmp_path / "b.svg").exists()
+
+
+def test_the_papers_tables_alone(run: Run, tmp_path: Path):
+    ended = run("compare", "--published", "all", "--csv", tmp_path / "a.csv")
+    assert ended.code == 0 and set(re.findall(r"^\| ([a-z]+-[0-9.]+) ", ended.out, flags=re.M)) == set(published())
+    assert "86.26 ± 0.52" in ended.out and "evaluated here" not in ended.out
+    ended = run("compare", "--published", "bellm-2", "--plot", tmp_path / "a.svg")
+    assert ended.code == 0 and (tmp_path / "a.svg").exists()
+
+
+def test_what_cannot_be_written_is_told_before_the_work(run: Run, folder: Path, tmp_path: Path):
+    (tmp_path / "figure-bellm-1.svg").mkdir()
+    result = folder / "m" / "reba" / "STSB.json"
+    for words, told in (
+        (("--plot", tmp_path / "b.txt"), "is no figure"),
+        (("--plot", tmp_path / "no" / "b.svg"), "no"),
+        (("--plot", tmp_path / "figure.svg", "--published", "bellm-1"), "figure-bellm-1.svg"),
+        (("--csv", "."), "folder"),
+        (("--csv", result), "may be a result"),
+        (("--dark",), "--plot"),
+        (("--average", "x"), "write NAME=DIR,DIR"),
+    ):
+        ended = run("compare", folder, *words)
+        assert (ended.code, ended.out) == (2, "") and len(ended.err.splitlines()) == 1 and told in ended.last, words
+    assert not (tmp_path / "figure-sts.svg").exists()
+
+
+def test_trainings_that_differ_in_their_seed_are_one_row(run: Run, tmp_path: Path):
+    for seed, noise in ((1, 5.0), (2, 9.0), (3, 7.0)):
+        results(tmp_path / f"s{seed}", "bellm", noise, model=f"s{seed}", encoder=f"e{seed}")
+    results(tmp_path / "base", "classical", 30, model="base")
+    average = "bellm=" + ",".join(str(tmp_path / f"s{seed}") for seed in (1, 2, 3))
+    ended = run("compare", tmp_path / "base", tmp_path / "s1", "--average", average, "--draws", 0)
+    assert ended.code == 0, ended.err
+    (row,) = [line.split("|") for line in ended.out.splitlines() if line.startswith("| bellm ")]
+    assert len([cell for cell in row if "±" in cell]) == 3  # both sets and their average
+    assert (
+        "bellm against classical, x 100" in ended.out and "s1" not in ended.out
+    )  # the single run is no row of its own
+    assert "- bellm: mean ± standard deviation of 3 encoders" in ended.out
+    twice = run("compare", "--average", f"x={tmp_path / 's1'},{tmp_path / 's1'}")
+    assert twice.code == 2 and "it would count twice" in twice.last
+    assert spelled("a=b, c") == ("a", [Path("b"), Path("c")])
+
+
+def test_hostile_names_are_one_line_of_the_table(run: Run, folder: Path, tmp_path: Path):
+    results(tmp_path / "bad", "safe", 9, model="m")
+    for path in (tmp_path / "bad").rglob("*.json"):
+        path.write_text(path.read_text().replace('"name": "safe"', '"name": "a|b\\n\\u001b[31m<b>$x$"'))
+    (tmp_path / "empty").mkdir()
+    asked = ("--draws", 0, "--published", "bellm-1", "--csv", tmp_path / "a.csv")
+    ended = run("compare", folder, tmp_path / "bad", *asked)
+    assert ended.code == 0 and "\x1b" not in ended.out + ended.err + (tmp_path / "a.csv").read_text()
+    assert len([line for line in ended.out.splitlines() if "a\\|b" in line]) == 3  # sts, its header, bellm-1
+    assert run("compare", tmp_path / "bad", "--plot", tmp_path / "a.svg").code == 0
+    assert "$x$" in (tmp_path / "a.svg").read_text()
+    assert "holds no results" in run("compare", tmp_path / "empty").last
 
 
 def test_the_list_and_what_is_wrong(run: Run, folder: Path, tmp_path: Path):

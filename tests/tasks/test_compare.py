@@ -64,7 +64,7 @@ def test_questions():
     found = compare(row("a", a), row("b", b))
     (d,) = found.differences
     assert (d.first, d.second, d.value) == (25.0, 50.0, 25.0) and 15 < d.interval[0] < 25 < d.interval[1] < 35
-    assert found.mean == 25.0 and math.isnan(found.p)
+    assert found.tests == ()  # one set is no sample of sets
     (same,) = compare(row("a", a), row("a again", a)).differences
     assert same.interval == (0.0, 0.0)
 
@@ -75,7 +75,9 @@ def test_tasks_in_common():
     found = compare(a, b, draws=0)
     assert [d.task for d in found.differences] == ["A", "C"] and math.isnan(found.differences[0].interval[0])
     first, second = [[r.results[t].main for t in "AC"] for r in (a, b)]
-    assert (found.t, found.p) == pytest.approx(tuple(stats.ttest_rel(second, first)), rel=1e-9)
+    (test,) = found.tests
+    assert (test.t, test.p) == pytest.approx(tuple(stats.ttest_rel(second, first)), rel=1e-9)
+    assert test.tasks == ("A", "C") and test.mean == pytest.approx(100 * np.mean(np.array(second) - first))
     with pytest.raises(InputError, match="a and c have no task in common"):
         compare(a, row("c", questions([1])))
 
@@ -85,9 +87,12 @@ def test_tasks_in_common():
     [
         (pairs("A", 0.2, revision="other"), "not the same data"),
         (pairs("A", 0.2, options={"form": "raw"}), "not the same protocol"),
-        (Result("A", "sts", "x", (), "k", "r", {0: Scores(0.5, {})}, {}), "no pairs or questions to draw from"),
         (
-            Result("A", "sts", "x", (), "k", "r", {0: Scores(0.5, {}, pairs("A", 0.2).items)}, {}),
+            Result("A", "sts", "cosine_spearman", (), "k", "r", {0: Scores(0.5, {})}, {}),
+            "no pairs or questions to draw from",
+        ),
+        (
+            Result("A", "sts", "cosine_spearman", (), "k", "r", {0: Scores(0.5, {}, pairs("A", 0.2).items)}, {}),
             "its score is more than one over its pairs",
         ),
     ],
@@ -95,3 +100,44 @@ def test_tasks_in_common():
 def test_where_there_is_no_interval_a_note_says_why(other: Result, note: str):
     (found,) = compare(row("a", pairs("A", 0.5)), row("b", other)).differences
     assert found.note == note and math.isnan(found.interval[0]) and not math.isnan(found.value)
+
+
+def scored(task: str, group: str, metric: str, main: float, revision: str = "r", seeds: int = 1) -> Result:
+    scores = {i: Scores(main + i / 1000, {metric: main}) for i in range(seeds)}
+    return Result(task, group, metric, ("eng-Latn",), "k", revision, scores, {})
+
+
+MIXED = [
+    ("STSB", "sts", "cosine_spearman"), ("SICKR", "sts", "cosine_spearman"),
+    ("STSB.raw", "sts-raw", "cosine_spearman"), ("TREC", "transfer", "accuracy"), ("MRPC", "transfer", "accuracy"),
+    ("SLPWC", "wordsense", "accuracy"), ("WSD", "wordsense", "accuracy"),
+    ("SLPWC:decision=cosine", "wordsense", "accuracy"), ("WSD:decision=cosine", "wordsense", "accuracy"),
+    ("Flickr30k", "captions", "strict_accuracy"),
+]  # fmt: skip
+
+
+def test_a_t_test_mixes_no_metrics_and_counts_no_set_twice():
+    random = np.random.default_rng(7)
+    a, b = ({task: scored(task, *of, random.random()) for task, *of in MIXED} for _ in range(2))
+    found = compare(Row("a", a), Row("b", b), draws=0)
+    assert [(test.kind.group, test.kind.metric, test.tasks) for test in found.tests] == [
+        ("sts", "cosine_spearman", ("STSB", "SICKR")),
+        ("transfer", "accuracy", ("TREC", "MRPC")),
+        ("wordsense", "accuracy", ("SLPWC", "WSD")),
+        ("wordsense", "accuracy", ("SLPWC:decision=cosine", "WSD:decision=cosine")),
+    ]
+    for test in found.tests:
+        pair = stats.ttest_rel([b[t].main for t in test.tasks], [a[t].main for t in test.tasks])
+        assert (test.t, test.p) == pytest.approx((pair.statistic, pair.pvalue), rel=1e-9)
+
+
+def test_what_is_not_the_same_is_in_no_test():
+    def two(second: Result) -> list[tuple[str, ...]]:
+        rows = [[scored(t, "g", "m", s) for t, s in (("A", x), ("B", 2 * x))] for x in (0.1, 0.2)]
+        found = compare(row("a", *rows[0], scored("C", "g", "m", 0.3)), row("b", *rows[1], second), draws=0)
+        return [test.tasks for test in found.tests]
+
+    assert two(scored("C", "g", "m", 0.4)) == [("A", "B", "C")]
+    assert two(scored("C", "g", "m", math.nan)) == [("A", "B")]
+    assert two(scored("C", "g", "other", 0.4)) == [("A", "B")]
+    assert two(scored("C", "g", "m", 0.4, revision="other")) == [("A", "B")]

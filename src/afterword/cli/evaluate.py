@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -140,7 +141,8 @@ def evaluate(
         out.mkdir(parents=True, exist_ok=True)
         members = candidates(encoder, fits, posts, out, {"batch_tokens": batch_tokens}, fitting)
     with Shown(progress) as shown:
-        evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, numbers, fitting)
+        about = {"model": title, **trained(chosen)}
+        evaluation = Evaluation(members, out / file_name(title), shown, about, numbers, fitting)
         evaluation.check_earlier()
         with interruptible(lambda: kept(evaluation, out)):
             evaluation.run(jobs)
@@ -174,6 +176,15 @@ def sent_in(evaluation: Evaluation, jobs: Sequence[Job]) -> int:
             file.write(text.encode())
         say(f"{task}: {name}: {path} is to be sent to its authors")
     return code
+
+
+def trained(model: str) -> dict[str, Any]:
+    """How a folder of `afterword train` was trained, for `compare --average`; nothing for another model."""
+    try:
+        told = json.loads((Path(model) / "training.json").read_text("utf-8"))["told"]
+        return {"training": {key: told[key] for key in ("settings", "data", "weights")}}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
 
 
 def kept(evaluation: Evaluation, out: Path) -> str:

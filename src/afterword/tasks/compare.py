@@ -1,11 +1,11 @@
-"""Compare two encoders on the same tasks: differences, bootstrap intervals and a paired t-test."""
+"""Compare two encoders on the same tasks: differences, bootstrap intervals, and a paired t-test per metric."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,27 @@ from .results import Items, Result
 from .scores import bootstrap, pearson, spearman
 
 Column = NDArray[Any]
+NOTHING = (math.nan, math.nan)
 SAME = 1e-6  # largest difference between a score and the same score recomputed from its items
+
+
+class Kind(NamedTuple):
+    """What results have in common that go into one test. A set has one result of each kind at most.
+
+    Attributes:
+        group: group of the tasks: "sts" and "sts-raw" hold the same sets.
+        metric: name of the main score.
+        protocol: the options of the task, as in "decision=cosine"; "" = none.
+    """
+
+    group: str
+    metric: str
+    protocol: str = ""
+
+
+def kind_of(result: Result) -> Kind:
+    """The group, metric and protocol of a result."""
+    return Kind(result.group, result.metric, result.task.partition(":")[2])
 
 
 @dataclass(frozen=True)
@@ -25,24 +45,45 @@ class Difference:
 
     Attributes:
         task: name of the task.
-        group: group of the task.
+        kind: its group, metric and protocol.
         first: score of the first encoder.
         second: score of the second encoder.
         interval: bootstrap interval of their difference over pairs or questions; NaN if there is none.
         note: why there is no interval.
+        paired: whether both were scored on the same data by the same protocol and metric.
     """
 
     task: str
-    group: str
+    kind: Kind
     first: float
     second: float
     interval: tuple[float, float]
     note: str = ""
+    paired: bool = True
 
     @property
     def value(self) -> float:
         """Second minus first."""
         return self.second - self.first
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """The paired t-test of two encoders over sets of one group, metric and protocol.
+
+    Attributes:
+        kind: that group, metric and protocol.
+        tasks: the tasks that are counted, each of another set.
+        mean: the mean difference, in percent.
+        t: Student's t, with one degree of freedom fewer than tasks; NaN if all differences are equal.
+        p: its two-sided p-value.
+    """
+
+    kind: Kind
+    tasks: tuple[str, ...]
+    mean: float
+    t: float
+    p: float
 
 
 @dataclass(frozen=True)
@@ -53,28 +94,21 @@ class Comparison:
         first: name of the first encoder.
         second: name of the second encoder.
         differences: one per task that both have results for.
-        t: statistic of the paired t-test over tasks, with one degree of freedom fewer than tasks; NaN for fewer than
-            two tasks.
-        p: its two-sided p-value.
+        tests: one per group, metric and protocol of which there are two tasks or more.
     """
 
     first: str
     second: str
     differences: tuple[Difference, ...]
-    t: float
-    p: float
-
-    @property
-    def mean(self) -> float:
-        """The mean difference over tasks."""
-        return float(np.mean([d.value for d in self.differences]))
+    tests: tuple[PairedTest, ...]
 
 
 def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: float = 0.95) -> Comparison:
     """Compare two encoders on the tasks that both have.
 
     The bootstrap is paired: both are scored on the same draws of pairs or questions, so that a pair that is hard for
-    both does not widen the interval.
+    both does not widen the interval. A t-test counts only scores of one metric, and no set twice: STSB and STSB.raw, or
+    SLPWC and SLPWC:decision=cosine, are never in one test.
 
     Args:
         first: results of the first encoder, the baseline.
@@ -91,8 +125,17 @@ def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: fl
     if not common:
         raise InputError(f"{first.name} and {second.name} have no task in common: evaluate both on the same --tasks")
     differences = tuple(_difference(first.results[t], second.results[t], draws, seed, level) for t in common)
-    t, p = t_test([d.value for d in differences])
-    return Comparison(first.name, second.name, differences, t, p)
+    kinds: dict[Kind, list[Difference]] = {}
+    for d in differences:
+        if d.paired and math.isfinite(d.value):
+            kinds.setdefault(d.kind, []).append(d)
+    tests = tuple(_test(kind, members) for kind, members in kinds.items() if len(members) > 1)
+    return Comparison(first.name, second.name, differences, tests)
+
+
+def _test(kind: Kind, members: Sequence[Difference]) -> PairedTest:
+    values = [d.value for d in members]
+    return PairedTest(kind, tuple(d.task for d in members), float(np.mean(values)), *t_test(values))
 
 
 def t_test(differences: list[float]) -> tuple[float, float]:
@@ -117,24 +160,28 @@ def t_test(differences: list[float]) -> tuple[float, float]:
 
 
 def _difference(a: Result, b: Result, draws: int, seed: int, level: float) -> Difference:
-    interval, note = _interval(a, b, draws, seed, level)
-    return Difference(a.task, a.group, 100 * a.main, 100 * b.main, interval, note)
+    other = _other(a, b)
+    interval, note = (NOTHING, other) if other or not draws else _interval(a, b, draws, seed, level)
+    return Difference(a.task, kind_of(a), 100 * a.main, 100 * b.main, interval, note, not other)
+
+
+def _other(a: Result, b: Result) -> str:
+    """What makes two results incomparable; "" = nothing."""
+    if kind_of(a) != kind_of(b):
+        return "not the same metric"
+    if a.revision != b.revision:
+        return "not the same data"
+    return "not the same protocol" if a.about.get("options") != b.about.get("options") else ""
 
 
 def _interval(a: Result, b: Result, draws: int, seed: int, level: float) -> tuple[tuple[float, float], str]:
-    nothing = (math.nan, math.nan)
-    if not draws:
-        return nothing, ""
-    if a.revision != b.revision:
-        return nothing, "not the same data"
-    if a.about.get("options") != b.about.get("options"):
-        return nothing, "not the same protocol"
     score, columns = _statistic(a), [_columns(a.items), _columns(b.items)]
     if score is None or None in (columns[0], columns[1]):
-        return nothing, "no pairs or questions to draw from"
+        return NOTHING, "no pairs or questions to draw from"
     (gold, mine), (_, theirs) = columns  # type: ignore[misc]
     if abs(score(gold, mine) - a.main) > SAME or abs(score(gold, theirs) - b.main) > SAME:
-        return nothing, "its score is more than one over its pairs"
+        several = len(a.scores) > 1 or len(b.scores) > 1
+        return NOTHING, "a mean over runs" if several else "its score is more than one over its pairs"
 
     def difference(gold: Column, mine: Column, theirs: Column) -> float:
         return 100 * (score(gold, theirs) - score(gold, mine))

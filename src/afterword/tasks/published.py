@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from statistics import fmean, stdev
 from typing import Any
 
 from ..errors import InputError
@@ -51,6 +52,7 @@ class Published:
         average: the tasks that the last column averages, if it is an average.
         rows: rows in the order of the table.
         note: remarks for the reader.
+        ours: what our data of a task differ in from the table's, by task.
     """
 
     id: str
@@ -65,13 +67,48 @@ class Published:
     average: tuple[str, ...]
     rows: tuple[PublishedRow, ...]
     note: str = ""
+    ours: Mapping[str, str] = field(default_factory=dict)
 
     def scores_of(self, results: Mapping[str, Result]) -> tuple[float | None, ...]:
         """Our results in the columns, metrics and scale of this table; None for a result that is missing."""
+        scores = self._by_task(results)
+        return tuple(self._average(scores) if task is None else scores[task] for task in self.tasks)
+
+    def deviations_of(self, results: Mapping[str, Result]) -> tuple[float | None, ...]:
+        """The standard deviations over seeds of `scores_of`; None for a score that is missing or of one seed.
+
+        In an average, a task with one seed counts as constant.
+        """
+        seeds = max(
+            (tuple(r.scores) for t, r in results.items() if t in (*self.tasks, *self.average)), key=len, default=()
+        )
+        one = [self._by_task({t: _of_seed(r, seed) for t, r in results.items()}) for seed in seeds]
+        several = {task for task, r in results.items() if len(r.scores) > 1}
+
+        def deviation(task: str | None) -> float | None:
+            among = self.average if task is None else (task,)
+            values = [[s for t in among if (s := scores[t]) is not None] for scores in one]
+            if not several & set(among) or any(len(v) < len(among) for v in values):
+                return None
+            return stdev(map(fmean, values))
+
+        return tuple(map(deviation, self.tasks))
+
+    def notes_of(self, results: Mapping[str, Result]) -> tuple[tuple[str, ...], ...]:
+        """What the reader must know of our result in each column: an average has the notes of its tasks."""
+        by_task = {task: self._notes(results.get(task)) for task in (*self.tasks, *self.average) if task is not None}
+        whole = tuple(f"{task}: {note}" for task in self.average for note in by_task[task])
+        return tuple(whole if task is None else by_task[task] for task in self.tasks)
+
+    def _notes(self, result: Result | None) -> tuple[str, ...]:
+        if result is None:
+            return ()
+        return (*([self.ours[result.task]] if result.task in self.ours else []), *result.notes)
+
+    def _by_task(self, results: Mapping[str, Result]) -> dict[str, float | None]:
         metric = dict(zip(self.tasks, self.metrics, strict=True))
         scores = {task: self._score(results.get(task), metric.get(task, self.metrics[0])) for task in self.average}
-        scores |= {t: self._score(results.get(t), m) for t, m in metric.items() if t is not None}
-        return tuple(self._average(scores) if task is None else scores[task] for task in self.tasks)
+        return scores | {t: self._score(results.get(t), m) for t, m in metric.items() if t is not None}
 
     def _score(self, result: Result | None, metric: str | None) -> float | None:
         value = None if result is None or metric is None else result.metric_named(metric)
@@ -82,6 +119,11 @@ class Published:
         if not scores or len(scores) < len(self.average):
             return None
         return published_mean(scores) if self.scale == 100 else sum(scores) / len(scores)
+
+
+def _of_seed(result: Result, seed: int) -> Result:
+    """The result of one seed; of another one where there is none of it."""
+    return replace(result, scores={0: result.scores.get(seed, result.scores[min(result.scores)])})
 
 
 @cache
@@ -100,7 +142,7 @@ def chosen(ids: Sequence[str], tasks: Sequence[str]) -> list[Published]:
 
     Args:
         ids: ids of tables; "all" = all tables that share a task with `tasks`.
-        tasks: tasks that we have results for.
+        tasks: tasks that we have results for; without any, all tables are meant.
 
     Raises:
         InputError: there is no such table.
@@ -108,7 +150,7 @@ def chosen(ids: Sequence[str], tasks: Sequence[str]) -> list[Published]:
     tables: dict[str, Published] = {}
     for name in ids:
         if name == "all":
-            tables |= {key: t for key, t in published().items() if {*t.tasks, *t.average} & set(tasks)}
+            tables |= {key: t for key, t in published().items() if not tasks or {*t.tasks, *t.average} & set(tasks)}
         elif name in published():
             tables[name] = published()[name]
         else:

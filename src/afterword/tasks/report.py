@@ -17,6 +17,8 @@ from .results import Result, read
 from .same_encoder import by_encoder, told_apart
 from .scores import published_mean
 
+Cells = Sequence[Sequence[str]]
+
 AVERAGE = "Avg."
 SUBMISSION = ".submission.json"
 """The end of the name of a file that lies beside the results, to be sent to a task's authors."""
@@ -137,20 +139,25 @@ def _spread(results: Sequence[Result]) -> float | None:
     return 100 * math.sqrt(sum((a - mean) ** 2 for a in averages) / (len(averages) - 1))
 
 
-def markdown(score_tables: Sequence[ScoreTable]) -> str:
-    """Tables as Markdown; a missing score is a dash, an undefined one is nan."""
-    return "\n\n".join(_markdown(table) for table in score_tables) + "\n"
+def markdown(score_tables: Sequence[ScoreTable], lay: Callable[[Cells], str] | None = None) -> str:
+    """Tables as Markdown; a missing score is a dash, an undefined one is nan.
+
+    Args:
+        score_tables: the tables.
+        lay: makes a table of cells, in place of `aligned`.
+    """
+    return "\n\n".join(_markdown(table, lay or aligned) for table in score_tables) + "\n"
 
 
-def _markdown(table: ScoreTable) -> str:
+def _markdown(table: ScoreTable, lay: Callable[[Cells], str]) -> str:
     cells = [[table.title, *table.columns]]
     for name, scores, deviations in table.rows:
         cells.append([name, *(_cell(s, d) for s, d in zip(scores, deviations, strict=True))])
     told = "".join(f"\n- {_plain(note)}" for note in table.notes)
-    return f"{_plain(table.title)}, {_plain(table.metric)}, x 100\n\n{aligned(cells)}" + (f"\n{told}" if told else "")
+    return f"{_plain(table.title)}, {_plain(table.metric)}, x 100\n\n{lay(cells)}" + (f"\n{told}" if told else "")
 
 
-def aligned(cells: Sequence[Sequence[str]]) -> str:
+def aligned(cells: Cells) -> str:
     """A Markdown table with cells padded to equal width; the first row is the header.
 
     >>> print(aligned([["", "a"], ["row", "1.00"]]))
@@ -186,12 +193,15 @@ def as_csv(rows: Sequence[Row]) -> str:
     for row in rows:
         for task, r in row.results.items():
             deviation = "" if r.deviation is None else repr(r.deviation)
-            texts = [_csv(text) for text in (row.model, row.name, r.group, task, r.metric)]
-            writer.writerow([*texts, repr(r.main), deviation, len(r.scores), _csv("; ".join((*r.notes, *row.notes)))])
+            texts = [csv_text(text) for text in (row.model, row.name, r.group, task, r.metric)]
+            writer.writerow(
+                [*texts, repr(r.main), deviation, len(r.scores), csv_text("; ".join((*r.notes, *row.notes)))]
+            )
     return out.getvalue()
 
 
-def _csv(text: str) -> str:
+def csv_text(text: str) -> str:
+    """A text on one line, with a quote before what a spreadsheet would run."""
     return ("'" if text.startswith(("=", "+", "-", "@")) else "") + one_line(text)
 
 

@@ -72,6 +72,11 @@ class Result:
         return {name: _mean_of([items[name] for items in every]) for name in every[0]}
 
     @property
+    def mean(self) -> Scores:
+        """All seeds as one: the means of their scores and items."""
+        return Scores(self.main, _mean([s.metrics for s in self.scores.values()]), self.items, self.notes)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """The task's notes of all seeds, without duplicates."""
         return tuple(dict.fromkeys(note for s in self.scores.values() for note in s.notes))

@@ -1,0 +1,26 @@
+"""Our lines of a published table; the rest is in tests/cli/test_compare.py and test_compare_tables.py."""
+
+import math
+
+from afterword.tasks.beside import lines, near
+from afterword.tasks.published import published
+from afterword.tasks.report import Row
+from afterword.tasks.results import Result
+from afterword.tasks.task import Scores
+
+
+def row(main: float, *notes: str) -> Row:
+    scores = {0: Scores(main, {"cosine_spearman": main}, notes=notes)}
+    return Row("ours", {"STS12": Result("STS12", "sts", "cosine_spearman", (), "k", "r", scores, {})})
+
+
+def test_ours_first_then_the_papers_with_their_deviations():
+    first, *others = lines(published()["bellm-1"], [row(0.5, "a sample"), Row("nothing here", {})])
+    assert first.ours and first.scores == (50.0, *[None] * 7)
+    assert first.note(0) == ("a sample",) and not any(first.note(k) for k in range(1, 8))
+    assert [line.name for line in others] == [r.name for r in published()["bellm-1"].rows]
+    assert others[-1].deviations[-1] == 0.52 and others[0].deviations == (None,) * 8 and not others[0].note(0)
+
+
+def test_an_undefined_score_has_no_neighbours():
+    assert near(published()["bellm-1"], [row(math.nan)]) == []
