@@ -46,7 +46,7 @@ def test_a_score_of_other_data_is_marked_and_the_note_stands_below():
     ours = Row("ours", {"CSTS": result("CSTS", "csts", "cosine_spearman", 0.3)})
     text = published_table(published()["bellm-2"], [ours], None)
     assert "| 30.00 (1) |" in " ".join(text.split())
-    assert text.endswith("- (1) CSTS: the validation split; the paper's figures are of the test split")
+    assert text.endswith("- (1) CSTS: the validation split: the papers' tables are of the test split (CSTS.test)")
     sample = Row("ours", {"TREC": result("TREC", "transfer", "accuracy", 0.5, "5,000 of 100,000 rows")})
     assert "- (1) TREC: 5,000 of 100,000 rows" in published_table(published()["bellm-3"], [sample], 60)
 

@@ -51,7 +51,7 @@ def test_names_are_whole_and_inside_the_picture(tmp_path: Path, rows: int, colum
     (width,) = map(float, re.findall(r'<svg [^>]*width="([\d.]+)pt"', svg))
     ends = re.findall(r'font-size: (\d)px[^>]*text-anchor: end[^>]* x="([-\d.]+)"[^>]*>([^<]+)<', svg)
     assert len(ends) >= rows * columns  # the names and the numbers, which end at x
-    assert all(-1 <= float(x) - 0.9 * int(size) * length(text) and float(x) <= width for size, x, text in ends)
+    assert all(float(x) - 0.9 * int(size) * length(text) >= -1 and float(x) <= width for size, x, text in ends)
 
 
 def test_a_single_encoder_has_a_line_per_task(tmp_path: Path):

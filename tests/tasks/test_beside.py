@@ -3,7 +3,7 @@
 import math
 
 from afterword.tasks.beside import lines, near
-from afterword.tasks.published import published
+from afterword.tasks.published import OTHER_DATA, published
 from afterword.tasks.report import Row
 from afterword.tasks.results import Result
 from afterword.tasks.task import Scores
@@ -20,6 +20,13 @@ def test_ours_first_then_the_papers_with_their_deviations():
     assert first.note(0) == ("a sample",) and not any(first.note(k) for k in range(1, 8))
     assert [line.name for line in others] == [r.name for r in published()["bellm-1"].rows]
     assert others[-1].deviations[-1] == 0.52 and others[0].deviations == (None,) * 8 and not others[0].note(0)
+
+
+def test_scores_of_other_data_are_told_from_remarks():
+    sample, remark = (
+        lines(published()["bellm-1"], [row(0.5, note)])[0] for note in (f"5 rows: {OTHER_DATA}", "a remark")
+    )
+    assert sample.other == {0} and remark.other == set() and remark.note(0) == ("a remark",)
 
 
 def test_an_undefined_score_has_no_neighbours():

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from ..errors import DataError
+from ..tasks.published import OTHER_DATA
 from ..tasks.rows import Source
 from ..tasks.task import Array, Embedder, Loaded, Scores, Task
 from .mteb import MtebModel, require_mteb
@@ -236,7 +237,7 @@ def sample_note(theirs: Any, official: str, split: str, size: int) -> tuple[str,
     counted = (theirs.metadata.n_samples or {}).get(split)
     if counted in (None, size):
         return ()
-    return (f"sample: {size:,} rows, where mteb's {official} ({split}) has {counted:,}; not a score of that task",)
+    return (f"sample: {size:,} rows, where mteb's {official} ({split}) has {counted:,}; {OTHER_DATA}",)
 
 
 def _predicted(path: Path, split: str) -> Any:

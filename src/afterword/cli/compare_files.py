@@ -130,10 +130,9 @@ def _beside(table: Published, rows: Sequence[Row], several: bool) -> Draw:
     series: list[Series] = []
     for line in lines(table, rows):
         group = f"published: {line.group}" if line.group else "published"
-        marked = frozenset(k for k in range(len(table.columns)) if line.note(k))
         ours = (line.group if several else HERE) if line.ours else group
         name = _short(line.name, line.group) if line.ours and several else line.name
-        series.append(Series(name, line.scores, line.deviations, not line.ours, ours, marked))
+        series.append(Series(name, line.scores, line.deviations, not line.ours, ours, line.other))
     if not any(not one.published for one in series) and len({one.group for one in series}) == 1:
         series = [replace(one, group="") for one in series]
     unit = "× 100" if table.scale == 100 else "as fractions of 1"

@@ -27,7 +27,8 @@ def laid_out(cells: Cells, width: int | None, remark: bool = False) -> str:
         width: in cells; None = any.
         remark: the last column is a remark, which goes with the listed name.
     """
-    from ..tasks.report import aligned, one_line
+    from ..errors import one_line
+    from ..tasks.report import aligned
 
     whole = aligned(cells)
     if width is None or _width(whole) <= width:
@@ -45,7 +46,7 @@ def laid_out(cells: Cells, width: int | None, remark: bool = False) -> str:
 
 def paragraph(text: str, width: int | None, indent: str = "") -> str:
     """A text on one line; for a width, in lines that break between words."""
-    from ..tasks.report import one_line
+    from ..errors import one_line
 
     return one_line(text) if width is None else "\n".join(wrapped(one_line(text), width, indent, ""))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .published import Published
+from .published import OTHER_DATA, Published
 from .report import Row
 
 NEAREST = 3  # number of published rows that are shown for each of ours
@@ -25,7 +25,8 @@ class Line:
         deviations: their standard deviations over runs, where they are known.
         group: the heading that it stands under.
         whose: who has evaluated it, as in "published, Gao et al. (2021)".
-        notes: for each column, what its score differs in from the others of the column; () for all = nothing.
+        notes: for each column, what the reader must know of its score; () for all = nothing.
+        other: numbers of the columns whose score is of other data than the column's other scores.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Line:
     group: str = ""
     whose: str = HERE
     notes: tuple[tuple[str, ...], ...] = ()
+    other: frozenset[int] = frozenset()
 
     @property
     def ours(self) -> bool:
@@ -62,7 +64,9 @@ def _line(table: Published, row: Row) -> Line:
     scores = table.scores_of(row.results)
     notes = zip(table.notes_of(row.results), scores, strict=True)
     told = tuple(() if score is None else note for note, score in notes)
-    return Line(row.name, scores, table.deviations_of(row.results), row.model, notes=told)
+    ends = (OTHER_DATA, *table.ours.values())
+    other = frozenset(k for k, note in enumerate(told) if any(text.endswith(ends) for text in note))
+    return Line(row.name, scores, table.deviations_of(row.results), row.model, notes=told, other=other)
 
 
 def near(table: Published, rows: Sequence[Row]) -> list[Published]:

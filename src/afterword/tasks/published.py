@@ -15,6 +15,9 @@ from ..spelling import did_you_mean
 from .results import Result
 from .scores import published_mean
 
+OTHER_DATA = "not a score of that task"
+"""The end of a note on a score that is of a sample, or of other rows than the task of its name."""
+
 
 @dataclass(frozen=True)
 class PublishedRow:
@@ -103,7 +106,7 @@ class Published:
     def _notes(self, result: Result | None) -> tuple[str, ...]:
         if result is None:
             return ()
-        return (*([self.ours[result.task]] if result.task in self.ours else []), *result.notes)
+        return tuple(dict.fromkeys((*([self.ours[result.task]] if result.task in self.ours else []), *result.notes)))
 
     def _by_task(self, results: Mapping[str, Result]) -> dict[str, float | None]:
         metric = dict(zip(self.tasks, self.metrics, strict=True))
