@@ -11,6 +11,7 @@ ADAPTERS ?= .venv-adapters
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 EXTRAS := dev,all,qlora
 ARGS ?=
+DATA ?= ../shared/data
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --retries 10
@@ -22,7 +23,7 @@ VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/
 
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests compiles all of them anew
 
-.PHONY: help setup demo test quick soak thorough lowest adapters wheel check fix bench docs models pins clean
+.PHONY: help setup demo test quick soak thorough lowest adapters wheel check fix bench docs pictures models pins clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +94,9 @@ bench: $(VENV)/.ready ## every benchmark, one after the other
 
 docs: $(VENV)/.ready ## regenerate the generated pages
 	$(PY) scripts/generate_docs.py
+
+pictures: $(VENV)/.ready ## draw the figures of the pages anew (DATA=../shared/data)
+	$(PY) scripts/pictures.py $(DATA)
 
 models: $(VENV)/.ready ## judge every type of model that transformers knows, for docs/models.md
 	$(PY) scripts/generate_models_table.py $(ARGS)

@@ -37,6 +37,13 @@ def test_links_lead_somewhere(page: Path):
             assert (page.parent / target.split("#")[0]).exists(), f"{title(page)} links to {target}"
 
 
+def test_every_picture_is_shown_light_and_dark_and_is_small():
+    shown = {p for page in ROOT.glob("docs/*.md") for p in re.findall(r'"(pictures/[^"]+)"', page.read_text("utf-8"))}
+    there = {f"pictures/{file.name}" for file in (ROOT / "docs" / "pictures").iterdir()}
+    assert shown == there and {name.replace(".svg", "-dark.svg") for name in there if "-dark" not in name} <= there
+    assert all((ROOT / "docs" / name).stat().st_size < 100_000 for name in there)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=title)
 def test_python_examples_parse(page: Path):
     for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), flags=re.S):

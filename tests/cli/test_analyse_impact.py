@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from tests.cli.conftest import Run
+from tests.plots.conftest import drawn
 
 
 def test_impact(run: Run, bert: Path, dev: Path, tmp_path: Path):
@@ -19,7 +20,8 @@ def test_impact(run: Run, bert: Path, dev: Path, tmp_path: Path):
     assert [line[-1] for line in lines[:3]] == [f"{100 * f['spearman']:.2f}" for f in found] and len(found) == 3
     first = found[0]["texts_measured"][0]
     assert np.array(first["matrix"]).shape == (len(first["tokens"]),) * 2 and len(first["tfidf"]) > 0
-    assert "masked as well" in (tmp_path / "a.svg").read_text()
+    shown = " ".join(drawn(tmp_path / "a.svg"))
+    assert "bert: “" in shown and "in: a 0" in shown and "of hiding ..." in shown
     (tmp_path / "corpus.jsonl").write_text('{"text": "a b"}\n{"text": "b"}\n')
     counted = json.loads(run(*words, "--json", "--corpus", tmp_path / "corpus.jsonl").out)
     assert counted[0]["texts_measured"][0]["tfidf"] != first["tfidf"]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from afterword.cli.analyse_inputs import as_text, distinct, short_name, texts_of
+from afterword.cli.analyse_inputs import as_text, distinct, texts_of
+from afterword.cli.model import short_name
 from afterword.errors import BadRow
 
 

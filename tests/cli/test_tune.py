@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.conftest import Run
+from tests.plots.conftest import drawn
 
 from afterword import Encoder, classical, ditto
 from afterword.tasks.scores import cosines, spearman
@@ -32,7 +33,7 @@ def test_a_page_and_a_folder(run: Run, bert: Path, dev: Path, tmp_path: Path):
     out = tmp_path / "best"
     test = write(tmp_path / "test.jsonl", list(range(20)))
     ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--test", test, "--out", out,
-                "--plot", tmp_path / "heads.png")  # fmt: skip
+                "--plot", tmp_path / "heads.svg")  # fmt: skip
     assert (ended.code, ended.err) == (0, "")
     found = json.loads((out / "tune.json").read_text())
     assert f"{found['tried']} recipes, 48 pairs: 24 rank, 24 confirm (seed 0)" in ended.out
@@ -51,7 +52,9 @@ def test_a_page_and_a_folder(run: Run, bert: Path, dev: Path, tmp_path: Path):
     assert len(rows) == facts.layers * facts.heads and rows[0].keys() == {"layer", "head", "spearman", "tfidf"}
     top = max(rows, key=lambda r: float(r["spearman"]))
     assert f"best head: {top['layer']}-{top['head']}" in ended.out
-    assert (tmp_path / "heads.png").stat().st_size > 1000
+    shown = " ".join(drawn(tmp_path / "heads.svg"))
+    assert f"bert: Ditto is best with head {top['layer']}-{top['head']}, {100 * float(top['spearman']):.2f}" in shown
+    assert "chosen without labels, place" in shown and "Spearman × 100" in shown
 
 
 def test_a_rerun_gives_the_same(run: Run, bert: Path, dev: Path, tmp_path: Path):

@@ -59,9 +59,17 @@ def dependency(
     if plot is not None:
         from ..plots.boxes import draw_dependency
 
-        draw_plot(plot, dark, partial(draw_dependency, results))
+        colours = [i // max(len(methods), 1) for i in range(len(results))]
+        draw_plot(plot, dark, partial(draw_dependency, results, subtitle=_told(results), colours=colours))
     typer.echo(as_text([r.to_json() for r in results]) if as_json else "\n".join(_dependencies(results)))
     return 0
+
+
+def _told(results: Sequence[Dependency]) -> str:
+    """What was measured, beneath the title."""
+    left_out = max(f.undefined for f in results)
+    more = f", up to {left_out} of one token left out" if left_out else ""
+    return f"{len(results[0].values)} sentences{more}; diamonds and numbers are means, boxes quartiles and medians"
 
 
 def _dependencies(results: Sequence[Dependency]) -> Iterator[str]:

@@ -13,7 +13,7 @@ import typer
 
 from . import options as o
 from .analyse_inputs import Corpus, Models, PairFile, as_text, encoders, texts_of
-from .drawing import check_plot, draw_plot
+from .drawing import beside, check_plot, draw_plot
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,7 +99,7 @@ def heads(
         if not as_json:
             typer.echo("\n".join(_table(name, rows, len(texts), top, shown, states)))
         if plot is not None:
-            _draw(rows, encoder, plot if len(model) == 1 else plot.with_stem(f"{plot.stem}-{name}"), dark, name)
+            _draw(rows, encoder, plot if len(model) == 1 else beside(plot, name), dark, name)
         results += [{"model": name, "states": states, **row} for row in rows]
     if as_json:
         typer.echo(as_text(results))

@@ -11,7 +11,7 @@ import typer
 
 from . import options as o
 from .analyse_inputs import Corpus, Models, PairFile, as_text, encoders, texts_of
-from .drawing import check_plot, draw_plot
+from .drawing import beside, check_plot, draw_plot
 from .page import one_line
 
 if TYPE_CHECKING:
@@ -66,10 +66,12 @@ def impact(
         if not as_json:
             typer.echo("\n".join(_table(name, found, texts)))
         if plot is not None:
-            from ..plots.impact import draw_impact
+            from ..plots.impact import draw_impact, finding
 
-            file = plot if len(model) == 1 else plot.with_stem(f"{plot.stem}-{name}")
-            draw_plot(file, dark, partial(draw_impact, matrices[0], title=f"{name}: {one_line(texts[0])}"))
+            file = plot if len(model) == 1 else beside(plot, name)
+            title = f"{name}: {finding(matrices[0])}"
+            told = f"How far hiding one token moves another in: {one_line(texts[0])}"
+            draw_plot(file, dark, partial(draw_impact, matrices[0], title=title, subtitle=told))
         results += _json(name, found, matrices, weights)
     if as_json:
         typer.echo(as_text(results))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .inputs import items_of, open_reader
-from .model import ModelChoice
+from .model import ModelChoice, short_name
 
 if TYPE_CHECKING:
     from ..encode.limits import Limits
@@ -81,7 +80,7 @@ def encoders(
     from ..encoder import Encoder
 
     methods: dict[str, Method | None] = {**given} or {"": None}
-    names = distinct(models, short_name, "-m")
+    names = short_names(models)
     for model in models:
         first = next(iter(methods.values()))
         loaded = ModelChoice(model, device, dtype, max_length, revision, trust, products).load(first)
@@ -90,20 +89,6 @@ def encoders(
             encoder = loaded if method in (None, first) else Encoder(loaded.backbone, method, max_length=max_length)
             several = [names[model]] * (len(models) > 1 or len(methods) == 1) + [spec] * (len(methods) > 1)
             yield " ".join(several), encoder, limits
-
-
-GENERIC = re.compile(r"(model|encoder|final|best|out|checkpoint-\d+)")
-
-
-def short_name(model: str) -> str:
-    """A model's name in tables and figures: its folder's, with the folder above where the name says nothing.
-
-    >>> short_name("runs/tuned/"), short_name("tuned/checkpoint-50")
-    ('tuned', 'tuned/checkpoint-50')
-    """
-    path = Path(model)
-    named = len(path.parts) > 1 and GENERIC.fullmatch(path.name) is not None
-    return "/".join(path.parts[-2:]) if named else path.name or model
 
 
 def distinct(given: Sequence[str], short: Callable[[str], str], option: str) -> dict[str, str]:
@@ -127,10 +112,7 @@ def short_names(models: Sequence[str]) -> dict[str, str]:
     >>> short_names(["a/gpt2/", "b/bert"]), short_names(["a/m", "b/m"])
     ({'a/gpt2/': 'gpt2', 'b/bert': 'bert'}, {'a/m': 'a/m', 'b/m': 'b/m'})
     """
-    if len(set(models)) < len(models):
-        raise typer.BadParameter("the same model is given twice", param_hint="--model")
-    short = {model: short_name(model) for model in models}
-    return short if len(set(short.values())) == len(models) else {model: model for model in models}
+    return distinct(models, short_name, "--model")
 
 
 def as_text(results: Any) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .analyse_inputs import Models, as_text, distinct, short_name
+from .analyse_inputs import Models, as_text, distinct, short_names
 from .drawing import check_plot, draw_plot
 from .model import ModelChoice
 
@@ -97,7 +97,7 @@ def turning_point(
     if revision is not None and len(model) > 1:
         raise typer.BadParameter("is that of one model: give one -m", param_hint="--revision")
     asked = [(t, p) for t in template or ("bellm", "none") for p in pool or ("mean", "last")]
-    names = distinct(model, short_name, "-m")
+    names = short_names(model)
     files = distinct([str(path) for path in dev], _stem, "--dev")
     sets = {name: read_pairs(Path(path)) for path, name in files.items()}
     choices = [ModelChoice(m, device, dtype, max_length, revision, trust_remote_code, products) for m in model]

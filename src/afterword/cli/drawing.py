@@ -35,6 +35,15 @@ def check_plot(plot: Path | None, dark: bool = False) -> None:
         raise typer.BadParameter("needs --plot FILE: it draws that figure again", param_hint="--dark")
 
 
+def beside(plot: Path, name: str) -> Path:
+    """The file of one of several figures, named after a model.
+
+    >>> beside(Path("out/a.svg"), "runs/gpt2").as_posix()
+    'out/a-runs-gpt2.svg'
+    """
+    return plot.with_stem(f"{plot.stem}-{name.replace('/', '-')}")
+
+
 def draw_plot(plot: Path, dark: bool, draw: Draw) -> None:
     """Draw the figure, and with `dark` the one for dark pages beside it."""
     from ..plots.figure import pages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,3 +181,18 @@ def title_of(model: str) -> str:
     """
     path = Path(model)
     return path.resolve().name if path.exists() else model
+
+
+GENERIC = re.compile(r"(model|encoder|final|best|out|checkpoint-\d+)")
+
+
+def short_name(model: str) -> str:
+    """A model's name in tables and figures: its folder's, with the folder above where the name says nothing.
+
+    >>> short_name("runs/tuned/"), short_name("tuned/checkpoint-50")
+    ('tuned', 'tuned/checkpoint-50')
+    """
+    path = Path(model)
+    path = path.resolve() if path.exists() else path
+    named = len(path.parts) > 1 and GENERIC.fullmatch(path.name) is not None
+    return "/".join(path.parts[-2:]) if named else path.name or model

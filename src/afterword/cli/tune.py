@@ -14,7 +14,7 @@ from . import options as o
 from .console import interruptible, without_advice
 from .drawing import check_plot, draw_plot
 from .inputs import items_of, open_reader
-from .model import VECTOR, ModelChoice, read_methods, title_of
+from .model import VECTOR, ModelChoice, read_methods, short_name
 from .progress import RowsBar
 
 if TYPE_CHECKING:
@@ -158,14 +158,31 @@ def tune(
         else:
             report, head_scores = with_labels(encoder, sets, grid, limits, seed, out, bar)
     if plot is not None and head_scores is not None:
-        from ..plots.heads import draw_heads
-
-        table = head_scores.correlation if head_scores.scores is None else head_scores.scores
-        draw_plot(plot, dark, partial(draw_heads, table, title=title_of(model)))
+        draw_head_map(head_scores, short_name(model), plot, dark)
     from ..tune.report import page
 
     typer.echo(json.dumps(report, ensure_ascii=False) if as_json else page(report, head_scores, out))
     return 0
+
+
+def draw_head_map(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
+    """Draw the scores of all heads, or without labels their correlations with TF-IDF."""
+    from ..plots.heads import draw_heads
+    from ..tune.heads import spelled_head
+
+    chosen = heads.label_free
+    if heads.scores is None:
+        title = f"{model}: head {spelled_head(chosen)} follows TF-IDF most, {heads.correlation[chosen]:.2f}"
+        told = "correlation of each head's attention of a token to itself with TF-IDF"
+        draw = partial(draw_heads, heads.correlation, label="correlation × 100", chosen=chosen)
+    else:
+        title = f"{model}: Ditto is best with head {spelled_head(heads.best)}, {100 * heads.scores[heads.best]:.2f}"
+        told = (
+            f"on the mean of the first and last states, all dev pairs; dashed: head {spelled_head(chosen)}, "
+            f"chosen without labels, place {heads.place} of {heads.scores.size}"
+        )
+        draw = partial(draw_heads, heads.scores, label="Spearman × 100", best=heads.best, chosen=chosen)
+    draw_plot(plot, dark, partial(draw, title=title, subtitle=told))
 
 
 def check_new(out: Path) -> None:

@@ -51,7 +51,8 @@ def draw_degradation(
             1 + bool(falling), sharex=True, squeeze=False, height_ratios=[3.7, below][: 1 + bool(below)]
         )
         axes = parts[0, 0]
-        ends = [_draw_curve(axes, curve, page, of) for curve, of in zip(curves, looks, strict=True)]
+        faint = 0.14 if len(curves) <= 4 else 0.05
+        ends = [_draw_curve(axes, curve, page, of, faint) for curve, of in zip(curves, looks, strict=True)]
         layers = sorted({len(curve.scores) - 1 for curve in curves})
         axes.set(ylabel="Spearman's correlation × 100")
         if falling:
@@ -77,13 +78,13 @@ def finding(curves: Sequence[Curve]) -> str:
     return f"scores fall after {point.kept} of {layers} layers" if point.falls else "scores do not fall at the end"
 
 
-def _draw_curve(axes: Axes, curve: Curve, page: Page, of: tuple[int, int]) -> End | None:
+def _draw_curve(axes: Axes, curve: Curve, page: Page, of: tuple[int, int], faint: float) -> End | None:
     """Draw a curve with its band and its ring; where its name belongs, if it has a point."""
     style, percent = look(page, of[0]), [100 * score for score in curve.scores]
     axes.plot(percent, **style, linestyle=DASHES[of[1] % len(DASHES)])
     if curve.band:
         low, high = ([100 * edge for edge in side] for side in zip(*curve.band, strict=True))
-        axes.fill_between(range(len(percent)), low, high, color=style["color"], alpha=0.14, linewidth=0)
+        axes.fill_between(range(len(percent)), low, high, color=style["color"], alpha=faint, linewidth=0)
     point = curve.turning
     if point is not None and point.falls:
         ring = page.muted if point.agreement < UNSURE else style["color"]
@@ -98,6 +99,7 @@ def _draw_bars(axes: Axes, curves: Sequence[tuple[Curve, tuple[int, int]]], page
         assert curve.turning is not None
         colour, kept, layers = look(page, of[0])["color"], curve.turning.kept, len(curve.scores) - 1
         dash = DASHES[of[1] % len(DASHES)]
+        axes.plot(kept, -i, **{**look(page, of[0]), "markersize": 3.5})
         axes.barh(-i, layers - kept, 0.62, kept, color=f"{colour}40", edgecolor=colour, linestyle=dash, linewidth=0.9)
     axes.set(yticks=[], ylim=(0.6 - len(curves), 0.6))
     axes.set_ylabel("made\nboth-ways", rotation=0, ha="right", va="center", fontsize=8, color=page.ink)

@@ -1,0 +1,47 @@
+"""Draw the figures of the documentation anew, each for light and for dark pages: ``make pictures DATA=../shared/data``.
+
+A figure is one command of ``afterword`` below. DATA holds the evaluation sets and models, as docs/evaluate.md says.
+With names, only these figures are drawn: ``python scripts/pictures.py DATA turning-point``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from afterword.cli import main
+
+TO = Path(__file__).parent.parent / "docs" / "pictures"
+MOST = 100_000  # bytes of a file
+SMALL = "-m afterword-mini -m DATA/models/babyllama-tok105 -m DATA/models/babyllama-tok361 "
+COMMANDS = {
+    "turning-point": f"analyse turning-point {SMALL} -m DATA/models/llama2c-stories260K "
+    "--dev DATA/en/sts/stsb.dev.jsonl.gz --pool mean --template none",
+    "dependency": "analyse dependency -m afterword-mini -m DATA/models/babyllama-tok105 -m minilm "
+    "--pairs DATA/en/sts/stsb.test.jsonl.gz --method classical",
+}
+"""The command of each figure; further options draw it to docs/pictures/NAME.svg and NAME-dark.svg."""
+
+
+def draw(data: str, names: list[str]) -> int:
+    """Draw these figures, or all.
+
+    Returns:
+        0, or the exit code of the first command that failed.
+    """
+    TO.mkdir(exist_ok=True)
+    if unknown := set(names) - set(COMMANDS):
+        sys.exit(f"no figure {', '.join(sorted(unknown))}: there are {', '.join(COMMANDS)}")
+    for name in names or COMMANDS:
+        words = COMMANDS[name].replace("DATA", data).split()
+        print(f"{name}: afterword {' '.join(words)}", flush=True)
+        if code := main([*words, "--plot", str(TO / f"{name}.svg"), "--dark"]):
+            return code
+    large = [path.name for path in TO.glob("*.svg") if path.stat().st_size > MOST]
+    return 1 if large and print(f"over {MOST} bytes: {', '.join(large)}") is None else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("give the folder of the data: python scripts/pictures.py DATA [NAME ...]")
+    sys.exit(draw(sys.argv[1], sys.argv[2:]))
