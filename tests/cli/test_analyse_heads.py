@@ -15,7 +15,7 @@ from afterword.tune import score
 def test_heads_by_score(run: Run, bert: Path, dev: Path, tmp_path: Path):
     words = ("analyse", "heads", "-m", bert, "--dev", dev, "--test", dev, "--test", dev)
     ended = run(*words, "--top", 2, "--head", "2-3", "--plot", tmp_path / "a.svg")
-    assert (ended.code, ended.err) == (0, "") and (tmp_path / "a.svg").exists()
+    assert (ended.code, ended.err) == (0, "") and "is first by" in (tmp_path / "a.svg").read_text()
     found = json.loads(run(*words, "--json").out)
     assert len(found) == 16 and [f["dev"] for f in found] == sorted((f["dev"] for f in found), reverse=True)
     best = found[0]

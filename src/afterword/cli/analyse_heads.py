@@ -172,5 +172,8 @@ def _draw(rows: Rows, encoder: Encoder, file: Path, dark: bool, name: str) -> No
     for row in rows:
         layer, number = (int(part) - 1 for part in row["name"].split("-"))
         table[layer, number] = np.nan if row[kind] is None else row[kind]
-    what = "Ditto's score on dev" if kind == "dev" else "diagonal attention and TF-IDF, Pearson"
-    draw_plot(file, dark, partial(draw_heads, table, title=f"{name}: {what} x 100"))
+    what = "Ditto's score on dev" if kind == "dev" else "the correlation of its diagonal with TF-IDF"
+    title = f"{name}: head {rows[0]['name']} is first by {what}, {_x100(rows[0][kind])}"
+    label = f"{'Spearman' if kind == 'dev' else 'Pearson'} × 100"
+    layer, number = (int(part) - 1 for part in rows[0]["name"].split("-"))
+    draw_plot(file, dark, partial(draw_heads, table, title=title, label=label, best=(layer, number)))
