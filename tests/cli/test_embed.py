@@ -214,7 +214,7 @@ def test_texts_over_the_length(run: Run, gpt2: Path):
 def test_a_method_that_must_see_texts_first_says_so(run: Run, method: str):
     done = run("embed", "-m", "afterword-mini", "--method", method, stdin=b"a text\n")
     assert done.code == 2 and done.out == ""
-    assert done.last.endswith("encoder = encoder.fit(texts), and use that")
+    assert done.last == "error: Invalid value for --method: is fitted to texts: give a file of them with --fit"
     assert "Traceback" not in done.err
 
 

@@ -77,6 +77,16 @@ MISTAKES = r"""
 2  evaluate -m enc --tasks sts                        --data: is needed: a folder .*, or hub to download them
 2  evaluate -m enc --tasks sts --data nope            nope is not a folder: give one that holds the data sets, or "hub"
 2  evaluate --sentence-transformer pickled --tasks pairs.jsonl        pickled cannot be loaded by sentence-transformers
+# what is fitted
+2  embed -m enc --post whiten a                       --post: is fitted to texts: give a file of them with --fit
+2  embed -m enc --post whitten a                      no step 'whitten' .did you mean 'whiten'
+2  embed -m enc --fit rows.txt a                      --fit: has no effect: no method .* and no step
+2  embed -m enc --fit rows.txt --post normalise a     --fit: has no effect: no method .* and no step
+2  embed -m enc --fit nope.txt --post centre a        nope.txt does not exist
+2  embed -m enc --fit rows.txt --post centre --method echo --method reba a    --fit: goes with one method
+2  embed -m enc --save new --method echo --method reba a    --save: goes with one method
+2  embed -m enc --fit new.npy --post centre -o new.npy a    new.npy is written by this command
+2  embed -m enc --fit pairs.jsonl --post centre --method 'prompt:template="{condition} {text}"' --condition x a    without \{condition\}
 # options without effect
 2  evaluate -m enc --tasks pairs.jsonl --fit target   --fit: has no effect
 2  evaluate --sentence-transformer empty --dtype float16 --tasks pairs.jsonl  only --device goes with it

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import options as o
+from .fitting import Fit
 from .inputs import check_one, items_of, open_reader, read_form
 from .keep import read_keep, with_kept
 from .made_by import made_by
@@ -47,6 +49,26 @@ def embed(
         str | None,
         typer.Option("--condition-field", metavar="NAME", help="The column or field that holds each text's condition."),
     ] = None,
+    post: Annotated[
+        str | None,
+        typer.Option(
+            "--post",
+            metavar="STEPS",
+            help="Post-processing steps, after those of the folder: normalise, whiten:dimensions=256+normalise, ...",
+        ),
+    ] = None,
+    fit: Annotated[
+        Path | None,
+        typer.Option(
+            "--fit",
+            metavar="FILE",
+            help="Fit the method (tfidf, remove_biases) and the steps (centre, whiten, ...) to the texts of this file.",
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="DIR", help="Save the encoder to this folder, with its fitted parts."),
+    ] = None,
     normalize: o.Normalize = False,
     truncate_dim: o.TruncateDim = None,
     max_length: o.MaxLength = None,
@@ -77,6 +99,7 @@ def embed(
     conditioned = condition is not None or condition_field is not None
     check_condition(methods.values(), "--condition or --condition-field", conditioned)
     kept = read_keep(keep, ["text", *(methods or [VECTOR])])
+    fitted = Fit.read(fit, post, methods, save, (output, rejects))
     settings = {
         "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
         "truncate_dim": truncate_dim, "batch_tokens": batch_tokens, "on_long": on_long,
@@ -85,7 +108,7 @@ def embed(
         "verb": "embed", "--method": method or [], "--prompt": prompt, "--prompt-name": prompt_name,
         "--normalize": normalize, "--truncate-dim": truncate_dim, "--max-length": max_length, "--on-long": on_long,
         "--condition": condition, "--condition-field": condition_field, "--dtype": dtype, "--products": products,
-        "--window": window, "--keep": kept,
+        "--window": window, "--keep": kept, "--post": post, "--fit": fitted.digest,
     }  # fmt: skip
     target = output_to(output, rejects, COLUMNS, input, len(methods), model=model, settings=given, overwrite=overwrite)
     beside = {"--keep": kept, "--condition-field": [condition_field] if condition_field else []}
@@ -94,7 +117,7 @@ def embed(
     with opened(target) as store:
         say_loading(model, progress)
         choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
-        embedder = MethodsEmbedder.open(choice, methods, settings)
+        embedder = fitted.apply(MethodsEmbedder.open(choice, methods, settings))
         infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, target)
 
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import typer
 from ..errors import plural
 from . import options as o
 from .console import REJECTED, ending, interruptible, say
-from .inputs import open_reader
+from .fitting import check_fit, fit_texts
 from .model import ModelChoice, check_device, title_of
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def evaluate(
     from .evaluation_progress import Shown
 
     posts = {spec: parse_post(spec) for spec in post or ["none"]}
-    check_fit(fit, methods, posts)
+    check_fit(fit, methods.values(), [step for steps in posts.values() for step in steps])
     title, fitting = name or title_of(chosen), None if texts is None else Fitting.on(texts) if texts else Fitting()
     if sentence_transformer:
         out.mkdir(parents=True, exist_ok=True)
@@ -257,23 +257,6 @@ def named_methods(specs: Sequence[str]) -> dict[str, Method]:
     return {name: parse_method(spec) for name, spec in by_name.items()}
 
 
-def check_fit(fit: str | None, methods: Mapping[str, Method], posts: Mapping[str, tuple[Post, ...]]) -> None:
-    """Refuse ``--fit`` where nothing is fitted.
-
-    Raises:
-        typer.BadParameter: no method and no step is.
-    """
-    from ..post import Unfitted
-
-    steps = [step for steps in posts.values() for step in steps]
-    unfitted = any(not m.weigh.fitted for m in methods.values()) or any(isinstance(step, Unfitted) for step in steps)
-    if fit is not None and not unfitted:
-        raise typer.BadParameter(
-            "has no effect: no method (tfidf, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
-            param_hint="--fit",
-        )
-
-
 def load_fitting(choice: ModelChoice, methods: Mapping[str, Method]) -> tuple[Encoder, dict[str, Method]]:
     """The encoder, and the methods that fit its model; the others are reported. Without any, the encoder's own.
 
@@ -327,16 +310,9 @@ def read_fit(fit: str | None) -> list[str] | None:
     Raises:
         DataError: the file cannot be read.
     """
-    from ..errors import DataError
-
     if fit is None or fit == "target":
         return None if fit is None else []
-    reader = open_reader(None, Path(fit), None, None)
-    values = [(record.fields or {}).get(reader.field) for record in reader]
-    texts = [text for text in values if isinstance(text, str) and text.strip()]
-    if not texts:
-        raise DataError(f"{fit} holds no texts to fit on")
-    return texts
+    return fit_texts(Path(fit))
 
 
 def read_seeds(spelled: str) -> tuple[int, ...]:

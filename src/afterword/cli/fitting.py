@@ -1,0 +1,141 @@
+"""Methods and post-processing steps that are fitted to the texts of a file: read, checked and fitted for a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .console import say
+from .inputs import open_reader
+from .model import VECTOR, MethodsEmbedder
+
+if TYPE_CHECKING:
+    from ..methods import Method
+    from ..post import Post
+
+
+def fit_texts(path: Path) -> list[str]:
+    """The texts of a file to fit on. Rows without a text are left out, and counted.
+
+    Raises:
+        DataError: the file cannot be read, or holds no texts.
+    """
+    from ..errors import DataError
+
+    reader = open_reader(None, path, None, None)
+    values = [(record.fields or {}).get(reader.field) for record in reader]
+    texts = [text for text in values if isinstance(text, str) and text.strip()]
+    if not texts:
+        raise DataError(f"{path} holds no texts to fit on")
+    if len(texts) < len(values):
+        say(f"warning: {path}: {len(values) - len(texts)} of {len(values)} rows hold no text to fit on")
+    return texts
+
+
+def check_fit(fit: object, methods: Iterable[Method], steps: Iterable[Post]) -> None:
+    """Refuse ``--fit`` where nothing is fitted.
+
+    Raises:
+        typer.BadParameter: no method and no step is.
+    """
+    from ..post import Unfitted
+
+    unfitted = any(not m.weigh.fitted for m in methods) or any(isinstance(step, Unfitted) for step in steps)
+    if fit is not None and not unfitted:
+        raise typer.BadParameter(
+            "has no effect: no method (tfidf, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
+            param_hint="--fit",
+        )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The post-processing steps of one command, and what its method and steps are fitted to.
+
+    Attributes:
+        steps: post-processing steps, after those of the encoder.
+        texts: different texts to fit on; None if nothing is fitted.
+        digest: a hash of the texts; a run goes on with the same ones only.
+        save: folder that the fitted encoder is saved to.
+    """
+
+    steps: tuple[Post, ...] = ()
+    texts: tuple[str, ...] | None = None
+    digest: str | None = None
+    save: Path | None = None
+
+    @classmethod
+    def read(
+        cls,
+        path: Path | None,
+        post: str | None,
+        methods: Mapping[str, Method],
+        save: Path | None,
+        written: Iterable[Path | None] = (),
+    ) -> Fit:
+        """Read and check the options, before a model is loaded.
+
+        Args:
+            path: the texts to fit on.
+            post: post-processing steps, as ``--post`` has them.
+            methods: the methods of the command.
+            save: the folder for the encoder.
+            written: the files that the command writes.
+
+        Raises:
+            typer.BadParameter: an option has no effect, or another one is needed.
+            DataError: the file cannot be read.
+            MethodError: a step is unknown.
+        """
+        if len(methods) > 1 and (path is not None or save is not None):
+            raise typer.BadParameter("goes with one method", param_hint="--fit" if path is not None else "--save")
+        if post is None and path is None and save is None and all(m.weigh.fitted for m in methods.values()):
+            return cls()
+        from ..post import Unfitted, parse_post
+
+        steps = parse_post(post or "none")
+        check_fit(path, methods.values(), steps)
+        if path is None:
+            if any(isinstance(step, Unfitted) for step in steps):
+                raise typer.BadParameter("is fitted to texts: give a file of them with --fit", param_hint="--post")
+            if any(not m.weigh.fitted for m in methods.values()):
+                raise typer.BadParameter("is fitted to texts: give a file of them with --fit", param_hint="--method")
+            return cls(steps, save=save)
+        if any("condition" in method.layout.fields for method in methods.values()):
+            raise typer.BadParameter("goes with a template without {condition}", param_hint="--fit")
+        from ..jobs.output_file import same
+        from ..tasks.candidates import Fitting
+
+        if any(file is not None and same(file, path) for file in written):
+            raise typer.BadParameter(f"{path} is written by this command: choose another file", param_hint="--fit")
+        fitting = Fitting.on(fit_texts(path))
+        return cls(steps, fitting.texts, fitting.digest, save)
+
+    def apply(self, embedder: MethodsEmbedder) -> MethodsEmbedder:
+        """The embedder with the steps, fitted behind the prompt of the command; saved if that is asked for.
+
+        Raises:
+            InputError: there are too few texts.
+            ModelError: the encoder cannot be saved.
+        """
+        encoder, methods = embedder.encoder, embedder.methods
+        encoder = replace(encoder, post=(*encoder.post, *self.steps)) if self.steps else encoder
+        if self.texts is not None:
+            from ..encode.options import choose_prompt
+
+            options: Mapping[str, Any] = embedder.options
+            prompt = choose_prompt(
+                encoder.prompts, encoder.default_prompt_name, options.get("prompt"), options.get("prompt_name")
+            )
+            prompted = replace(encoder, prompts={"fit": prompt or ""}, default_prompt_name="fit")
+            fitted = prompted.fit(self.texts, batch_tokens=options.get("batch_tokens"))
+            encoder = replace(encoder, method=fitted.method, post=fitted.post)
+            methods = {VECTOR: encoder.method}
+            say(f"fitted to {len(self.texts):,} texts")
+        if self.save is not None:
+            encoder.save(self.save)
+        return replace(embedder, encoder=encoder, methods=methods)

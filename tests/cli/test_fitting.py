@@ -1,0 +1,88 @@
+"""``embed --fit``: the vectors are those of the fitted encoder, and a run goes on with the same texts only."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tests.cli.conftest import Run, array
+
+from afterword import Encoder, parse_method
+from afterword.cli.model import MethodsEmbedder
+from afterword.files.vectors_info import read_info
+from afterword.post import parse_post
+
+FITTED_TO = [f"{a} {b} {i}" for i, a in enumerate(("dog", "cat", "the sea")) for b in ("runs", "is here", "and more")]
+TEXTS = ["a dog", "the sea is here", "cat", "more and more"]
+POST = "whiten:dimensions=4+normalise"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    fit, source = tmp_path / "fit.txt", tmp_path / "in.txt"
+    fit.write_text("".join(f"{text}\n" for text in [*FITTED_TO, "", FITTED_TO[0]]))
+    source.write_text("".join(f"{text}\n" for text in TEXTS))
+    return fit, source
+
+
+def test_vectors_are_those_of_the_fitted_encoder(run: Run, gpt2: Path, files: tuple[Path, Path], tmp_path: Path):
+    fit, source = files
+    out, saved = tmp_path / "out.parquet", tmp_path / "encoder"
+    words = ["--method", "tfidf", "--post", POST, "--fit", fit, "--save", saved]
+    ended = run("embed", "-m", gpt2, *words, "-i", source, "-o", out)
+    assert ended.code == 0 and "fitted to 9 texts\n" in ended.err
+    assert f"warning: {fit}: 1 of 11 rows hold no text to fit on" in ended.err
+    wanted = Encoder.load(gpt2, parse_method("tfidf"))
+    wanted = replace(wanted, post=parse_post(POST)).fit(FITTED_TO)
+    found = np.array(pq.read_table(out).column("vector").to_pylist(), np.float32)
+    assert found.shape == (4, 4) and np.array_equal(found, wanted.encode(TEXTS))
+    info, loaded = read_info(out)["vector"], Encoder.load(saved)
+    assert info.fingerprint == wanted.fingerprint == loaded.fingerprint and info.dimension == 4
+    assert np.array_equal(loaded.encode(TEXTS), found)
+    near = run("similar", "-m", saved, "a dog", "--against", out, "--top", 1)
+    assert near.code == 0 and near.out.startswith("1.000"), near.err
+
+
+def test_it_is_fitted_behind_the_prompt(run: Run, gpt2: Path, files: tuple[Path, Path]):
+    given = ["--method", "classical", "--post", "centre", "--fit", files[0], "--prompt", "find: "]
+    ended = run("embed", "-m", gpt2, *given, *TEXTS)
+    plain = replace(Encoder.load(gpt2, parse_method("classical")), post=parse_post("centre"))
+    asked = replace(plain, prompts={"p": "find: "}, default_prompt_name="p").fit(FITTED_TO)
+    assert np.array_equal(array(ended.rows), asked.encode(TEXTS))
+    assert abs(asked.encode(TEXTS) - plain.fit(FITTED_TO).encode(TEXTS, prompt="find: ")).max() > 1e-3
+
+
+def test_steps_that_need_no_fit_go_with_any_method(run: Run, gpt2: Path):
+    given = ["--method", "classical", "--method", "echo", "--post", "truncate:dimensions=8+normalise"]
+    ended = run("embed", "-m", gpt2, *given, *TEXTS)
+    for name in ("classical", "echo"):
+        vectors = array(ended.rows, name)
+        assert vectors.shape == (4, 8) and np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(4), abs=1e-6)
+
+
+def test_a_run_goes_on_with_the_same_texts_only(
+    run: Run, gpt2: Path, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fit, source = files
+    embed, seen = MethodsEmbedder.__call__, []
+
+    def interrupted(self: MethodsEmbedder, texts: list[str], *rest: object) -> object:
+        seen.extend(texts)
+        if seen == TEXTS:
+            raise KeyboardInterrupt
+        return embed(self, texts, *rest)
+
+    out, whole = tmp_path / "out.npy", tmp_path / "whole.npy"
+    words = ["embed", "-m", gpt2, "--method", "tfidf", "--post", "centre", "-i", source, "--window", 2, "--fit"]
+    with monkeypatch.context() as patch:
+        patch.setattr(MethodsEmbedder, "__call__", interrupted)
+        assert run(*words, fit, "-o", out).code == 130
+    other = tmp_path / "other.txt"
+    other.write_text("dog\ncat\nmore\n")
+    refused = run(*words, other, "-o", out)
+    assert refused.code == 2 and "was begun with --fit" in refused.last
+    ended = run(*words, fit.rename(tmp_path / "moved.txt"), "-o", out)  # the same texts under another name
+    assert ended.code == 0 and "2 rows done before" in ended.err
+    assert run(*words, tmp_path / "moved.txt", "-o", whole).code == 0
+    assert out.read_bytes() == whole.read_bytes()
