@@ -86,7 +86,7 @@ MISTAKES = r"""
 2  embed -m enc --fit rows.txt --post centre --method echo --method reba a    --fit: goes with one method
 2  embed -m enc --save new --method echo --method reba a    --save: goes with one method
 2  embed -m enc --fit new.npy --post centre -o new.npy a    new.npy is written by this command
-2  embed -m enc --fit pairs.jsonl --post centre --method 'prompt:template="{condition} {text}"' --condition x a    without \{condition\}
+2  embed -m enc --fit rows.txt --post centre --method prompt:template=csts --condition x a    without \{condition\}
 # options without effect
 2  evaluate -m enc --tasks pairs.jsonl --fit target   --fit: has no effect
 2  evaluate --sentence-transformer empty --dtype float16 --tasks pairs.jsonl  only --device goes with it
