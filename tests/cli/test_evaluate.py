@@ -16,7 +16,7 @@ from tests.killed import forked
 from tests.tiny import tiny
 
 from afterword import Encoder
-from afterword.cli.evaluate import read_seeds, spelling
+from afterword.cli.evaluate import read_seeds, spelling, trained
 from afterword.cli.model import title_of
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder
@@ -272,3 +272,12 @@ def test_an_interruption_says_what_is_kept(run: Run, model: Path, tmp_path: Path
 
 def tree(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.suffix in (".json", ".npz")}
+
+
+def test_results_of_a_trained_folder_say_how_it_was_trained(tmp_path: Path):
+    told = {"settings": {"seed": 1, "rank": 8}, "data": "d", "weights": "w", "dev": None, "processes": 1}
+    (tmp_path / "training.json").write_text(json.dumps({"told": told}))
+    assert trained(str(tmp_path)) == {"training": {key: told[key] for key in ("settings", "data", "weights")}}
+    for broken in ("{", "[]", '{"told": {}}'):
+        (tmp_path / "training.json").write_text(broken)
+        assert trained(str(tmp_path)) == trained("minilm") == {}

@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from ..errors import plural
 from . import options as o
 from .console import REJECTED, ending, interruptible, say
 from .fitting import check_fit, fit_texts
+from .lay_tables import laid_out, terminal
 from .model import ModelChoice, check_device, title_of
 
 if TYPE_CHECKING:
@@ -342,7 +344,8 @@ def reported(evaluation: Evaluation, out: Path) -> int:
         by_name.setdefault(name, {})[task] = result
     damaged: list[DataError] = []
     if by_name:
-        typer.echo(markdown(tables([Row(name, results) for name, results in by_name.items()])), nl=False)
+        here = tables([Row(name, results) for name, results in by_name.items()])
+        typer.echo(markdown(here, partial(laid_out, width=terminal())), nl=False)
         everything = named(read_results(out, damaged.append))
         for file_of, written in {"results.md": markdown(tables(everything)), "results.csv": as_csv(everything)}.items():
             with atomic_file(out / file_of) as file:
