@@ -140,7 +140,7 @@ def learn(arguments: argparse.Namespace) -> dict[str, Any]:
 def printed(found: dict[str, Any]) -> str:
     """A bar per layer, the losses, the scores."""
     lines = ["layer  gate (0 causal, 1 both ways)"]
-    lines += [f"{i:>5}  {g:.3f} {'#' * round(40 * g)}" for i, g in enumerate(found["gates"])]
+    lines += [f"{i:>5}  {g:.3f} {'#' * round(40 * g)}" for i, g in enumerate(found["gates"], 1)]
     tenth = max(len(found["losses"]) // 10, 1)
     start, end = (sum(part) / len(part) for part in (found["losses"][:tenth], found["losses"][-tenth:]))
     lines.append(f"loss {start:.3f} -> {end:.3f} in {len(found['losses'])} steps, {found['seconds']:.0f} seconds")
