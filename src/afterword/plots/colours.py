@@ -39,8 +39,6 @@ DARK = Page(
     ("#4f9df5", "#e86a2a", "#3cd685", "#cf78a6", "#f2e24b", "#afd0ff", "#e0ece8"),
 )  # fmt: skip
 
-COLOURS = LIGHT.series
-
 
 def luminance(colour: str) -> float:
     """The relative luminance of a colour like "#0069a8", from 0 (black) to 1 (white), as WCAG 2.2 defines it.

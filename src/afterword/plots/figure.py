@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MissingExtra
 from ..files.atomic import atomic_file, check_target
-from .colours import COLOURS, DARK, LIGHT, Page
+from .colours import DARK, LIGHT, Page
 from .labels import literal, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "DASHES", "check", "drawing", "figure", "look", "pages"]
+__all__ = ["DASHES", "check", "drawing", "figure", "look", "pages"]
 
 KINDS = (".png", ".svg", ".pdf")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
