@@ -46,7 +46,7 @@ def test_texts_of_two_models_and_what_is_wrong(run: Run, bert: Path, gpt2: Path,
     for more, said in (
         (("--plot", tmp_path / "a.png"), "give --pairs"),
         (("--fit", dev), "has no effect"),
-        (("-m", bert), "the same model is given twice"),
+        (("-m", bert), "is given twice"),
     ):
         ended = run(*words, *more)
         assert ended.code == 2 and len(ended.err.splitlines()) == 1 and said in ended.err, ended.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,10 +56,11 @@ def texts_of(input: Path | None, pairs: Path | None, format: str | None, field: 
         rows = list(read_rows(pairs, {"sentence1": text, "sentence2": text}))
         return [t for t in dict.fromkeys(row[side] for row in rows for side in ("sentence1", "sentence2")) if t.strip()]
     texts = []
-    for item in items_of(open_reader(None, input, format, field)):
-        if item.problem is not None:
-            raise BadRow(input or "stdin", item.line, item.problem)
-        texts.append(item.text or "")
+    with closing(open_reader(None, input, format, field)) as reader:
+        for item in items_of(reader):
+            if item.problem is not None:
+                raise BadRow(input or "stdin", item.line, item.problem)
+            texts.append(item.text or "")
     if not texts:
         raise DataError(f"{input or 'stdin'} holds no text: give at least one")
     return texts
