@@ -12,11 +12,16 @@ from typing import Any
 
 from ..errors import InputError
 from ..spelling import did_you_mean
+from .catalogue import CMTEB, OFFICIAL
 from .results import Result
 from .scores import published_mean
 
 OTHER_DATA = "not a score of that task"
 """The end of a note on a score that is of a sample, or of other rows than the task of its name."""
+
+
+CATEGORIES = ("Clas.", "Clus.", "P. Cls.", "Rera.", "Retr.", "STS")
+"""The headings of ReBA's Table 2, in the order of `CMTEB`."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,8 @@ class Published:
         rows: rows in the order of the table.
         note: remarks for the reader.
         ours: what our data of a task differ in from the table's, by task.
+        averages: the tasks that a column averages, by heading; other columns without a task average `average`.
+        metric_of: our metric for tasks that are only averaged, by task.
     """
 
     id: str
@@ -71,37 +78,50 @@ class Published:
     rows: tuple[PublishedRow, ...]
     note: str = ""
     ours: Mapping[str, str] = field(default_factory=dict)
+    averages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    metric_of: Mapping[str, str | None] = field(default_factory=dict)
 
     def scores_of(self, results: Mapping[str, Result]) -> tuple[float | None, ...]:
         """Our results in the columns, metrics and scale of this table; None for a result that is missing."""
-        scores = self._by_task(results)
-        return tuple(self._average(scores) if task is None else scores[task] for task in self.tasks)
+        scores = self._by_task(on_their_data(results))
+        return tuple(
+            self._average(scores, among) if task is None else scores[task]
+            for task, among in zip(self.tasks, self._among(), strict=True)
+        )
+
+    def _among(self) -> list[tuple[str, ...]]:
+        """The tasks behind each column: its own, or those that it averages."""
+        columns = zip(self.tasks, self.columns, strict=True)
+        return [self.averages.get(head, self.average) if task is None else (task,) for task, head in columns]
 
     def deviations_of(self, results: Mapping[str, Result]) -> tuple[float | None, ...]:
         """The standard deviations over seeds of `scores_of`; None for a score that is missing or of one seed.
 
         In an average, a task with one seed counts as constant.
         """
+        results = on_their_data(results)
         seeds = max(
             (tuple(r.scores) for t, r in results.items() if t in (*self.tasks, *self.average)), key=len, default=()
         )
         one = [self._by_task({t: _of_seed(r, seed) for t, r in results.items()}) for seed in seeds]
         several = {task for task, r in results.items() if len(r.scores) > 1}
 
-        def deviation(task: str | None) -> float | None:
-            among = self.average if task is None else (task,)
+        def deviation(among: tuple[str, ...]) -> float | None:
             values = [[s for t in among if (s := scores[t]) is not None] for scores in one]
             if not several & set(among) or any(len(v) < len(among) for v in values):
                 return None
             return stdev(map(fmean, values))
 
-        return tuple(map(deviation, self.tasks))
+        return tuple(map(deviation, self._among()))
 
     def notes_of(self, results: Mapping[str, Result]) -> tuple[tuple[str, ...], ...]:
         """What the reader must know of our result in each column: an average has the notes of its tasks."""
+        results = on_their_data(results)
         by_task = {task: self._notes(results.get(task)) for task in (*self.tasks, *self.average) if task is not None}
-        whole = tuple(f"{task}: {note}" for task in self.average for note in by_task[task])
-        return tuple(whole if task is None else by_task[task] for task in self.tasks)
+        return tuple(
+            tuple(f"{name}: {note}" for name in among for note in by_task[name]) if task is None else by_task[task]
+            for task, among in zip(self.tasks, self._among(), strict=True)
+        )
 
     def _notes(self, result: Result | None) -> tuple[str, ...]:
         if result is None:
@@ -110,16 +130,17 @@ class Published:
 
     def _by_task(self, results: Mapping[str, Result]) -> dict[str, float | None]:
         metric = dict(zip(self.tasks, self.metrics, strict=True))
-        scores = {task: self._score(results.get(task), metric.get(task, self.metrics[0])) for task in self.average}
+        known = {task: self.metric_of.get(task, metric.get(task, self.metrics[0])) for task in self.average}
+        scores = {task: self._score(results.get(task), known[task]) for task in self.average}
         return scores | {t: self._score(results.get(t), m) for t, m in metric.items() if t is not None}
 
     def _score(self, result: Result | None, metric: str | None) -> float | None:
         value = None if result is None or metric is None else result.metric_named(metric)
         return None if value is None else self.scale * value
 
-    def _average(self, by_task: Mapping[str, float | None]) -> float | None:
-        scores = [s for task in self.average if (s := by_task[task]) is not None]
-        if not scores or len(scores) < len(self.average):
+    def _average(self, by_task: Mapping[str, float | None], among: Sequence[str]) -> float | None:
+        scores = [s for task in among if (s := by_task[task]) is not None]
+        if not scores or len(scores) < len(among):
             return None
         return published_mean(scores) if self.scale == 100 else sum(scores) / len(scores)
 
@@ -127,6 +148,11 @@ class Published:
 def _of_seed(result: Result, seed: int) -> Result:
     """The result of one seed; of another one where there is none of it."""
     return replace(result, scores={0: result.scores.get(seed, result.scores[min(result.scores)])})
+
+
+def on_their_data(results: Mapping[str, Result]) -> dict[str, Result]:
+    """Results by the names of published columns: one on mteb's own data ("TNews.mteb") comes before a local one."""
+    return {**results, **{name.removesuffix(OFFICIAL): r for name, r in results.items() if name.endswith(OFFICIAL)}}
 
 
 @cache
@@ -137,7 +163,17 @@ def published() -> Mapping[str, Published]:
     ('BERT first-last Ditto', 64.77)
     """
     raw = json.loads((files(__package__) / "published.json").read_text("utf-8"))
-    return {table["id"]: _table(table) for table in raw}
+    tables = {table["id"]: _table(table) for table in raw}
+    return {**tables, "reba-2": _by_category(tables["reba-2"], tables["reba-3"])}
+
+
+def _by_category(averages: Published, whole: Published) -> Published:
+    """Table 2 of ReBA, whose columns are averages over the columns of Table 3."""
+    of_category = dict(zip(CATEGORIES, CMTEB.values(), strict=True))
+    named = {head: tuple(of_category[head].split()) for head in averages.columns if head in of_category}
+    metrics = dict(zip(whole.tasks, whole.metrics, strict=True))
+    metric_of = {task: metric for task, metric in metrics.items() if task is not None}
+    return replace(averages, average=tuple(metric_of), averages=named, metric_of=metric_of)
 
 
 def chosen(ids: Sequence[str], tasks: Sequence[str]) -> list[Published]:
@@ -150,10 +186,11 @@ def chosen(ids: Sequence[str], tasks: Sequence[str]) -> list[Published]:
     Raises:
         InputError: there is no such table.
     """
+    names = {task.removesuffix(OFFICIAL) for task in tasks}
     tables: dict[str, Published] = {}
     for name in ids:
         if name == "all":
-            tables |= {key: t for key, t in published().items() if not tasks or {*t.tasks, *t.average} & set(tasks)}
+            tables |= {key: t for key, t in published().items() if not tasks or {*t.tasks, *t.average} & names}
         elif name in published():
             tables[name] = published()[name]
         else:
