@@ -41,7 +41,7 @@ SHARED = {
     "tune",
 }  # fmt: skip
 PROC = {"reba_memory", "load_memory", "against_paper", "training", "tune"}
-SOAK = {"reba_memory", "load_memory", "training", "degradation", "mini"}
+SOAK = {"reba_memory", "reba_chunked", "load_memory", "training", "degradation", "mini"}
 ALONE = "reba_memory"
 """It runs as users run it: a pass in a process of its own, and each call of that in another. The others run here."""
 
