@@ -20,13 +20,14 @@ NAMES = {"help_option_names": ["-h", "--help"]}
 GROUPS = {
     "Model": "model sentence-transformer revision trust-remote-code max-length",
     "Input": "input against pairs format field column delimiter encoding no-header occurrence span row data dev test "
-    "texts tasks frequencies corpus first above",
+    "texts tasks frequencies corpus first above baseline published average draws",
     "Method": "method template copies both-ways heads head layer token post fit prompt prompt-name condition "
     "condition-field pool states pivot normalize truncate-dim on-long by margin",
-    "Loss": "loss temperature scale mini-batch matryoshka",
+    "Loss": "loss weights temperature scale mini-batch matryoshka",
     "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
-    "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume",
-    "Output": "output out overwrite keep rejects name csv plot dark top threshold show json progress",
+    "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume "
+    "log-every",
+    "Output": "output out overwrite keep rejects save name csv plot dark top threshold show json progress",
     "Speed and memory": "device dtype products precision batch-tokens window gradient-checkpointing",
 }
 """The groups of options, by the names of the options; all others come last."""
