@@ -11,7 +11,7 @@ from tests.cli.conftest import Run
 VERBS = (
     "embed", "words", "similar", "methods", "inspect", "train", "evaluate", "compare", "tune",
     "analyse", "analyse turning-point", "analyse dependency", "analyse words", "analyse impact",
-    "analyse heads", "analyse isotropy", "analyse lengths",
+    "analyse heads", "analyse isotropy", "analyse lengths", "analyse attention", "analyse gains",
 )  # fmt: skip
 
 
