@@ -1,5 +1,6 @@
 """What is written, what is refused, and that nothing of matplotlib's own state is left changed."""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from tests.plots.conftest import drawn
 
 from afterword.errors import InputError
 from afterword.plots.colours import DARK, LIGHT
-from afterword.plots.figure import check, figure, look, pages
+from afterword.plots.figure import HAN, check, figure, look, pages
 
 START = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
@@ -76,3 +77,19 @@ def test_a_figure_that_fails_leaves_the_old_one(tmp_path: Path):
     with pytest.raises(ZeroDivisionError), figure(tmp_path / "a.svg"):
         _ = 1 / 0
     assert [p.name for p in tmp_path.iterdir()] == ["a.svg"] and (tmp_path / "a.svg").read_text() == "old"
+
+
+def test_a_font_that_was_installed_after_matplotlib_looked_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from matplotlib import font_manager, get_data_path
+
+    own = Path(get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
+    (tmp_path / "no.ttf").write_text("no font")
+    named = [font for font in font_manager.fontManager.ttflist if font.name not in (*HAN, "DejaVu Sans Mono")]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", named)
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(own), str(tmp_path / "no.ttf")])
+    monkeypatch.setattr("afterword.plots.figure.HAN", ("DejaVu Sans Mono",))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with figure(tmp_path / "a.png", title="a") as axes:
+            axes.plot([1, 2])
+    assert "DejaVu Sans Mono" in {font.name for font in font_manager.fontManager.ttflist}

@@ -18,7 +18,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,17 +142,27 @@ def check(path: Path, dark: bool = False) -> None:
         raise MissingExtra("matplotlib", "plots") from None
 
 
-def _style(page: Page, svg: bool) -> dict[str, Any]:
-    from matplotlib.font_manager import fontManager
+def _chinese_font() -> list[str]:
+    """The first of `HAN` that is installed. matplotlib remembers which fonts there were: newer ones are looked for."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
 
+    known = {font.fname for font in fontManager.ttflist}
+    if not {font.name for font in fontManager.ttflist} & set(HAN):
+        for path in sorted(set(findSystemFonts()) - known):
+            with suppress(OSError, RuntimeError):  # a file that is no font
+                fontManager.addfont(path)
     installed = {font.name for font in fontManager.ttflist}
+    return [name for name in HAN if name in installed][:1]
+
+
+def _style(page: Page, svg: bool) -> dict[str, Any]:
     return {
         "figure.dpi": 150,
         "savefig.dpi": 300,
         "figure.constrained_layout.use": True,
         "figure.facecolor": page.ground,
         "savefig.facecolor": page.ground,
-        "font.family": list(IN_SVG) if svg else [FONT, *[name for name in HAN if name in installed][:1]],
+        "font.family": list(IN_SVG) if svg else [FONT, *_chinese_font()],
         "font.size": 9,
         "text.color": page.ink,
         "text.parse_math": False,
