@@ -44,11 +44,11 @@ def gpt2_backbone(quick: bool = False) -> Backbone:
     return check(gpt2(quick=quick), Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?")))
 
 
-def mini_backbone(positions: int) -> Backbone:
-    """A decoder of afterword-mini's shape with so many positions, random weights."""
+def mini_backbone(positions: int, layers: int = 6) -> Backbone:
+    """A decoder of afterword-mini's shape with so many positions and layers, random weights."""
     torch.manual_seed(0)
     folder = ROOT / "src/afterword/models/afterword-mini"
-    config = AutoConfig.from_pretrained(folder, max_position_embeddings=positions)
+    config = AutoConfig.from_pretrained(folder, max_position_embeddings=positions, num_hidden_layers=layers)
     model = AutoModel.from_config(config, attn_implementation="afterword").eval()
     return check(model, Tokenizer(AutoTokenizer.from_pretrained(folder, model_max_length=positions)))
 

@@ -3,8 +3,8 @@
     python recipes/turning_neighbours.py --data ../shared/data --out runs/neighbours
 
 t is the model's turning point on the dev set of STS-B (`afterword analyse turning-point`), with BeLLM's template and
-the mean. Each training has the same triplets and steps; scores are of the test sets of STS-B and SICK-R, which are
-averaged. What is finished lies in <out>/scores.jsonl and is not run again.
+the mean. Each training has the same triplets and steps; scores are of the test sets of STS-B and SICK-R, averaged, or
+of --sets. What is finished lies in <out>/scores.jsonl and is not run again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from afterword.tasks.rows import Folder
 from afterword.tasks.sts import sts
 from afterword.train import train
 
-SETS = ("STSB", "SICKR")
-
 
 def trained_score(args: argparse.Namespace, last: int, seed: int) -> float:
     """Train with the last layers bidirectional; the average of the test sets, x 100."""
@@ -36,13 +34,13 @@ def trained_score(args: argparse.Namespace, last: int, seed: int) -> float:
         batch_size=args.batch_size, steps=args.steps, max_length=64, learning_rate=1e-3, precision=args.precision,
     )  # fmt: skip
     shutil.rmtree(place)
-    return 100 * statistics.fmean(sts(name).run(encoder, Folder(args.data)).main for name in SETS)
+    return 100 * statistics.fmean(sts(name).run(encoder, Folder(args.data)).main for name in args.sets)
 
 
 def table(scores: dict[tuple[int, int], float], layers: int, kept: int) -> str:
     """A line for each number of bidirectional layers: the mean over seeds, and each seed's gain over none."""
     seeds = sorted({seed for _, seed in scores})
-    cells = [["bidirectional layers", "causal ones kept", "STS-B, SICK-R", *(f"gain, seed {seed}" for seed in seeds)]]
+    cells = [["bidirectional layers", "causal ones kept", "score", *(f"gain, seed {seed}" for seed in seeds)]]
     for last in sorted({last for last, _ in scores}, reverse=True):
         found = [scores[last, seed] for seed in seeds]
         spread = f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else ""
@@ -61,6 +59,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50, help="of every training")
     parser.add_argument("--batch-size", type=int, default=64, help="in triplets")
     parser.add_argument("--seeds", type=int, default=2, help="so many trainings of each")
+    parser.add_argument("--sets", nargs="+", default=["STSB", "SICKR"], help="their average is the score")
     parser.add_argument("--precision", default="float32", help="bfloat16 is faster with AMX or AVX512-BF16 only")
     args = parser.parse_args()
     torch.set_num_threads(1)
