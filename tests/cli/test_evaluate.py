@@ -114,6 +114,24 @@ def test_what_is_asked_for_under_one_name_is_refused(run: Run, tmp_path: Path):
     )
 
 
+def test_an_own_file_never_replaces_the_result_of_another(run: Run, model: Path, tmp_path: Path):
+    one, other, same = (tmp_path / folder / "p.jsonl" for folder in "abc")
+    for path, seed in ((one, 0), (other, 1), (same, 0)):
+        path.parent.mkdir()
+        write_pairs(path, 6, seed)
+    out = tmp_path / "out"
+    spec = ("evaluate", "-m", model, "--out", out, "--method", "classical", "--tasks")
+    assert run(*spec, one).code == 0
+    before = {p: p.read_bytes() for p in out.rglob("*.*") if p.is_file()}
+    refused, kept = run(*spec, other), out / "tiny-gpt2" / "classical" / "p.json"
+    assert refused.code == 2 and refused.err.splitlines()[-1] == refused.last == (
+        f"error: {kept} holds the result of other rows than {other}: rename the file, remove the result, or give "
+        "another --out"
+    )
+    assert {p: p.read_bytes() for p in out.rglob("*.*") if p.is_file()} == before
+    assert run(*spec, same).err == ""  # the same rows elsewhere: the result is theirs too
+
+
 def test_the_similarities_of_hidden_labels_lie_beside_the_results(run: Run, tmp_path: Path):
     (tmp_path / "en" / "csts").mkdir(parents=True)
     rows = ["sentence1,sentence2,condition,label", "a red car,a red bus,the colour,-1", "a dog,a cat,the animal,-1"]

@@ -53,6 +53,7 @@ def data(tmp_path: Path) -> Path:
 class Listening(ProgressListener):
     def __init__(self) -> None:
         self.ran: list[tuple[str, str]] = []
+        self.changed: list[str] = []
         self.vectors = self.made = 0
 
     def texts(self, count: int) -> None:
@@ -63,6 +64,9 @@ class Listening(ProgressListener):
 
     def scored(self, result: results.Result, candidate: str) -> None:
         self.ran.append((candidate, result.task))
+
+    def replaced(self, name: str) -> None:
+        self.changed.append(name)
 
 
 def evaluate(
@@ -114,7 +118,7 @@ def test_one_changed_gold_line_runs_one_task(model: Path, data: Path, tmp_path: 
     lines[4] = json.dumps({**row, "score": row["score"] + 1})
     (data / "b.jsonl").write_text("\n".join(lines) + "\n")
     found, told = evaluate(model, data, tmp_path / "out")
-    assert told.ran == [("classical", "b"), ("reba", "b")] and not found.failures
+    assert told.ran == [("classical", "b"), ("reba", "b")] and not found.failures and told.changed == ["b"]
     evaluate(model, data, tmp_path / "fresh")
     assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
 

@@ -61,6 +61,10 @@ class Shown(ProgressListener):
         who = f"{failure.task}: {failure.candidate}" if failure.candidate else failure.task
         self._say(f"{who}: {ending(failure.error)[0]}")
 
+    def replaced(self, name: str) -> None:
+        """Called when the data of a task have changed since its saved result."""
+        self._say(f"{name}: its data have changed: the old result is replaced")
+
     def _say(self, *parts: str) -> None:
         line = "; ".join(parts)
         if self._bar is None:

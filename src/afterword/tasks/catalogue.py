@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import InputError
 from ..files.read import ENDINGS
 from ..spelling import build, did_you_mean, read_spelling
-from .pairs import Pairs
+from .pairs import Pairs, own_file
 from .rows import Folder, Source
 from .task import Job, Task
 
@@ -160,9 +160,9 @@ def _own(path: Path) -> Job:
 
 
 def _file(job: Job) -> Path | None:
-    """The user's own file that a job reads; None for a task with a data set of its own."""
-    task, source = job.task, job.source
-    return (source.root / task.file).resolve() if type(task) is Pairs and isinstance(source, Folder) else None
+    """The user's own file that a job reads, without symbolic links; None for a task with a data set of its own."""
+    path = own_file(job.task, job.source)
+    return None if path is None else path.resolve()
 
 
 def _with(task: Task, options: dict[str, Any]) -> Task:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, MissingDataset
+from ..files.read import ENDINGS
 from .rows import Folder, Source, number, text
 from .scores import cosines, pearson, spearman
 from .task import Embedder, Loaded, Scores, Task, as_read, embed
@@ -149,6 +150,12 @@ def _undefined(similarity: Array, gold: Array) -> list[str]:
     if np.ptp(gold) == 0:
         return [f"undefined: all {len(gold)} gold scores are {gold[0]:.6g}"]
     return []
+
+
+def own_file(task: Task, source: Source) -> Path | None:
+    """The user's own file that a task reads; None for a task with a data set of its own."""
+    own = type(task) is Pairs and isinstance(source, Folder) and task.file.endswith(ENDINGS)
+    return source.root / task.file if own else None  # type: ignore[attr-defined]
 
 
 def read_pairs(path: str | Path) -> ScoredPairs:

@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import DataError, InputError, NotFitted
 from . import results
 from .candidates import Candidate, Fitting, clash, file_name
+from .pairs import own_file
 from .results import Result
 from .same_encoder import OTHER, differences, encoder_of
 from .task import Job, Loaded, Scores, as_read
@@ -51,6 +52,9 @@ class ProgressListener:
 
     def failed(self, failure: Failure) -> None:
         """Called when a task has failed."""
+
+    def replaced(self, name: str) -> None:
+        """Called when a task will run again because its data have changed since its saved result."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,7 @@ class Evaluation:
 
         Raises:
             InputError: two jobs would share a file of results.
+            DataError: a user's own file has the name of another one, whose result would be lost.
         """
         _check_names([job.name for job in jobs])
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -158,6 +163,8 @@ class Evaluation:
         except Exception as e:
             self._fail(job, e)
             return None
+        revision = results.revision(digests)
+        self._check_data(job, revision)
         kept, left = {}, []
         for c in self.candidates:
             result = self._finished(c.name, job, keys[c.name])
@@ -166,7 +173,22 @@ class Evaluation:
                 self._collect(job, c.name, result)
             else:
                 left.append(c)
-        return _Plan(job, results.revision(digests), keys, kept, left)
+        return _Plan(job, revision, keys, kept, left)
+
+    def _check_data(self, job: Job, revision: str) -> None:
+        """Tell that saved results are of other data; of a user's own file, refuse to replace them.
+
+        Raises:
+            DataError: a result of another file of this name, or of other rows of this file, is saved.
+        """
+        paths = [self.path(c.name, job) for c in self.candidates]
+        if other := next((path for path in paths if _revision(path) not in (None, revision)), None):
+            if (own := own_file(job.task, job.source)) is not None:
+                raise DataError(
+                    f"{other} holds the result of other rows than {own}: rename the file, remove the result, "
+                    "or give another --out"
+                )
+            self.listener.replaced(job.name)
 
     def _fit(self, candidate: Candidate) -> str | None:
         return self.fitting.digest if candidate.unfitted and self.fitting else None
@@ -265,6 +287,14 @@ class Evaluation:
                 file.write(json.dumps(line) + "\n")
         except OSError as e:
             raise DataError(f"{path} cannot be written: {e.strerror or e}") from None
+
+
+def _revision(path: Path) -> str | None:
+    """The hash of the data of a saved result; None if there is no whole result."""
+    try:
+        return results.read(path).revision
+    except DataError:
+        return None
 
 
 def _check_names(names: Sequence[str]) -> None:
