@@ -93,6 +93,7 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
         "texts.txt": lambda file: file.write_text("Time flies.\nA cat.\n"),
     },
     "docs/own-task.md": {"data/odd.jsonl": questions},
+    "docs/papers.md": {},
     "docs/methods.md": {"corpus.txt": lambda file: file.write_text("\n".join(f"text {i}" for i in range(200)))},
     "docs/sentence-transformers.md": {},
     "docs/train.md": {"mini-bellm": trained, f"{DATA}/nli/triplets_10k.jsonl.gz": triplets},
