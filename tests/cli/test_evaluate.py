@@ -130,6 +130,8 @@ def test_an_own_file_never_replaces_the_result_of_another(run: Run, model: Path,
     )
     assert {p: p.read_bytes() for p in out.rglob("*.*") if p.is_file()} == before
     assert run(*spec, same).err == ""  # the same rows elsewhere: the result is theirs too
+    copied = same.rename(same.with_name("q.jsonl"))
+    assert "- no average: all hold the same rows as p" in run(*spec, f"{one},{copied}").out
 
 
 def test_the_similarities_of_hidden_labels_lie_beside_the_results(run: Run, tmp_path: Path):

@@ -56,8 +56,10 @@ def test_a_page():
         "| sts    |     A |      B |  Avg. |",
         "|--------|------:|-------:|------:|",
         "| first  | 50.00 |  25.00 | 37.50 |",
-        "| second |   nan |  12.50 |   nan |",
+        "| second |   nan |  12.50 |     - |",
         "| third  |     - | 100.00 |     - |",
+        "",
+        "- no average of second: A is undefined",
         "",
         "transfer, accuracy, x 100",
         "",
@@ -162,6 +164,25 @@ def test_no_average_over_two_metrics_or_one_task_twice():
     assert table.notes == ("no average: the metrics are cosine_spearman and accuracy",)
     (table,) = tables([row("x", result("A", 0.5), result("A:k=1", 0.7))])
     assert table.columns == ("A", "A:k=1") and table.notes == ("no average: A is there more than once",)
+
+
+def test_files_of_equal_bytes_count_once_in_an_average():
+    def own(task: str, main: float, data: str) -> Result:
+        made = result(task, main, main + 0.1, group="pairs")
+        return replace(made, about={**made.about, "data": data})
+
+    p, q, other = own("p", 0.5, "1"), own("q", 0.5, "1"), own("r", 0.2, "2")
+    (table,) = tables([row("x", p, q, other)])
+    assert table.columns == ("p", "q", "r", "Avg.") and table.rows[0][1][-1] == 40.0  # of 55 and 25, not 55 twice
+    assert table.notes == ("q holds the same rows as p: they count once in the average",)
+    assert tables([row("x", p, q)])[0].notes == ("no average: all hold the same rows as p",)
+
+
+def test_an_undefined_score_leaves_no_average_and_a_note_says_so():
+    found = [row(name, result("A", 0.5), result("const", math.nan)) for name in ("x", "y")]
+    (table,) = tables(found)
+    assert [scores[-1] for _, scores, _ in table.rows] == [None, None]
+    assert table.notes == ("no average: const is undefined",)
 
 
 def test_notes_stand_under_the_table():

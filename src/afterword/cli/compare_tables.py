@@ -30,10 +30,14 @@ def difference_table(comparison: Comparison, width: int | None) -> str:
     for d in comparison.differences:
         low, high = d.interval
         interval = d.note or ("-" if math.isnan(low) else f"{low:+.2f} to {high:+.2f}")
-        cells.append([d.task, f"{d.first:.2f}", f"{d.second:.2f}", f"{d.value:+.2f}", interval])
+        cells.append([d.task, f"{d.first:.2f}", f"{d.second:.2f}", _signed(d.value), interval])
     head = paragraph(f"{comparison.second} against {comparison.first}, x 100", width)
     tests = "\n".join(paragraph(line, width) for line in tests_of(comparison))
     return f"{head}\n\n{laid_out(cells, width)}\n\n{tests}"
+
+
+def _signed(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.2f}"
 
 
 def tests_of(comparison: Comparison) -> list[str]:
@@ -49,7 +53,8 @@ def tests_of(comparison: Comparison) -> list[str]:
             else f"paired t-test: t = {test.t:.2f}, p = {test.p:.2g}"
         )
         lines.append(line)
-    return lines or [NO_TEST]
+    twins = [f"{task} holds the same rows as {first}: it is in no test" for task, first in comparison.copies.items()]
+    return (lines or [NO_TEST]) + twins
 
 
 def published_table(table: Published, rows: Sequence[Row], width: int | None) -> str:

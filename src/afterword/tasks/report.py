@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import DataError, MissingDataset, one_line
 from .catalogue import groups_of_tasks
-from .results import Result, read
+from .results import Result, copies, read
 from .same_encoder import by_encoder, told_apart
 from .scores import published_mean
 
@@ -75,17 +75,21 @@ def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> Sc
     lines, shown = [], [row for row in rows if any(task in row.results for task in members)]
     why = _no_average(members)
     averaged = len(members) > 1 and not why
+    twins = copies(members.values()) if averaged else {}
+    counted = [i for i, task in enumerate(members) if task not in twins]
     for row in shown:
         results = [row.results.get(task) for task in members]
         scores = [None if r is None else 100 * r.main for r in results]
         deviations = [None if r is None or r.deviation is None else 100 * r.deviation for r in results]
         if averaged:
-            scores.append(_average(scores))
-            deviations.append(_spread([r for r in results if r is not None]) if None not in scores else None)
+            scores.append(_average([scores[i] for i in counted]))
+            each = [r for i in counted if (r := results[i]) is not None]
+            deviations.append(None if scores[-1] is None else _spread(each))
         lines.append((row.name, tuple(scores), tuple(deviations)))
     columns = (*members, *([AVERAGE] if averaged else []))
     metric = " or ".join(dict.fromkeys(r.metric for r in members.values()))
-    notes = [*([why] if why else []), *(note for task in members for note in _notes(task, shown))]
+    told = [why] if why else [*_counted_once(twins), *(_undefined(members, lines) if averaged else [])]
+    notes = [*told, *(note for task in members for note in _notes(task, shown))]
     notes += [f"{row.name}: {note}" for row in shown for note in row.notes]
     notes += [
         f"{names} ran in one forward pass: alone, their last digits may differ" for names in _shared(shown, members)
@@ -106,7 +110,24 @@ def _no_average(members: Mapping[str, Result]) -> str:
         return f"no average: the metrics are {' and '.join(metrics)}"
     names = [task.partition(":")[0] for task in members]
     twice = next((name for name in names if names.count(name) > 1), None)
-    return f"no average: {twice} is there more than once" if twice else ""
+    if twice:
+        return f"no average: {twice} is there more than once"
+    twins = copies(members.values())
+    return f"no average: all hold the same rows as {names[0]}" if twins and len(twins) == len(members) - 1 else ""
+
+
+def _counted_once(twins: Mapping[str, str]) -> list[str]:
+    return [f"{task} holds the same rows as {first}: they count once in the average" for task, first in twins.items()]
+
+
+def _undefined(members: Iterable[str], lines: Sequence[tuple[str, tuple[float | None, ...], object]]) -> list[str]:
+    """Which rows have no average because a score is NaN."""
+    bad = {task: [name for name, at, _ in lines if math.isnan(at[i] or 0)] for i, task in enumerate(members)}
+    return [
+        f"no average{'' if len(names) == len(lines) else ' of ' + ', '.join(names)}: {task} is undefined"
+        for task, names in bad.items()
+        if names
+    ]
 
 
 def _notes(task: str, rows: Sequence[Row]) -> list[str]:
@@ -122,11 +143,9 @@ def _notes(task: str, rows: Sequence[Row]) -> list[str]:
 
 
 def _average(scores: Sequence[float | None]) -> float | None:
-    """The mean, rounded as in published tables; None if a score is missing, NaN if one is undefined."""
-    present = [s for s in scores if s is not None]
-    if len(present) < len(scores):
-        return None
-    return math.nan if any(math.isnan(s) for s in present) else published_mean(present)
+    """The mean, rounded as in published tables; None if a score is missing or NaN."""
+    present = [s for s in scores if s is not None and not math.isnan(s)]
+    return published_mean(present) if len(present) == len(scores) else None
 
 
 def _spread(results: Sequence[Result]) -> float | None:

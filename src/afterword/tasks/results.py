@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
@@ -64,6 +64,12 @@ class Result:
     def deviation(self) -> float | None:
         """The main score's sample standard deviation over seeds (n - 1); None for one seed."""
         return stdev(s.main for s in self.scores.values()) if len(self.scores) > 1 else None
+
+    @property
+    def data(self) -> str | None:
+        """A hash of the user's own file, equal for files of equal bytes; None for a data set, or an older result."""
+        found = self.about.get("data")
+        return found if isinstance(found, str) else None
 
     @property
     def items(self) -> Items:
@@ -133,6 +139,13 @@ def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = 
     if code := code_hash(type(task)):
         described["code"] = code
     return blake2b(json.dumps(described, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+
+
+def copies(every: Iterable[Result]) -> dict[str, str]:
+    """The tasks whose own file is that of an earlier task under another name, each with that task."""
+    first: dict[tuple[str, str, str], str] = {}
+    found = {r.task: first.setdefault((r.data, r.group, r.metric), r.task) for r in every if r.data is not None}
+    return {task: earlier for task, earlier in found.items() if task != earlier}
 
 
 def options(task: Task) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class _Plan:
     Attributes:
         job: the job.
         revision: a hash of its data.
+        data: a hash of the user's own file, whatever its name; None for a data set.
         keys: result keys by encoder.
         kept: saved scores by encoder and seed.
         left: the encoders that are not finished.
@@ -71,6 +72,7 @@ class _Plan:
 
     job: Job
     revision: str
+    data: str | None
     keys: Mapping[str, str]
     kept: Mapping[str, Mapping[int, Scores]]
     left: Sequence[Candidate]
@@ -173,7 +175,8 @@ class Evaluation:
                 self._collect(job, c.name, result)
             else:
                 left.append(c)
-        return _Plan(job, revision, keys, kept, left)
+        data = None if own_file(job.task, job.source) is None else next(iter(digests.values()))
+        return _Plan(job, revision, data, keys, kept, left)
 
     def _check_data(self, job: Job, revision: str) -> None:
         """Tell that saved results are of other data; of a user's own file, refuse to replace them.
@@ -259,6 +262,7 @@ class Evaluation:
             **self._about(candidate),
             "options": results.options(task),
             "versions": results.versions(task),
+            **({"data": plan.data} if plan.data else {}),
         }
         return Result(
             plan.job.name, task.group, task.metric, task.languages, plan.keys[candidate.name], plan.revision,
