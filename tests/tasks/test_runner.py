@@ -258,6 +258,7 @@ def test_an_interrupted_run_goes_on(model: Path, data: Path, tmp_path: Path, mon
 def test_fitting_on_a_file_and_on_each_task(model: Path, data: Path, tmp_path: Path):
     posts = {"w": parse_post("whiten:dimensions=3")}
     texts = [f"{a} {b}" for a in ("river", "cat", "the dog") for b in ("sat", "ran", "is old", "was")]
+    texts += [texts[0]] * 5  # counts as often as it is there
     on_file, _ = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting.on(texts))
     whole = Encoder(Encoder.load(model, "classical").backbone, parse_method("classical"), posts["w"])
     for task in "ab":

@@ -61,7 +61,7 @@ Fit = Annotated[
     typer.Option(
         "--fit", metavar="FILE",
         help="Fit whitening, TF-IDF and other fitted parts on the texts of this file; or target, for each task's own "
-        "sentences, without their labels.",
+        "sentences, each once, without their labels.",
     ),
 ]  # fmt: skip
 Seeds = Annotated[

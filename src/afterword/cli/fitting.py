@@ -58,7 +58,7 @@ class Fit:
 
     Attributes:
         steps: post-processing steps, after those of the encoder.
-        texts: different texts to fit on; None if nothing is fitted.
+        texts: texts to fit on, each as often as it is there; None if nothing is fitted.
         digest: a hash of the texts; a run goes on with the same ones only.
         save: folder that the fitted encoder is saved to.
     """

@@ -37,7 +37,7 @@ class Fitting:
     """The texts that methods and steps with fitted parameters are fitted on.
 
     Attributes:
-        texts: the texts; None = the sentences of each task itself, without their labels.
+        texts: the texts; None = the different sentences of each task itself, without their labels.
         digest: a hash of the texts.
     """
 
@@ -46,9 +46,8 @@ class Fitting:
 
     @classmethod
     def on(cls, texts: Sequence[str]) -> Fitting:
-        """Fit on these texts, without duplicates."""
-        unique = tuple(dict.fromkeys(texts))
-        return cls(unique, blake2b("\0".join(unique).encode(), digest_size=16).hexdigest())
+        """Fit on these texts, each as often as it is there, as `Encoder.fit` does."""
+        return cls(tuple(texts), blake2b("\0".join(texts).encode(), digest_size=16).hexdigest())
 
 
 @dataclass(frozen=True)
