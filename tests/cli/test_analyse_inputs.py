@@ -18,6 +18,9 @@ def test_a_row_without_a_text_is_refused_by_its_line(tmp_path: Path):
     (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     with pytest.raises(BadRow, match=":2"):
         texts_of(tmp_path / "texts.jsonl", None, None, None)
+    (tmp_path / "pairs.jsonl").write_text('{"sentence1": "a", "sentence2": " "}\n')
+    with pytest.raises(BadRow, match=":1: 'sentence2' is blank"):
+        texts_of(None, tmp_path / "pairs.jsonl", None, None)
 
 
 def test_names_and_json():

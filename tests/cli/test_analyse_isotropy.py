@@ -40,6 +40,7 @@ def test_texts_of_two_models_and_what_is_wrong(run: Run, bert: Path, gpt2: Path,
     (tmp_path / "texts.txt").write_text("the thin line\nin the tin\n")
     (tmp_path / "one.txt").write_text("the thin line\n")
     (tmp_path / "none.txt").write_text("")
+    (tmp_path / "blank.csv").write_text("sentence1,sentence2,score\n,a cat,5\na dog,the dog,5\n")
     words = ("analyse", "isotropy", "-m", bert, "-i", tmp_path / "texts.txt", "--method", "classical")
     ended = run(*words, "-m", gpt2)
     assert [line.split()[:2] for line in ended.out.splitlines()[2:]] == [["bert", "classical"], ["gpt2", "classical"]]
@@ -52,9 +53,18 @@ def test_texts_of_two_models_and_what_is_wrong(run: Run, bert: Path, gpt2: Path,
         assert ended.code == 2 and len(ended.err.splitlines()) == 1 and said in ended.err, ended.err
     start = ("analyse", "isotropy", "-m", bert, "--method", "classical")
     for more, said in (
-        (("--pairs", dev, "--above", 9), "no pair has a score above 9, the highest is 5"),
+        (("--pairs", dev, "--above", 9), "no pair has a score above 9, the highest is 5: lower --above 9"),
+        (("--pairs", tmp_path / "blank.csv"), "blank.csv:2: 'sentence1' is empty"),
         (("-i", tmp_path / "one.txt"), "1 text has no cosine with another"),
         (("-i", tmp_path / "none.txt"), "none.txt"),
     ):
         ended = run(*start, *more)
         assert ended.code == 2 and len(ended.err.splitlines()) == 1 and said in ended.err, ended.err
+
+
+def test_one_pair_and_a_models_own_method(run: Run, minilm: Path, tmp_path: Path):
+    (tmp_path / "one.csv").write_text("sentence1,sentence2,score\nthe thin line,in the tin,5\n")
+    ended = run("analyse", "isotropy", "-m", minilm, "--pairs", tmp_path / "one.csv")
+    assert (ended.code, ended.err) == (0, "")
+    head, _, row = ended.out.splitlines()
+    assert head == "2 texts, 1 positive pair" and row.split()[0] == "classical" and len(row.split()) == 4

@@ -36,13 +36,19 @@ def test_a_turning_point_is_printed_drawn_and_can_be_used(run: Run, llama: Path,
 
 
 def test_a_template_of_ones_own_and_a_curve_without_a_point(run: Run, llama: Path, tmp_path: Path):
-    (tmp_path / "dev.csv").write_text("sentence1,sentence2,score\n" + "a,b,1\n" * 30)
+    (tmp_path / "dev.csv").write_text("sentence1,sentence2,score\n" + "a,a,1\nb,b,2\n" * 15)
     ended = run(
         "analyse", "turning-point", "-m", llama, "--dev", tmp_path / "dev.csv", "--template", 'one, "{text}"',
         "--pool", "last",
     )  # fmt: skip
     assert ended.code == 0
-    assert ended.out.splitlines()[-1].endswith("all 30 pairs have the score 1: a correlation needs different ones")
+    assert "all pairs are equally similar" in ended.out.splitlines()[-1]
+    (tmp_path / "flat.csv").write_text("sentence1,sentence2,score\n" + "a,b,1\n" * 30)
+    ended = run(
+        "analyse", "turning-point", "-m", tmp_path, "--dev", tmp_path / "dev.csv", "--dev", tmp_path / "flat.csv"
+    )
+    assert (ended.code, ended.out) == (2, "")  # before the model is looked for
+    assert ended.err == "error: flat: all 30 pairs have the score 1: a correlation needs different ones\n"
 
 
 def test_models_and_files_are_in_one_table_and_one_figure(run: Run, llama: Path, gpt2: Path, dev: Path, tmp_path: Path):

@@ -51,7 +51,8 @@ def positive_pairs(pairs: ScoredPairs, above: float = 4.0) -> list[Pair]:
     """
     chosen = [(a, b) for a, b, score in zip(pairs.left, pairs.right, pairs.gold, strict=True) if score > above]
     if not chosen:
-        raise InputError(f"no pair has a score above {above:g}, the highest is {pairs.gold.max():g}: give a lower one")
+        highest = pairs.gold.max()
+        raise InputError(f"no pair has a score above {above:g}, the highest is {highest:g}: lower above={above:g}")
     return chosen
 
 

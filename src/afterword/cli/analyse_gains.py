@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options as o
-from .analyse_inputs import Models, as_text, encoders
+from .analyse_inputs import Models, as_text, check_scores, encoders
 from .model import read_methods
 from .page import Column, page_width, table
 
@@ -49,6 +49,7 @@ def gains(
     from ..tasks.pairs import read_pairs
 
     scored, both = read_pairs(pairs), []
+    check_scores({pairs.name: scored})
     for name, spec in chosen:
         found = encoders(
             [name], read_methods(spec), device, dtype, products, max_length, trust_remote_code, batch_tokens

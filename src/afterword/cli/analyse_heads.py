@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .analyse_inputs import Corpus, Models, PairFile, as_text, encoders, texts_of
+from .analyse_inputs import Corpus, Models, PairFile, as_text, check_scores, encoders, texts_of
 from .drawing import beside, check_plot, draw_plot
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def heads(
     alone = dev is not None and input is None and pairs is None
     texts = texts_of(input, dev if alone else pairs, format, field)
     counted = texts if corpus is None else texts_of(corpus, None, None, None)
+    check_scores({path.name: read_pairs(path) for path in (*([dev] if dev else []), *(test or ()))})
     sets = {"dev": [read_pairs(dev)] if dev else [], "test": [read_pairs(path) for path in test or ()]}
     results: Rows = []
     for name, encoder, limits in encoders(

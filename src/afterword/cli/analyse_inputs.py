@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..encode.limits import Limits
     from ..encoder import Encoder
     from ..methods import Method
+    from ..tasks.pairs import ScoredPairs
 
 Models = Annotated[
     list[str],
@@ -48,13 +49,13 @@ def texts_of(input: Path | None, pairs: Path | None, format: str | None, field: 
         DataError: a row cannot be used.
     """
     from ..errors import BadRow, DataError
-    from ..tasks.rows import read_rows, text
+    from ..tasks.rows import read_rows
 
     if pairs is not None:
         if input is not None:
             raise typer.BadParameter("give --input or --pairs, not both")
-        rows = list(read_rows(pairs, {"sentence1": text, "sentence2": text}))
-        return [t for t in dict.fromkeys(row[side] for row in rows for side in ("sentence1", "sentence2")) if t.strip()]
+        rows = list(read_rows(pairs, {"sentence1": _filled, "sentence2": _filled}))
+        return list(dict.fromkeys(row[side] for row in rows for side in ("sentence1", "sentence2")))
     texts = []
     with closing(open_reader(None, input, format, field)) as reader:
         for item in items_of(reader):
@@ -64,6 +65,30 @@ def texts_of(input: Path | None, pairs: Path | None, format: str | None, field: 
     if not texts:
         raise DataError(f"{input or 'stdin'} holds no text: give at least one")
     return texts
+
+
+def _filled(value: Any) -> str:
+    """Check for a text of a pair, as one of ``--input`` is checked."""
+    from ..jobs.items import fault
+
+    if problem := fault(value):
+        raise ValueError(problem)
+    return str(value)
+
+
+def check_scores(sets: Mapping[str, ScoredPairs]) -> None:
+    """Refuse, before a model is loaded, pairs by file that all have one score.
+
+    Raises:
+        InputError: a file's pairs do.
+    """
+    from ..errors import InputError
+
+    for file, pairs in sets.items():
+        if (pairs.gold == pairs.gold[0]).all():
+            raise InputError(
+                f"{file}: all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: a correlation needs different ones"
+            )
 
 
 def encoders(

@@ -93,7 +93,7 @@ def isotropy(
     from ..analysis.isotropy import positive_pairs
     from ..tasks.vectors import CachedEmbedder
 
-    positives = [] if pairs is None else positive_pairs(read_pairs(pairs), above)
+    positives = [] if pairs is None else positive_pairs(read_pairs(pairs, correlated=False), above)
     results: list[tuple[str, Isotropy]] = []
     for spec, short in short_names(model).items():
         encoder = ModelChoice(spec, device, dtype, max_length, revision, trust_remote_code, products).load(
@@ -136,9 +136,11 @@ def fitted(
     batch_tokens: int | None,
 ) -> Iterator[Candidate]:
     """Each method with each list of steps, fitted; methods share forwards, and steps share vectors."""
+    from ..methods import classical
     from ..tasks.candidates import Fitting, candidates
 
-    given = methods or {encoder.method.name: encoder.method}
+    own = "classical" if encoder.method == classical() else encoder.method.name
+    given = methods or {own: encoder.method}
     with TemporaryDirectory() as folder:
         options = {"batch_tokens": batch_tokens}
         for candidate in candidates(encoder, given, posts, Path(folder), options, Fitting.on(texts)):
@@ -146,8 +148,10 @@ def fitted(
 
 
 def _table(results: Sequence[Isotropy]) -> Iterator[str]:
+    from ..errors import plural
+
     wide, first = max(len(r.name) for r in results), results[0]
-    yield f"{first.texts} texts" + (f", {first.positives} positive pairs" if first.positives else "")
+    yield f"{first.texts} texts" + (f", {plural(first.positives, 'positive pair')}" if first.positives else "")
     yield f"{'':{wide}}  average cosine  uniformity" + ("  alignment" if first.positives else "")
     for r in results:
         aligned = f"{r.alignment:11.3f}" if r.positives else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .analyse_inputs import Models, as_text, distinct, short_names
+from .analyse_inputs import Models, as_text, check_scores, distinct, short_names
 from .drawing import check_plot, draw_plot
 from .model import ModelChoice
 
@@ -100,6 +100,7 @@ def turning_point(
     names = short_names(model)
     files = distinct([str(path) for path in dev], _stem, "--dev")
     sets = {name: read_pairs(Path(path)) for path, name in files.items()}
+    check_scores(sets)
     choices = [ModelChoice(m, device, dtype, max_length, revision, trust_remote_code, products) for m in model]
     found = [_measure(choice, sets, asked, margin, batch_tokens) for choice in choices]
     named = [replace(c, name=_joined(names[f.model] * (len(model) > 1), c.name * (len(model) == 1 or len(asked) > 1)))

@@ -111,7 +111,7 @@ def ending(error: BaseException) -> tuple[str, int]:
 
 ARGUMENT = re.compile(
     r"(?<![\w.'\"])(?:(max_length|batch_tokens|on_long|prompt_name|truncate_dim|trust_remote_code)\b|"
-    r"(device|dtype|products|prompt|revision)(?==))(?:=(\w+|'[^']*'))?"
+    r"(above|device|dtype|products|prompt|revision)(?==))(?:=(\w+|'[^']*'))?"
 )
 
 

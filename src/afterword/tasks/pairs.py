@@ -61,15 +61,10 @@ class Pairs(Task):
         Raises:
             DataError: there is no such file, it has fewer than two pairs, or a score is not a number.
         """
-        rows = source.rows(self.file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
-        if len(rows) < 2:
-            raise DataError(f"{self.file} has {len(rows)} pair: a correlation needs at least 2")
-        return ScoredPairs(
-            tuple(r["sentence1"] for r in rows),
-            tuple(r["sentence2"] for r in rows),
-            np.array([r["score"] for r in rows]),
-            tuple(r["subset"] or "" for r in rows),
-        )
+        pairs = _pairs(self.file, source)
+        if len(pairs.gold) < 2:
+            raise DataError(f"{self.file} has {len(pairs.gold)} pair: a correlation needs at least 2")
+        return pairs
 
 
 @dataclass(frozen=True)
@@ -158,12 +153,28 @@ def own_file(task: Task, source: Source) -> Path | None:
     return source.root / task.file if own else None  # type: ignore[attr-defined]
 
 
-def read_pairs(path: str | Path) -> ScoredPairs:
+def read_pairs(path: str | Path, *, correlated: bool = True) -> ScoredPairs:
     """Read scored pairs from a file of rows with "sentence1", "sentence2" and "score".
+
+    Args:
+        path: the file.
+        correlated: whether a correlation will be computed, which needs two pairs.
 
     Raises:
         DataError: the file is missing or invalid; the message names file and line.
     """
     if not Path(path).is_file():
         raise MissingDataset(f"{path} does not exist: give a file of sentence1, sentence2 and score")
-    return Pairs(Path(path).name, str(path)).load(Folder(Path()))
+    if correlated:
+        return Pairs(Path(path).name, str(path)).load(Folder(Path()))
+    return _pairs(str(path), Folder(Path()))
+
+
+def _pairs(file: str, source: Source) -> ScoredPairs:
+    rows = source.rows(file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
+    return ScoredPairs(
+        tuple(r["sentence1"] for r in rows),
+        tuple(r["sentence2"] for r in rows),
+        np.array([r["score"] for r in rows]),
+        tuple(r["subset"] or "" for r in rows),
+    )
