@@ -16,7 +16,7 @@ VERB = ("analyse", "attention", "-m")
 
 
 def test_the_numbers_of_a_head(run: Run, bert: Path, tmp_path: Path):
-    words = (*VERB, bert, "a cat sat", "--head", "1-2", "--method", "classical")
+    words = (*VERB, bert, "a cat sat", "--head", "1-2")  # and no word of methods on stderr
     ended = run(*words, "--plot", tmp_path / "a.svg")
     assert (ended.code, ended.err) == (0, "") and "\x1b" not in ended.out
     assert (tmp_path / "a.svg").stat().st_size > 1000
@@ -100,6 +100,8 @@ WRONG = [
     (("LLAMA", "a b", "--method", "classical", "--head", "1-1", "--max-length", "2"), "fit into --max-length 2"),
     (("LLAMA", "a b", "--method", "bellm:last=1", "--plot", "a.svg"), "there is no matrix to draw"),
     (("LLAMA", "a b", "--dark"), "needs --plot"),
+    (("no-model",), "stdin holds no text: give TEXT, or a file with --input"),
+    (("no-model", "-i", "EMPTY"), "empty.txt holds no text: give TEXT"),
 ]
 
 
@@ -108,7 +110,8 @@ def test_what_is_wrong_is_one_line(
     run: Run, llama: Path, dev: Path, tmp_path: Path, words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    known = {"LLAMA": llama, "DEV": dev}
+    (tmp_path / "empty.txt").touch()
+    known = {"LLAMA": llama, "DEV": dev, "EMPTY": tmp_path / "empty.txt"}
     ended = run(*VERB, *(known.get(word, word) for word in words))
     assert ended.code == 2 and len(ended.err.splitlines()) == 1 and said in ended.err, ended.err
     assert ended.out == "" and not (tmp_path / "a.svg").exists()

@@ -35,7 +35,18 @@ def test_two_models_and_a_single_text_of_a_packed_file(run: Run, bert: Path, tmp
     ended = run(*words, "--plot", tmp_path / "a.svg")
     assert {path.name for path in tmp_path.glob("a*.svg")} == {"a-bert.svg", "a-other.svg"}
     lines = ended.out.splitlines()
-    assert lines[0].startswith("bert: ") and lines[2].split() == ["impact", "matrix", "nan", "nan"]
-    assert "1 of 1 texts left out" in lines[3] and lines[4].startswith("other: ")
+    assert lines[0].startswith("bert: no correlation with TF-IDF: 1 of 1 texts left out") and len(lines) == 2
+    assert lines[1].startswith("other: ") and "nan" not in ended.out
     found = json.loads(run(*words, "--json").out)
     assert [(f["model"], f["pearson"], f["undefined"]) for f in found] == [("bert", None, 1), ("other", None, 1)]
+
+
+def test_texts_without_a_correlation_are_refused(run: Run, bert: Path, tmp_path: Path):
+    (tmp_path / "same.txt").write_text("the thin line\n" * 5)
+    (tmp_path / "two.txt").write_text("the thin line\nthe\n")
+    for verb in ("impact", "heads"):
+        ended = run("analyse", verb, "-m", bert, "-i", tmp_path / "same.txt")
+        assert (ended.code, ended.out) == (2, "") and len(ended.err.splitlines()) == 1
+        assert "one TF-IDF in 5 texts" in ended.err and "give --corpus" in ended.err
+        ended = run("analyse", verb, "-m", bert, "-i", tmp_path / "two.txt")
+        assert ended.code == 0 and "mean over 1 text " in ended.out, ended.out

@@ -100,6 +100,8 @@ def test_others_are_asked_for_only_where_they_are_needed():
         jobs(["x"], SOURCE, local_tasks(), more)
     assert [j.name for j in jobs(["mteb:ATEC"], SOURCE, local_tasks(), more)] == ["ATEC"]
     assert asked == ["atec", "mteb:ATEC"]
+    with pytest.raises(InputError, match="'mteb:' names no task of mteb: give one, as in mteb:TNews"):
+        jobs(["mteb:"], SOURCE, local_tasks(), more)
 
 
 def test_the_names_of_mtebs_tasks():

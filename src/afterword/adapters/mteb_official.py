@@ -107,7 +107,8 @@ class MtebOfficial(Task):
             except KeyError as e:
                 close = str(e).rpartition("Did you mean: ")[2].split("'")[1::2] if "Did you mean" in str(e) else []
                 hint = f" (did you mean {close[0]!r}?)" if close else ""
-                raise InputError(f"mteb has no task {self.official!r}{hint}") from None
+                listed = "python -m mteb available-tasks prints all"
+                raise InputError(f"mteb has no task {self.official!r}{hint}: {listed}") from None
             if set(kind.metadata.modalities) != {"text"}:
                 raise InputError(
                     f"mteb's {self.official} is about {', '.join(kind.metadata.modalities)}, not text alone"

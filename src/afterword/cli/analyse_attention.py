@@ -15,7 +15,7 @@ from . import options as o
 from .analyse_inputs import as_text, encoders
 from .drawing import check_plot, draw_plot
 from .inputs import items_of, open_reader
-from .model import read_methods
+from .model import ModelChoice, read_methods
 from .page import BOLD, Column, cut, has_colours, one_line, page_width, styled, table
 
 if TYPE_CHECKING:
@@ -77,11 +77,13 @@ def attention(
     layer's attention that goes to later tokens is printed. In a terminal with colours, a darker token has more
     weight; else numbers are printed.
     """  # fmt: skip
-    from ..methods import parse_head
+    from ..methods import classical, parse_head
 
     check_plot(plot, dark)
     heads, methods = [parse_head(h) for h in head or ()], read_methods(method)
     texts = _texts(text, input, row, format, field)
+    if (heads or layer) and not methods and _is_plain(model):
+        methods = {"": classical()}  # what is used without a method: it need not be named to see a head
     if len(texts) != 1 and (heads or layer or token is not None or plot is not None):
         raise typer.BadParameter(f"there are {len(texts)} texts, and a matrix is that of one", param_hint="--row")
     from ..analysis.attention import forward_attention, rows_of_word
@@ -127,14 +129,22 @@ class Seen:
         return {"name": self.name, "matrices": [v.to_json() for v in self.views], "rows": self.rows, "forward": forward}
 
 
+def _is_plain(model: str) -> bool:
+    """Whether a model has no method of its own."""
+    folder, _ = ModelChoice(model).located().folder()
+    return not (folder / "modules.json").exists()
+
+
 def _texts(text: str | None, input: Path | None, row: int | None, format: str | None, field: str | None) -> list[str]:
-    from ..errors import BadRow
+    from ..errors import BadRow, DataError
 
     texts = []
     for item in items_of(open_reader(None if text is None else [text], input, format, field)):
         if item.problem is not None:
             raise BadRow(input or ("the text" if text is not None else "stdin"), item.line, item.problem)
         texts.append(item.text or "")
+    if not texts:
+        raise DataError(f"{input or 'stdin'} holds no text: give TEXT, or a file with --input")
     if row is not None and row > len(texts):
         raise typer.BadParameter(f"{row}: the input has {len(texts)} texts, counted from 1", param_hint="--row")
     return texts if row is None else [texts[row - 1]]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .analyse_inputs import Corpus, Models, PairFile, as_text, check_scores, encoders, texts_of
+from .analyse_inputs import Corpus, Models, PairFile, as_text, check_scores, check_varies, encoders, texts_of
 from .drawing import beside, check_plot, draw_plot
 
 if TYPE_CHECKING:
@@ -127,7 +127,10 @@ def measured(
     from ..analysis.result import plain
     from ..tune.head_scores import head_scores
 
-    found = heads_follow(encoder, texts, tfidf_weights(encoder, texts, counted), limits=limits)
+    weights = tfidf_weights(encoder, texts, counted)
+    if not sets["dev"]:
+        check_varies(weights)  # it ranks the heads
+    found = heads_follow(encoder, texts, weights, limits=limits)
     scores: dict[str, NDArray[np.floating[Any]]] = {}
     total = sum(2 * len(pairs.gold) for several in sets.values() for pairs in several)
     with tqdm(total=total, unit=" texts", disable=not sys.stderr.isatty(), leave=False) as bar:
@@ -148,7 +151,8 @@ def _table(name: str, rows: Rows, texts: int, top: int, shown: Sequence[str], st
     kinds = [kind for kind in ("dev", "test") if kind in rows[0]]
     counted, left_out = rows[0]["texts"], texts - rows[0]["texts"]
     more = f" ({left_out} left out: all their tokens have one TF-IDF)" if left_out else ""
-    yield f"{name}: diagonal attention and TF-IDF, correlation x 100 within a text, mean over {counted} texts{more}"
+    mean = f"{counted} text{'s' * (counted != 1)}"
+    yield f"{name}: diagonal attention and TF-IDF, correlation x 100 within a text, mean over {mean}{more}"
     if kinds:
         yield f"{' and '.join(kinds)}: Ditto with this head on the states {states}, Spearman x 100"
     yield "head  place  Pearson Spearman" + "".join(f"{kind:>8}" for kind in kinds)

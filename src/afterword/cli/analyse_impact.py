@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options as o
-from .analyse_inputs import Corpus, Models, PairFile, as_text, encoders, texts_of
+from .analyse_inputs import Corpus, Models, PairFile, as_text, check_varies, encoders, texts_of, varies
 from .drawing import beside, check_plot, draw_plot
 from .page import one_line
 
@@ -62,7 +62,7 @@ def impact(
     for name, encoder, limits in encoders(
         model, {"": classical()}, device, dtype, products, max_length, trust_remote_code, batch_tokens, revision
     ):
-        matrices, weights, found = measured(encoder, texts, counted, heads, limits)
+        matrices, weights, found = measured(encoder, texts, counted, heads, limits, as_json or plot is not None)
         if not as_json:
             typer.echo("\n".join(_table(name, found, texts)))
         if plot is not None:
@@ -79,16 +79,22 @@ def impact(
 
 
 def measured(
-    encoder: Encoder, texts: Sequence[str], counted: Sequence[str], heads: int, limits: Limits
+    encoder: Encoder, texts: Sequence[str], counted: Sequence[str], heads: int, limits: Limits, matrices_too: bool
 ) -> tuple[list[Impact], list[Measure], list[Follows]]:
-    """The impact matrix and the TF-IDF weights of each text, and how the matrices and the best heads follow TF-IDF."""
+    """The impact matrix and the TF-IDF weights of each text, and how the matrices and the best heads follow TF-IDF.
+
+    Raises:
+        InputError: no text has a correlation with TF-IDF, and the matrices are not asked for.
+    """
     from tqdm import tqdm
 
     from ..analysis.impact import impact as matrix_of
     from ..analysis.importance import follow, heads_follow, tfidf_weights
 
     weights = tfidf_weights(encoder, texts, counted)
-    by_head = heads_follow(encoder, texts, weights, limits=limits)[:heads] if heads else ()
+    if not matrices_too:
+        check_varies(weights)
+    by_head = heads_follow(encoder, texts, weights, limits=limits)[:heads] if heads and varies(weights) else ()
     bar = tqdm(texts, unit=" texts", disable=not sys.stderr.isatty(), leave=False)
     matrices = [matrix_of(encoder, text, limits=limits) for text in bar]
     return matrices, weights, [*follow(["impact matrix"], [m.columns[None] for m in matrices], weights), *by_head]
@@ -97,7 +103,11 @@ def measured(
 def _table(name: str, found: Sequence[Follows], texts: Sequence[str]) -> Iterator[str]:
     whole = found[0]
     title = f"{name}: " if name else ""
-    yield f"{title}correlation x 100 with TF-IDF within a text, mean over {whole.texts} texts of {whole.tokens} tokens"
+    if not whole.texts:
+        yield f"{title}no correlation with TF-IDF: {why_undefined(whole.undefined, len(texts))}"
+        return
+    mean = f"mean over {whole.texts} text{'s' * (whole.texts > 1)} of {whole.tokens} tokens"
+    yield f"{title}correlation x 100 with TF-IDF within a text, {mean}"
     yield f"{'':16} Pearson Spearman"
     for f in found:
         measure = f.name if f is whole else f"head {f.name}"

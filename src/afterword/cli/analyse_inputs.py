@@ -15,6 +15,7 @@ from .inputs import items_of, open_reader
 from .model import ModelChoice, short_name
 
 if TYPE_CHECKING:
+    from ..analysis.importance import Measure
     from ..encode.limits import Limits
     from ..encoder import Encoder
     from ..methods import Method
@@ -86,9 +87,28 @@ def check_scores(sets: Mapping[str, ScoredPairs]) -> None:
 
     for file, pairs in sets.items():
         if (pairs.gold == pairs.gold[0]).all():
-            raise InputError(
-                f"{file}: all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: a correlation needs different ones"
-            )
+            same = f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}"
+            raise InputError(f"{file}: {same}: a correlation needs different ones")
+
+
+def varies(weights: Sequence[Measure]) -> bool:
+    """Whether TF-IDF differs between the tokens of any text (N,), so that something can be correlated with it."""
+    return any(len(w) > 1 and (w != w[0]).any() for w in weights)
+
+
+def check_varies(weights: Sequence[Measure]) -> None:
+    """Refuse texts in which TF-IDF does not.
+
+    Raises:
+        InputError: there is none with different weights.
+    """
+    from ..errors import InputError, plural
+
+    if not varies(weights):
+        raise InputError(
+            f"all tokens of a text have one TF-IDF in {plural(len(weights), 'text')}, as where texts are equal or "
+            "there is only one: no correlation; give --corpus, a file of other texts to count in"
+        )
 
 
 def encoders(

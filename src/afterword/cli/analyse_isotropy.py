@@ -148,10 +148,10 @@ def fitted(
 
 
 def _table(results: Sequence[Isotropy]) -> Iterator[str]:
-    from ..errors import plural
-
     wide, first = max(len(r.name) for r in results), results[0]
-    yield f"{first.texts} texts" + (f", {plural(first.positives, 'positive pair')}" if first.positives else "")
+    yield f"{first.texts} texts" + (
+        f", {first.positives} positive pair{'s' * (first.positives > 1)}" if first.positives else ""
+    )
     yield f"{'':{wide}}  average cosine  uniformity" + ("  alignment" if first.positives else "")
     for r in results:
         aligned = f"{r.alignment:11.3f}" if r.positives else ""

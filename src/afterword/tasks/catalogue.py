@@ -126,6 +126,8 @@ def _jobs_of(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[s
         yield _own(Path(spec))
         return
     if spec.lower().startswith("mteb:"):
+        if not spec[5:].strip():
+            raise InputError(f"{spec!r} names no task of mteb: give one, as in mteb:TNews")
         yield from (Job(task, source) for task in more(spec))
         return
     name, options = read_spelling(spec) if ":" in spec else (spec, {})
