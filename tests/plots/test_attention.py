@@ -22,10 +22,15 @@ def test_the_heads_that_won_and_the_weights(tmp_path: Path):
     draw_attention([("mini", backward())], tmp_path / "a.svg", "银 $b")
     texts = drawn(tmp_path / "a.svg")
     assert {"1-1", "2-2", "2-3", "2-5", "2-6", "2-9"} == {t for t in texts if len(t) == 3 and t[1] == "-"}
-    assert texts.count("银") == 2 == texts.count("$b") and "weight" in texts and "looks at" in texts
+    assert (
+        texts.count("银") == 2 == texts.count("$b")
+        and "weight" in texts
+        and "takes in" in texts
+        and "looks at" not in texts
+    )
     whole = " ".join(texts)
     assert "Backward attention: layer 2 has the strongest weight of 83% of the pairs" in whole
-    assert "mini; “银 $b”, 3 tokens" in whole
+    assert "mini; “银 $b”, 3 tokens" in whole and "takes in those that look back at it" in whole
 
 
 def test_several_matrices_share_a_scale(tmp_path: Path):
@@ -33,7 +38,11 @@ def test_several_matrices_share_a_scale(tmp_path: Path):
     draw_attention([("mini", plain), ("mini", backward())] * 2, tmp_path / "a.svg", page=DARK)
     texts = drawn(tmp_path / "a.svg")
     assert texts.count("head 1-2") == 2 == texts.count("backward attention") and "0.25" in texts
-    assert texts.count("attention weight") == 1 and "Plain and backward attention" in texts
+    assert (
+        texts.count("looks at") == 2 == texts.count("takes in")
+        and texts.count("attention weight") == 1
+        and "Plain and backward attention" in texts
+    )
 
 
 def test_one_head_names_what_looks_at_itself(tmp_path: Path):

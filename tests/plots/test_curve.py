@@ -51,4 +51,8 @@ def test_layers_of_two_models_and_what_is_found(tmp_path: Path):
     draw_degradation([RISES, longer], tmp_path / "a.svg")
     assert {"layers kept", "0 of 2 curves fall before the last layer"} <= set(drawn(tmp_path / "a.svg"))
     assert finding([FALLS]) == "scores fall after 1 of 2 layers" and finding([RISES]) == "scores do not fall at the end"
+    unsure = curve("unsure", 0.5, 0.6, 0.55, agreement=0.26)
+    assert finding([unsure]) == "scores fall after 1 of 2 layers, as in only 26% of the resamples"
+    told = "2 of 2 curves fall before the last layer, 1 of them without the agreement of half of the resamples"
+    assert finding([unsure, FALLS]) == told
     assert finding([UNDEFINED]) == "no turning point: the curve is undefined"

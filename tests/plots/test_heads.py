@@ -25,9 +25,11 @@ def test_every_number_can_be_read():
     assert min(contrast(ink, ground) for _, _, _, ground, ink in cells(table)) >= LEGIBLE
 
 
-def test_one_bad_head_does_not_take_the_scale():
+def test_one_bad_head_does_not_take_the_scale(tmp_path: Path):
     table = np.linspace(0.4, 0.5, 100).reshape(10, 10)
     table[3, 3] = 0.04
     low, high = bounds(table)
     assert 0.4 <= low < 0.41 and high == 0.5
+    draw_heads(table, tmp_path / "a.svg", subtitle="100 heads")
+    assert "100 heads; 4 heads have less than 40: one colour" in " ".join(drawn(tmp_path / "a.svg"))
     assert bounds(np.full((2, 2), math.nan)) == (0.0, 1.0)

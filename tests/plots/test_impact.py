@@ -21,6 +21,14 @@ def test_the_content_tokens_are_named_with_their_means(tmp_path: Path):
     assert (tmp_path / "a.svg").read_text().count(f"fill: {LIGHT.series[0]}") == 2  # a bar per column
 
 
+def test_the_scale_of_few_tokens_reaches_the_lowest_cell(tmp_path: Path):
+    result = Impact(("a", "b", "c"), (0, 3), np.array([[0, 20.0, 30], [40, 0, 50], [60, 70, 0]]))
+    draw_impact(result, tmp_path / "a.svg")
+    texts = drawn(tmp_path / "a.svg")
+    scale = texts[texts.index("effect on ...") + 1 :]
+    assert scale[0] == "20"
+
+
 def test_one_token_alone(tmp_path: Path):
     result = Impact(("[CLS]", "a", "[SEP]"), (1, 2), np.zeros((3, 3)))
     draw_impact(result, tmp_path / "a.svg", "a title")

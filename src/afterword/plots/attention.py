@@ -29,6 +29,8 @@ def draw_attention(
 ) -> None:
     """A panel for each matrix: rows are tokens, columns what they attend to; more weight is darker (lighter if dark).
 
+    In backward attention the columns are those that look back at a token, and that it takes in.
+
     Heads as in Figure 2 of Ditto; ReBA's matrix, with the weights of the tokens above it, as in its Figures 1 and 2.
     In a backward matrix of few tokens each cell names the layer and head that won the maximum.
 
@@ -43,6 +45,8 @@ def draw_attention(
     down, side = -(-len(views) // across), max(2.2, CELL * most)
     names = " and ".join(dict.fromkeys(name for name, _ in views))
     told = f"{names}; “{text}”, {most} tokens; the shade goes by the square root of the weight"
+    if any(view.layer is not None for _, view in views):
+        told += "; by backward attention a token takes in those that look back at it"
     bars, darkest = any(v.weights is not None for _, v in views), max(float(v.matrix.max()) for _, v in views)
     wide, high = across * (side + 0.9) + 1.2, down * (side + 1.5 + 0.6 * bars)
     with drawing(path, wide, high, title=_finding(views), subtitle=told, page=page) as drawn:
@@ -70,7 +74,7 @@ def _panel(axes: Axes, view: AttentionMatrix, darkest: float, page: Page) -> Axe
     axes.set_yticks(range(len(tokens)), tokens, fontsize=8)
     axes.grid(visible=False)
     axes.tick_params(length=0)
-    axes.set(xlabel="looks at", ylabel="token")
+    axes.set(xlabel="looks at" if view.layer is None else "takes in", ylabel="token")
     if view.layer is not None and view.head is not None and len(tokens) <= WRITTEN:
         for i, k in np.argwhere(view.layer):
             r, g, b, _ = shades(norm(view.matrix[i, k]))

@@ -69,13 +69,18 @@ def finding(curves: Sequence[Curve]) -> str:
         curves: at least one.
     """
     points = [curve.turning for curve in curves]
+    unsure = [point.agreement for point in points if point is not None and point.falls and point.agreement < UNSURE]
     if len(curves) > 1:
         falling = sum(point is not None and point.falls for point in points)
-        return f"{falling} of {len(curves)} curves fall before the last layer"
+        told = f"{falling} of {len(curves)} curves fall before the last layer"
+        return f"{told}, {len(unsure)} of them without the agreement of half of the resamples" if unsure else told
     (point,), layers = points, len(curves[0].scores) - 1
     if point is None:
         return "no turning point: the curve is undefined"
-    return f"scores fall after {point.kept} of {layers} layers" if point.falls else "scores do not fall at the end"
+    if not point.falls:
+        return "scores do not fall at the end"
+    told = f"scores fall after {point.kept} of {layers} layers"
+    return f"{told}, as in only {unsure[0]:.0%} of the resamples" if unsure else told
 
 
 def _draw_curve(axes: Axes, curve: Curve, page: Page, of: tuple[int, int], faint: float) -> End | None:

@@ -49,9 +49,12 @@ def draw_heads(
     import matplotlib
 
     layers, heads = table.shape
+    low, high = bounds(table)
+    if cut := int((table < low).sum()):
+        told = f"{cut} {'head has' if cut == 1 else 'heads have'} less than {100 * low:.0f}: one colour"
+        subtitle = f"{subtitle}; {told}" if subtitle else told
     size = max(4.6, 1.9 + 0.38 * heads), max(1.6, 0.9 + 0.3 * layers)
     with figure(path, *size, title=title, subtitle=subtitle, page=page) as axes:
-        low, high = bounds(table)
         scores, colours = (
             100 * np.ma.masked_invalid(table),
             matplotlib.colormaps["cividis"].with_extremes(bad=UNDEFINED),
@@ -59,7 +62,7 @@ def draw_heads(
         image = axes.imshow(scores, aspect="auto", cmap=colours, vmin=100 * low, vmax=100 * high)
         drawn = axes.get_figure(root=True)
         assert drawn is not None
-        drawn.colorbar(image, ax=axes, label=label, extend="min" if (table < low).any() else "neither", pad=0.02)
+        drawn.colorbar(image, ax=axes, label=label, extend="min" if cut else "neither", pad=0.02)
         for layer, head, number, _, ink in cells(table):
             axes.text(head, layer, number, ha="center", va="center", color=ink, fontsize=7.5)
         for head_of, dash in ((best, "-"), (chosen, (0, (2, 1.4)))):
@@ -74,7 +77,7 @@ def draw_heads(
 def bounds(table: Table) -> tuple[float, float]:
     """The ends of the scale: the 5th percentile and the highest score; 0 and 1 if no head has a score."""
     known = table[~np.isnan(table)]
-    return (float(np.percentile(known, 5)), float(known.max())) if known.size else (0.0, 1.0)
+    return (float(np.percentile(known, 5, method="lower")), float(known.max())) if known.size else (0.0, 1.0)
 
 
 def cells(table: Table) -> Iterator[tuple[int, int, str, str, str]]:

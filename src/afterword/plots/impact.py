@@ -34,7 +34,8 @@ def draw_impact(result: Impact, path: Path, title: str = "", page: Page = LIGHT,
     count = len(names)
     matrix = np.ma.masked_array(result.matrix[inside, inside], np.eye(count, dtype=bool))
     others = matrix.compressed()
-    low, high = (float(np.percentile(others, 2)), float(others.max())) if count > 1 else (0.0, 1.0)
+    low, high = (float(np.percentile(others, 2, method="lower")), float(others.max())) if count > 1 else (0.0, 1.0)
+    beyond = "min" if (others < low).any() else "neither"
     cell = max(0.14, min(0.26, 9 / count))  # inches
     font, side = min(8.5, 60 * cell), cell * count
     margin = max(map(length, names)) * font / 72 + 0.45
@@ -51,7 +52,7 @@ def draw_impact(result: Impact, path: Path, title: str = "", page: Page = LIGHT,
         axes.set_xticks(range(count), names, rotation=90, fontsize=font)
         axes.set_yticks(range(count), names, fontsize=font)
         axes.set(xlabel="of hiding ...", ylabel="effect on ...")
-        drawn.colorbar(image, ax=axes, label="Euclidean distance", extend="min", fraction=0.06, pad=0.02)
+        drawn.colorbar(image, ax=axes, label="Euclidean distance", extend=beyond, fraction=0.06, pad=0.02)
 
 
 def finding(result: Impact) -> str:
