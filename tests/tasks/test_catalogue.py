@@ -113,3 +113,13 @@ def test_the_names_of_mtebs_tasks():
     }
     assert len(jobs(["cmteb"], SOURCE, local_tasks(), lambda _: every)) == 31
     assert len(jobs(["zh"], SOURCE, local_tasks(), lambda _: every)) == 22
+
+
+def test_a_file_with_a_comma_in_its_name_is_one_file(tmp_path: Path):
+    file = tmp_path / "a,b.jsonl"
+    file.write_text("{}")
+    found = jobs([str(file), "STS12,STS13"], Folder(tmp_path), local_tasks())
+    assert [job.name for job in found] == ["a,b", "STS12", "STS13"]
+    for wrong in (f"STS12,{tmp_path}/c.jsonl", f"STS12,{file}"):
+        with pytest.raises(InputError, match=r"; one with a comma in its name goes into a --tasks of its own$"):
+            jobs([wrong], Folder(tmp_path), local_tasks())

@@ -49,6 +49,9 @@ MTEB = {
 """Groups of `adapters.mteb_tasks` and `adapters.mteb_official` with their tasks, so that a name is known without
 importing mteb, which is slow."""
 
+COMMA = "; one with a comma in its name goes into a --tasks of its own"
+"""Ends the error about a name: perhaps it is half of a file's."""
+
 FAMILIES = ("zh", "cmteb")
 """Names of several groups at once: "zh" are those whose names begin with "zh-"."""
 
@@ -111,9 +114,10 @@ def jobs(
 
 
 def _parts(specs: Sequence[str]) -> list[str]:
-    """Split at commas, except between options: a part "key=value" belongs to the task before it."""
+    """Split at commas, except in a file's name and between options: "key=value" belongs to the task before it."""
     parts: list[str] = []
-    for part in (part.strip() for spec in specs for part in spec.split(",")):
+    whole = {spec: spec.endswith(ENDINGS) and Path(spec).is_file() for spec in specs}
+    for part in (part.strip() for spec in specs for part in ([spec] if whole[spec] else spec.split(","))):
         if "=" in part and ":" not in part and parts and ":" in parts[-1]:
             parts[-1] += f",{part}"
         elif part:
@@ -137,7 +141,7 @@ def _jobs_of(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[s
         known = [*groups(tasks), *(task.name for task in tasks), *theirs]
         raise InputError(
             f"no task or group {name!r}{did_you_mean(name, known)}: {_known(tasks)}; or give a {', '.join(ENDINGS)} "
-            "file of scored pairs"
+            f"file of scored pairs{COMMA}"
         )
     for task in members:
         label = task.name + (f":{spec.partition(':')[2]}" if options else "")
@@ -153,7 +157,7 @@ def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
 def _own(path: Path) -> Job:
     """The job for a user's file of scored pairs; one that is named like a task keeps its ending in its name."""
     if not path.is_file():
-        raise InputError(f"{path} does not exist: give a file of rows with sentence1, sentence2 and score")
+        raise InputError(f"{path} does not exist: give a file of rows with sentence1, sentence2 and score{COMMA}")
     name = path.name.removesuffix(
         next(end for end in sorted(ENDINGS, key=len, reverse=True) if path.name.endswith(end))
     )
