@@ -1,6 +1,7 @@
 """What is written: the encoder that won, fitted, and everything that was tried."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from afterword import Encoder, classical
 from afterword.tasks.pairs import ScoredPairs
 from afterword.tasks.scores import cosines
 from afterword.tune import HeadMap, score, tune
-from afterword.tune.report import chosen, grid, page, save
+from afterword.tune.report import as_json, chosen, grid, page, save
 
 
 def test_a_real_gain_is_found_and_saved(tmp_path):
@@ -68,7 +69,8 @@ def test_the_verdict(simplest: str, improved: bool, verdict: str):
     text = chosen(found(simplest, improved))
     assert verdict in text and "7 recipes, 41 pairs: 20 rank, 21 confirm (seed 5)" in text
     assert " 55.00   55.00 ( 40.00  60.00)      1  echo + centre  <- " in text
-    assert "2 recipes have no score" in text and "note: echo: whiten: too few" in text
+    assert "2 recipes without a score on one half or both: their" in text
+    assert "note: 1 recipe not tried: echo: whiten: too few" in text
     assert "    nan   51.00  t, 9 pairs" in text
 
 
@@ -87,7 +89,26 @@ def test_the_verdict_beside_a_default_without_a_score():
 def test_notes_that_differ_in_numbers_are_one_line():
     wide = [f"classical:states=layer:{i}: whiten: 120 vectors differ in {90 + i} directions only" for i in range(3)]
     text = chosen({**found("echo", True), "notes": [*wide, "echo: remove_top: too few"]})
-    assert text.count("note: ") == 2 and f"note: {wide[0]}; likewise 2 other recipes\n" in text
+    assert text.count("note: ") == 2 and "note: 3 recipes not tried: classical:states=layer:0: whiten: 120 " in text
+    assert "layer:1" not in text and max(map(len, text.splitlines())) <= 110
+
+
+def test_a_recipe_without_a_score_on_the_second_half_shows_no_interval():
+    report = found("echo", False)
+    lost = {**row("echo", 0.55, "centre"), "confirm": None, "confirm_95": [-0.1, 0.1]}
+    text = chosen({**report, "best": [lost, report["best"][1]], "simplest": {**lost, "gain_95": [None, None]}})
+    (line, other) = (line for line in text.splitlines() if "<-" in line)
+    assert "nan" in line and "(" not in line and line.index("echo") == other.index("classical")
+    assert "echo + centre ranked first, but has no score on the half that confirms" in text
+
+
+def test_a_recipe_counts_as_undefined_on_either_half(tmp_path):
+    tuned = tune(load("bert", tmp_path / "model"), made_up(60))
+    before = as_json(tuned)["undefined"]
+    at = [i for i, score in enumerate(tuned.choice.rank + tuned.choice.confirm) if np.isfinite(score)][-2:]
+    choice = replace(tuned.choice, rank=tuned.choice.rank.copy(), confirm=tuned.choice.confirm.copy())
+    choice.rank[at[0]], choice.confirm[at] = np.nan, np.nan
+    assert as_json(replace(tuned, choice=choice))["undefined"] == before + 2
 
 
 def test_a_map_with_and_without_labels(tmp_path):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def as_json(tuned: Tuned, tests: Sequence[Mapping[str, Any]] = ()) -> dict[str, 
         "seed": tuned.seed,
         "pairs": len(tuned.gold),
         "tried": len(tuned.recipes),
-        "undefined": int(np.isnan(choice.rank).sum()),
+        "undefined": int((np.isnan(choice.rank) | np.isnan(choice.confirm)).sum()),
         "improved": choice.improved,
         "chosen": {**with_interval(choice.chosen), "as": to_json(tuned.recipes[choice.chosen].method)},
         "default": with_interval(choice.default),
@@ -167,7 +168,8 @@ def chosen(report: Report) -> str:
         note = f"  <- {', '.join(notes)}" if notes else ""
         lines.append(f"{_x100(row['rank'])}  {_interval(row)}  {row['level']:>5}  {_name(row)}{note}")
     if report["undefined"]:
-        lines.append(f"{report['undefined']} recipes have no score: their vectors are constant, or not finite")
+        why = "their vectors are constant, or not finite"
+        lines.append(f"{plural(report['undefined'], 'recipe')} without a score on one half or both: {why}")
     lines += ["", _verdict(report), *_noted(report["notes"])]
     if report["tests"]:
         lines += ["", "default  chosen  test"]
@@ -178,20 +180,26 @@ def chosen(report: Report) -> str:
 
 
 def _noted(notes: Sequence[str]) -> list[str]:
-    """Recipes that could not be tried; of those that differ only in numbers, the first one and how many there are."""
+    """Recipes that could not be tried; of those that differ only in numbers, how many there are and the first one."""
     alike: dict[str, list[str]] = {}
     for note in notes:
         alike.setdefault(re.sub("[0-9]+", "#", note.partition(": ")[2]), []).append(note)
     return [
-        f"note: {same[0]}" + (f"; likewise {plural(len(same) - 1, 'other recipe')}" if same[1:] else "")
+        fill(f"note: {plural(len(same), 'recipe')} not tried: {same[0]}" + (" ..." if same[1:] else ""), 110,
+             subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
         for same in alike.values()
-    ]
+    ]  # fmt: skip
 
 
 def _verdict(report: Report) -> str:
     simplest, default = report["simplest"], report["default"]
     low, high = (_x100(x).strip() for x in simplest["gain_95"])
     unscored = default["confirm"] is None
+    if simplest["confirm"] is None and _name(simplest) != _name(default):
+        return (
+            f"chosen: {_name(default)}, the default: {_name(simplest)} ranked first, but has no score on the half "
+            "that confirms"
+        )
     if report["improved"]:
         than = f"which scores {low} to {high}" if unscored else f"better than the default by {low} to {high}"
         rest = "; the default's vectors are constant" if unscored else ""
@@ -231,6 +239,8 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _interval(row: Mapping[str, Any]) -> str:
+    if row["confirm"] is None:
+        return f"{_x100(None)}{'':16}"
     low, high = row["confirm_95"]
     return f"{_x100(row['confirm'])} ({_x100(low)} {_x100(high)})"
 
