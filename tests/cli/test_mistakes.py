@@ -168,7 +168,7 @@ def test_names_cannot_break_a_table(run: Run, place: Path, tmp_path: Path, monke
     method = 'prompt:template="a|b\x1b[31m <i>x\n{text}"'
     ended = run("evaluate", "-m", "above/model", "--method", method, "--tasks", "pairs.jsonl", "--out", tmp_path)
     rows = (tmp_path / "results.md").read_text().splitlines()
-    assert ended.code == 0 and rows[-1].startswith(r'| prompt:template="a\|b\x1b[31m &lt;i>x {text}" | ')
+    assert ended.code == 0 and rows[-1].startswith(r'| prompt:template="a\|b\x1b\[31m &lt;i>x {text}" | ')
     assert "\x1b" not in ended.out + ended.err
 
 
