@@ -95,12 +95,15 @@ def test_an_edited_method_is_evaluated_again(run: Run, model: Path, mine: str, t
     forget()
     file = tmp_path / "mine.py"
     file.write_text(file.read_text().replace("targets / (", "targets / (9 + "))
+    (tmp_path / "more.jsonl").write_bytes((tmp_path / "pairs.jsonl").read_bytes())
+    more = run(*spec[:5], "--out", tmp_path / "out", "--method", mine, "--tasks", tmp_path / "more.jsonl")
+    assert more.code == 2 and "pairs.json is of another encoder (method" in more.err  # a row of two would come of it
     assert "1/1 pairs: mine:early: " in run(*spec).err
     other = tmp_path / "other"
     other.mkdir()
     (other / "mine.py").write_text("from afterword import reba\n\nearly = reba()\n")
     twice = run(*spec, "--method", f"@{other / 'mine.py'}:early")
-    assert twice.code == 2 and "two methods would have the same results folder" in twice.last
+    assert twice.code == 2 and "would both be 'mine:early' in results" in twice.err
 
 
 def test_analyse_and_train(run: Run, model: Path, mine: str, tmp_path: Path):

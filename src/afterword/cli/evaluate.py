@@ -145,7 +145,7 @@ def evaluate(
     with Shown(progress) as shown:
         about = {"model": title, **trained(chosen)}
         evaluation = Evaluation(members, out / file_name(title), shown, about, numbers, fitting)
-        evaluation.check_earlier()
+        evaluation.check_earlier(jobs)
         with interruptible(lambda: kept(evaluation, out)):
             evaluation.run(jobs)
     return max(reported(evaluation, out), sent_in(evaluation, jobs)) or (REJECTED if len(fits) < len(methods) else 0)
