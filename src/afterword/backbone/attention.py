@@ -44,7 +44,7 @@ def attend(
     key: Tensor,
     value: Tensor,
     attention_mask: object,
-    scaling: float | None = None,
+    scaling: float | int | None = None,  # Dia gives 1
     dropout: float = 0.0,
     is_causal: bool | None = None,
     *,
@@ -71,7 +71,7 @@ def attend(
     Returns:
         (B, N, H, d) and None for the weights.
     """
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     special = {"softcap": softcap, "s_aux": s_aux, "position_bias": position_bias}
     if not isinstance(attention_mask, Rule):
         if current() is not None or not (attention_mask is None or isinstance(attention_mask, Tensor)):
