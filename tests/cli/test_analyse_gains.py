@@ -7,7 +7,8 @@ import pytest
 from tests.cli.conftest import Run
 
 
-def test_gains(run: Run, llama: Path, dev: Path):
+def test_gains(run: Run, llama: Path, dev: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "200")  # the whole table beside each other
     words = ("analyse", "gains", "-m", llama, "--method", "classical", "--method", "bellm:last=1", "--pairs", dev)
     ended = run(*words)
     assert (ended.code, ended.err) == (0, "")
