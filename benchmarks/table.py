@@ -23,6 +23,7 @@ ORDER = (
     "mini",
     "template",
     "ditto_time",
+    "methods_cost",
     "many",
     "evaluation",
     "training",

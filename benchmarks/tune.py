@@ -23,12 +23,12 @@ from afterword.tasks.pairs import ScoredPairs
 from afterword.tune import Grid, tune
 
 GRIDS = {
-    "tune": Grid(copies=()),
-    "without heads": Grid(copies=(), heads="none"),
-    "heads on all states": Grid(copies=(), heads="all"),
-    "with a template": Grid(("eol",), copies=()),
-    "with ReBA-1": Grid(copies=(1,)),
-    "with Echo-2, ReBA-1 and ReBA-2": Grid(copies=(1, 2)),
+    "tune": Grid(copies=(), published=False),
+    "without heads": Grid(copies=(), heads="none", published=False),
+    "heads on all states": Grid(copies=(), heads="all", published=False),
+    "with a template": Grid(("eol",), copies=(), published=False),
+    "with ReBA-1": Grid(copies=(1,), published=False),
+    "with Echo-2, ReBA-1 and ReBA-2": Grid(copies=(1, 2), published=False),
 }
 """What is tried: first one layout, no copies; then what more of each kind costs. The last two are for decoders."""
 

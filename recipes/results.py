@@ -49,6 +49,21 @@ TEMPLATES = (
     "prompt:template=bellm",
 )  # fmt: skip
 FITTED = ("none", "centre", "remove_top", "whiten", "whiten:dimensions=128", "flow")
+LATER = (
+    "classical:pool=weighted", "classical:temperature=0.8", "classical:states=values:all",
+    "classical:states=values:upper", "classical:states=attention:all", "reba:pool=mean,states=values:all",
+    "prompt:variant=released,states=attention:all", "prompt:template=cot", "prompt:template=ke", "ensemble:ck",
+    "token_prepending", "scsp", "echo:template=rewrite_paragraph",
+)  # fmt: skip
+"""Methods published from 2022 to 2026, for decoders: SGPT, TempScale, Value Aggregation, AlignedWVA, Pretended CoT,
+Knowledge Enhancement, CK, Token Prepending and SCSP. MetaEOL takes eight forwards."""
+LATER_CHINESE = (
+    "classical:pool=weighted", "classical:temperature=0.8", "classical:states=values:all",
+    "reba:pool=mean,states=values:all", "token_prepending", "scsp",
+)  # fmt: skip
+LATER_ENCODED = tuple(m for m in LATER if m.startswith("classical:"))
+FROM_HEAD = ("embed_filter", "embed_filter:keep=0.25", "embed_filter:spectrum=tail")
+STEPS = ("remove_mean", "standardise", "normalise+whiten:epsilon=0.01,rotate=true")
 COUNTED = ("tfidf", "tfidf:states=last", "remove_biases")
 WORDS = ("classical", "echo", "echo:copies=3", *(f"reba:copies={k}" for k in (1, 2, 3)),
          *(f"reba:copies={k},normalise=token" for k in (1, 2, 3)), "reba:variant=released",
@@ -101,7 +116,12 @@ CHINESE = ("ATEC", "BQ", "LCQMC", "PAWSX", "STSB-zh", "AFQMC", "QBQTC")
 
 
 def sts_runs(model: str) -> tuple[Run, ...]:
-    first = [Run("sts", (model,), m) for m in ((ENCODED, TEMPLATES) if model == "MiniLM" else (REPEATED, PROMPTED))]
+    encoder = model == "MiniLM"
+    all_methods = (ENCODED, TEMPLATES, LATER_ENCODED) if encoder else (REPEATED, PROMPTED, LATER)
+    first = [Run("sts", (model,), m) for m in all_methods]
+    first += [] if encoder else [Run("sts", (model,), ("classical",), FROM_HEAD)]
+    first += [Run("sts", (model,), ("classical",), STEPS, "target")]
+    first += [Run("sts", (model,), ("sif",), ("none", "remove_top:k=1,centre=false"), "target")]
     counted = (Run("sts", (model,), COUNTED, (), fit) for fit in ("target", "wikipedia"))
     return (*first, Run("sts", (model,), ("classical",), FITTED, "target"), *counted)
 
@@ -110,6 +130,28 @@ TRAINED = (
     Run("sts", ("afterword-mini-bellm",), ("bellm:last=1",)),
     Run("sts", ("afterword-mini-distilled",), ("bellm:last=6,template=none",)),
 )
+SISTERS = (
+    Run(
+        "sts",
+        ("afterword-mini-bellm",),
+        (
+            "bellm:last=1,states=values:all",
+            "bellm:last=1,states=attention:all",
+            "bellm:last=1,pool=weighted",
+            "token_prepending:template=bellm,states=last,pool=mean",
+        ),
+    ),
+    Run(
+        "sts",
+        ("afterword-mini-distilled",),
+        (
+            "bellm:last=6,template=none,states=values:all",
+            "bellm:last=6,template=none,states=attention:all",
+            "bellm:last=6,template=none,pool=weighted",
+        ),
+    ),
+)
+"""Methods of one forward on trained models, beside the one that each was trained with."""
 EVERY = tuple(run for model in ("MiniLM", *DECODERS) for run in sts_runs(model))
 TABLES = {
     "average": Shown(EVERY, average=STS),
@@ -117,7 +159,7 @@ TABLES = {
     "trained": Shown(
         (Run("sts", ("MiniLM",), ("classical",)),
          Run("sts", ("afterword-mini",), ("classical", "reba:copies=1,pool=mean", "bellm:last=1")),
-         Run("sts", ("afterword-mini",), ("classical",), ("whiten",), "target"), *TRAINED), STS, STS,
+         Run("sts", ("afterword-mini",), ("classical",), ("whiten",), "target"), *TRAINED, *SISTERS), STS, STS,
     ),
     "transfer": Shown(
         (Run("transfer", ("MiniLM",), ("classical",)),
@@ -130,7 +172,12 @@ TABLES = {
         (Run("zh-sts", ("afterword-mini",), ("classical", "classical:states=static", "echo", "echo:copies=3",
              "reba:copies=1,pool=mean", "reba:copies=2,pool=mean", "reba:copies=3,pool=mean",
              "reba:variant=released,pool=mean")),
-         Run("zh-sts", ("afterword-mini",), ("classical",), ("centre", "whiten"), "target")), CHINESE, CHINESE,
+         Run("zh-sts", ("afterword-mini",), ("classical",), ("centre", "whiten"), "target"),
+         Run("zh-sts", ("afterword-mini",), LATER_CHINESE),
+         Run("zh-sts", ("afterword-mini",), ("classical",), FROM_HEAD),
+         Run("zh-sts", ("afterword-mini",), ("classical",), STEPS, "target"),
+         Run("zh-sts", ("afterword-mini",), ("sif",), ("none", "remove_top:k=1,centre=false"), "target")),
+        CHINESE, CHINESE,
     ),
     "words": Shown(
         (Run("SLPWC,WSD", ("afterword-mini",), WORDS),),

@@ -34,7 +34,7 @@ def close(ours: np.ndarray, other: np.ndarray, tolerance: float = 1e-6) -> bool:
 def agree(ours: Encoder, other: SentenceTransformer, texts: list[str], tolerance: float = 1e-6) -> bool:
     """Whether all ways of encoding give the same."""
     ways: list[tuple[str, dict[str, str]]] = [("encode", {})]
-    if ours.method.layout.chunk is None:  # a text in pieces takes no prompt
+    if all(method.layout.chunk is None for method in ours.method.members):  # a text in pieces takes no prompt
         named = [{"prompt_name": name} for name in PROMPTS if name in (ours.prompts or {})]
         ways += [("encode_query", {}), ("encode_document", {})]
         ways += [("encode", options) for options in ({"prompt": "so: "}, *named)]

@@ -43,7 +43,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 CHECKED = (
     "text.batch backbone.attention backbone.attention_kernels backbone.attention_masks backbone.attention_taps "
-    "backbone.attention_views backbone.backbone backbone.changed_after_load backbone.introspection "
+    "backbone.attention_views backbone.backbone backbone.carry backbone.changed_after_load backbone.introspection "
     "backbone.linear_packed backbone.linear_patching backbone.packing backbone.positions backbone.skip_unread "
     "backbone.two_streams methods.targets encode.forward encode.explain encode.token_states "
     "encode.words tune.cosines tune.reading tune.recipes"
@@ -87,7 +87,7 @@ def _one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
     """One thread, whatever the test before has set; a test that wants two calls torch.set_num_threads(2)."""
     import torch
 
-    begin_test(request.node.nodeid)
+    begin_test(request.node.nodeid, request.node.get_closest_marker("draws_losses") is not None)
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)

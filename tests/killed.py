@@ -1,11 +1,11 @@
-"""A command line in a forked process, which ends at a chosen one of its calls that change files."""
+"""A command line in a forked process: it ends at a chosen one of its calls that change files, or reads from a pipe."""
 
 import os
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from afterword.cli import main
 
@@ -66,3 +66,48 @@ def _child(words: list[object], log: Path, at: int | None, by: int) -> int:
 
     watched(see)
     return main([str(word) for word in words])
+
+
+class Piped:
+    """A command line in a forked process that reads and writes pipes, as `subprocess.Popen` starts one."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+    def __init__(self, *words: object) -> None:
+        pipes = [os.pipe() for _ in range(3)]
+        ends = (pipes[0][0], pipes[1][1], pipes[2][1])
+        self.pid, self.returncode = os.fork(), 0
+        if not self.pid:
+            try:
+                for target, end in enumerate(ends):
+                    os.dup2(end, target)
+                os.closerange(3, max(max(pair) for pair in pipes) + 1)
+                sys.stdin, sys.stdout, sys.stderr = (
+                    os.fdopen(i, "r" if i == 0 else "w", closefd=False) for i in range(3)
+                )
+                code = main([str(word) for word in words])
+                sys.stdout.flush()
+                sys.stderr.flush()
+            except BaseException:
+                code = 99
+            os._exit(code)
+        for end in ends:
+            os.close(end)
+        self.stdin, self.stdout, self.stderr = (
+            os.fdopen(pair[1 if i == 0 else 0], "wb" if i == 0 else "rb") for i, pair in enumerate(pipes)
+        )
+
+    def ended(self) -> bool:
+        """Whether it has ended by itself; only before `finish`."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def finish(self, last: bytes = b"") -> tuple[bytes, bytes]:
+        """Write the end of its input, and wait: what it wrote to its output and to its errors (a few lines)."""
+        with self.stdin:
+            self.stdin.write(last)
+        with self.stdout, self.stderr:
+            told = self.stdout.read(), self.stderr.read()
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return told

@@ -2,8 +2,8 @@
 
 The shapes of each checked function are checked in its first calls of every test, and in every hundredth one after
 that. The self-check runs once for a model: for the same class, configuration, weights and tokenizer, a later load in
-this process takes over what it found; the tests of the self-check itself always run it. AFTERWORD_CHECK_ALL=1 checks
-everything each time, and `make soak` sets it.
+this process takes over what it found; the tests of the self-check itself always run it. A training draws its losses in
+the tests that are marked `draws_losses`. AFTERWORD_CHECK_ALL=1 does everything each time, and `make soak` sets it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,9 +26,13 @@ ALL = os.environ.get("AFTERWORD_CHECK_ALL", "0") != "0"
 _begun: list[str] = [""]
 
 
-def begin_test(name: str) -> None:
-    """Called before each test: its first calls are checked again."""
+def begin_test(name: str, draws_losses: bool) -> None:
+    """Called before each test: its first calls are checked again; a training draws its losses, or does not."""
     _begun[0] = name
+    if (run := sys.modules.get("afterword.train.run")) is not None:
+        from afterword.plots.losses import draw_losses
+
+        run.draw_losses = draw_losses if draws_losses or ALL else lambda *_: None  # type: ignore[attr-defined]
 
 
 @contextmanager

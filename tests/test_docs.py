@@ -15,6 +15,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, bellm
 from afterword.cli import main
+from afterword.methods.states import OWN_STATES
 from afterword.methods.weights import WEIGHTINGS
 
 ROOT = Path(__file__).parent.parent
@@ -85,6 +86,7 @@ DATA = "data"
 NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "README.md": {},
     "docs/analysis.md": {f"{DATA}/en/sts/stsb.dev.jsonl.gz": pairs},
+    "docs/chunks.md": {},
     "docs/data.md": {},
     "docs/evaluate.md": {f"{DATA}/en/sts/stsb.test.jsonl.gz": pairs, "gpt2": lambda folder: tiny("gpt2", folder)},
     "docs/mteb.md": {"copies/C-MTEB/ATEC/test.jsonl": pairs},
@@ -126,10 +128,11 @@ def test_the_pages_with_examples_are_known():
 @pytest.fixture
 def _forgotten() -> Iterator[None]:
     """What a reader's own files define stays in the test that wrote them."""
-    kinds, modules = dict(WEIGHTINGS), set(sys.modules)
+    kinds, states, modules = dict(WEIGHTINGS), dict(OWN_STATES), set(sys.modules)
     yield
-    WEIGHTINGS.clear()
-    WEIGHTINGS.update(kinds)
+    for known, before in ((WEIGHTINGS, kinds), (OWN_STATES, states)):
+        known.clear()
+        known.update(before)
     for name in set(sys.modules) - modules:
         if name.startswith("my_"):
             del sys.modules[name]

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.encode.test_sentences import Forwards
 from tests.tiny import tiny
 
-from afterword import Encoder, bellm, classical, ditto, echo, prompt, reba
+from afterword import Encoder, bellm, classical, ditto, echo, ensemble, prompt, reba
 from afterword.backbone.loading import load_backbone
 from afterword.errors import AttentionNotSeen, InputError, NoMaskToken, NoSuchHead, NotFitted, TooLong
 from afterword.post import Dense, Normalise, parse_post
@@ -192,6 +193,43 @@ def test_one_text_by_many_methods(llama) -> None:
     assert {n: v.shape for n, v in many.items()} == {"reba-2 last": (64,), "echo-2 mean": (64,)}
 
 
+def test_groups(llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text and its paraphrases: the mean of their vectors in float64."""
+    encoder = Encoder(
+        llama, ensemble("ck"), (Dense(torch.linspace(-1, 1, 640).reshape(10, 64)),), prompts={"q": "ask: "}
+    )
+    groups = [["dog", "a b", "世界"], ("dog",), [[20, 21], "dog", "dog", "cat"]]
+    for options in ({}, {"prompt_name": "q"}):
+        found = encoder.encode_groups(groups, **options)
+        wanted = [np.mean(encoder.encode(list(g), **options).astype(np.float64), 0) for g in groups]
+        assert found.dtype == np.float32 and np.abs(found - wanted).max() <= 2e-6 * np.abs(wanted).max()
+        assert (encoder.encode_groups(groups[2:], **options) == found[2:]).all(), "company changes no bit"
+    assert (found[1] == encoder.encode("dog", "q")).all() and encoder.encode_groups([]).shape == (0, 10)
+    short = encoder.encode_groups(groups, "q", truncate_dim=4, normalize_embeddings=True)
+    np.testing.assert_allclose(short, found[:, :4] / np.linalg.norm(found[:, :4], axis=1, keepdims=True), atol=1e-6)
+    counted = Forwards(llama)
+    monkeypatch.setattr(llama, "forward", counted)
+    encoder.encode_groups(groups)
+    assert sum(counted.texts) == 2 * 5, "equal texts are embedded once by each method"
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ([["dog"], []], "group 1 is empty: give its text at least"),
+        ([["dog"], "dog"], "group 1: texts is a str, 'dog': give a list of strings"),
+        ("dog", "groups is a str"),
+        ([["dog", " "]], "group 0: text 1 is blank, ' ': leave it out"),
+        ([["dog"], ["dog", 3.5]], "group 1: text 1 "),
+        ([["dog"], ["dog", None]], "group 1: text 1 "),
+    ],
+)
+def test_groups_that_cannot_be_used(llama, groups, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        Encoder(llama, classical()).encode_groups(groups)
+    assert "\n" not in str(caught.value)
+
+
 def test_methods_that_do_not_fit(llama, bert) -> None:
     with pytest.raises(NoSuchHead, match="3 layers"):
         Encoder(llama, bellm(last=4))
@@ -240,15 +278,6 @@ def test_memory_that_runs_out_halves_the_batch(llama, monkeypatch: pytest.Monkey
     monkeypatch.setattr(llama, "forward", small)
     assert (encoder.encode(TEXTS) == expected).all()
     assert len(sizes) > 2 and min(sizes) <= 50 < max(sizes)
-
-
-def test_looking_into_a_text(llama) -> None:
-    tokens, weights = Encoder(llama, reba(2)).weights("ab")
-    assert len(tokens) == len(weights) == 5
-    assert weights[0] == weights[1] == 0 and (weights[2:] > 0).all()
-    tokens, matrix = Encoder(llama, reba(2, triangle="full")).attention("ab")
-    assert matrix.shape == (5, 5) and np.allclose(matrix, matrix.T)
-    assert np.allclose(weights[2:], matrix[2, 2:])
 
 
 def test_the_real_model(minilm: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import afterword
 
 NAMES = """
-    AfterwordError Encoder Method bellm classical ditto echo errors methods parse_method prompt reba
+    AfterwordError Encoder Ensemble Method bellm classical ditto echo ensemble errors methods parse_method prompt reba
 """.split()
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "tokenizers", "numpy", "peft", "datasets", "matplotlib")

@@ -12,9 +12,9 @@ import torch
 from tests.tiny import tiny, tiny_tokenizer
 from torch import Tensor, nn
 
-from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
+from afterword import Encoder, Method, bellm, classical, ditto, echo, ensemble, prompt, reba
 from afterword.errors import InputError, MethodError, ModelError, NotFitted
-from afterword.methods import tfidf
+from afterword.methods import AnyMethod, tfidf, token_prepending
 from afterword.post import Dense, Normalise, Truncate, parse_post
 
 library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
@@ -34,6 +34,9 @@ METHODS: dict[str, tuple[str, Method]] = {
     "prompt": ("llama", prompt("eol")),
     "bellm": ("llama", bellm(last=2)),
     "bellm sum": ("llama", bellm(last=2, couple="add")),
+    "attention": ("bert", classical(states="attention:all")),
+    "values": ("llama", reba(states="values:upper")),
+    "token prepending": ("llama", token_prepending(stop=3)),
 }
 
 
@@ -45,7 +48,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def module(models: Path, kind: str = "llama", method: Method | None = None) -> Afterword:
+def module(models: Path, kind: str = "llama", method: AnyMethod | None = None) -> Afterword:
     encoder = Encoder.load(models / kind, method or classical())
     return Afterword(encoder.backbone, encoder.method, encoder.max_length)
 
@@ -242,7 +245,7 @@ def test_checkpointing_changes_no_gradient(name: str, models: Path):
     assert all(torch.allclose(found[n], g, atol=1e-5 * float(g.abs().max())) for n, g in expected.items())
 
 
-@pytest.mark.parametrize("name", ["reba last", "ditto", "bellm sum"])
+@pytest.mark.parametrize("name", ["reba last", "ditto", "bellm sum", "attention"])
 def test_methods_that_checkpointing_would_break_refuse_it(name: str, models: Path):
     kind, method = METHODS[name]
     first = module(models, kind, method).train()
@@ -336,6 +339,20 @@ def test_adapters_run_train_and_are_saved_whole(around: bool, models: Path, tmp_
     assert np.array_equal(Encoder.load(tmp_path / "a").encode(TEXTS), Encoder(model[0].backbone, echo()).encode(TEXTS))
 
 
+def test_an_adapter_belongs_to_the_output_of_an_attention_block(models: Path):
+    peft = pytest.importorskip("peft", reason="the extra train is not installed")
+    model = by_hand(module(models, "llama", classical(states="attention:all")))
+    before = model.encode(TEXTS)
+    model.add_adapter(peft.LoraConfig(r=4, target_modules=["o_proj"], init_lora_weights=False))
+    after = model.encode(TEXTS)
+    assert abs(after - before).max() > 1e-2
+    again = Encoder(model[0].backbone, model[0].method)
+    assert again.backbone.known.blocks[0] == "layers.0.self_attn.o_proj"
+    again.backbone.known.blocks = ()  # found anew, through the adapter
+    assert np.array_equal(again.encode(TEXTS), after)
+    assert again.backbone.known.blocks[0] == "layers.0.self_attn.o_proj"
+
+
 def test_an_adapter_of_prompt_tokens_is_refused(models: Path):
     peft = pytest.importorskip("peft", reason="the extra train is not installed")
     model = by_hand(module(models, "llama"))
@@ -358,7 +375,7 @@ def replica(first: nn.Module) -> nn.Module:
     return copies[0]
 
 
-@pytest.mark.parametrize("name", ["classical", "reba last", "bellm"])
+@pytest.mark.parametrize("name", ["classical", "reba last", "bellm", "attention"])
 def test_a_replica_runs_its_own_weights(name: str, models: Path):
     kind, method = METHODS[name]
     first = module(models, kind, method).eval()
@@ -393,8 +410,19 @@ def test_several_threads_train_as_one_alone(name: str, models: Path):
     assert all(torch.equal(found[n], g) for n, g in alone.items())
 
 
-def test_copies_and_pickles_are_models_of_their_own(models: Path):
-    model = by_hand(module(models, "gpt2", reba()))
+def test_an_ensemble_is_not_trained(models: Path):
+    first = module(models, "gpt2", ensemble([echo(), prompt("eol")], "concat"))
+    assert first.get_embedding_dimension() == 128
+    for mode in (first.eval(), first.train()):
+        with torch.no_grad():  # as dropout is off in a tiny model, the vectors are the same
+            assert mode(mode.preprocess(TEXTS))["sentence_embedding"].shape == (4, 128)
+    with pytest.raises(MethodError, match=r"training takes one method, and ensemble of .* joins 2"):
+        first(first.preprocess(TEXTS))
+
+
+@pytest.mark.parametrize("method", [reba(), ensemble([reba(), prompt("eol")])], ids=str)
+def test_copies_and_pickles_are_models_of_their_own(method: AnyMethod, models: Path):
+    model = by_hand(module(models, "gpt2", method))
     expected = model.encode(TEXTS)
     model[0].model(torch.tensor([[7, 8]]), output_hidden_states=True)  # leaves hooks that pickle refuses
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):

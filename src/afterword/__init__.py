@@ -16,21 +16,11 @@ if TYPE_CHECKING:
     from . import errors, methods
     from .encoder import Encoder
     from .errors import AfterwordError
-    from .methods import Method, bellm, classical, ditto, echo, prompt, reba
+    from .methods import Ensemble, Method, bellm, classical, ditto, echo, ensemble, prompt, reba
     from .methods.serialize import parse_method
 
-_ROOMS = {
-    "Encoder": "encoder",
-    "Method": "methods",
-    "classical": "methods",
-    "echo": "methods",
-    "reba": "methods",
-    "ditto": "methods",
-    "prompt": "methods",
-    "bellm": "methods",
-    "parse_method": "methods.serialize",
-    "AfterwordError": "errors",
-}
+_ROOMS = {"Encoder": "encoder", "parse_method": "methods.serialize", "AfterwordError": "errors"}
+"""Where a public name is defined, if not in `methods`."""
 
 FOUR_BITS = "Failed to load CPU gemm_4bit_forward"
 """So begins a warning of bitsandbytes on some processors, when PEFT imports it. It is about weights in 4 bits on a CPU,
@@ -42,11 +32,13 @@ __version__ = "0.1.0"
 __all__ = [
     "AfterwordError",
     "Encoder",
+    "Ensemble",
     "Method",
     "bellm",
     "classical",
     "ditto",
     "echo",
+    "ensemble",
     "errors",
     "methods",
     "parse_method",
@@ -59,9 +51,9 @@ def __getattr__(name: str) -> Any:
     """Import the module of a public name when the name is first used, so that ``import afterword`` stays fast."""
     if name in ("errors", "methods"):
         return import_module(f".{name}", __name__)
-    if name not in _ROOMS:
+    if name not in __all__:
         raise AttributeError(f"module 'afterword' has no attribute {name!r}: it has {', '.join(__all__)}")
-    return getattr(import_module(f".{_ROOMS[name]}", __name__), name)
+    return getattr(import_module(f".{_ROOMS.get(name, 'methods')}", __name__), name)
 
 
 def __dir__() -> list[str]:

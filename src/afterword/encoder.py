@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from .encode.explain import attention_matrix, token_weights
 from .encode.limits import Limits, OnEmpty, OnLong
 from .encode.options import SENTENCES, Form, also_called, choose_prompt, refuse_others, several
 from .encode.output_arrays import WINDOW, Array
+from .encode.parts_of_texts import PartsOfTexts
 from .encode.post_steps import steps_of
 from .encode.processes import Workers, workers
-from .encode.sentence_transformers_interface import Interface
 from .encode.sentences import sentence_vectors
 from .encode.token_states import token_states
-from .encode.words import word_vectors
 from .files.fingerprint import Hashed
 from .files.read_encoder import read_encoder
 from .files.write_encoder import write_encoder
-from .methods.method import Method, by_name, check_method
-from .post import Post, Unfitted
-from .text.inputs import check_conditions, check_texts, refuse_blank, with_prompt, words_by_text
+from .methods.method import AnyMethod, Method, by_name, check_method, one_method
+from .post import Post, Unfitted, after, resolved
+from .text.inputs import check_conditions, check_groups, check_texts, refuse_blank, with_prompt
 from .text.layout import Text
 
 
 @dataclass(repr=False)
-class Encoder(Interface, Hashed):
+class Encoder(PartsOfTexts, Hashed):
     """Embed texts and words by any method.
 
     Args:
@@ -48,15 +47,16 @@ class Encoder(Interface, Hashed):
     """
 
     def __post_init__(self) -> None:
-        """Check that the model supports the method; warn of options without effect."""
+        """Check that the model supports the method; warn of options without effect; fit steps to the model."""
         self.max_length = self.max_length or self.backbone.facts.max_length
         check_method(self.backbone, self.method)
+        self.post = resolved(self.post, self.backbone)
 
     @classmethod
     def load(
         cls,
         name: str | Path,
-        method: Method | str | None = None,
+        method: AnyMethod | str | None = None,
         *,
         device: str | torch.device | None = None,
         dtype: torch.dtype | str | None = None,
@@ -77,8 +77,8 @@ class Encoder(Interface, Hashed):
             name: a model on the Hugging Face Hub, a folder (a model, a saved encoder, or a sentence-transformers
                 model), a model that comes with the package ("afterword-mini", "afterword-mini-bellm",
                 "afterword-mini-distilled"), or "minilm": all-MiniLM-L6-v2, with the extra ``demo``.
-            method: a method, or its name and options as a string; None = the method saved in the folder, or
-                `classical` with a warning where there is none.
+            method: a method or an ensemble, or its name and options as a string; None = the method saved in the
+                folder, or `classical` with a warning where there is none.
             device: where the model runs; None = a GPU if there is one, else the CPU.
             dtype: type of the weights; None = float32 on a CPU, the checkpoint's own type on a GPU.
             max_length: maximum number of tokens; None = the folder's or the model's own limit.
@@ -134,7 +134,8 @@ class Encoder(Interface, Hashed):
     @property
     def fitted(self) -> bool:
         """Whether no token weights and no post-processing step are left to `fit`."""
-        return self.method.weigh.fitted and not any(isinstance(step, Unfitted) for step in self.post)
+        fitted = all(method.weigh.fitted for method in self.method.members)
+        return fitted and not any(isinstance(step, Unfitted) for step in self.post)
 
     def fit(
         self,
@@ -157,16 +158,17 @@ class Encoder(Interface, Hashed):
         """
         checked = refuse_blank(check_texts(texts))
         limits = Limits(self.max_length, None, batch_tokens, "ignore", show_progress_bar=show_progress_bar)
-        method, windows = self.method, range(0, len(checked), WINDOW)
-        if not method.weigh.fitted:
-            method = replace(
-                method, weigh=method.weigh.fit(checked, self.backbone.tokenizer, self.backbone.vocabulary_size)
-            )
+        tokenizer, size = self.backbone.tokenizer, self.backbone.vocabulary_size
+
+        def weighted(one: Method) -> Method:
+            return one if one.weigh.fitted else replace(one, weigh=one.weigh.fit(checked, tokenizer, size))
+
+        method = self.method.changed(weighted)
         prompted = self._prompted(method, None, None)
         post: tuple[Post, ...] = ()
         for step in self.post:
             if isinstance(step, Unfitted):
-                parts = (checked[i : i + WINDOW] for i in windows)
+                parts = (checked[i : i + WINDOW] for i in range(0, len(checked), WINDOW))
                 step = step.fit(sentence_vectors(self.backbone, [prompted], p, limits, post)[0] for p in parts)
             post += (step,)
         return replace(self, method=method, post=post)
@@ -242,7 +244,8 @@ class Encoder(Interface, Hashed):
         checked, given = check_texts([texts] if single else texts), check_conditions(conditions)
         limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar or False)
         if output_value != SENTENCES:
-            return form.tokens(token_states(self.backbone, method, checked, limits, steps, given), single)
+            one = one_method(method, f"output_value={output_value!r}")
+            return form.tokens(token_states(self.backbone, one, checked, limits, steps, given), single)
         if many:
             with workers(self.backbone, pool, device) as processes:
                 vectors = processes.vectors(self.backbone, method, checked, limits, steps, given, out, chunk_size)
@@ -250,9 +253,44 @@ class Encoder(Interface, Hashed):
             vectors = sentence_vectors(self.backbone, [method], checked, limits, steps, given, out)[0]
         return form.sentences(vectors, single)
 
-    def _prompted(self, method: Method, prompt: str | None, name: str | None) -> Method:
+    def _prompted(self, method: AnyMethod, prompt: str | None, name: str | None) -> AnyMethod:
         chosen = choose_prompt(self.prompts, self.default_prompt_name, prompt, name)
-        return replace(method, layout=with_prompt(method.layout, chosen)) if chosen else method
+        return method.changed(lambda one: replace(one, layout=with_prompt(one.layout, chosen)))
+
+    def encode_groups(
+        self, groups: Sequence[Sequence[Text]], prompt_name: str | None = None, prompt: str | None = None, *,
+        batch_size: int | None = None, batch_tokens: int | None = None,
+        show_progress_bar: bool | Callable[[int], object] = False, normalize_embeddings: bool = False,
+        truncate_dim: int | None = None, on_long: OnLong = "warn",
+    ) -> Array:  # fmt: skip
+        """The mean vector of each group of texts: of a text and paraphrases of it made elsewhere (GenEOL).
+
+        Equal texts are embedded once, in whichever groups they are. Source: Thirukovalluru & Dhingra 2025, NAACL.
+
+        Args:
+            groups: lists of texts, each of one text or more.
+            prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, on_long: as for `encode`; messages number
+                the texts of all groups as one list.
+            normalize_embeddings, truncate_dim: as for `encode`, applied to the means.
+
+        Returns:
+            (n, D) for n groups.
+
+        Raises:
+            InputError: a group is empty or no list, or a text cannot be used.
+        """
+        checked = check_groups(groups)
+        steps = steps_of(self.backbone, [self.method], self.post, truncate_dim, normalize_embeddings)[len(self.post) :]
+        vectors = self.encode(
+            [text for group in checked for text in group], prompt_name, prompt, batch_size, show_progress_bar,
+            batch_tokens=batch_tokens, on_long=on_long,
+        )  # fmt: skip
+        ends = list(accumulate(map(len, checked)))
+        means = [
+            vectors[end - len(group) : end].mean(0, dtype=np.float64) for group, end in zip(checked, ends, strict=True)
+        ]
+        rows = np.array(means, vectors.dtype).reshape(len(checked), vectors.shape[1])
+        return np.asarray(after(torch.from_numpy(rows), steps))
 
     @also_called(inputs="texts", sentences="texts")
     def encode_query(
@@ -281,7 +319,7 @@ class Encoder(Interface, Hashed):
     def encode_many(
         self,
         texts: str | Sequence[Text],
-        methods: Mapping[str, Method] | Sequence[Method],
+        methods: Mapping[str, AnyMethod] | Sequence[AnyMethod],
         *,
         prompt_name: str | None = None,
         prompt: str | None = None,
@@ -302,7 +340,7 @@ class Encoder(Interface, Hashed):
 
         Args:
             texts: as for `encode`.
-            methods: methods by name; or a list, whose methods go by their own names.
+            methods: methods and ensembles by name; or a list, whose methods go by their own names.
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, truncate_dim,
                 on_long, on_empty: as for `encode`.
 
@@ -324,71 +362,3 @@ class Encoder(Interface, Hashed):
             steps_of(self.backbone, list(named.values()), self.post, truncate_dim, normalize_embeddings),
         )
         return {name: rows[0] if single else rows for name, rows in zip(named, vectors, strict=True)}
-
-    def encode_words(
-        self,
-        texts: str | Sequence[Text],
-        words: Sequence[Any],
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        show_progress_bar: bool | Callable[[int], object] = False,
-        normalize_embeddings: bool = False,
-        on_long: OnLong = "warn",
-    ) -> Any:
-        """Compute vectors of words in context; that of a word of several tokens is their mean (ReBA, Algorithm 2).
-
-        Args:
-            texts: one string, or a list whose items are strings or lists of token ids.
-            words: for one string, its words; for a list, one word or a list of words for each text. A word is a
-                string, (string, n) for its n-th occurrence counted from 0, or a span (start, end) of characters (of
-                tokens, in a text of token ids).
-            prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, on_long: as for
-                `encode`.
-
-        Returns:
-            For a list of texts with one word each, (n, D); with lists of words, a list of arrays (words, D); for one
-            string, (words, D).
-
-        Raises:
-            WordNotFound: a word is not in its text (checked before the model runs), or was cut off.
-        """
-        single = isinstance(texts, str)
-        listed = check_texts([texts] if isinstance(texts, str) else texts)
-        per_text, one_each = words_by_text(words, listed, single)
-        method = self._prompted(self.method, prompt, prompt_name)
-        limits = Limits(self.max_length, batch_size, batch_tokens, on_long, show_progress_bar=show_progress_bar)
-        steps = steps_of(self.backbone, [method], self.post, None, normalize_embeddings)
-        rows = word_vectors(self.backbone, method, listed, per_text, limits, steps)
-        if one_each:
-            return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
-        return rows[0] if single else rows
-
-    def weights(self, text: Text) -> tuple[list[str], Array]:
-        """The weight of each token in the vector of a text.
-
-        Args:
-            text: one string, or one list of token ids.
-
-        Returns:
-            The n tokens that the model reads, template, copies and special tokens included; their weights (n,).
-        """
-        checked = check_texts([text])[0]
-        return token_weights(self.backbone, self.method, checked, self.max_length)
-
-    def attention(self, text: Text) -> tuple[list[str], Array]:
-        """The symmetric attention matrix of ReBA, Algorithm 1: the maximum of (A + A^T) / 2 over layers and heads.
-
-        Args:
-            text: one string, or one list of token ids.
-
-        Returns:
-            The n tokens that the model reads; the matrix (n, n), where triangle="upper" leaves only the part k >= i.
-
-        Raises:
-            MethodError: the encoder's method is not `reba`.
-        """
-        checked = check_texts([text])[0]
-        return attention_matrix(self.backbone, self.method, checked, self.max_length)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from inspect import signature
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import MethodError
+
+ADDED = {"added": True}
+"""The metadata of a field that was added to a part of a method later: ``field(default=None, metadata=ADDED)``. Files
+and fingerprints hold it only where it differs from its default, so that those of earlier encoders stay as they are."""
+
+
+def written(part: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, without those marked as `ADDED` that have their default."""
+    named = {f.name: (getattr(part, f.name), f) for f in fields(part)}
+    return {name: value for name, (value, f) in named.items() if not (f.metadata == ADDED and value == f.default)}
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -26,8 +37,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
-def build(cls: type[Any], options: Mapping[str, Any], name: str | None = None) -> Any:
-    """Validate options and build a dataclass with them; errors use its name, or `name`.
+def build(cls: Callable[..., Any], options: Mapping[str, Any], name: str | None = None) -> Any:
+    """Validate options and build a dataclass, or call a function, with them; errors use its name, or `name`.
 
     Raises:
         MethodError: an option is unknown, or its value is not valid.
@@ -38,7 +49,7 @@ def build(cls: type[Any], options: Mapping[str, Any], name: str | None = None) -
     """
     name = name or cls.__name__
     hints = get_type_hints(cls)
-    check_options(name, options, hints, [f.name for f in fields(cls)])
+    check_options(name, options, hints, signature(cls).parameters)
     try:
         return cls(**{key: _as_tuple(value, hints[key]) for key, value in options.items()})
     except (TypeError, AttributeError, ValueError) as e:
@@ -61,10 +72,28 @@ def check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, An
     names = list(known)
     for key, value in options.items():
         if key not in names:
-            raise MethodError(f"{owner} has no option {key!r}{did_you_mean(key, names)}: it has {', '.join(names)}")
+            has = ", ".join(names) or "none"
+            raise MethodError(f"{owner} has no option {key!r}{did_you_mean(key, names)}: it has {has}")
         if not _fits(value, hints[key]):
             hint = "; separate options by commas" if isinstance(value, str) and "=" in value else ""
             raise MethodError(f"{owner}: {key}={value!r:.60} does not fit: give {_spoken(hints[key])}{hint}")
+
+
+def check_fields(part: Any) -> None:
+    """Validate the values of a frozen dataclass by its annotations; numbers of numpy become Python's own.
+
+    Raises:
+        MethodError: one is not of its type.
+    """
+    for f in fields(part):
+        object.__setattr__(part, f.name, _plain(getattr(part, f.name)))
+    check_options(type(part).__name__, vars(part), get_type_hints(type(part)), vars(part))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _fits(value: object, hint: Any) -> bool:
@@ -84,6 +113,9 @@ def _fits(value: object, hint: Any) -> bool:
     return isinstance(value, hint) and not (hint is not bool and isinstance(value, bool))
 
 
+LISTS = {int: "whole numbers", float: "numbers"}
+
+
 def _spoken(hint: Any) -> str:
     """A type in words, for an error message."""
     origin, parts = get_origin(hint), get_args(hint)
@@ -92,7 +124,15 @@ def _spoken(hint: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join(_spoken(p) for p in parts)
     plain = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
-    return plain.get(hint, "a list of whole numbers")
+    return plain.get(hint, f"a list of {LISTS.get(parts[0] if parts else int, 'methods')}")
+
+
+def number(value: Any) -> Any:
+    """A value as a number with a fraction, if it is one; `read_spelling` reads whole numbers only."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*(,|$)')

@@ -15,22 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from .backbone.backbone import Backbone
+from .backbone.facts import inside
 from .backbone.loading import load_backbone
 from .backbone.pickling import without_recorders
 from .backbone.saving import write_model
 from .backbone.text_part import base_of
-from .encode.forward import combine, weights
+from .encode.module_features import features_of, vectors_of
 from .errors import InputError, MethodError, MissingExtra, ModelError
 from .files.atomic import refuse_while_written
 from .files.folder_modules import CONFIG, read_flow, read_ours
 from .files.write_encoder import module_steps, write_config, write_flow
-from .methods import Method
+from .methods import AnyMethod, one_method
 from .methods.serialize import to_json
 from .post import Dense, FittedFlow, Glow, Normalise
-from .text.batch import lay
-from .text.collate import from_features, to_features
-from .text.inputs import check_conditions, check_ids, check_texts, check_written, with_prompt
-from .text.segments import TokenizedText
+from .text.inputs import check_conditions, check_texts
 from .text.tokenizer import Tokenizer
 
 try:
@@ -64,10 +62,12 @@ class Afterword(InputModule):
     save_in_root = True
     model: nn.Module
 
-    def __init__(self, backbone: Backbone, method: Method, max_seq_length: int | None = None) -> None:
+    def __init__(self, backbone: Backbone, method: AnyMethod, max_seq_length: int | None = None) -> None:
         super().__init__()
-        backbone.require(method.weigh.reads_attention, method.sight)
-        method.weigh.require_fitted()
+        for member in method.members:
+            backbone.require(member.weigh.reads_attention, member.sight)
+            member.weigh.require_fitted()
+            member.states.width(backbone)  # what is read inside layers is found once, before threads run replicas
         self.model = backbone.model
         self.method = method
         self.max_seq_length = max_seq_length or backbone.facts.max_length
@@ -109,7 +109,7 @@ class Afterword(InputModule):
     @tokenizer.setter
     def tokenizer(self, value: Any) -> None:
         old = self._backbone
-        self._backbone = Backbone(old.model, Tokenizer(value), old.facts, old.modules)
+        self._backbone = Backbone(old.model, Tokenizer(value), old.facts, old.modules, old.known)
 
     @property
     def processor(self) -> Any:
@@ -130,7 +130,7 @@ class Afterword(InputModule):
             return ours
         names = {id(m): name for name, m in ours.model.named_modules()}
         modules = [base.get_submodule(names[id(m)]) for m in ours.modules]
-        return Backbone(base, ours.tokenizer, ours.facts, modules)
+        return Backbone(base, ours.tokenizer, ours.facts, modules, ours.known)
 
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, *, max_length: int | None = None, **kwargs: Any
@@ -146,43 +146,14 @@ class Afterword(InputModule):
         Returns:
             ``input_ids`` and ``attention_mask`` (T, n), and ``segments`` (T, S, 5 + 2 copies). If some texts have
             no token to pool, ``blank`` (T,) says which: another text is run in their place, and their vectors are 0.
+            The further forwards of an ensemble have features of their own, as ``input_ids.1``.
 
         Raises:
             InputError: a text cannot be used, or the tokenizer knows no token of any text.
         """
         inputs, conditions = _conditions(inputs)
-        texts, tokenizer = check_texts(inputs), self._backbone.tokenizer
-        vocabulary = self._backbone.vocabulary_size
-        check_ids(texts, vocabulary)
-        layout = with_prompt(self.method.layout, prompt)
-        length = max_length or self.max_seq_length
-        writings = layout.write(texts, tokenizer, length, conditions=check_conditions(conditions))
-        check_written(writings, tokenizer, vocabulary)
-        pad, blank = tokenizer.hf.pad_token_id or 0, [i for i, w in enumerate(writings) if self._is_blank(w)]
-        if not blank:
-            return to_features(writings, pad)
-        instead = next((w for i, w in enumerate(writings) if i not in blank), None)
-        if instead is None:
-            (instead,) = layout.write(["."], tokenizer, length, conditions=None if conditions is None else ["."])
-        if not all(s.ids for s in instead.segments):
-            raise InputError(f"text {blank[0]} has no tokens, {texts[blank[0]]!r:.40}, and neither has '.': remove it")
-        writings = [instead if i in blank else w for i, w in enumerate(writings)]
-        flags = torch.tensor([i in blank for i in range(len(writings))])
-        return {**to_features(writings, pad), "blank": flags}
-
-    def _is_blank(self, text: TokenizedText) -> bool:
-        """Whether nothing of a text's input is left to pool; special tokens and a template may be."""
-        if text.total:
-            return False
-        if not all(s.ids for s in text.segments):
-            return True
-        mask_id, groups = self._backbone.tokenizer.hf.mask_token_id, lay([text], torch.device("cpu")).groups
-        try:
-            for group in groups:
-                self.method.weigh.sentence(group, mask_id=mask_id)
-        except InputError:
-            return True
-        return False
+        given, length = check_conditions(conditions), max_length or self.max_seq_length
+        return features_of(self._backbone, self.method, check_texts(inputs), given, prompt, length)
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Run a batch, with gradients if torch has them enabled.
@@ -192,48 +163,40 @@ class Afterword(InputModule):
             kwargs: ignored.
 
         Returns:
-            The features with ``sentence_embedding`` (T, D) and, unless the method splits texts into chunks,
-            ``token_embeddings`` (T, n, D), zero for padding.
+            The features with ``sentence_embedding`` (T, D) and, for a single method that does not split texts into
+            chunks, ``token_embeddings`` (T, n, D), zero for padding.
 
         Raises:
             InputError: the features are not from `preprocess`.
-            MethodError: the method cannot be trained with gradient checkpointing.
+            MethodError: the method is an ensemble and is trained, or is trained under gradient checkpointing and
+                cannot be.
         """
         if "segments" not in features:
             raise InputError(f"features {', '.join(features)} hold no 'segments': make them with preprocess()")
         backbone = self.backbone
-        self._check_recomputed(backbone.model)
-        ids = features["input_ids"]
-        batch = lay(from_features(ids, features["segments"]), ids.device)
-        weighed = weights(backbone, [self.method], batch, keep_mode=self.training)[0]
-        features["sentence_embedding"] = combine(weighed.batch, weighed.weights, weighed.states)[:, 0]
-        blank = features.get("blank")
-        if blank is not None:
-            features["sentence_embedding"] = features["sentence_embedding"].masked_fill(blank[:, None], 0)
-        if batch.source is None:
-            states = weighed.states.new_zeros(*ids.shape, weighed.states.shape[-1])
-            for group in batch.groups:
-                states[group.text, : group.length] = group.slice(weighed.states)
-            features["token_embeddings"] = states if blank is None else states.masked_fill(blank[:, None, None], 0)
-        return features
+        self.check_recomputed(backbone.model)
+        return features | vectors_of(backbone, self.method, features, keep_mode=self.training)
 
-    def _check_recomputed(self, model: Any) -> None:
-        """Refuse gradient checkpointing for methods that read attention or use two streams.
+    def check_recomputed(self, model: Any) -> None:
+        """Refuse ensembles; and under gradient checkpointing what reads attention or inside layers, or needs hooks.
 
         It runs the layers a second time in the backward pass, after the hooks that these methods need were removed.
         """
         names = ("is_activation_checkpointing", "is_gradient_checkpointing")  # transformers renamed it
         checkpointing = next((getattr(model, name) for name in names if hasattr(model, name)), False)
-        again = self.training and torch.is_grad_enabled() and checkpointing
-        if again and (self.method.weigh.reads_attention or self.method.sight.couple != "replace"):
+        if not self.training or not torch.is_grad_enabled():
+            return
+        method = one_method(self.method, "training")
+        reads = method.weigh.reads_attention or any(map(inside, method.states.layers))
+        if checkpointing and (reads or method.sight.hooks):
             raise MethodError(
-                f"{self.method.name} cannot be trained under gradient checkpointing, which runs layers again after "
+                f"{method.name} cannot be trained under gradient checkpointing, which runs layers again after "
                 "their attention was read: switch it off, or use a method that only reads states"
             )
 
     def get_embedding_dimension(self) -> int:
         """D, the number of components of a vector."""
-        return self.method.states.width(self._backbone)
+        return self.method.width(self._backbone)
 
     def get_sentence_embedding_dimension(self) -> int:
         """The same, under its older name."""

@@ -18,7 +18,7 @@ from afterword.adapters.mteb_categories import Similarity
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.loading import load_backbone
 from afterword.errors import InputError, MissingExtra
-from afterword.methods import classical, echo, reba
+from afterword.methods import classical, echo, ensemble, reba
 from afterword.post import Normalise, Truncate
 
 mteb = pytest.importorskip("mteb")
@@ -119,6 +119,10 @@ def test_results_say_which_method_it_was(llama):
     assert told["post"] == "truncate:dimensions=32+normalise" and told["max_length"] == 128
     plain = as_mteb(Encoder(llama, classical())).mteb_model_meta
     assert plain.experiment_kwargs == {"method": "classical mean last", "post": "none", "max_length": 512}
+    both = Encoder(llama, ensemble([reba(), classical()], weights=[1, 2]))
+    told = as_mteb(both).mteb_model_meta.experiment_kwargs
+    assert told["0.layout.copies"] == 2 and told["join"] == "mean" and told["weights"] == [1, 2]
+    assert not any(key.startswith("1.") for key in told), "the plain mean differs in nothing"
     metas = [as_mteb(Encoder(llama, m)).mteb_model_meta for m in (classical(), echo(), reba(), reba(columns="content"))]
     assert len({m.experiment_name for m in metas}) == len({m.revision for m in metas}) == 4
 

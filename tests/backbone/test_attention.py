@@ -3,11 +3,15 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
 from torch import Tensor, nn
 
 from afterword.backbone import attention_kernels as fused
 from afterword.backbone.attention import attend
 from afterword.backbone.attention_masks import FILLER, PackedGroup, Plan, Rule, running
+from afterword.backbone.bidirectional import Sight
 from afterword.errors import UnsupportedModel
 
 N = 40
@@ -29,7 +33,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, **special
     s = s.masked_fill(~mask, -math.inf)
     if (sinks := special.get("s_aux")) is not None:
         s = torch.cat([s, sinks[:, None, None].expand(-1, s.shape[1], 1)], -1)
-    return s.softmax(-1)[..., : len(mask)] @ v.repeat_interleave(per, 0)
+    return (s / special.get("tau", 1)).softmax(-1)[..., : len(mask)] @ v.repeat_interleave(per, 0)
 
 
 class Keep:
@@ -132,6 +136,35 @@ def test_what_is_run_once_cannot_see_what_follows():
     )
     with pytest.raises(UnsupportedModel, match="2 tokens are run once for many texts"):
         attend(nn.Identity(), *[torch.zeros(1, 1, 5, 4)] * 3, rule)
+
+
+@examples(15)
+@given(
+    tau=st.floats(0.2, 3), n=st.integers(1, 12), seed=st.integers(0, 99),
+    kinds=st.sets(st.sampled_from(["softcap", "s_aux", "position_bias"])), causal=st.booleans(), reads=st.booleans(),
+)  # fmt: skip
+def test_a_temperature_divides_what_the_softmax_reads(
+    tau: float, n: int, seed: int, kinds: set[str], causal: bool, reads: bool
+):
+    """Whatever a score is made of: softmax(scores / tau), and so for what reads the attention."""
+    g = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(1, h, n, 16, generator=g, dtype=torch.float64) for h in (4, 2, 2))
+    special: dict[str, Any] = {
+        "softcap": 0.7,
+        "s_aux": torch.randn(4, generator=g, dtype=torch.float64),
+        "position_bias": torch.randn(1, 4, n, n, generator=g, dtype=torch.float64),
+    }
+    options = {kind: special[kind] for kind in kinds}
+    mask, keep = torch.ones(n, n, dtype=torch.bool), Keep()
+    mask = mask.tril() if causal else mask
+    with torch.no_grad():
+        rule = rule_of(mask, sight=Sight(temperature=tau), readers=(keep,) if reads else ())
+        got, _ = attend(nn.Identity(), q, k, v, rule, 0.3, **options)
+    wanted = eager(q[0], k[0], v[0], mask, 0.3, tau=tau, **options)
+    torch.testing.assert_close(got[0].transpose(0, 1), wanted, rtol=1e-10, atol=1e-12)
+    if reads:
+        a = eager(q[0], k[0], torch.eye(n, dtype=torch.float64).expand(2, n, n), mask, 0.3, tau=tau, **options)
+        torch.testing.assert_close(keep.seen[0][1][0].tril(), a.tril(), rtol=1e-10, atol=1e-12)
 
 
 def test_what_may_change_attention_and_is_not_known_is_refused():

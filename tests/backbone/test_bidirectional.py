@@ -1,9 +1,36 @@
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.eager import Eager, ditto_sum, reba_mean
+from tests.examples import examples
+from tests.judge import EXACT, difference
+from tests.tiny import tiny
 
+from afterword import Encoder, bellm, classical, ditto, reba
+from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
-from afterword.errors import MethodError, NoSuchHead
+from afterword.backbone.loading import load_backbone
+from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead
+from afterword.methods import Method
+
+texts_of_ids = st.lists(st.lists(st.integers(8, 260), min_size=1, max_size=20), min_size=1, max_size=3)
+
+
+@lru_cache
+def loaded(folder: Path, kind: str) -> tuple[Eager, Backbone]:
+    tiny(kind, folder / kind)
+    return Eager(folder / kind, torch.float64), load_backbone(folder / kind)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sight")
 
 
 def test_which_layers():
@@ -13,20 +40,99 @@ def test_which_layers():
     assert Sight(last=2, couple="add").first(5) == 3
 
 
+def test_what_else_differs_inside_the_model():
+    assert not Sight(window="drop") and not Sight().both_ways and not Sight().hooks
+    for other in (Sight(carry=(1,)), Sight(temperature=0.5)):
+        assert other and not other.both_ways and not other.resolve(4)
+    assert Sight(carry=(1,)).hooks and Sight(1, couple="add").hooks and not Sight(1, temperature=2).hooks
+    assert Sight(carry=(1,)).carries(32) == range(1, 7) and Sight(carry=(1,)).carries(3) == range(1, 3)
+    assert Sight(carry=(2, 5)).carries(5) == range(2, 5) and not Sight().carries(3)
+    assert Sight(3, couple="angle031", temperature=0.5).plain(3) == Sight(layers=(0, 1, 2), temperature=0.5)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "said"),
     [
-        (lambda: Sight(couple="sum"), MethodError, "couple='sum': choose one of replace, add"),  # type: ignore[arg-type]
+        (lambda: Sight(couple="sum"), MethodError, "couple='sum' does not fit: give replace or add"),  # type: ignore[arg-type]
         (lambda: Sight(last=-1), MethodError, "last=-1"),
-        (lambda: Sight(last="all"), MethodError, "last='all'.*or 'auto'"),  # type: ignore[arg-type]
+        (lambda: Sight(last="all"), MethodError, "last='all'.*or auto"),  # type: ignore[arg-type]
         (lambda: Sight(last="auto", layers=(2,)), MethodError, "give one of the two"),
         (lambda: Sight(last="auto").resolve(3), MethodError, "needs pairs.*turning-point.*resolve"),
         (lambda: Sight(last=1, layers=(2,)), MethodError, "give one of the two"),
         (lambda: Sight(last=4).resolve(3), NoSuchHead, "the model has 3 layers"),
         (lambda: Sight(layers=(3,)).resolve(3), NoSuchHead, "layers 0 to 2"),
         (lambda: Sight(layers=(0, 2), couple="add").first(3), MethodError, "layers must be the last ones"),
+        (lambda: Sight(window="half"), MethodError, "window='half' does not fit: give keep or drop"),  # type: ignore[arg-type]
+        (lambda: Sight(temperature=0), MethodError, "temperature=0: give a number from 0.001 to 1000"),
+        (lambda: Sight(temperature=float("nan")), MethodError, "temperature=nan"),
+        (lambda: Sight(carry=(3, 3)), MethodError, r"carry=\[3, 3\]: give layers start and stop, 0 <= start < stop"),
+        (lambda: Sight(carry=(-1, 2)), MethodError, r"carry=\[-1, 2\]"),
+        (lambda: Sight(carry=(1, 2, 3)), MethodError, r"carry=\[1, 2, 3\]"),
+        (lambda: Sight(carry=(7,)), MethodError, r"carry=\[7\].*by default 7"),
+        (lambda: Sight(1, couple="add", carry=(1, 2)), MethodError, "couple='add' runs a second stream"),
+        (lambda: Sight(carry=(1, 4)).carries(3), NoSuchHead, "from layer 1 to 4: the model has layers 0 to 2"),
+        (lambda: Sight(carry=(1,)).carries(1), NoSuchHead, "from layer 1 to 1: the model has layers 0 to 0"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, error: type[Exception], said: str):
     with pytest.raises(error, match=said):
         make()
+
+
+@pytest.mark.parametrize("kind", ["mistral", "gemma2"])
+@examples(5)
+@given(texts=texts_of_ids, last=st.integers(1, 3))
+def test_a_window_is_dropped_in_those_layers(models: Path, kind: str, texts: list[list[int]], last: int) -> None:
+    """The authors' code: no mask at all in the last layers. The window is 6 tokens."""
+    eager, own = loaded(models, kind)
+
+    def no_mask(module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        return args, {**kwargs, "attention_mask": torch.zeros_like(kwargs["attention_mask"])}
+
+    layers = eager.attention_layers(eager.model)[-last:]
+    wanted = []
+    for text in texts:
+        hooks = [layer.register_forward_pre_hook(no_mask, with_kwargs=True) for layer in layers]
+        with torch.no_grad():
+            ids = torch.tensor([[*eager.prefix, *text]])
+            wanted.append(eager.model(input_ids=ids, use_cache=False).last_hidden_state[0, 1:].mean(0).numpy())
+        for hook in hooks:
+            hook.remove()
+    dropped = bellm(last, template=None, window="drop")
+    assert difference(Encoder(own, dropped).encode(texts), np.stack(wanted)) < EXACT
+    kept = Encoder(own, bellm(last, template=None)).encode(texts)
+    wide = [i for i, text in enumerate(texts) if len(text) > 8]
+    assert all(np.abs(kept[i] - wanted[i]).max() > 1e-4 for i in wide), "and within a window they are others"
+
+
+def test_without_a_window_nothing_is_dropped(models: Path) -> None:
+    _, own = loaded(models, "llama")
+    one, other = (Encoder(own, bellm(2, window=window)).encode(["a text"]) for window in ("keep", "drop"))
+    assert (one == other).all() and bellm(2, window="drop").name == "bellm last 2 mean without window"
+
+
+@pytest.mark.filterwarnings("ignore:ditto on llama")
+@pytest.mark.parametrize("kind", ["bert", "llama"])
+@examples(5)
+@given(texts=texts_of_ids, tau=st.floats(0.3, 2))
+def test_a_temperature_is_that_of_every_layer(models: Path, kind: str, texts: list[list[int]], tau: float) -> None:
+    """softmax(q k^T / (tau sqrt(d))), and ReBA and Ditto read that attention."""
+    eager, own = loaded(models, kind)
+    layers = [m for m in eager.model.modules() if hasattr(m, "scaling")]
+    for layer in layers:
+        layer.scaling /= tau
+    mean, some = [eager.see(t).last.mean(0).numpy() for t in texts], texts[:1]
+    read = [f(eager, some[0]).numpy()[None] for f in (reba_mean, ditto_sum)]
+    for layer in layers:
+        layer.scaling *= tau
+    encoder = Encoder(own, classical(temperature=tau))
+    got = encoder.encode(texts)
+    assert difference(got, np.stack(mean)) < EXACT and (got[0] == encoder.encode(some)[0]).all()
+    for method, wanted in zip((reba(pool="mean"), ditto((1, 2))), read, strict=True):
+        hot = Method(method.layout, method.states, method.weigh, Sight(temperature=tau))
+        assert difference(Encoder(own, hot).encode(some), wanted) < EXACT
+
+
+def test_attention_of_its_own_has_no_temperature(models: Path) -> None:
+    with pytest.raises(AttentionNotSeen, match="no layer can be changed: BeLLM, a temperature and Token"):
+        Encoder.load(tiny("deberta-v2", models / "deberta"), classical(temperature=0.5))

@@ -163,6 +163,29 @@ def test_a_token_goes_with_every_request(asked, models: Path, tmp_path: Path, su
     assert (tmp_path / "models--someone--model" / "refs" / "main").read_text() == COMMIT
 
 
+def test_checkpoints_of_other_projects(asked, models: Path, tmp_path: Path) -> None:
+    """The file that names the method is downloaded, and the model that an adapter names."""
+    peft = pytest.importorskip("peft", reason="the extra train is not installed")
+    whole, adapter = models / "llm2vec", models / "adapter"
+    tiny("gpt2", whole)
+    config = peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, init_lora_weights=False)
+    peft.get_peft_model(Encoder.load(models, classical()).backbone.model, config).save_pretrained(adapter)
+    for folder in (whole, adapter):
+        (folder / "llm2vec_config.json").write_text("{}")
+    file = adapter / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "base_model_name_or_path": "someone/model"}))
+    found = Encoder.load("someone/model", token=TOKEN, cache_folder=tmp_path / "a", subfolder="llm2vec")
+    assert found.method.name == "llm2vec mean" and found.method.sight.last == 3
+    assert (found.encode("dog") == Encoder.load(whole).encode("dog")).all()
+    merged = Encoder.load("someone/model", token=TOKEN, cache_folder=tmp_path / "b", subfolder="adapter")
+    assert merged.method == found.method and abs(merged.encode("dog") - found.encode("dog")).max() > 1e-3
+    file.write_text(file.read_text().replace("someone/model", "someone/gone"))
+    with pytest.raises(ModelError, match="its base model is missing: someone/gone"):
+        Encoder.load("someone/model", token=TOKEN, cache_folder=tmp_path / "c", subfolder="adapter")
+    shutil.rmtree(whole)
+    shutil.rmtree(adapter)
+
+
 def test_no_token_is_one_line(asked, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="someone/model") as told:
         Encoder.load("someone/model", token=False, cache_folder=tmp_path)

@@ -10,9 +10,10 @@ import torch
 from tests.tiny import tiny
 from torch import nn
 
-from afterword import Encoder, classical, prompt, reba
+from afterword import Encoder, Method, classical, prompt, reba
 from afterword.backbone import skip_unread as unread
 from afterword.backbone.linear_patching import Patch
+from afterword.methods.states import OwnStates
 
 TEXTS = [f"text {i}: " + "all that is told in it, " * (i % 6) for i in range(20)]
 FAMILIES = ("llama", "gpt2", "bert", "gemma3_text", "opt", "distilbert", "modernbert", "mixtral", "albert")
@@ -204,6 +205,22 @@ def test_what_becomes_of_rows_that_nobody_reads_reaches_no_vector(tmp_path, rows
     found = encoder.encode(TEXTS)
     assert rows and np.array_equal(found, whole(monkeypatch, encoder))
     assert np.array_equal(found[5], encoder.encode(TEXTS[5]))
+
+
+class Direction(OwnStates):
+    """The last states at length 1, without an epsilon."""
+
+    def __call__(self, last: torch.Tensor) -> torch.Tensor:
+        return last / last.norm(dim=-1, keepdim=True)
+
+
+def test_states_of_a_users_own_class_get_every_row(tmp_path, rows) -> None:
+    last = classical(pool="last")
+    encoder = Encoder.load(tiny("llama", tmp_path), Method(states=Direction(), weigh=last.weigh))
+    found = encoder.encode(TEXTS)
+    assert not rows and np.isfinite(found).all() and np.array_equal(found[3], encoder.encode(TEXTS[3]))
+    both = encoder.encode_many(TEXTS, {"own": encoder.method, "last": last})
+    assert np.array_equal(both["own"], found) and np.isfinite(both["last"]).all()
 
 
 def test_the_users_random_numbers_stay_as_they_are(tmp_path, rows) -> None:

@@ -35,13 +35,14 @@ NAMES = (
     "training",
     "degradation",
     "tune",
+    "methods_cost",
 )
 SHARED = {
     "minilm", "short_and_equal", "ceiling", "mini", "template", "ditto_time", "evaluation", "training", "degradation",
-    "tune",
+    "tune", "methods_cost",
 }  # fmt: skip
 PROC = {"reba_memory", "load_memory", "against_paper", "training", "tune"}
-SOAK = {"reba_memory", "reba_chunked", "load_memory", "training", "degradation", "mini"}
+SOAK = {"reba_memory", "reba_chunked", "load_memory", "training", "degradation", "mini", "methods_cost"}
 ALONE = "reba_memory"
 """It runs as users run it: a pass in a process of its own, and each call of that in another. The others run here."""
 

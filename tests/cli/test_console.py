@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run, command
+from tests.killed import Piped
 
 from afterword.cli.console import BUG, INTERRUPTED, Interrupted, State, ending, guarded, report_warnings, say
 from afterword.errors import MissingExtra, TextsCut
@@ -152,27 +152,19 @@ def test_a_full_disk_behind_stdout():
     assert process.returncode == 2
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """What a shell runs in the background ignores Ctrl-C, and so would its children."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_says_what_is_kept(gpt2: Path, tmp_path: Path):
-    process = command("embed", "-m", gpt2, "--method", "classical", "-o", tmp_path / "out.npy", "--window", 10)
+    process = Piped("embed", "-m", gpt2, "--method", "classical", "-o", tmp_path / "out.npy", "--window", 10)
     process.stdin.write(b"dog\n\n" * 10)
     process.stdin.flush()
     # The input stays open, so that the run waits for more when it is interrupted.
     marker = tmp_path / "out.npy.parts" / "done" / "000001.json"
-    while process.poll() is None and not marker.exists():
+    while not process.ended() and not marker.exists():
         time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=120)
+    os.kill(process.pid, signal.SIGTERM)
+    err = process.stderr.read().decode()
+    process.finish()
     kept = f"20 rows kept in {tmp_path / 'out.npy.parts'}; the same command goes on from there"
-    assert (process.returncode, err.decode()) == (INTERRUPTED, f"interrupted: {kept}\n")
+    assert (process.returncode, err) == (INTERRUPTED, f"interrupted: {kept}\n")
     assert [p.name for p in tmp_path.iterdir()] == ["out.npy.parts"]
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cli.conftest import Run, array, command
+from tests.cli.conftest import Run, array
+from tests.killed import Piped
 
 from afterword import Encoder, classical, parse_method, prompt
-from afterword.files.vectors_info import read_info
+from afterword.jobs.vectors_info import read_info
 
 TEXTS = [
     "dog",
@@ -219,15 +220,12 @@ def test_a_method_that_must_see_texts_first_says_so(run: Run, method: str):
 
 
 def test_vectors_come_out_before_the_input_ends(gpt2: Path):
-    process = command("embed", "-m", gpt2, "--method", "classical", "--window", 8)
-    try:
-        process.stdin.write(b"a text\n" * 8)
-        process.stdin.flush()
-        first = [json.loads(process.stdout.readline()) for _ in range(8)]  # and the input is still open
-        assert all(row["text"] == "a text" for row in first)
-        out, err = process.communicate(b"the last one, without an end of line", timeout=120)
-    finally:
-        process.kill()
+    process = Piped("embed", "-m", gpt2, "--method", "classical", "--window", 8)
+    process.stdin.write(b"a text\n" * 8)
+    process.stdin.flush()
+    first = [json.loads(process.stdout.readline()) for _ in range(8)]  # and the input is still open
+    assert all(row["text"] == "a text" for row in first)
+    out, err = process.finish(b"the last one, without an end of line")
     assert [json.loads(line)["text"] for line in out.splitlines()] == ["the last one, without an end of line"]
     assert (process.returncode, err) == (0, b"")
 

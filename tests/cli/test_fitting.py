@@ -10,7 +10,7 @@ from tests.cli.conftest import Run, array
 
 from afterword import Encoder, parse_method
 from afterword.cli.model import MethodsEmbedder
-from afterword.files.vectors_info import read_info
+from afterword.jobs.vectors_info import read_info
 from afterword.post import parse_post
 
 FITTED_TO = [f"{a} {b} {i}" for i, a in enumerate(("dog", "cat", "the sea")) for b in ("runs", "is here", "and more")]

@@ -9,8 +9,8 @@ import pytest
 from tests.cli.conftest import Run
 
 from afterword import Encoder, parse_method
-from afterword.encode.probes import probes
-from afterword.files.vectors_info import read_info
+from afterword.jobs.probes import probes
+from afterword.jobs.vectors_info import read_info
 from afterword.methods.serialize import from_json
 
 
@@ -56,7 +56,7 @@ def test_only_a_file_that_stores_probe_vectors_has_them_computed(
 ):
     computed = []
     monkeypatch.setattr(
-        "afterword.encode.probes.probes", lambda encoder: computed.append(probes(encoder)) or computed[-1]
+        "afterword.jobs.probes.probes", lambda encoder: computed.append(probes(encoder)) or computed[-1]
     )
     for ending, count in (("jsonl", 0), ("npy", 0), ("parquet", 1)):
         assert run("embed", "-m", gpt2, "a dog", "-o", tmp_path / f"out.{ending}").code == 0

@@ -61,4 +61,4 @@ def test_json(run: Run):
     assert [m["name"] for m in found["methods"]] == list(CATALOGUE)
     assert found["templates"] == TEMPLATES
     pool = next(o for o in found["methods"][0]["options"] if o["name"] == "pool")
-    assert (pool["default"], pool["choices"]) == ("mean", ["mean", "last", "cls"])
+    assert (pool["default"], pool["choices"]) == ("mean", ["mean", "last", "cls", "weighted"])

@@ -12,7 +12,7 @@ from tests.cli.conftest import Run, array
 
 from afterword import Encoder, bellm, classical, reba
 from afterword.cli.model import MethodsEmbedder, ModelChoice, read_methods
-from afterword.files.vectors_info import VectorsInfo, to_notes
+from afterword.jobs.vectors_info import VectorsInfo, to_notes
 from afterword.methods.serialize import to_json
 
 

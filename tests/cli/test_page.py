@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -33,6 +33,7 @@ def test_what_a_terminal_would_obey_is_not_printed():
     rows=st.lists(st.tuples(texts, texts, st.floats(-1, 1)), min_size=1, max_size=5),
     scores=st.integers(1, 12), width=st.integers(40, 200),
 )  # fmt: skip
+@example(rows=[("", "0", 0.0)], scores=5, width=41)  # a column of empty cells takes no room
 def test_no_line_of_a_table_is_wider_than_the_page(rows, scores, width):
     numbers = [[f"{x + k:.3f}" for *_, x in rows] for k in range(scores)]
     columns = [

@@ -160,3 +160,32 @@ def test_control_characters_in_a_method_s_name_are_not_printed():
     lines = page(compared([Side(["x", "y"], [[1], [2]], vectors, [], False)], Wanted(None, 10, None)))
     assert lines[0].split() == ["a\N{REPLACEMENT CHARACTER}[31m", "@a", "b.py:name"]
     assert all(line.isprintable() for line in lines)
+
+
+def centred(*sides: np.ndarray) -> np.ndarray:
+    mean = np.concatenate(sides).astype(np.float64).mean(0)
+    one, other = ((side - mean) / np.linalg.norm(side - mean, axis=1, keepdims=True) for side in (sides[0], sides[-1]))
+    return one @ other.T
+
+
+def test_centred_cosines_are_those_less_the_mean_of_both_sides(run: Run, gpt2: Path, tmp_path: Path):
+    others = ["A dog barks.", "The bank of the river."]
+    (tmp_path / "others.txt").write_text("\n".join(others))
+    encoder = Encoder.load(gpt2, classical())
+    left, right = encoder.encode(TEXTS), encoder.encode(others)
+    words = ("similar", "-m", gpt2, "--method", "classical", "--centre", "--json", *TEXTS)
+    for found, wanted in (
+        (run(*words), centred(left)),
+        (run(*words, "--against", tmp_path / "others.txt"), centred(left, right)),
+    ):
+        told = json.loads(found.out)
+        assert found.code == 0 and told["centred"] is True
+        np.testing.assert_allclose(told["similarity"]["vector"], wanted, atol=2e-5)
+    assert "centred" not in json.loads(run("similar", "-m", gpt2, "--method", "classical", "--json", *TEXTS).out)
+
+
+def test_what_cannot_be_centred(run: Run, gpt2: Path):
+    few = run("similar", "-m", gpt2, "--method", "classical", "--centre", *TEXTS[:2])
+    assert few.code == 2 and "--centre: 2 texts: without their mean" in few.err
+    far = run("similar", "-m", gpt2, "--method", "classical", "--centre", "--by", "euclidean", *TEXTS)
+    assert far.code == 2 and "--centre: changes no distance: give --by cosine, not euclidean" in far.err

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.files.stored_vectors import StoredVectors
-from afterword.files.vectors_info import PREFIX
+from afterword.jobs.stored_vectors import StoredVectors
+from afterword.jobs.vectors_info import PREFIX
 
 TEXTS = [*(f"text number {i}" for i in range(20)), "", "the bank", "the bank", "water " * 60]
 
@@ -151,3 +151,16 @@ def test_a_file_without_vectors_is_nothing_to_compare(run: Run, gpt2: Path, stor
     ended = run("similar", "-m", gpt2, "-i", stored)
     assert ended.code == 2 and "no text can be compared" in ended.err
     assert json.loads(run("similar", "-m", gpt2, "--json", "a", "--against", stored).out)["pairs"] == []
+
+
+def test_stored_vectors_are_centred_as_texts_are(run: Run, gpt2: Path, stored: Path):
+    """With texts beside them, and among themselves; by two methods."""
+    write(run, gpt2, stored.parent, "--method", "classical", "--method", "echo")
+    methods = ("-m", gpt2, "--method", "classical", "--method", "echo", "--centre", "--top", 30)
+    (stored.parent / "fine.txt").write_text("".join(f"{text}\n" for text in TEXTS if text))
+    beside = ((*methods, "rain", "a dog", "--against", file) for file in (stored, stored.parent / "fine.txt"))
+    alone = ((*methods, "-i", file) for file in (stored, stored.parent / "fine.txt"))
+    for both in (beside, alone):
+        found, wanted = ({(p["text"], p["against"]): p["similarity"] for p in pairs(run, *spec)} for spec in both)
+        assert found.keys() == wanted.keys() and len(found) == 30
+        assert all(found[key] == pytest.approx(wanted[key], abs=2e-5) for key in found)

@@ -70,9 +70,19 @@ def test_options_reach_the_grid(run: Run, gpt2: Path, dev: Path, tmp_path: Path)
                 "--post", "remove_top:k=1", "--post", "whiten:dimensions=4")  # fmt: skip
     assert ended.code == 0
     rows = json.loads(ended.out)["recipes"]
-    assert {r["method"].split(":")[0] for r in rows} == {"classical", "tfidf", "echo", "reba", "prompt", "bellm"}
+    assert {r["method"].split(":")[0] for r in rows} == {
+        "classical", "tfidf", "sif", "echo", "reba", "prompt", "bellm", "token_prepending", "scsp", "ensemble",
+    }  # fmt: skip
     assert {r["post"] for r in rows} == {"none", "centre", "remove_top:k=1", "whiten:dimensions=4"}
     assert {"echo:copies=3", "reba:copies=3", "prompt", "bellm:last=1,template=none"} <= {r["method"] for r in rows}
+
+
+def test_a_quick_run_takes_no_more_forwards_than_the_plain_text_needs(run: Run, gpt2: Path, dev: Path, tmp_path: Path):
+    ended = run("tune", "-m", gpt2, "--method", "classical", "--dev", dev, "--out", tmp_path / "o", "--json",
+                "--quick", "--heads", "none", "--post", "embed_filter")  # fmt: skip
+    rows = json.loads(ended.out)["recipes"]
+    assert {r["method"].split(":")[0] for r in rows} == {"classical", "tfidf", "sif", "echo", "reba", "ensemble"}
+    assert {r["post"] for r in rows} <= {"none", "centre", "embed_filter"}
 
 
 def test_noise_leaves_the_default(run: Run, bert: Path, tmp_path: Path):
@@ -113,8 +123,12 @@ def test_bad_options_are_told_before_the_model_is_loaded(run: Run, dev: Path, tm
         (("--out", out), "give --dev, or --texts alone"),
         (("--dev", dev, "--texts", dev, "--out", out), "give --dev, or --texts alone"),
         (("--dev", tmp_path / "no.jsonl", "--out", out), "no.jsonl"),
+        (("--labels", "none", "--out", out), "--labels: give a file of texts with --input, instead of --dev"),
+        (("-i", dev, "--dev", dev, "--out", out), "--input: goes with --labels none"),
+        (("--criterion", "curvature", "--dev", dev, "--out", out), "--criterion: goes with --labels none"),
+        (("--labels", "none", "-i", dev, "--copies", "2", "--out", out), "--labels: chooses a layer alone"),
         (("--dev", dev, "--out", out, "--copies", "two"), "write whole numbers from 1"),
-        (("--dev", dev, "--out", out, "--post", "normalise"), "give whiten or remove_top"),
+        (("--dev", dev, "--out", out, "--post", "normalise"), "give whiten, remove_top"),
         (("--dev", dev, "--out", out, "--post", "bleach"), "no step 'bleach'"),
         (("--dev", dev, "--out", out, "--plot", "map.txt"), "map.txt is no figure"),
     ):
@@ -123,6 +137,24 @@ def test_bad_options_are_told_before_the_model_is_loaded(run: Run, dev: Path, tm
     (tmp_path / "t.txt").write_text("one\n\ntwo\n")
     ended = run("tune", "-m", "no/such/model", "--texts", tmp_path / "t.txt", "--out", out)
     assert ended.code == 2 and "t.txt:2: is empty" in ended.last
+
+
+def test_a_layer_without_labels(run: Run, bert: Path, tmp_path: Path):
+    texts, out = tmp_path / "t.txt", tmp_path / "o"
+    texts.write_text("".join(f"{a} {b} {c}\n" for a in ("dog", "cat") for b in ("runs", "is", "12") for c in "abcd"))
+    words = ("tune", "-m", bert, "--method", "classical", "--labels", "none", "-i", texts, "--criterion", "curvature")
+    ended = run(*words, "--out", out)
+    assert ended.code == 0, ended.err
+    told, saved = json.loads((out / "tune.json").read_text()), Encoder.load(out)
+    values = [row["curvature"] for row in told["layers"]]
+    states = told["layers"][values.index(min(values))]["states"]
+    assert (told["texts"], told["criterion"], told["chosen"]["states"]) == (24, "curvature", states)
+    assert saved.method.states.kind == states == told["by"]["curvature"]
+    assert ended.out.startswith(
+        "24 texts, no labels\n\nstates    dataset entropy  dimension  prompt entropy  curvature\n"
+    )
+    assert f"chosen: {states}, by the lowest curvature\n" in ended.out and f"saved in {out}" in ended.out
+    assert len(told["layers"]) == saved.backbone.facts.states + 1
 
 
 def test_an_interrupted_run_leaves_nothing(run: Run, bert: Path, dev: Path, tmp_path: Path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.tiny import tiny
 
-from afterword import Encoder, classical, prompt
+from afterword import Encoder, classical, echo, ensemble, prompt
 from afterword.errors import InputError, TextsCut, TooLong
 from afterword.post import Normalise
 
@@ -40,6 +40,8 @@ def test_a_pool_gives_the_same_vectors_and_the_same_errors(encoder: Encoder) -> 
         other = Encoder(encoder.backbone, prompt("csts"), (Normalise(),), max_length=90)  # today's method and steps
         under = {"conditions": [str(i) for i in range(40)]}
         assert same(other.encode(TEXTS, pool=pool, **under), other.encode(TEXTS, **under))
+        joined = Encoder(encoder.backbone, ensemble([prompt("csts"), echo()], "concat"))
+        assert same(joined.encode(TEXTS, pool=pool, **under), joined.encode(TEXTS, **under))
         short = Encoder(encoder.backbone, classical(), max_length=12)
         with pytest.warns(TextsCut) as here:
             expected = short.encode(TEXTS)

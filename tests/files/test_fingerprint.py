@@ -8,7 +8,7 @@ import torch
 from tests.tiny import ENCODERS, tiny
 from transformers import PreTrainedConfig
 
-from afterword import Encoder, classical, ditto, reba
+from afterword import Encoder, classical, ditto, ensemble, reba
 from afterword.files import fingerprint as room
 from afterword.post import Dense, Normalise, Truncate
 
@@ -69,6 +69,11 @@ def test_every_part_counts(encoder: Encoder):
         like(method=classical("cls")),
         like(method=reba()),
         like(method=reba(columns="content")),
+        like(method=ensemble([classical(), reba()])),
+        like(method=ensemble([reba(), classical()])),
+        like(method=ensemble([classical(), reba()], "concat")),
+        like(method=ensemble([classical(), reba()], weights=[1, 2])),
+        like(method=ensemble([classical(), reba()], normalise=True)),
         like(post=(Normalise(),)),
         like(post=(Truncate(3),)),
         like(post=(Truncate(4),)),
@@ -84,6 +89,8 @@ def test_every_part_counts(encoder: Encoder):
     for names in ([e.fingerprint for e in (encoder, *others)], [e.identity for e in (encoder, *others)]):
         assert len(set(names)) == len(names)
     assert like().fingerprint == encoder.fingerprint
+    same = [ensemble([classical(), reba()], weights=weights) for weights in (None, [1, 1], [3, 3])]
+    assert len({like(method=method).identity for method in same}) == 1
 
 
 @pytest.mark.parametrize("name", ["embeddings.LayerNorm.bias", "encoder.layer.2.attention.self.key.weight"])

@@ -44,10 +44,14 @@ def refused(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("file", "changes", "said"),
     [
-        ("1_Pooling/config.json", {"pooling_mode": "max"}, "pools by max: known are cls, mean, lasttoken"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode": "max"},
+            "pools by max: known are cls, mean, lasttoken, weightedmean",
+        ),
         ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, "pools by cls and mean"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pools by max and mean"),
-        ("1_Pooling/config.json", {"include_prompt": False}, "include_prompt"),
+        ("1_Pooling/config.json", {"include_prompt": False, "pooling_mode": "weightedmean"}, "include_prompt"),
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case"),
         ("sentence_bert_config.json", {"query_length": 32}, "query_length=32"),
         ("sentence_bert_config.json", {"processing_kwargs": {"text": {"max_length": 3}}}, "processing_kwargs"),

@@ -142,7 +142,7 @@ def test_a_result_comes_out_again(opened: dict[str, Encoder]):
     assert np.allclose(now.items["similarity"], then.items["similarity"], rtol=0, atol=1e-6)
 
 
-def test_a_tune_report_has_the_keys_and_the_recipes_it_had(opened: dict[str, Encoder]):
+def test_a_tune_report_has_the_keys_it_had_and_the_recipes_in_their_order(opened: dict[str, Encoder]):
     then = json.loads((HERE / "tuned" / "tune.json").read_text("utf-8"))
     assert from_json(then["chosen"]["as"]) == opened["tuned"].method
     pairs = Pairs("pairs", "pairs.jsonl").load(Folder(HERE))
@@ -151,6 +151,8 @@ def test_a_tune_report_has_the_keys_and_the_recipes_it_had(opened: dict[str, Enc
     assert [list(now[key]) for key in ("chosen", "default", "simplest")] == [
         list(then[key]) for key in ("chosen", "default", "simplest")
     ]
-    assert [(r["method"], r["post"], r["level"]) for r in now["recipes"]] == [
-        (r["method"], r["post"], r["level"]) for r in then["recipes"]
-    ]
+    had, has = (
+        [(r["method"], r["post"], r["level"]) for r in report["recipes"] if r["post"] in ("none", "centre")]
+        for report in (then, now)
+    )
+    assert [recipe for recipe in has if recipe in had] == had  # others have come since, also among the leaders

@@ -12,12 +12,12 @@ import pytest
 
 from afterword.errors import DataError, InputError
 from afterword.files.atomic import temporary
-from afterword.files.write_vectors import Block
 from afterword.jobs.items import Item
 from afterword.jobs.output_file import Output
 from afterword.jobs.parts_folder import PartsFolder, completed, open_parts, remove_empty
 from afterword.jobs.rejects import reject_line
 from afterword.jobs.store import Totals
+from afterword.jobs.write_vectors import Block
 
 EMPTY = {"vector": np.zeros((0, 2), np.float32)}
 

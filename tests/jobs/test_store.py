@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 
-from afterword.files.write_vectors import Block
 from afterword.jobs.items import Item
 from afterword.jobs.rejects import Rejects
 from afterword.jobs.store import RowsKey, StreamStore, Totals
+from afterword.jobs.write_vectors import Block
 
 
 def test_keys_find_the_first_row_that_differs():

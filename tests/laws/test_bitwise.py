@@ -13,11 +13,12 @@ import torch
 from tests.tiny import tiny_tokenizer
 from transformers import AutoModel, GPT2Config, LlamaConfig
 
-from afterword import Encoder, classical, ditto, echo, prompt, reba
+from afterword import Encoder, classical, ditto, echo, ensemble, prompt, reba
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.linear_probe import choose, keeps
 from afterword.backbone.loading import load_backbone
 from afterword.backbone.self_check import check
+from afterword.methods import scsp, token_prepending
 from afterword.text.tokenizer import Tokenizer
 
 CONFIGS = {
@@ -29,12 +30,19 @@ CONFIGS = {
 }  # fmt: skip
 METHODS = {
     "gpt2": [classical(), reba(pool="mean"), prompt("bellm")],
-    "llama": [echo(pool="last"), reba(), prompt("bellm", "mean", "first_last")],
+    "llama": [
+        echo(pool="last"),
+        reba(),
+        prompt("bellm", "weighted", "first_last"),
+        ensemble([echo(), prompt("cot")]),
+        token_prepending(),
+        scsp(),
+    ],
     "minilm": [ditto("1-10"), reba(pool="mean")],
-    "afterword-mini": [classical(), reba()],
+    "afterword-mini": [classical(), reba(states="attention:all")],
 }
 """One method for each way through the layers: fused attention, attention that is read, a beginning that is shared,
-layers that see both ways, and mixtures. How their states are pooled adds no product."""
+layers that see both ways, mixtures, and what is read inside layers. How their states are pooled adds no product."""
 
 SHORT = [
     "dog", "a b", "dog", "the cat sat on the mat", "I", "what is this?", "a c", "no", "x" * 64,

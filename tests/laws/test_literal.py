@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.tiny import tiny
 
-from afterword import Encoder, echo, reba
+from afterword import Encoder, classical, echo, reba
 from afterword.backbone.loading import load_backbone
 
 KINDS = ("gpt2", "llama", "mistral", "bert")
@@ -66,20 +66,26 @@ def special(own, fed: bool) -> tuple[list[int], list[int]]:
     return (own.tokenizer.prefix, own.tokenizer.suffix) if fed else ([], [])
 
 
+def pooled(rows: list[np.ndarray] | np.ndarray, pool: str) -> np.ndarray:
+    """The last row, the mean, or the mean weighted by i / (1 + ... + n) (SGPT, section 3.1)."""
+    numbers = {"last": [0] * (len(rows) - 1) + [1], "mean": [1] * len(rows), "weighted": range(1, len(rows) + 1)}[pool]
+    return np.average(rows, 0, list(numbers))
+
+
 def close(kind: str, got: np.ndarray, expected: np.ndarray) -> bool:
     return float(np.abs(got - expected).max()) <= TOLERANCE[kind] * max(float(np.abs(expected).max()), 1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @examples(25)
-@given(ids=texts, k=copies, pool=st.sampled_from(["last", "mean"]), fed=st.booleans())
+@given(ids=texts, k=copies, pool=st.sampled_from(["last", "mean", "weighted"]), fed=st.booleans())
 def test_algorithm_3(models: Path, kind: str, ids: list[int], k: int, pool: str, fed: bool) -> None:
     """A sentence: e_n, or the mean of e_i (Equation 5)."""
     own = backbone(models, kind)
     prefix, suffix = special(own, fed)
     literal = Literal(own, prefix + ids * k + suffix)
     rows = [literal.algorithm_2(len(prefix) + i) for i in range(len(ids))]
-    expected = rows[-1] if pool == "last" else sum(rows) / len(rows)
+    expected = pooled(rows, pool)
     assert close(kind, Encoder(own, reba(k, pool, add_special_tokens=fed)).encode([ids])[0], expected)
 
 
@@ -115,7 +121,11 @@ def test_algorithm_1(models: Path, kind: str, ids: list[int], k: int, fed: bool)
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 @examples(25)
 @given(
-    ids=texts, k=st.integers(1, 3), size=st.integers(1, 4), pool=st.sampled_from(["last", "mean"]), fed=st.booleans()
+    ids=texts,
+    k=st.integers(1, 3),
+    size=st.integers(1, 4),
+    pool=st.sampled_from(["last", "mean", "weighted"]),
+    fed=st.booleans(),
 )
 def test_section_6(models: Path, kind: str, ids: list[int], k: int, size: int, pool: str, fed: bool) -> None:
     """Chunks: each is repeated by itself; its first copy lends the states of the pass over the whole text."""
@@ -130,7 +140,7 @@ def test_section_6(models: Path, kind: str, ids: list[int], k: int, size: int, p
         for i in range(len(chunk)):
             v[len(prefix) + i] = whole.v[len(prefix) + first + i]
         rows += [literal.algorithm_2(len(prefix) + i, v) for i in range(len(chunk))]
-    expected = rows[-1] if pool == "last" else sum(rows) / len(rows)
+    expected = pooled(rows, pool)
     encoder = Encoder(own, reba(k, pool, chunk=size, add_special_tokens=fed))
     assert close(kind, encoder.encode([ids])[0], expected)
     words = encoder.encode_words([ids], [[(0, len(ids)), (len(ids) - 1, len(ids))]])[0]
@@ -139,14 +149,13 @@ def test_section_6(models: Path, kind: str, ids: list[int], k: int, size: int, p
 
 @pytest.mark.parametrize("kind", KINDS)
 @examples(25)
-@given(ids=texts, k=copies, pool=st.sampled_from(["last", "mean"]), fed=st.booleans())
+@given(ids=texts, k=copies, pool=st.sampled_from(["last", "mean", "weighted"]), fed=st.booleans())
 def test_echo(models: Path, kind: str, ids: list[int], k: int, pool: str, fed: bool) -> None:
-    """The last copy's last token, or its mean."""
+    """The last copy's last token, or its mean, or its mean weighted by position."""
     own = backbone(models, kind)
     prefix, suffix = special(own, fed)
     v = Literal(own, prefix + ids * k + suffix).v
-    copy = v[len(prefix) + (k - 1) * len(ids) : len(prefix) + k * len(ids)]
-    expected = copy[-1] if pool == "last" else copy.mean(0)
+    expected = pooled(v[len(prefix) + (k - 1) * len(ids) : len(prefix) + k * len(ids)], pool)
     assert close(kind, Encoder(own, echo(k, pool, add_special_tokens=fed)).encode([ids])[0], expected)
 
 
@@ -157,3 +166,46 @@ def test_the_last_layer_alone(models: Path) -> None:
     literal.attentions = literal.attentions[-1:]
     expected = literal.algorithm_2(len(own.tokenizer.prefix) + 3)
     assert close("gpt2", Encoder(own, reba(attention="last_layer")).encode([ids])[0], expected)
+
+
+def inside(own, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Value vectors (L, n, K d) and W_O sum_j A_ij v_j (L, n, D), multiplied out from hidden states and attention."""
+    model = own.model
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        out = model(input_ids=torch.tensor([ids]), output_attentions=True, output_hidden_states=True)
+        values, aligned = [], []
+        layers = getattr(model, "h", None) or model.layers
+        for x, a, layer in zip(out.hidden_states[:-1], out.attentions, layers, strict=True):
+            if hasattr(layer, "ln_1"):
+                v = (layer.ln_1(x[0]) @ layer.attn.c_attn.weight + layer.attn.c_attn.bias).chunk(3, -1)[2]
+                matrix, bias = layer.attn.c_proj.weight, layer.attn.c_proj.bias
+            else:
+                v = layer.input_layernorm(x[0]) @ layer.self_attn.v_proj.weight.T
+                matrix, bias = layer.self_attn.o_proj.weight.T, 0.0
+            size = matrix.shape[0] // a.shape[1]
+            by_head = v.unflatten(-1, (-1, size)).repeat_interleave(matrix.shape[0] // v.shape[-1], 1)
+            mixed = torch.stack([a[0, h].to(v.dtype) @ by_head[:, h] for h in range(a.shape[1])], 1)
+            values.append(v.numpy())
+            aligned.append((mixed.flatten(1) @ matrix + bias).numpy())
+    model.set_attn_implementation("afterword")
+    return np.stack(values), np.stack(aligned)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@examples(6)
+@given(ids=texts, k=copies)
+def test_what_is_read_inside_layers(models: Path, kind: str, ids: list[int], k: int) -> None:
+    """AlignedWVA at the last token, Value Aggregation over all tokens, and ReBA's weights over values."""
+    own = backbone(models, kind)
+    prefix, suffix = special(own, True)
+    values, aligned = inside(own, prefix + ids + suffix)
+    assert close(kind, Encoder(own, classical("last", "attention:all")).encode([ids])[0], aligned.sum(0)[-1])
+    assert close(kind, Encoder(own, classical(states="values:all")).encode([ids])[0], values.mean((0, 1)))
+    repeated = prefix + ids * k + suffix
+    literal, upper = Literal(own, repeated), inside(own, repeated)[0][1:].mean(0)
+    rows = [literal.algorithm_2(len(prefix) + i, upper) for i in range(len(ids))]
+    method = reba(k, "mean", states="values:upper")
+    assert close(kind, Encoder(own, method).encode([ids])[0], sum(rows) / len(rows))
+    words = Encoder(own, method).encode_words([ids], [[(0, 1), (0, len(ids))]])[0]
+    assert close(kind, words, np.stack([rows[0], sum(rows) / len(rows)]))

@@ -17,11 +17,12 @@ from tests.families import encode, texts
 from tests.tiny import tiny
 from torch import nn
 
-from afterword import Method, classical, reba
+from afterword import Method, bellm, classical, reba
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.loading import load_backbone
 from afterword.backbone.self_check import check
 from afterword.errors import AfterwordError
+from afterword.methods import token_prepending
 
 TEXTS = texts()[3:6]
 PATIENCE = 120  # seconds after which a thread has met a deadlock
@@ -128,3 +129,28 @@ def test_a_check_beside_threads_that_encode_changes_nothing(
     assert len(found) > 2 and all(np.array_equal(vectors, expected) for vectors in found)
     assert all(replace(one.facts, checks={}) == replace(backbone.facts, checks={}) for one in checked)
     assert np.array_equal(encode(checked[0], method, TEXTS), expected)
+
+
+@pytest.mark.parametrize("method", [token_prepending(), classical(states="normed:2"), bellm(last=1, couple="add")])
+def test_layers_that_are_found_while_others_encode_disturb_nobody(
+    method: Method, loaded: Callable[[str], Backbone]
+) -> None:
+    backbone, over = loaded("llama"), threading.Event()
+    expected, alone = encode(backbone, classical(), TEXTS), encode(loaded("llama"), method, TEXTS)
+
+    def embed() -> list[np.ndarray]:
+        torch.set_num_threads(1)
+        found = [encode(backbone, classical(), TEXTS)]
+        while not over.is_set():
+            found.append(encode(backbone, classical(), TEXTS))
+        return found
+
+    with ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(embed) for _ in range(3)]
+        try:
+            for _ in range(3):
+                vars(backbone).pop("stack", None)
+                assert np.array_equal(encode(backbone, method, TEXTS), alone)
+        finally:
+            over.set()
+        assert all(np.array_equal(found, expected) for thread in running for found in thread.result(PATIENCE))

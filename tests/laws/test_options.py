@@ -17,6 +17,7 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder, classical
+from afterword.encode.chunks import SpanVectors
 from afterword.errors import AfterwordError, TextsCut
 from afterword.post import Centre, Normalise
 
@@ -54,6 +55,8 @@ def seen(call: Callable[..., Any], *args: Any, forwards: list[int], **options: A
 def look(made: Any) -> Any:
     if isinstance(made, dict):
         return {name: look(value) for name, value in made.items()}
+    if isinstance(made, SpanVectors):
+        return look(made.vectors), made.spans
     if isinstance(made, list):
         return [look(one) for one in made]
     kind = type(made), made.dtype, tuple(made.shape)
@@ -90,6 +93,10 @@ SEEN: dict[str, Any] = {
     "conditions": ["size", "colour", "size", "use"],
     "device": ["nowhere"],
     "chunk_size": 3,
+    "chunks": "sentences",
+    "tokens": 5,
+    "late": False,
+    "overlap": 1,
 }
 
 
@@ -127,6 +134,18 @@ def test_every_option_of_encode_words(prompted, forwards, option: str) -> None:
     words = ["dog", "cat", "x", "dog"]
     changed = seen(prompted.encode_words, TEXTS, words, forwards=forwards, **{option: SEEN[option]})
     assert changed != seen(prompted.encode_words, TEXTS, words, forwards=forwards)
+
+
+@pytest.mark.parametrize("option", options_of(Encoder.encode_chunks))
+def test_every_option_of_encode_chunks(prompted, forwards, option: str) -> None:
+    changed = seen(prompted.encode_chunks, TEXTS, **{"tokens": 9, option: SEEN[option]}, forwards=forwards)
+    assert changed != seen(prompted.encode_chunks, TEXTS, tokens=9, forwards=forwards)
+
+
+@pytest.mark.parametrize("option", options_of(Encoder.encode_tokens))
+def test_every_option_of_encode_tokens(prompted, forwards, option: str) -> None:
+    changed = seen(prompted.encode_tokens, TEXTS, **{option: SEEN[option]}, forwards=forwards)
+    assert changed != seen(prompted.encode_tokens, TEXTS, forwards=forwards)
 
 
 @pytest.mark.parametrize("option", options_of(Encoder.fit))
@@ -189,7 +208,10 @@ def test_what_has_no_effect_is_refused_by_its_name(prompted, options, named) -> 
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("call", ["encode_many", "encode_words", "fit", "save", "weights", "attention", "load"])
+@pytest.mark.parametrize(
+    "call",
+    ["encode_many", "encode_words", "encode_chunks", "encode_tokens", "fit", "save", "weights", "attention", "load"],
+)
 def test_the_other_calls_know_no_other_arguments(prompted, call: str) -> None:
     with pytest.raises(TypeError, match="no_such_option"):
         getattr(prompted, call)(TEXTS, no_such_option=1)

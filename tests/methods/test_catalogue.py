@@ -1,13 +1,10 @@
 """The catalogue: each function gives the value that its docstring promises."""
 
-import warnings
-
 import pytest
 
 from afterword import bellm, classical, ditto, echo, prompt, reba
 from afterword.errors import MethodError
-from afterword.methods import CATALOGUE, Method, parse_head
-from afterword.methods.templates import TEMPLATES
+from afterword.methods import CATALOGUE, Ensemble, Method
 
 
 def test_the_four_answers() -> None:
@@ -34,37 +31,6 @@ def test_a_method_is_a_value() -> None:
     assert len({reba(), reba(), echo()}) == 2
     with pytest.raises(AttributeError):
         reba().states = classical().states  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(
-    ("head", "expected"), [("1-10", (0, 9)), ("12-1", (11, 0)), ((0, 9), (0, 9)), ([2, 3], (2, 3))]
-)
-def test_heads_in_both_numberings(head, expected) -> None:
-    assert parse_head(head) == expected
-
-
-@pytest.mark.parametrize(
-    "head", ["0-9", "1-0", "10", "a-b", "1--2", "-1-2", "²-1", (0,), (0, -1), (True, 1), ("1", "2")]
-)
-def test_what_is_no_head(head) -> None:
-    with pytest.raises(MethodError, match="head="):
-        parse_head(head)
-
-
-def test_ditto_shows_both_numberings() -> None:
-    assert "1-10" in str(ditto("1-10"))
-    assert "layer 0, head 9" in str(ditto("1-10"))
-    assert ditto("1-10") == ditto((0, 9))
-
-
-def test_what_changes_nothing_warns() -> None:
-    with pytest.warns(UserWarning, match="equals the causal model"):
-        bellm(last=1, pool="last")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        bellm()
-        bellm(last=2, pool="last")
-        bellm(last=1, pool="last", couple="add")
 
 
 @pytest.mark.parametrize(
@@ -95,33 +61,6 @@ def test_an_option_that_makes_no_sense(call) -> None:
 
 def test_every_method_names_its_source_and_options() -> None:
     for name, function in CATALOGUE.items():
-        assert isinstance(function(), Method)
+        assert isinstance(function(), Method | Ensemble)
         assert function().name
         assert "Source: " in (function.__doc__ or ""), name
-
-
-def test_templates_have_a_place_for_the_text() -> None:
-    assert all("{text}" in t for t in TEMPLATES.values())
-    assert prompt("promptbert").weigh.pool == "mask"
-    assert prompt("eol").weigh.pool == "last"
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "name"),
-    [
-        (reba, {"columns": "content"}, "columns"),
-        (reba, {"normalise": "token"}, "normalise"),
-        (reba, {"triangle": "full"}, "triangle"),
-        (reba, {"pool_special_tokens": True}, "pool_special_tokens"),
-        (echo, {"tail": True}, "tail"),
-        (echo, {"pool_special_tokens": True}, "pool_special_tokens"),
-        (echo, {"variant": "table1", "pool": "last"}, "pool has no effect"),
-        (echo, {"variant": "table1", "tail": True}, "tail"),
-        (echo, {"copies": 1, "separator": " "}, "separator"),
-        (echo, {"template": "rewrite", "separator": " "}, "separator"),
-        (reba, {"variant": "paper", "chunk": 4, "truncate": "after"}, "truncate"),
-    ],
-)
-def test_an_option_that_nothing_reads_is_refused_by_its_name(make, options: dict, name: str) -> None:
-    with pytest.raises(MethodError, match=name):
-        make(**{"variant": "released", **options})

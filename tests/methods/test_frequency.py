@@ -4,14 +4,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfTransformer
 from tests.tiny import tiny
 
 from afterword import Encoder, classical
 from afterword.errors import InputError, MethodError, NotFitted
-from afterword.methods import remove_biases, tfidf
-from afterword.methods.frequency import ByToken, Table, TfIdf, WithoutBiases, count
-from afterword.methods.serialize import from_json, to_json
+from afterword.methods import remove_biases, sif, tfidf
+from afterword.methods.frequency import ByToken, Sif, Table, TfIdf, WithoutBiases, count
+from afterword.methods.serialize import from_json, parse_method, to_json
 
 TEXTS = ["the bank of the river", "the bank", "a cat sat", "the rat ran to the bank", "dog"]
 
@@ -129,7 +131,29 @@ def test_words_are_weighted_too(mini: Encoder):
     np.testing.assert_allclose(the, table[tokens[0]] * words[tokens[0]], rtol=1e-5)
 
 
-@pytest.mark.parametrize("method", [tfidf(), remove_biases()], ids=str)
+LETTERS = st.text("abcd é.", min_size=1).filter(str.strip)
+
+
+@given(texts=st.lists(LETTERS, min_size=1, max_size=5), text=LETTERS, a=st.floats(1e-4, 10))
+def test_sif_is_its_formula(mini: Encoder, texts: list[str], text: str, a: float):
+    encoder = Encoder(mini.backbone, sif(a)).fit(texts)
+    seen = [i for row in ids(mini, texts) for i in row]
+    (row,) = ids(mini, [text])
+    words = mini.backbone.model.get_input_embeddings().weight.detach().double().numpy()
+    wanted = sum(a / (a + seen.count(i) / len(seen)) * words[i] for i in row) / len(row)
+    np.testing.assert_allclose(encoder.encode(text), wanted, atol=2e-6 * np.abs(wanted).max())
+
+
+def test_words_by_sif_have_the_weights_of_sentences(mini: Encoder):
+    encoder = Encoder(mini.backbone, parse_method("sif:a=0.01")).fit(TEXTS)
+    bank, the = encoder.encode_words("the bank", ["bank", "the"])
+    words, table = encoder.backbone.model.get_input_embeddings().weight.detach(), encoder.method.weigh.table.values
+    for vector, token in ((the, ids(mini, ["the bank"])[0][0]), (bank, ids(mini, ["the bank"])[0][-1])):
+        np.testing.assert_allclose(vector, table[token] * words[token], rtol=1e-5)
+    assert table[0] == 0 and float(table.max()) == 1  # a special token, and tokens that were never seen
+
+
+@pytest.mark.parametrize("method", [tfidf(), sif(), remove_biases()], ids=str)
 def test_before_it_is_fitted_it_is_refused(method, mini: Encoder):
     encoder = Encoder(mini.backbone, method)
     assert not encoder.fitted and encoder.fit(TEXTS).fitted and not encoder.fitted
@@ -171,7 +195,7 @@ def test_every_number_of_a_table_counts_in_the_fingerprint(mini: Encoder):
     assert len({e.fingerprint for e in (encoder, other, Encoder(mini.backbone, tfidf()))}) == 3
 
 
-@pytest.mark.parametrize("weigh", [TfIdf(), WithoutBiases()], ids=str)
+@pytest.mark.parametrize("weigh", [TfIdf(), Sif(), WithoutBiases()], ids=str)
 def test_texts_that_cannot_be_counted_are_refused(weigh: ByToken, bert: Encoder):
     with pytest.raises(InputError, match="no texts"):
         weigh.fit([], bert.backbone.tokenizer, 300)
@@ -204,3 +228,5 @@ def test_options_that_make_no_sense():
         remove_biases(frequent=-1)
     with pytest.raises(MethodError, match="choose one of sum, mean"):
         tfidf(pool="last")  # type: ignore[arg-type]
+    with pytest.raises(MethodError, match="a=0: give a number over 0"):
+        sif(0)

@@ -13,8 +13,10 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, parse_method
+from afterword.cli import main
 from afterword.errors import MethodError, ModelError
 from afterword.methods.method_file import method_in_file
+from afterword.methods.states import OWN_STATES
 from afterword.methods.weights import WEIGHTINGS
 
 MINE = """
@@ -174,6 +176,38 @@ def test_other_processes_must_be_able_to_import_it(file: Path, model: Path):
     encoder = Encoder.load(model, f"@{file}:late")
     with pytest.raises(MethodError, match="Late of my_methods cannot be imported by other processes: put the folder"):
         encoder.encode(["a text", "another one"], device=["cpu", "cpu"])
+
+
+OTHER = """
+from dataclasses import dataclass
+from afterword import classical
+from afterword.methods import OwnStates
+from dataclasses import replace
+
+@dataclass(frozen=True)
+class Twice(OwnStates):
+    kind = "twice_the_last"
+    def __call__(self, last):
+        return 2 * last
+
+twice = replace(classical(), states=Twice(), name="twice")
+"""
+
+
+def test_own_states_must_be_importable_too_and_are_found_again_in_a_file_of_vectors(
+    file: Path, model: Path, capsys: pytest.CaptureFixture[str]
+):
+    file.write_text(OTHER)
+    encoder = Encoder.load(model, f"@{file}:twice")
+    with pytest.raises(MethodError, match="Twice of my_methods cannot be imported by other processes: put the folder"):
+        encoder.encode(["a text", "another one"], device=["cpu", "cpu"])
+    out = file.parent / "vectors.parquet"
+    words = ["-m", str(model), "--method", f"@{file}:twice"]
+    assert main(["embed", *words, "-o", str(out), "a text", "another"]) == 0
+    capsys.readouterr()
+    assert main(["similar", *words, "a text", "--against", str(out), "--top", "1"]) == 0
+    assert capsys.readouterr().out.startswith("1.000")
+    del OWN_STATES["twice_the_last"]
 
 
 def test_a_file_behind_a_link_is_the_module_that_was_imported(file: Path, model: Path, monkeypatch):

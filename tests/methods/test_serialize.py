@@ -1,7 +1,7 @@
 """Methods as text."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +12,8 @@ from afterword import Method, bellm, classical, ditto, echo, prompt, reba
 from afterword.errors import MethodError, UnknownMethod
 from afterword.methods.serialize import from_json, make, parse_method, to_json
 from afterword.methods.weights import WEIGHTINGS, Plain
+from afterword.spelling import ADDED
+from afterword.text.layout import Layout
 
 METHODS = [
     classical("cls", "first_last"),
@@ -23,6 +25,7 @@ METHODS = [
     prompt("In a word, {text} is"),
     bellm(layers=[3, 1], couple="replace", template=None),
     bellm("auto", states="normed:3"),
+    classical("weighted"),
 ]
 
 
@@ -77,6 +80,8 @@ def test_a_file(tmp_path: Path) -> None:
         ('prompt:template="{text}', "name=value|double quotes"),
         ("ecco", r"no method 'ecco' \(did you mean 'echo'\?\): there are classical, "),
         ("REBA", r"\(did you mean 'reba'\?\)"),
+        ("cot", r"no method 'cot' \(did you mean 'prompt:template=cot'\?\): there are classical"),
+        ("ck", r"\(did you mean 'ensemble:ck'\?\)"),
         ("reba copies=2", "write options after a colon, as in reba:copies=2,pool=mean"),
         ("reba:copies=2;pool=mean", "separate options by commas"),
         ("prompt:template=foo", "no template 'foo': there are eol, promptbert, .*; or write one, with {text}"),
@@ -172,3 +177,14 @@ def test_what_no_file_can_hold_is_refused() -> None:
 def test_an_unknown_kind_says_what_to_import(where: str | None, words: str) -> None:
     with pytest.raises(MethodError, match=f"weigh kind 'own': .*{words}"):
         from_json({"weigh": {"kind": "own"} | ({} if where is None else {"class": where})})
+
+
+def test_a_field_that_was_added_later_is_in_files_only_where_it_differs_from_its_default() -> None:
+    """So the fingerprints and files of encoders that were made before it stay as they are."""
+
+    @dataclass(frozen=True)
+    class Later(Layout):
+        new: int = field(default=1, metadata=ADDED)
+
+    assert to_json(Method(Later())) == to_json(Method(Layout()))
+    assert to_json(Method(Later(new=2)))["layout"]["new"] == 2

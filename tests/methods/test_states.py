@@ -1,12 +1,20 @@
 """States as means of layers."""
 
+import json
+from dataclasses import dataclass, replace
+
+import numpy as np
 import pytest
 import torch
 
-from afterword.backbone.backbone import Trace
+from afterword import Encoder, Method, classical, reba
+from afterword.backbone.backbone import Backbone, Trace
 from afterword.backbone.facts import LAST, TABLE
+from afterword.backbone.loading import load_backbone
 from afterword.errors import MethodError, NoSuchHead
-from afterword.methods.states import States
+from afterword.files.fingerprint import described
+from afterword.methods.serialize import from_json, to_json
+from afterword.methods.states import OwnStates, States
 
 
 @pytest.mark.parametrize(
@@ -18,6 +26,9 @@ from afterword.methods.states import States
         ("layer:3", (3,)),
         ("layer:-1+0", (LAST, 0)),
         ("normed:3", ("normed:3",)),
+        ("attention:all", ("attention:all",)),
+        ("values:0+-1", ("values:0+-1",)),
+        ("router:softmax", ("router:softmax",)),
     ],
 )
 def test_names_and_numbers(kind, layers) -> None:
@@ -25,7 +36,22 @@ def test_names_and_numbers(kind, layers) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["", "first", "layer", "layer:", "layer:a", "layer:1+", "layers:1", "normed:-1", "normed:0+1"]
+    "kind",
+    [
+        "",
+        "first",
+        "layer",
+        "layer:",
+        "layer:a",
+        "layer:1+",
+        "layers:1",
+        "normed:-1",
+        "normed:0+1",
+        "values",
+        "values:a",
+        "attention:0+",
+        "router:all",
+    ],
 )
 def test_what_names_no_layer(kind) -> None:
     with pytest.raises(MethodError, match="states="):
@@ -50,3 +76,69 @@ def test_the_mean_of_layers() -> None:
 def test_a_number_is_no_name() -> None:
     with pytest.raises(MethodError, match="states=1: choose one of"):
         States(1)  # type: ignore[arg-type]
+
+
+class Twice(OwnStates):
+    """The last layer beside the first."""
+
+    kind = "test_twice"
+    reads = ("last", "layer:0+1")
+
+    def __call__(self, last: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+        return torch.cat([last, first], 1)
+
+    def width(self, backbone: Backbone) -> int:
+        return 2 * super().width(backbone)
+
+
+@dataclass(frozen=True)
+class Rise(OwnStates):
+    """What the last layer adds, in part."""
+
+    kind = "test_rise"
+    reads = ("last", "attention:all")
+    share: float = 1.0
+
+    def __call__(self, last: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
+        return last - self.share * added
+
+
+def test_states_of_ones_own() -> None:
+    own = load_backbone("afterword-mini")
+    texts = ["The king lives in a castle.", "Water boils."]
+    parts = [Encoder(own, classical(states=kind)).encode(texts) for kind in ("last", "layer:0+1", "attention:all")]
+    twice = replace(reba(), states=Twice(), weigh=classical().weigh, layout=classical().layout)
+    encoder = Encoder(own, twice)
+    assert np.allclose(encoder.encode(texts), np.concatenate(parts[:2], 1), atol=1e-6)
+    assert encoder.dimension == 2 * own.facts.width and Twice().layers == ("last", 0, 1)
+    word = encoder.encode_words([texts[0]], ["king"])
+    assert np.allclose(word[:, :256], Encoder(own, classical()).encode_words([texts[0]], ["king"]), atol=1e-6)
+    assert Twice() == Twice() != States() and Rise(0.5) != Rise()
+    half = Encoder(own, Method(states=Rise(0.5)))
+    assert np.allclose(half.encode(texts), parts[0] - parts[2] / 2, atol=1e-5)
+    assert described(half)["method"]["states"] == {"kind": "test_rise", "share": 0.5, "code": Rise.code}
+    assert Rise.code and half.fingerprint != Encoder(own, Method(states=Rise())).fingerprint
+
+
+def test_they_are_written_and_read_with_their_options() -> None:
+    method = Method(states=Rise(0.5), name="rise")
+    data = json.loads(json.dumps(to_json(method)))
+    assert data["states"] == {"kind": "test_rise", "class": f"{__name__}.Rise", "share": 0.5}
+    assert from_json(data) == method
+    with pytest.raises(MethodError, match=r"states kind 'rose': it is the class Rose of my_states, .*import my_states"):
+        from_json({**data, "states": {"kind": "rose", "class": "my_states.Rose"}})
+    with pytest.raises(MethodError, match="shore"):
+        from_json({**data, "states": {**data["states"], "shore": 1}})
+    with pytest.raises(MethodError, match="kind='test_rise' of Other is already that of"):
+        type("Other", (OwnStates,), {"kind": "test_rise"})
+    with pytest.raises(MethodError, match="has no kind"):
+        to_json(Method(states=type("Nameless", (Rise,), {})()))
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda x: x[:1], lambda x: x.long(), lambda x: x[:, :2], lambda x: 1.0, lambda x: x[0]]
+)
+def test_what_they_give_is_checked(wrong) -> None:
+    states = type("Wrong", (OwnStates,), {"__call__": lambda self, x: wrong(x)})()
+    with pytest.raises(MethodError, match=r"Wrong gives states of the shape .*for each of the 3 tokens"):
+        states.mean(Trace({LAST: torch.ones(3, 4)}))

@@ -1,12 +1,22 @@
 """Weight rows, worked out by hand on a made-up reading."""
 
+from fractions import Fraction
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+from tests.tiny import tiny_tokenizer
 
 from afterword.errors import InputError, MethodError, NoSuchHead
 from afterword.methods.weights import Backward, Plain, SelfAttention, Table1
 from afterword.text.batch import lay
+from afterword.text.layout import Layout
 from afterword.text.segments import Segment, TokenizedText
+from afterword.text.tokenizer import Tokenizer
+
+TOKENIZER = Tokenizer(tiny_tokenizer("bert"))
 
 #  special, a, b, a, b, special: two copies of a text of two tokens
 GROUP = lay([TokenizedText((Segment([1, 10, 11, 10, 11, 2], ((1, 3), (3, 5)), (1, 1)),), kept=2, total=2)]).groups[0]
@@ -30,6 +40,12 @@ def rows(weigh, reading=None, group=GROUP) -> list[float]:
         (Plain("last", "first", False), [0, 0, 1, 0, 0, 0]),
         (Plain("cls", "all", True), [1, 0, 0, 0, 0, 0]),
         (Plain("mean", "tail", True), [1 / 4, 0, 0, 1 / 4, 1 / 4, 1 / 4]),
+        (Plain("mean", "unprompted", True), [1 / 6] * 6),
+        (Plain("mean", "unprompted", False), [0, 0.25, 0.25, 0.25, 0.25, 0]),
+        (Plain("weighted", "all", True), [i / 21 for i in range(1, 7)]),
+        (Plain("weighted", "all", False), [0, 0.1, 0.2, 0.3, 0.4, 0]),
+        (Plain("weighted", "last", False), [0, 0, 0, 1 / 3, 2 / 3, 0]),
+        (Plain("weighted", "tail", True), [1 / 10, 0, 0, 2 / 10, 3 / 10, 4 / 10]),
         (Table1("mean", "last", False), [0, 0, 1 / 4, 1 / 4, 1 / 4, 0]),
     ],
     ids=str,
@@ -41,6 +57,20 @@ def test_which_tokens_count(weigh, expected) -> None:
 def test_a_method_of_one_copy_sees_one() -> None:
     assert rows(Plain("mean", "all", False), group=GROUP.limited(1)) == pytest.approx([0, 0.5, 0.5, 0, 0, 0])
     assert rows(Plain("last", "last", False), group=GROUP.limited(1)) == [0, 0, 1, 0, 0, 0]
+
+
+@examples(25)
+@given(n=st.integers(1, 12), size=st.integers(1, 12), copies=st.integers(1, 3), special=st.booleans())
+def test_weights_by_position_are_those_of_the_formula(n: int, size: int, copies: int, special: bool) -> None:
+    """SGPT, section 3.1: w_i = i / (1 + ... + n), in one piece and in chunks, whose weights add up to the text's."""
+    layout = Layout(copies=copies, chunk=size, add_special_tokens=special)
+    batch = lay(layout.write([list(range(10, 10 + n))], TOKENIZER))
+    weigh = Plain("weighted", "last", False)
+    found = torch.zeros(10 + n)
+    for group in batch.groups:
+        found.index_add_(0, group.tokens.flatten(), weigh.sentence(group)[:, 0].flatten())
+    assert found[10:].tolist() == pytest.approx([float(Fraction(2 * i, n * (n + 1))) for i in range(1, n + 1)])
+    assert not found[:10].any()
 
 
 def test_ditto() -> None:

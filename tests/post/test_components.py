@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from afterword.errors import InputError, MethodError
-from afterword.post import Affine, Centre, Moments, RemoveTop, Whiten
+from afterword.post import Affine, Centre, Moments, RemoveMean, RemoveTop, Standardise, Whiten
 
 
 def vectors(n: int, d: int, seed: int = 0, shift: float = 3.0) -> torch.Tensor:
@@ -96,4 +96,90 @@ def test_fewer_vectors_than_dimensions_are_whitened_in_their_own_directions():
 )
 def test_an_option_that_makes_no_sense(call):
     with pytest.raises(MethodError, match="whole number"):
+        call()
+
+
+@given(
+    n=st.integers(12, 40), d=st.integers(2, 10), eps=st.floats(1e-3, 10), seed=st.integers(0, 9), rotate=st.booleans()
+)
+def test_soft_zca_is_its_formula(n: int, d: int, eps: float, seed: int, rotate: bool):
+    x = vectors(n, d, seed)
+    rows = x.double().numpy()
+    values, turn = np.linalg.eigh(np.cov(rows.T))
+    scaled = (rows - rows.mean(0)) @ turn / np.sqrt(values + eps)
+    z = Whiten(epsilon=eps, rotate=rotate).fit(x)(x.double()).numpy()
+    np.testing.assert_allclose(z @ z.T, scaled @ scaled.T, atol=1e-3, rtol=1e-3)  # weights are float32
+    if rotate:
+        np.testing.assert_allclose(z, scaled @ turn.T, atol=1e-3, rtol=1e-3)
+
+
+def test_zca_is_whitening_that_is_turned_back():
+    x = torch.cat([X, torch.ones(300, 2)], 1)
+    z = Whiten(rotate=True).fit(x)(x.double())
+    assert z.shape == (300, 14) and float(z[:, 12:].abs().max()) < 1e-4  # components that never change
+    np.testing.assert_allclose(np.cov(z[:, :12].T), np.eye(12), atol=1e-4)
+    turned = Whiten().fit(x)(x.double())
+    np.testing.assert_allclose(z @ z.T, turned @ turned.T, atol=1e-3)
+
+
+def test_epsilon_lets_few_vectors_be_whitened_in_all_directions():
+    assert Whiten(epsilon=0.1).fit(X[:5]).weight.shape == (12, 12)
+    assert Whiten(3, epsilon=0.1).fit(X[:5]).weight.shape == (3, 12)
+    with pytest.raises(
+        InputError, match=r"in 4 directions only, not in 12: .*give an epsilon .whiten:epsilon=0.01,rotate"
+    ):
+        Whiten(rotate=True).fit(X[:5])
+
+
+@given(n=st.integers(2, 40), d=st.integers(1, 10), seed=st.integers(0, 9))
+def test_standardised_components_are_z_scores(n: int, d: int, seed: int):
+    x = torch.cat([vectors(n, d, seed), torch.full((n, 1), 0.3)], 1)
+    rows = x.double().numpy()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        wanted = (rows - rows.mean(0)) / rows.std(0, ddof=1)
+    wanted[:, -1] = 0
+    np.testing.assert_allclose(Standardise().fit(x)(x.double()), wanted, atol=1e-5)
+
+
+@given(n=st.integers(1, 40), d=st.integers(2, 10), seed=st.integers(0, 9))
+def test_the_mean_direction_is_removed(n: int, d: int, seed: int):
+    x = vectors(n, d, seed)
+    unit = x.double().numpy() / np.linalg.norm(x.double().numpy(), axis=1, keepdims=True)
+    m = unit.mean(0) / np.linalg.norm(unit.mean(0))
+    step = RemoveMean().fit(x)
+    np.testing.assert_allclose(step(torch.from_numpy(unit)), unit - np.outer(unit @ m, m), atol=1e-6)
+    assert step.bias is None and torch.equal(step.weight, RemoveMean().fit(iter([x[:1], x[1:]])).weight)
+
+
+def test_a_mean_without_a_direction_is_refused():
+    for x, count in ((torch.tensor([[1.0, 0.0], [-2.0, 0.0]]), 2), (X[:0], 0)):
+        with pytest.raises(InputError, match=f"the mean of {count} vectors has no direction"):
+            RemoveMean().fit(x)
+
+
+def test_the_second_half_of_sif_removes_the_first_singular_vector():
+    rows = X.double().numpy()
+    first = np.linalg.svd(rows)[2][0]
+    step = RemoveTop(1, centre=False).fit(X)
+    np.testing.assert_allclose(step(X.double()), rows - np.outer(rows @ first, first), atol=2e-5)
+    assert step.bias is None
+    with pytest.raises(InputError, match="differ in 1 directions: 2 of them cannot be removed"):
+        RemoveTop(2, centre=False).fit(torch.ones(9, 4))
+
+
+def test_options_that_came_later_are_not_shown_at_their_default():
+    assert repr(Whiten(4)) == "Whiten(dimensions=4)" and repr(RemoveTop()) == "RemoveTop(k=None)"
+    assert repr(Whiten(epsilon=0.1)) == "Whiten(dimensions=None, epsilon=0.1)"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Whiten(epsilon=-1.0), "epsilon=-1.0: give a number from 0"),
+        (lambda: Whiten(epsilon=float("nan")), "epsilon=nan"),
+        (lambda: Whiten(4, rotate=True), "rotate=true keeps all components, and dimensions=4 does not"),
+    ],
+)
+def test_options_that_do_not_go(call, words: str):
+    with pytest.raises(MethodError, match=words):
         call()

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from afterword import post as p
 from afterword.errors import MethodError
 from afterword.post import Centre, Dense, Flow, Normalise, Post, RemoveTop, Truncate, Whiten, parse_post, spelled
 
@@ -14,6 +15,15 @@ from afterword.post import Centre, Dense, Flow, Normalise, Post, RemoveTop, Trun
         ("whiten", (Whiten(),)),
         ("whiten:dimensions=256+normalise", (Whiten(256), Normalise())),
         ("remove_top:k=3", (RemoveTop(3),)),
+        (
+            "whiten:epsilon=0.001,rotate=True+remove_top:centre=false",
+            (Whiten(None, 1e-3, True), RemoveTop(centre=False)),
+        ),
+        ("remove_mean+standardise", (p.RemoveMean(), p.Standardise())),
+        (
+            "embed_filter:spectrum=tail,keep=0.25+embed_filter:keep=8",
+            (p.EmbedFilter("tail", 0.25), p.EmbedFilter(keep=8)),
+        ),
         ("truncate:dimensions=64+centre+normalise", (Truncate(64), Centre(), Normalise())),
         ("flow:epochs=2,coupling=affine,rate=0.0005,seed=3", (Flow(2, coupling="affine", rate=5e-4, seed=3),)),
     ],
@@ -39,15 +49,21 @@ def test_what_is_fitted_is_named_by_its_kind():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("whitening", r"no step .whitening. .did you mean .whiten...: there are none, normalise, .*, remove_top, flow"),
+        (
+            "whitening",
+            r"no step .whitening. .did you mean .whiten...: there are none, .*, remove_top, .*, flow",
+        ),
         ("", "no step ''"),
         ("whiten+", "no step ''"),
         ("none+centre", "no step 'none'"),
         ("whiten:size=3", "whiten has no option 'size': it has dimensions"),
+        ("standardise:k=1", "standardise has no option 'k': it has none"),
         ("whiten:dimensions=a", "whole number"),
         ("whiten:dimensions=2.5", "whole number"),
         ("whiten:dimensions=0", "at least 1"),
         ("flow:rate=fast", "a number"),
+        ("whiten:epsilon=-1", "epsilon=-1: give a number from 0"),
+        ("embed_filter:keep=half", "keep='half' does not fit: give a number or none"),
         ("flow:rate=nan", "over 0"),
         ("flow:coupling=x", "additive or affine"),
         ("truncate", "dimensions"),

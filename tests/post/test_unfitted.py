@@ -3,13 +3,13 @@ import pytest
 import torch
 
 from afterword.errors import InputError, NotFitted
-from afterword.post import Centre, Flow, RemoveTop, Unfitted, Whiten
+from afterword.post import Centre, Flow, RemoveMean, RemoveTop, Standardise, Unfitted, Whiten
 from afterword.post.unfitted import blocks
 
 X = torch.randn(20_000, 3, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("step", [Centre(), Whiten(), Whiten(2), RemoveTop(1), Flow()], ids=str)
+@pytest.mark.parametrize("step", [Centre(), Whiten(2), RemoveTop(1), RemoveMean(), Standardise(), Flow()], ids=str)
 def test_what_has_seen_nothing_is_refused_and_says_how_to_fit_it(step: Unfitted):
     with pytest.raises(NotFitted, match=r"has seen no vectors yet: encoder = encoder\.fit\(texts\)") as caught:
         step(X)

@@ -12,7 +12,14 @@ TEXTS = ["The bank of the river.", "A bank for my money and for the money of oth
 
 @pytest.mark.parametrize(
     "layout",
-    [Layout(), Layout(copies=3), Layout("{text} or {text}."), Layout("for {text}"), Layout(copies=2, chunk=4)],
+    [
+        Layout(),
+        Layout(copies=3),
+        Layout("{text} or {text}."),
+        Layout("for {text}"),
+        Layout("for <PST> {text} <PST>"),
+        Layout(copies=2, chunk=4),
+    ],
 )
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_features_carry_the_whole_writing(layout: Layout, kind: str):
@@ -29,6 +36,8 @@ def test_features_carry_the_whole_writing(layout: Layout, kind: str):
         assert a.with_prefix == b.with_prefix
         for name in ("text", "spans", "special", "first", "part", "final"):
             assert torch.equal(getattr(a, name), getattr(b, name)), name
+        assert (a.slots is None) == (b.slots is None) == (not layout.slots)
+        assert a.slots is None or torch.equal(a.slots, b.slots)
 
 
 def test_no_texts_are_no_rows():

@@ -16,6 +16,7 @@ from afterword.post import Normalise
 from afterword.train import Settings, train
 
 
+@pytest.mark.draws_losses
 @pytest.mark.parametrize(("kind", "rank"), [("llama", 4), ("gpt2", 4), ("llama", 0)])
 def test_it_learns_and_both_libraries_open_the_folder(kind: str, rank: int, models: Path, tmp_path: Path):
     encoder = train(models / kind, ROWS, tmp_path / "a", **{**SMALL, "rank": rank, "epochs": 3})

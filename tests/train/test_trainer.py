@@ -4,11 +4,11 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from tests.cli.conftest import command
+from tests.killed import forked
 from tests.train.conftest import BINARY, DEV, REPEATED, ROWS, SMALL, TEXTS, curve
 
 from afterword import Encoder, bellm, classical
@@ -208,18 +210,41 @@ def test_a_checkpoint_goes_only_when_the_next_one_is_sealed(
     assert max(map(len, before)) == 2 and not (tmp_path / "a" / "checkpoints").exists()
 
 
+KILLED = [
+    "--method", "bellm:last=2,template=none", "--batch-size", 6, "--rank", 4, "--learning-rate", 3e-3, "--every", 3,
+]  # fmt: skip
+
+
+def same_weights(a: Path, b: Path, start: Path) -> bool:
+    """Whether two runs came to the same finite weights, bit for bit, and to others than they began with."""
+    found = [load_file(folder / "model.safetensors") for folder in (a, b, start)]
+    moved = any(not torch.equal(found[2][n], w) for n, w in found[1].items())
+    return moved and all(torch.equal(found[0][n], w) and bool(w.isfinite().all()) for n, w in found[1].items())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.soak)])
-def test_killed_it_comes_to_the_same_weights(
+def test_killed_before_a_file_changes_it_comes_to_the_same_weights(chance: Random, models: Path, tmp_path: Path):
+    rows, (a, b) = tmp_path / "rows.jsonl", (tmp_path / "a", tmp_path / "b")
+    rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    words = ["train", "-m", models / "llama", "--data", rows, *KILLED, "--epochs", 2]
+    code, calls = forked([*words, "--out", a], tmp_path / "log")
+    moves = [i for i, call in enumerate(calls) if call.startswith("replace")]
+    assert code == 0 and len(moves) == 6  # the settings, four checkpoints, the encoder's folder
+    code, _ = forked([*words, "--out", b], tmp_path / "log", chance.randrange(moves[1], moves[-1]))
+    assert code == -signal.SIGKILL and not (b / "modules.json").exists()
+    code, _ = forked([*words, "--out", b, "--resume"], tmp_path / "log")
+    assert code == 0 and same_weights(a, b, models / "llama")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [1, 10])
+def test_killed_at_any_time_it_comes_to_the_same_weights(
     kills: int, chance: Random, models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     rows, (a, b) = tmp_path / "rows.jsonl", (tmp_path / "a", tmp_path / "b")
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     epochs = 2 + 2 * kills
-    words = [
-        "train", "-m", models / "llama", "--data", rows, "--method", "bellm:last=2,template=none", "--batch-size", 6,
-        "--rank", 4, "--learning-rate", 3e-3, "--epochs", epochs, "--every", 3,
-    ]  # fmt: skip
+    words = ["train", "-m", models / "llama", "--data", rows, *KILLED, "--epochs", epochs]
     for part in range(kills):
         running = command(*words, "--out", b, "--resume")
         at = 3 * chance.randrange(1, 4) + 12 * part
@@ -233,29 +258,29 @@ def test_killed_it_comes_to_the_same_weights(
     for out, more in ((a, ()), (b, ("--resume",))):
         assert main([*map(str, words), "--out", str(out), *more]) == 0
         assert capsys.readouterr().out == f"{out}: {6 * epochs} steps\n"
-    weights = [load_file(folder / "model.safetensors") for folder in (a, b, models / "llama")]
-    assert all(torch.equal(weights[0][n], w) and w.isfinite().all() for n, w in weights[1].items())
-    assert any(not torch.equal(weights[2][n], w) for n, w in weights[1].items())
+    assert same_weights(a, b, models / "llama")
 
 
-TWO_PROCESSES = """
-import os, socket, torch
-torch.set_num_threads(1)
-from tests.train.conftest import BINARY, DEV, REPEATED, SMALL
-from afterword.train import train
-
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-child = os.fork()  # each is then what torchrun starts, and the libraries are imported once
-rank = "1" if child else "0"
-os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-settings = {**SMALL, "epochs": 1, "dropout": 0.0, "dev": DEV, "every": 2, "weights": (0, 1, 0)}
-for loss in LOSSES:
-    train(MODEL, BINARY if loss == "released" else REPEATED, OUT + loss, **{**settings, "loss": loss})
-assert not child or os.waitpid(child, 0)[1] == 0
-"""
+def as_two_processes(make: Callable[[], object]) -> list[int]:
+    """Do it in two processes, each with what torchrun gives to one of two; their exit codes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    children = []
+    for rank in "01":
+        child = os.fork()
+        if not child:
+            code = 99
+            try:
+                AcceleratorState._reset_state(reset_partial_state=True)  # of an earlier training, in this process
+                os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+                os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+                make()
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
 @pytest.mark.slow
@@ -267,13 +292,10 @@ assert not child or os.waitpid(child, 0)[1] == 0
 def test_two_processes_are_one_with_a_batch_of_both(losses: list[str], models: Path, tmp_path: Path):
     """Negatives are gathered: each process alone would see half of them. No text is in the batch of both."""
     settings = {**SMALL, "epochs": 1, "dropout": 0.0, "dev": DEV, "every": 2, "weights": (0, 1, 0)}
-    script = tmp_path / "run.py"
-    script.write_text(
-        f"MODEL, OUT, LOSSES = {str(models / 'llama')!r}, {f'{tmp_path}/two '!r}, {losses}\n{TWO_PROCESSES}"
-    )
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "."}
-    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
+    for loss in losses:
+        rows = BINARY if loss == "released" else REPEATED
+        two = partial(train, models / "llama", rows, tmp_path / f"two {loss}", **{**settings, "loss": loss})
+        assert as_two_processes(two) == [0, 0]
     for loss in losses:
         rows = BINARY if loss == "released" else REPEATED
         for name, more in (("one", {"batch_size": 12}), ("half", {"steps": 1})):

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:ditto on")
 @torch.no_grad()
 def test_families_of_one_and_two_copies(tmp_path, monkeypatch):
     encoder = load("gpt2", tmp_path)
-    found = families(Grid(copies=(2,)), encoder.backbone)
+    found = families(Grid(copies=(2,), published=False), encoder.backbone)
     batch = lay(Layout(copies=2).write(TEXTS, encoder.backbone.tokenizer))
     readings = reading.read(encoder.backbone, found, batch)
-    assert [r.rows[0].shape[1] for r in readings] == [2, 4, 4]  # mean and last; Echo and ReBA; heads
+    assert [r.rows[0].shape[1] for r in readings] == [3, 2, 4, 4]  # mean, last, weighted; values; Echo and ReBA; heads
     for family, one in zip(found, readings, strict=True):
         vectors = one.vectors(slice(None))
         assert vectors.shape == (4, len(family.rows), len(family.layers), 16)
@@ -42,7 +42,7 @@ def test_families_of_one_and_two_copies(tmp_path, monkeypatch):
 def test_what_is_held_is_counted(tmp_path):
     encoder = load("bert", tmp_path)
     batch = lay(Layout().write(TEXTS, encoder.backbone.tokenizer))
-    (_, heads) = reading.read(encoder.backbone, families(Grid(), encoder.backbone), batch)
+    heads = reading.read(encoder.backbone, families(Grid(published=False), encoder.backbone), batch)[-1]
     tokens = len(batch.tokens)
     assert heads.nbytes == 8 * tokens * (3 * 16 + 4)  # three states of 16, a weight for each of four heads
     assert heads.rows[0].shape[1] == 4

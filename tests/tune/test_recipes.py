@@ -41,14 +41,25 @@ pytestmark = pytest.mark.filterwarnings("ignore:ditto on llama")
 
 def test_an_encoder_has_what_its_papers_have(bert):
     found = families(Grid(), bert)
-    assert len(found) == 2  # plain pooling, and the heads
+    assert len(found) == 5  # plain pooling, values, and the heads; PromptBERT and a temperature
     pools = {(m.weigh.pool, m.weigh.pool_special_tokens) for m, _ in found[0].methods()}
-    assert pools == {("mean", True), ("last", True), ("mean", False), ("cls", True)}
+    assert pools == {("mean", True), ("last", True), ("weighted", True), ("mean", False), ("cls", True)}
     layers = {m.states.layers for m, _ in found[0].methods()}
     pairs = {(0, "last"), (0, 1), (0, 2), (1, "last"), (-2, "last")}
-    assert layers == {("last",), (0,), (1,), (2,), ("table",), *pairs}
-    heads = list(found[1].methods())
+    inside = {("attention:all",), ("attention:upper",)}
+    assert layers == {("last",), (0,), (1,), (2,), ("table",), *pairs, *inside}
+    assert {m.states.kind for m, _ in found[1].methods()} == {"values:all", "values:upper"}
+    heads = list(found[2].methods())
     assert len(heads) == 3 * 4 * 3 and {m.states.kind for m, _ in heads} == {"first_last", "last", "static"}
+
+
+def test_a_decoder_is_tried_by_every_published_method_that_it_supports(llama):
+    specs = {spec for _, spec in everything(families(Grid(heads="none"), llama))}
+    wanted = {"prompt", "prompt:template=cot", "prompt:template=ke", "token_prepending", "scsp"}
+    assert wanted <= {spec.split(",")[0].split(":states")[0] for spec in specs}
+    assert {"classical:temperature=0.8", "classical:states=values:all", "prompt:states=attention:all"} <= specs
+    quick = {spec for _, spec in everything(families(Grid(heads="none", published=False), llama))}
+    assert not any(spec.startswith(("prompt", "token_prepending", "scsp")) for spec in quick) and quick < specs
 
 
 def test_a_decoder_has_echo_and_reba_besides(llama):
@@ -84,7 +95,7 @@ def test_levels_count_what_differs_from_the_mean_of_the_last_states():
 def test_states_of_a_model_of_one_layer(tmp_path):
     backbone = Encoder.load(tiny("bert", tmp_path, num_hidden_layers=1), classical()).backbone
     layers = [States(kind).layers for kind in families(Grid(), backbone)[0].kinds]
-    assert len(set(layers)) == len(layers) == 4  # last, 0, table, 0 + last
+    assert len(set(layers)) == len(layers) == 6  # last, 0, table, 0 + last; attention of all, of the upper half
 
 
 def test_a_word_table_of_another_width_is_left_out(tmp_path):

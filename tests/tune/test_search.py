@@ -9,8 +9,8 @@ from tests.tune.made_up import SPECS, load, made_up, slow_vectors
 import afterword.tune.search as search
 from afterword import Encoder, classical, ditto
 from afterword.encode.limits import Limits
-from afterword.methods import tfidf
-from afterword.post import Whiten, parse_post
+from afterword.methods import Ensemble, tfidf
+from afterword.post import EmbedFilter, Whiten, parse_post
 from afterword.tasks.scores import cosines, quantize, spearman
 from afterword.tune import Grid, tune
 
@@ -38,14 +38,16 @@ def test_every_recipe_is_what_encode_gives(found):
         if post == "none":
             expected = cosines(*vectors)
         elif post == "centre":
-            centred = vectors - vectors[:, ranking[:9]].mean((0, 1))
+            first = ranking if isinstance(tuned.recipes[i].method, Ensemble) else ranking[:9]
+            centred = vectors - vectors[:, first].mean((0, 1))
             if np.linalg.norm(centred, axis=-1).min() < 1e-6 * np.linalg.norm(vectors, axis=-1).max():
                 assert np.isnan(tuned.choice.rank[i])
                 continue
             expected = cosines(*centred)
         else:
             (step,) = parse_post(post)
-            dense = step.fit(torch.from_numpy(vectors[:, ranking].reshape(-1, vectors.shape[-1])))
+            fitted_to = torch.from_numpy(vectors[:, ranking].reshape(-1, vectors.shape[-1]))
+            dense = step.of(encoder.backbone) if isinstance(step, EmbedFilter) else step.fit(fitted_to)
             expected = cosines(*dense(torch.from_numpy(vectors).flatten(0, 1)).chunk(2))
         checked[post if post in checked else "fitted"] += 1
         # a fitted step is kept in float32: behind it the last bits of float64 vectors may tip one of its numbers
@@ -99,7 +101,8 @@ def test_texts_that_two_copies_would_cut_are_whole_in_one(tmp_path):
 
 def test_batches_and_halving_change_nothing(tmp_path, monkeypatch):
     encoder, pairs = load("bert", tmp_path), made_up()
-    whole, heard = tune(encoder, pairs), []
+    grid = Grid(published=False)
+    whole, heard = tune(encoder, pairs, grid), []
     real = search.Search._read
 
     def short_of_memory(self, some):
@@ -108,7 +111,7 @@ def test_batches_and_halving_change_nothing(tmp_path, monkeypatch):
         return real(self, some)
 
     monkeypatch.setattr(search.Search, "_read", short_of_memory)
-    small = tune(encoder, pairs, on_progress=heard.append)
+    small = tune(encoder, pairs, grid, on_progress=heard.append)
     assert small.cosines == pytest.approx(whole.cosines, abs=1e-9, nan_ok=True) and sum(heard) == 88
 
 

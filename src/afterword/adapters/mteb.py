@@ -16,7 +16,7 @@ from torch import Tensor
 from ..encode.similarity import pairwise, similarity
 from ..encoder import Encoder
 from ..errors import InputError, MissingExtra
-from ..methods import classical
+from ..methods import Ensemble, classical
 from ..methods.serialize import to_json
 from ..post import spelled
 from ..tasks.task import Array, Embedder, as_read
@@ -180,10 +180,17 @@ def settings(encoder: Encoder) -> dict[str, Any]:
 
     Returns:
         "method": its name; fields of its layout, states, weigh and sight that differ from `classical`, with keys as
-        "layout.copies"; "post" as `parse_post` reads it; "max_length".
+        "layout.copies", or "0.layout.copies" for the first of an ensemble; "post" as `parse_post` reads it;
+        "max_length".
     """
-    plain, own = (_flat(to_json(method)) for method in (classical(), encoder.method))
-    changed = {key: value for key, value in own.items() if key != "name" and value != plain.get(key)}
+    method, plain = encoder.method, _flat(to_json(classical()))
+    changed: dict[str, Any] = {}
+    for i, member in enumerate(method.members):
+        start = f"{i}." if isinstance(method, Ensemble) else ""
+        own = _flat(to_json(member)).items()
+        changed |= {f"{start}{key}": value for key, value in own if key != "name" and value != plain.get(key)}
+    if isinstance(method, Ensemble):
+        changed |= {key: value for key, value in to_json(method).items() if key in ("join", "weights", "normalise")}
     return {"method": encoder.method.name, **changed, "post": spelled(encoder.post), "max_length": encoder.max_length}
 
 

@@ -20,6 +20,7 @@ from ..encode.batches import each
 from ..encode.limits import Cuts, Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, NoSuchHead
+from ..methods import Method, one_method
 from ..methods.weights import Backward, SelfAttention
 from ..text.batch import Batch, lay
 from ..text.inputs import check_texts, is_blank
@@ -104,7 +105,7 @@ def attention_heads(
     _run(encoder, writing, tap)
     names = [f"head {layer + 1}-{head + 1}" for layer, head in heads]
     names += [f"layer {layer + 1}, mean of {facts.heads} heads" for layer in layers]
-    tokens, weigh = _tokens(encoder, writing), encoder.method.weigh
+    tokens, weigh = _tokens(encoder, writing), _method(encoder).weigh
     own = (weigh.layer, weigh.head) if isinstance(weigh, SelfAttention) else None
     return [
         AttentionMatrix(
@@ -127,9 +128,9 @@ def backward_attention(encoder: Encoder, text: Text) -> AttentionMatrix:
         MethodError: the method is not `reba`, or cuts texts into chunks.
         AttentionNotSeen, InputError: as for `attention_heads`.
     """
-    weigh = encoder.method.weigh
+    weigh = _method(encoder).weigh
     if not isinstance(weigh, Backward):
-        raise MethodError(f"{encoder.method.name} has no backward attention: use reba")
+        raise MethodError(f"{_method(encoder).name} has no backward attention: use reba")
     writing = _written(encoder, text)
     facts = encoder.backbone.facts
     tap = _Winner(facts.layers - 1 if weigh.attention == "last_layer" else None)
@@ -150,7 +151,7 @@ def own_attention(encoder: Encoder, text: Text) -> AttentionMatrix | None:
 
     Errors are those of `attention_heads`.
     """
-    weigh = encoder.method.weigh
+    weigh = _method(encoder).weigh
     if isinstance(weigh, SelfAttention):
         return attention_heads(encoder, text, [(weigh.layer, weigh.head)])[0]
     return backward_attention(encoder, text) if isinstance(weigh, Backward) else None
@@ -172,7 +173,7 @@ def forward_attention(
         InputError: there is no text, or a text is blank.
         MethodError: as for `attention_heads`.
     """
-    method, backbone = encoder.method, encoder.backbone
+    method, backbone = _method(encoder), encoder.backbone
     _check_method(encoder)
     checked = check_texts(texts)
     if blank := [i for i, text in enumerate(checked) if is_blank(text)]:
@@ -211,7 +212,7 @@ def rows_of_word(encoder: Encoder, text: str, word: str) -> list[int]:
     Raises:
         WordNotFound: the text does not contain it, or was cut before it.
     """
-    (writing,) = encoder.method.layout.write([text], encoder.backbone.tokenizer, encoder.max_length, offsets=True)
+    (writing,) = _method(encoder).layout.write([text], encoder.backbone.tokenizer, encoder.max_length, offsets=True)
     span_of(word, text)
     start, rows = writing.segments[0].copies[0][0], set[int]()
     for i in range(text.count(word)):
@@ -219,9 +220,14 @@ def rows_of_word(encoder: Encoder, text: str, word: str) -> list[int]:
     return [start + row for row in sorted(rows)]
 
 
+def _method(encoder: Encoder) -> Method:
+    """The encoder's method, which must be a single one."""
+    return one_method(encoder.method, "attention")
+
+
 def _check_method(encoder: Encoder) -> None:
     """Whether one forward holds the attention of a text, and it can be read."""
-    method = encoder.method
+    method = _method(encoder)
     if method.layout.chunk is not None:
         raise MethodError(f"{method.name} cuts texts into chunks, which have no one matrix: leave chunk out")
     if method.sight is not None and method.sight.couple != "replace":
@@ -237,7 +243,7 @@ def _written(encoder: Encoder, text: Text) -> TokenizedText:
     (checked,) = check_texts([text])
     if is_blank(checked):
         raise InputError("the text is blank: give one with a word")
-    (writing,) = encoder.method.layout.write([checked], encoder.backbone.tokenizer, encoder.max_length)
+    (writing,) = _method(encoder).layout.write([checked], encoder.backbone.tokenizer, encoder.max_length)
     if writing.kept < writing.total:
         raise InputError(
             f"the text has {writing.total} tokens, and {writing.kept} of them fit into "
@@ -255,7 +261,7 @@ def _tokens(encoder: Encoder, writing: TokenizedText) -> tuple[str, ...]:
 def _run(encoder: Encoder, writing: TokenizedText, tap: Tap) -> None:
     backbone = encoder.backbone
     with torch.no_grad():
-        backbone.forward(lay([writing], backbone.device), frozenset({LAST}), encoder.method.sight, [tap])
+        backbone.forward(lay([writing], backbone.device), frozenset({LAST}), _method(encoder).sight, [tap])
 
 
 def _by_head(view: AttentionView) -> Iterator[tuple[int, Tensor]]:

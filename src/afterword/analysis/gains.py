@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..encoder import Encoder
 from ..errors import InputError
+from ..methods import Ensemble
 from ..tasks.pairs import ScoredPairs
 from ..tasks.scores import LEVEL, Bootstrap, Interval, spearman
 from .attention import forward_attention
@@ -185,8 +186,9 @@ def _interval(drawn: Array) -> Interval:
 
 def _forward(encoder: Encoder, pairs: ScoredPairs) -> Array | None:
     """Per pair (n,), the share of attention that looks forward in the bidirectional layers; None without any."""
-    sight = encoder.method.sight
-    if not sight or sight.couple != "replace" or not encoder.backbone.facts.attention:
+    method = encoder.method
+    sight = None if isinstance(method, Ensemble) else method.sight
+    if not (sight and sight.both_ways) or sight.couple != "replace" or not encoder.backbone.facts.attention:
         return None
     texts = list(dict.fromkeys(pairs.texts()))
     found = forward_attention(encoder, texts)

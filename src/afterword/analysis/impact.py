@@ -15,6 +15,7 @@ from ..encode.batches import each
 from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, NoMaskToken
+from ..methods import one_method
 from ..text.batch import Batch
 from ..text.inputs import check_texts
 from ..text.layout import Layout, Text
@@ -59,7 +60,7 @@ def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Imp
         MethodError: the method adds more than special tokens to the text, or has bidirectional layers.
         InputError: the text is too long, or has no token.
     """
-    method, backbone = encoder.method, encoder.backbone
+    method, backbone = one_method(encoder.method, "an impact matrix"), encoder.backbone
     if method.layout != Layout(add_special_tokens=method.layout.add_special_tokens) or method.sight:
         raise MethodError(f"{method.name}: an impact matrix is that of the text alone; use classical")
     if backbone.tokenizer.hf.mask_token_id is None:
@@ -87,7 +88,7 @@ def _masked(encoder: Encoder, segment: Segment, limits: Limits) -> dict[Masked, 
 
     The states of the masked tokens are kept, and those of the special tokens if fewer than two are masked.
     """
-    method, backbone = encoder.method, encoder.backbone
+    method, backbone = one_method(encoder.method, "an impact matrix"), encoder.backbone
     content = range(*segment.copies[0])
     special = set(range(len(segment.ids))) - set(content)
     keys = [Masked(chosen) for size in range(3) for chosen in combinations(content, size)]

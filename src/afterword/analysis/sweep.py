@@ -12,6 +12,7 @@ from ..encode.batches import each
 from ..encode.limits import Cuts, Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
+from ..methods import one_method
 from ..text.batch import Batch
 from ..text.inputs import check_texts, is_blank
 from ..text.layout import Text
@@ -40,7 +41,7 @@ def sweep(
         InputError: there is no text, or a text is blank.
         MethodError: the method cuts texts into chunks.
     """
-    method, backbone = encoder.method, encoder.backbone
+    method, backbone = one_method(encoder.method, "a token's state"), encoder.backbone
     if method.layout.chunk is not None:
         raise MethodError(f"{method.name} cuts texts into chunks: there is no one last token to look at")
     checked = check_texts(texts)

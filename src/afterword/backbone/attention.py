@@ -22,6 +22,7 @@ from . import attention_kernels as fused
 from . import attention_outside as outside
 from .attention_masks import FILLER, Mask, Rule, current
 from .attention_views import ScoreView
+from .readings import show_values
 
 NAME = "afterword"
 
@@ -72,6 +73,10 @@ def attend(
         (B, N, H, d) and None for the weights.
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    tau = attention_mask.plan.sight.temperature if isinstance(attention_mask, Rule) else 1
+    if tau != 1:  # with a softcap c too: c tanh(s / c) / tau is that of s / tau and c / tau
+        scale, softcap = scale / tau, None if softcap is None else softcap / tau
+        s_aux, position_bias = (None if t is None else t / tau for t in (s_aux, position_bias))
     special = {"softcap": softcap, "s_aux": s_aux, "position_bias": position_bias}
     if not isinstance(attention_mask, Rule):
         if current() is not None or not (attention_mask is None or isinstance(attention_mask, Tensor)):
@@ -98,6 +103,7 @@ def _by_groups(
     """Attention of each group by itself (B, N, H, d); the plan's readers read it."""
     plan = rule.plan
     layer = plan.enter(module)
+    show_values(layer, value)
     readers = () if plan.force_bidirectional else tuple(r for r in plan.readers if r.wants(layer))
     out = []
     for number, start, count, n, prefix in plan.groups:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
 from .attention_views import AttentionView
+from .bidirectional import Sight
 
 FILLER = -1  # group number of tokens that belong to no group: filler, and a shared prefix
 CELLS = 1 << 21  # entries of a mask that are computed at once
@@ -170,6 +171,7 @@ class Plan:
         layers: the number of layers, if several of them share one attention module (ALBERT); else 0.
         masks: attention masks that earlier forwards of the model computed.
         sinks_count: the weights that taps read sum to 1 with the attention sinks; False: without them.
+        sight: the temperature of attention, and what becomes of a window in bidirectional layers.
         force_bidirectional: while True, every layer attends in both directions (the second stream of BeLLM's
             Equation 5), and taps do not read.
         modules: the number of each attention module, by identity, in order of first call.
@@ -184,6 +186,7 @@ class Plan:
     layers: int = 0
     masks: MaskCache = field(default_factory=MaskCache)
     sinks_count: bool = True
+    sight: Sight = Sight()
     force_bidirectional: bool = False
     modules: dict[int, int] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
@@ -196,6 +199,15 @@ class Plan:
         if self.layers:
             return (len(self.order) - 1) % self.layers
         return self.modules.setdefault(id(module), len(self.modules))
+
+    def require_layers(self, loaded: int, kind: str) -> None:
+        """Validate that the attention layers that ran are those of the self-check: methods name layers by number.
+
+        Raises:
+            OtherLayers: they are others.
+        """
+        if self.calls != loaded or (not self.layers and len(self.modules) > loaded):
+            raise OtherLayers(kind, self.calls, loaded)
 
 
 @dataclass(eq=False)
@@ -257,6 +269,8 @@ class Rule:
             raise UnsupportedModel(
                 f"{p} tokens are run once for many texts: no layer is bidirectional, set shares=False"
             )
+        if both_ways and self.plan.sight.window == "drop":
+            return Mask(None, False, n == 1)
         key = (self._key, n, p, both_ways, device)
         if key not in self._masks:
             mask = None if self._key is None else self.plan.masks.find(key)

@@ -26,9 +26,12 @@ Triangle = Literal["upper", "full"]
 class Tap(ABC):
     """Reads attention weights while the model runs."""
 
-    @abstractmethod
+    layer: int | None = None
+    """The one layer that is read; None = all."""
+
     def wants(self, layer: int) -> bool:
         """Whether this layer is read."""
+        return self.layer in (None, layer)
 
     @abstractmethod
     def read(self, view: AttentionView) -> None:
@@ -51,10 +54,6 @@ class Diagonal(Tap):
         self.layer, self.head = layer, head
         self._read: dict[int, Tensor] = {}
 
-    def wants(self, layer: int) -> bool:
-        """Whether it is the tap's layer."""
-        return layer == self.layer
-
     def read(self, view: AttentionView) -> None:
         """Keep the diagonal."""
         diagonal = view.diagonal()
@@ -70,10 +69,6 @@ class Diagonals(Tap):
 
     def __init__(self) -> None:
         self._read: dict[int, list[Tensor]] = {}
-
-    def wants(self, layer: int) -> bool:
-        """All layers."""
-        return True
 
     def read(self, view: AttentionView) -> None:
         """Keep the diagonals; layers come in order."""
@@ -103,10 +98,6 @@ class MaxOverHeads(Tap):
         self._runs = [_run(c) for c in columns]
         self._log: dict[int, Tensor] = {}
         self._halved: dict[int, bool] = {}
-
-    def wants(self, layer: int) -> bool:
-        """Whether it is the tap's layer, if it has one."""
-        return self.layer is None or layer == self.layer
 
     def read(self, view: AttentionView) -> None:
         """Update the running maximum with one layer."""
@@ -156,6 +147,35 @@ class MaxOverHeads(Tap):
             log = log.masked_fill(before, -math.inf)
         new = log.clamp(max=0).exp()  # with scores of thousands, rounding could give a weight of more than 1
         return torch.where(at, new, new / 2) if self._halved[group] else new
+
+
+class LargestOfRow(Tap):
+    """The largest weights, over layers and heads, of one token's row, divided by its sum over some tokens (SCSP).
+
+    Args:
+        rows: for each group, the index of the token whose row it is (G,).
+        columns: for each group, the tokens over which a row sums to 1 (G, n).
+
+    Result: (G, n), 0 for other tokens, and for those that no head sees.
+    """
+
+    def __init__(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> None:
+        self.rows, self.columns = rows, columns
+        self._log: dict[int, Tensor] = {}
+
+    def read(self, view: AttentionView) -> None:
+        """Update the running maximum with one layer."""
+        row, columns = self.rows[view.group], self.columns[view.group]
+        log = view.log_weights_transposed(row[:, None], slice(0, view.length), slice(0, view.heads))[..., 0]
+        log = log.masked_fill(~columns[:, None], -math.inf)
+        total = log.logsumexp(-1, keepdim=True)  # -inf where a window ends behind the text
+        new = (log - total.clamp(min=torch.finfo(log.dtype).min)).amax(1)
+        best = self._log.get(view.group)
+        self._log[view.group] = new if best is None else torch.maximum(best, new)
+
+    def result(self, group: int) -> Tensor:
+        """(G, n)."""
+        return self._log[group].exp()
 
 
 def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, cast
@@ -17,12 +17,14 @@ from ..errors import AttentionNotSeen, UnsupportedModel
 from ..text.batch import Batch, Group
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
-from .attention_masks import MaskCache, OtherLayers, PackedGroup, Plan, running
+from .attention_blocks import Known, few_tokens, find_blocks
+from .attention_masks import MaskCache, Plan, running
 from .attention_taps import Tap
 from .attention_views import MatrixView, wide
 from .bidirectional import Sight
+from .carry import carrying
 from .changed_after_load import IndependenceCheck, refuse_dynamic_quantization
-from .facts import LAST, NORMED, TABLE, Facts, Layer
+from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
 from .introspection import find_stack, forget, side_by_side, vocabulary
 from .linear_packed import PackedLinears, PackedModel
 from .linear_patching import is_linear
@@ -32,6 +34,7 @@ from .model_lock import all_modules, first_weight, lock_of
 from .packing import PackedBatch, pack
 from .pickling import without_recorders
 from .positions import explain, require_same_start
+from .readings import Readings, Request, reading, require_routers
 from .skip_unread import Cut, cutting, find, has_hooks
 from .two_streams import Stack, coupled
 
@@ -43,26 +46,6 @@ class Trace:
     states: dict[Layer, Tensor]
 
 
-@dataclass(frozen=True)
-class Request:
-    """What one forward is asked for: hidden states, bidirectional layers and readings of attention."""
-
-    layers: frozenset[Layer]
-    sight: Sight | None
-    taps: Sequence[Tap]
-
-    @property
-    def coupled(self) -> bool:
-        """Whether a second, bidirectional stream runs beside the causal one."""
-        return self.sight is not None and self.sight.couple != "replace"
-
-    @property
-    def outputs(self) -> dict[str, bool]:
-        """Arguments by which the model returns the hidden states that are asked for."""
-        between = any(layer not in (LAST, TABLE) for layer in self.layers)
-        return {"output_hidden_states": True} if between else {}
-
-
 class Backbone:
     """A model with its tokenizer, and how it must be run.
 
@@ -71,10 +54,19 @@ class Backbone:
         tokenizer: its tokenizer.
         facts: what the self-check found out about the model.
         modules: the attention module of each layer, in order, where our attention backend is used.
+        known: what was found about another copy of the model.
     """
 
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer, facts: Facts, modules: Sequence[nn.Module] = ()) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Tokenizer,
+        facts: Facts,
+        modules: Sequence[nn.Module] = (),
+        known: Known | None = None,
+    ) -> None:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
+        self.known = known or Known()
         self.packed = PackedLinears(model)
         self.masks = MaskCache()
         """Attention masks that earlier forwards computed."""
@@ -160,17 +152,34 @@ class Backbone:
         Raises:
             UnsupportedModel: they cannot be found.
         """
-        return find_stack(self.model, self.modules, self.facts.depth)
+        with lock_of(self.model).exclusive():  # the norm is found by hooks in a forward
+            return find_stack(self.model, self.modules, self.facts.depth)
+
+    def width_of(self, layer: Layer) -> int:
+        """The number of components of what is read inside layers, found by a forward; `forward` says what it raises."""
+        if layer not in self.known.widths:
+            if inside(layer) == "router":
+                require_routers(self.model, self.facts.kind)
+            with torch.no_grad():
+                self.known.widths[layer] = self.forward(few_tokens(self), frozenset({layer})).states[layer].shape[1]
+        return self.known.widths[layer]
+
+    def _blocks(self) -> tuple[str, ...]:
+        """The names of the modules whose outputs are those of the attention blocks."""
+        if not self.known.blocks:
+            self.known.blocks = find_blocks(self, partial(self._last, 1, few_tokens(self)))
+        return self.known.blocks
 
     def require(self, attention: bool, sight: Sight | None) -> None:
-        """Validate that attention can be read, and that layers can attend in both directions, where a method needs it.
+        """Validate that attention can be read, and that layers can be changed, where a method needs it.
 
         Raises:
-            AttentionNotSeen: it cannot be read, or they cannot.
+            AttentionNotSeen: it cannot be read, or they cannot be changed.
+            MethodError: the model has no layers or no causal attention to carry a state in.
         """
-        self.facts.require(attention, bool(sight), sight is not None and sight.couple != "replace")
-        if sight and sight.couple != "replace":
-            _ = self.stack  # found by a forward with the model's own attention, before several threads run the model
+        self.facts.require(attention, sight)
+        if sight and sight.hooks:
+            _ = self.stack  # found by a forward of its own, before this one
 
     def forward(
         self,
@@ -288,13 +297,7 @@ class Backbone:
         return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at
 
     def _run(
-        self,
-        batch: Batch,
-        groups: list[int],
-        prefix: int,
-        asked: Request,
-        rows: int,
-        cut: Cut | None = None,
+        self, batch: Batch, groups: list[int], prefix: int, asked: Request, rows: int, cut: Cut | None = None
     ) -> dict[Layer, Tensor]:
         """Run some groups in one forward; on a CPU a flat one gets filler up to a multiple of the kernels' rows."""
         flat, size = self.facts.way == "flat", sum(batch.groups[i].tokens.numel() for i in groups)
@@ -302,7 +305,9 @@ class Backbone:
         packed = pack([(i, batch.groups[i]) for i in groups], prefix, whole).to(self.device)
         if self.facts.remembers:
             forget(self.model)
-        with cutting(cut, batch.groups[groups[0]].start, packed, rows) as kept:
+        inner = Readings(asked.layers, self.facts.layers, self.facts.kind)
+        start = batch.groups[groups[0]].start
+        with cutting(cut, start, packed, rows) as kept, reading(inner, self.model, self._blocks):
             out = self._flat(packed, asked) if flat else self._stacked(packed, asked)
         if kept is not None:
             out.last_hidden_state = kept.only(out.last_hidden_state)
@@ -310,6 +315,8 @@ class Backbone:
         for layer in asked.layers:
             if layer == TABLE:
                 part = self.model.get_input_embeddings()(packed.tokens)  # type: ignore[operator]
+            elif inside(layer):
+                part = inner.result(str(layer), out)
             else:
                 part = self._state(out, layer).flatten(0, 1)
             states[layer] = packed.back(part)
@@ -336,14 +343,14 @@ class Backbone:
     def _flat(self, packed: PackedBatch, asked: Request) -> Any:
         """All segments concatenated, as one sequence."""
         ids, at = packed.tokens[None], packed.positions(self.facts.offset, self.facts.skips)[None]
-        return self._call(packed.groups, True, asked, input_ids=ids, position_ids=at)
+        return self._call(packed, True, asked, input_ids=ids, position_ids=at)
 
     def _stacked(self, packed: PackedBatch, asked: Request) -> Any:
         """One group as an ordinary batch of equal lengths."""
         (group,) = packed.groups
         ids = packed.tokens.view(group.segments, group.length)
         if self.facts.way == "stacked":
-            return self._call((group,), False, asked, input_ids=ids)
+            return self._call(packed, False, asked, input_ids=ids)
         taps, extra = asked.taps, {"output_attentions": True} if asked.taps else {}
         rows = ids.split(1) if self.facts.alone else (ids,)
         out = side_by_side(
@@ -358,30 +365,22 @@ class Backbone:
                 tap.read(view)
         return out
 
-    def _call(self, groups: tuple[PackedGroup, ...], flat: bool, asked: Request, **inputs: Tensor) -> Any:
-        both, streams, sight = frozenset[int](), nullcontext(), asked.sight
-        if sight is not None and not asked.coupled:
-            both = sight.resolve(self.facts.layers)
-        plan = Plan(groups, flat, both, tuple(asked.taps), self._shared_layers, self.masks, self.facts.sinks_count)
+    def _call(self, packed: PackedBatch, flat: bool, asked: Request, **inputs: Tensor) -> Any:
+        sight, hooked = asked.sight or Sight(), cast("AbstractContextManager[None]", nullcontext())
+        both = frozenset() if asked.coupled else sight.resolve(self.facts.layers)
+        shown = tuple(asked.taps), self._shared_layers, self.masks, self.facts.sinks_count
+        plan = Plan(packed.groups, flat, both, *shown, sight)
         plan.modules.update({id(m): i for i, m in enumerate(self.modules)} if not self._shared_layers else {})
-        if sight is not None and asked.coupled:
-            streams = coupled(self.stack, sight, plan)  # type: ignore[assignment]
+        if sight.hooks:
+            two = sight.couple != "replace"
+            hooked = coupled(self.stack, sight, plan) if two else carrying(self.stack, sight, plan, packed.carried)
         if self.observed is not None:
             self.observed.append(plan)
-        with running(plan), streams:
+        with running(plan), hooked:
             out = self.model(**inputs, **self._extra_arguments(inputs["input_ids"]), **asked.outputs)
-        self._require_same_layers(plan)
+        if self.modules and not self.model.training:  # in training some families leave out layers
+            plan.require_layers(len(self.modules), self.facts.kind)
         return out
-
-    def _require_same_layers(self, plan: Plan) -> None:
-        """Validate that the attention layers that ran are those of the self-check: methods name layers by number.
-
-        Raises:
-            OtherLayers: they are others.
-        """
-        changed = plan.calls != len(self.modules) or (not self._shared_layers and len(plan.modules) > len(self.modules))
-        if self.modules and changed and not self.model.training:  # in training some families leave out layers
-            raise OtherLayers(self.facts.kind, plan.calls, len(self.modules))
 
     def _extra_arguments(self, ids: Tensor) -> dict[str, Any]:
         """Arguments for the model's forward: an attention mask of ones, since there is no padding, and no cache."""

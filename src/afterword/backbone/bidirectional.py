@@ -1,19 +1,23 @@
-"""Which layers use bidirectional attention, and how they are combined with the rest (BeLLM, section 3.2)."""
+"""What a method changes inside the model: layers with bidirectional attention (BeLLM, section 3.2), a carried state."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from ..errors import MethodError, NoSuchHead
+from ..spelling import ADDED, check_fields
 
 Couple = Literal["replace", "add", "add_postnorm", "add_embedding", "angle031"]
+Window = Literal["keep", "drop"]
 AUTO: Literal["auto"] = "auto"
+CARRY = 7
+"""The first layer that no state is carried to, as published for LLaMA-2-7B (Token Prepending, github config)."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """Layers with bidirectional attention: their tokens also attend to later tokens ("see both ways").
+    """What differs inside the model: bidirectional layers, whose tokens also attend to later ones; a carried state.
 
     Args:
         last: this many layers at the end; "auto" means those behind a model's turning point, and must be resolved
@@ -25,6 +29,12 @@ class Sight:
             "add_postnorm" norms each stream before the sum,
             "add_embedding" starts it at the embeddings (Equation 5 to the letter),
             "angle031" does so too, but the causal stream stops before those layers (angle_emb 0.3.1).
+        window: a sliding window in bidirectional layers: "keep" it on both sides, or "drop" it, so that all tokens
+            attend to all (github.com/WhereIsAI/BiLLM). Without a window both are the same.
+        carry: (start, stop): before each layer i, start <= i < stop, counted from 0, the state of the template's
+            placeholder <PST> becomes that of the last token (Token Prepending); (start,) stops at layer 7, or behind
+            the last one of a smaller model; () carries nothing.
+        temperature: scores of every layer's attention are divided by it before the softmax (TempScale).
 
     >>> Sight(last=1).resolve(12)
     frozenset({11})
@@ -33,20 +43,60 @@ class Sight:
     last: int | Literal["auto"] = 0
     layers: tuple[int, ...] = ()
     couple: Couple = "replace"
+    window: Window = field(default="keep", metadata=ADDED)
+    carry: tuple[int, ...] = field(default=(), metadata=ADDED)
+    temperature: float = field(default=1.0, metadata=ADDED)
 
     def __post_init__(self) -> None:
         """Validate the options."""
-        if self.couple not in get_args(Couple):
-            raise MethodError(f"couple={self.couple!r}: choose one of {', '.join(get_args(Couple))}")
-        if self.last != AUTO and (not isinstance(self.last, int) or self.last < 0):
+        check_fields(self)
+        if self.last != AUTO and self.last < 0:
             raise MethodError(f"last={self.last!r}: give how many layers at the end are bidirectional, or 'auto'")
         if self.last and self.layers:
             raise MethodError(f"last={self.last} and layers={list(self.layers)}: give one of the two")
         object.__setattr__(self, "layers", tuple(sorted(set(self.layers))))
+        if not 1e-3 <= self.temperature <= 1e3:
+            raise MethodError(f"temperature={self.temperature}: give a number from 0.001 to 1000; 1 changes nothing")
+        self._check_carry()
+
+    def _check_carry(self) -> None:
+        if not self.carry:
+            return
+        start, stop = (*self.carry, CARRY)[:2]
+        if len(self.carry) > 2 or not 0 <= start < stop:
+            raise MethodError(
+                f"carry={list(self.carry)}: give layers start and stop, 0 <= start < stop (by default {CARRY})"
+            )
+        if self.couple != "replace":
+            raise MethodError(f"couple={self.couple!r} runs a second stream, to which no state is carried: 'replace'")
 
     def __bool__(self) -> bool:
         """Whether anything differs from the model without a sight."""
+        return self.both_ways or bool(self.carry) or self.temperature != 1
+
+    @property
+    def both_ways(self) -> bool:
+        """Whether any layer is bidirectional."""
         return bool(self.last or self.layers or self.couple == "angle031")
+
+    @property
+    def hooks(self) -> bool:
+        """Whether it needs hooks on the layers while they run."""
+        return self.couple != "replace" or bool(self.carry)
+
+    def carries(self, layers: int) -> range:
+        """The layers to which a state is carried, in a model with this many layers.
+
+        Raises:
+            NoSuchHead: the model has fewer.
+        """
+        start, stop = (*self.carry, min(CARRY, layers))[:2] if self.carry else (0, 0)
+        if self.carry and not start < stop <= layers:
+            raise NoSuchHead(
+                f"a state carried from layer {start} to {stop}: the model has layers 0 to {layers - 1}, so that stop "
+                f"is at most {layers}, and start less"
+            )
+        return range(start, stop)
 
     def resolve(self, layers: int) -> frozenset[int]:
         """The indices of the bidirectional layers in a model with this many layers.
@@ -69,7 +119,7 @@ class Sight:
     def plain(self, layers: int) -> Sight:
         """The equivalent simplest sight: if all layers are bidirectional, "angle031" has no causal stream to add."""
         if self.couple == "angle031" and len(self.resolve(layers)) == layers:
-            return Sight(layers=tuple(range(layers)))
+            return replace(self, last=0, layers=tuple(range(layers)), couple="replace")
         return self
 
     def first(self, layers: int) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..errors import AttentionNotSeen, UnsupportedModel
+from ..errors import AttentionNotSeen, MethodError, NoSuchHead, UnsupportedModel
+from .bidirectional import Sight
 
 Way = Literal["flat", "stacked", "eager"]
 """How a model is run: all segments concatenated, through our attention backend ("flat"); batches of equal length
@@ -14,7 +15,34 @@ through our attention backend ("stacked"); or batches of equal length with the m
 LAST, TABLE, NORMED = "last", "table", "normed:"
 Layer = int | str
 """Which hidden states: "last" (after the final norm, as the model returns it), "table" (the input embedding table), an
-integer k (``hidden_states[k]``), or "normed:k" (what the model returns when only its first k layers are kept)."""
+integer k (``hidden_states[k]``), "normed:k" (what the model returns when only its first k layers are kept); or what is
+computed inside layers: "attention:..." (outputs of attention blocks, summed), "values:..." (the mean of value vectors),
+"router" or "router:softmax" (of all mixtures of experts)."""
+
+
+def inside(layer: Layer) -> str:
+    """Which of "attention", "values" and "router" is read inside layers; "" for hidden states."""
+    name = str(layer).partition(":")[0]
+    return name if name in ("attention", "values", "router") else ""
+
+
+def layer_numbers(layer: str, layers: int) -> frozenset[int]:
+    """The layers that "attention:..." or "values:..." names, from 0 among the `layers` with attention.
+
+    It ends in "all", "upper" (the second half), "k" or "j+k"; k counts backwards from -1, the last.
+
+    Raises:
+        NoSuchHead: the model has no such layer, or none at all.
+    """
+    if not layers:
+        raise NoSuchHead(f"states={layer!r}: the model has no layer with attention, use states='layer:k'")
+    which = layer.partition(":")[2]
+    if which in ("all", "upper"):
+        return frozenset(range(layers // 2 if which == "upper" else 0, layers))
+    numbers = [int(n) for n in which.split("+")]
+    if not all(-layers <= n < layers for n in numbers):
+        raise NoSuchHead(f"states={layer!r}: the model has attention in layers 0 to {layers - 1}")
+    return frozenset(n % layers for n in numbers)
 
 
 @dataclass(frozen=True)
@@ -67,16 +95,16 @@ class Facts:
         """The number of layers that have a hidden state: hidden_states[0] to hidden_states[this number]."""
         return self.depth or self.layers
 
-    def require(self, attention: bool, both_ways: bool, coupled: bool = False) -> None:
+    def require(self, attention: bool, sight: Sight | None) -> None:
         """Validate that a method can run on the model.
 
         Args:
             attention: the method reads attention weights.
-            both_ways: it gives some layers bidirectional attention.
-            coupled: it does so in a second stream beside the causal one (BeLLM, Equation 5).
+            sight: what it changes in the layers.
 
         Raises:
             AttentionNotSeen: the model's attention cannot be read, or cannot be changed.
+            MethodError: the model is not causal, and a state is carried back in it; or it has not the layers for that.
             UnsupportedModel: a second stream is not defined for it.
         """
         if attention and not self.attention:
@@ -84,16 +112,21 @@ class Facts:
                 f"{self.kind} shows no attention weights in each of its {self.states} layers, and ReBA and Ditto read "
                 "them: use classical, echo or prompt"
             )
-        if both_ways and not self.layers:
+        if not sight:
+            return
+        if not self.layers:
+            raise AttentionNotSeen(f"{self.kind} has no layer with attention that could be changed: use echo or prompt")
+        if self.way == "eager":
             raise AttentionNotSeen(
-                f"{self.kind} has no layer with attention that could be bidirectional: use echo or prompt"
+                f"{self.kind} runs with its own attention, so no layer can be changed: BeLLM, a temperature and Token "
+                "Prepending need a model that follows transformers' attention interface"
             )
-        if both_ways and self.way == "eager":
-            raise AttentionNotSeen(
-                f"{self.kind} runs with its own attention, so no layer can be made bidirectional: BeLLM needs a "
-                "model that follows transformers' attention interface"
+        if sight.carries(self.states) and not self.causal:
+            raise MethodError(
+                f"{self.kind} is bidirectional: each token sees the whole text, so that no state is carried back "
+                "(Token Prepending is for causal models); use prompt"
             )
-        if coupled and self.states != self.layers:
+        if sight.couple != "replace" and self.states != self.layers:
             raise UnsupportedModel(
                 f"{self.kind} has attention in {self.layers} of its {self.states} layers: a second stream through some "
                 "of them is not defined, use couple='replace'"

@@ -50,7 +50,7 @@ def check_folder(folder: Path) -> None:
         base = read_json(folder / ADAPTER, dict).get("base_model_name_or_path")
         raise ModelError(
             f"{folder} holds an adapter without its model: load {base!r}, "
-            "call encoder.backbone.model.load_adapter(folder), and save that"
+            "call encoder.backbone.model.load_adapter(folder), and save that; or name a method, and both are loaded"
         )
     if not (folder / CONFIG).exists():
         if (folder / "training.json").exists():

@@ -199,8 +199,8 @@ def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0)
             if len(layers) == (depth or len(attention)) and attention and _hold(layers, attention):
                 return Stack(tuple(layers), _norm_behind(model, parent))
     raise UnsupportedModel(
-        f"{type(model).__name__}: its layers cannot be told apart, which states='normed:k' and sums of two streams "
-        "need; couple='replace' does not"
+        f"{type(model).__name__}: its layers cannot be told apart, which states='normed:k', sums of two streams and "
+        "Token Prepending need; couple='replace' does not"
     )
 
 
@@ -223,12 +223,9 @@ def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
         for c in parent.children()
         if not isinstance(c, nn.ModuleList)
     ]
-    implementation = model.config._attn_implementation  # type: ignore[union-attr]
     try:
-        model.set_attn_implementation("eager")  # type: ignore[operator]
         last = model(input_ids=torch.arange(2, device=next(model.parameters()).device)[None])
     finally:
-        model.set_attn_implementation(implementation)  # type: ignore[operator]
         for hook in hooks:
             hook.remove()
     final = last.last_hidden_state
@@ -241,7 +238,7 @@ def side_by_side(outputs: list[Any]) -> Any:
     if len(outputs) == 1:
         return outputs[0]
     merged: dict[str, Any] = {"attentions": None, "hidden_states": None}
-    for name in ("last_hidden_state", "hidden_states", "attentions"):
+    for name in ("last_hidden_state", "hidden_states", "attentions", "router_logits"):
         parts: list[Any] = [getattr(out, name, None) for out in outputs]
         if isinstance(parts[0], Tensor):
             merged[name] = torch.cat(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -24,8 +24,9 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as hf_logging
 
-from ..errors import ModelError
+from ..errors import MissingExtra, ModelError
 from ..text.tokenizer import Tokenizer
+from .adapters import merge_adapter
 from .attention import NAME
 from .backbone import Backbone
 from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
@@ -53,6 +54,7 @@ def load_backbone(
     subfolder: str = "",
     model_kwargs: dict[str, Any] | None = None,
     quantization_config: Any = None,
+    adapters: Sequence[Path] = (),
 ) -> Backbone:
     """Load a model and its tokenizer, and run the self-check.
 
@@ -65,6 +67,7 @@ def load_backbone(
         trust_remote_code: run the model's own code.
         products: the precision in which linear layers of a float32 model multiply, on a CPU.
         model_kwargs, quantization_config: passed to transformers when it builds the model.
+        adapters: folders whose LoRA adapters are merged into the weights, in this order.
 
     Raises:
         ModelError: the folder is incomplete, the name is unknown, the weights are not safetensors, an argument in
@@ -88,6 +91,8 @@ def load_backbone(
         built = {k: v for k, v in built.items() if k not in settings or k in left}  # the rest is in the configuration
         tokenizer = _tokenizer(path, common)
         model = _model(path, config, {**common, **built})
+        for adapter in adapters:
+            merge_adapter(model, adapter)
         if commit := source.commit():
             model.config._commit_hash = commit  # transformers does not keep it
         model = model if _lies_on(model, device) else model.to(device)
@@ -194,7 +199,7 @@ def _one_line(name: str) -> Iterator[None]:
     """Turn any error of loading into a `ModelError` of one line."""
     try:
         yield
-    except ModelError:
+    except (ModelError, MissingExtra):
         raise
     except Exception as e:  # a broken folder may raise anything
         if "trust_remote_code=True" in str(e):

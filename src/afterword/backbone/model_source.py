@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download, try_to_load_from_cache
-from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
 from ..errors import MissingExtra, ModelError
 from ..spelling import did_you_mean
@@ -21,13 +22,15 @@ logger = logging.getLogger(__name__)
 OWN = Path(__file__).parent.parent / "models"
 MINILM = "minilm"
 MODEL_FILES = ("config.json", "modules.json")
+MARKS = ("modules.json", "llm2vec_config.json", "angle.config", "adapter_config.json")
+"""Files of a repository that is downloaded whole: it says more than which model it holds."""
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """What a name on the hub looks like: ``model`` or ``owner/model``; a leading dot makes it a path."""
 SECONDS = 2.5
 """How long the hub may take to accept a connection, and as long again to answer."""
 
-NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
+NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "angle.config"]
 """The files to download of a sentence-transformers model on the hub; not its versions for other runtimes."""
 
 
@@ -182,7 +185,12 @@ class ModelSource:
         where = {k: v for k, v in self.options.items() if k != "subfolder"}
         inside = f"{self.subfolder}/" if self.subfolder else ""
         try:
-            hf_hub_download(self.name, f"{inside}modules.json", **where)
+            for mark in MARKS:
+                with suppress(EntryNotFoundError):
+                    hf_hub_download(self.name, inside + mark, **where)
+                    break
+            else:
+                return path, None
             snapshot = snapshot_download(
                 self.name, allow_patterns=[inside + pattern for pattern in NEEDED],
                 ignore_patterns=[f"{inside}onnx/*", f"{inside}openvino/*"], **where,

@@ -23,6 +23,8 @@ class PackedBatch:
         groups: segments of one length, in order.
         size: N.
         index: of each of the batch's tokens, its index here (N,); None = the first N tokens, in order.
+        carried: indices here of the templates' placeholders, and of the last token, special ones aside, of the
+            segment of each (2, S); None if there is none.
     """
 
     tokens: Tokens
@@ -30,11 +32,14 @@ class PackedBatch:
     groups: tuple[PackedGroup, ...]
     size: int
     index: Tensor | None = None
+    carried: Tensor | None = None
 
     def to(self, device: torch.device) -> PackedBatch:
         """This packed batch on another device."""
         index = None if self.index is None else self.index.to(device)
-        return replace(self, tokens=self.tokens.to(device), position=self.position.to(device), index=index)
+        carried = None if self.carried is None else self.carried.to(device)
+        tokens, position = self.tokens.to(device), self.position.to(device)
+        return replace(self, tokens=tokens, position=position, index=index, carried=carried)
 
     def back(self, states: Tensor) -> Tensor:
         """States (P, ...) in the order of the batch's tokens (N, ...)."""
@@ -72,9 +77,14 @@ def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0, whole: int = 1) -
     ids_of: list[Tensor] = []
     packed: list[PackedGroup] = []
     indices: list[Tensor] = []
+    carried: list[Tensor] = []
     size, place = 0, range(0)  # place: indices of the shared prefix
     for number, group in groups:
         with_prefix = group.with_prefix if prefix else 0
+        if group.slots is not None and not prefix:
+            rows = size + group.length * torch.arange(group.count, device=group.tokens.device)[:, None]
+            last = (rows + group.length - 1 - group.special[:, 1:]).expand_as(group.slots)
+            carried.append(torch.stack([rows + group.slots, last]).flatten(1))
         if with_prefix and not place:
             ids_of, packed = [*ids_of, group.tokens[0, :prefix]], [*packed, PackedGroup(FILLER, size, 1, prefix)]
             place = range(size, size := size + prefix)
@@ -92,4 +102,5 @@ def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0, whole: int = 1) -
     position = torch.cat(
         [torch.arange(g.length, device=tokens.device).add(len(g.prefix)).repeat(g.segments) for g in packed]
     )
-    return PackedBatch(tokens, position, tuple(packed), len(index), index if place else None)
+    moved = torch.cat(carried, 1) if carried else None
+    return PackedBatch(tokens, position, tuple(packed), len(index), index if place else None, moved)

@@ -42,11 +42,8 @@ def stop_before(module: nn.Module) -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise Reached
 
-    hook = module.register_forward_pre_hook(stop)
-    try:
+    with module.register_forward_pre_hook(stop):
         yield
-    finally:
-        hook.remove()
 
 
 @contextmanager
@@ -136,11 +133,8 @@ def last_bits_moved(model: Any) -> Iterator[None]:
         off = max(torch.finfo(output.dtype).eps, KERNELS)
         return output * (1 + sign * off).to(output.dtype)
 
-    hook = model.get_input_embeddings().register_forward_hook(move)
-    try:
+    with model.get_input_embeddings().register_forward_hook(move):
         yield
-    finally:
-        hook.remove()
 
 
 class Matrices(Tap):
@@ -148,10 +142,6 @@ class Matrices(Tap):
 
     def __init__(self) -> None:
         self.matrices: list[Tensor] = []
-
-    def wants(self, layer: int) -> bool:
-        """All layers."""
-        return True
 
     def read(self, view: AttentionView) -> None:
         """Keep the matrix; layers come in order."""

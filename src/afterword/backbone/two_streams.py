@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,17 +28,13 @@ def coupled(stack: Stack, sight: Sight, plan: Plan) -> Iterator[None]:
     """Run the last layers twice, causal and bidirectional, and add the two streams (Equation 5)."""
     first = sight.first(len(stack.layers))
     streams = _Streams(plan, sight.couple, first, len(stack.layers))
-    hooks = [
-        layer.register_forward_hook(streams.layer_hook(i), with_kwargs=True) for i, layer in enumerate(stack.layers)
-    ]
-    hooks.append(stack.layers[0].register_forward_pre_hook(streams.embed, with_kwargs=True))
-    if stack.norm is not None:
-        hooks.append(stack.norm.register_forward_hook(streams.after_norm))
-    try:
+    with ExitStack() as hooks:
+        for i, layer in enumerate(stack.layers):
+            hooks.enter_context(layer.register_forward_hook(streams.layer_hook(i), with_kwargs=True))
+        hooks.enter_context(stack.layers[0].register_forward_pre_hook(streams.embed, with_kwargs=True))
+        if stack.norm is not None:
+            hooks.enter_context(stack.norm.register_forward_hook(streams.after_norm))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 class _Streams:

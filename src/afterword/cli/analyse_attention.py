@@ -77,7 +77,7 @@ def attention(
     layer's attention that goes to later tokens is printed. In a terminal with colours, a darker token has more
     weight; else numbers are printed.
     """  # fmt: skip
-    from ..methods import classical, parse_head
+    from ..methods import classical, one_method, parse_head
 
     check_plot(plot, dark)
     heads, methods = [parse_head(h) for h in head or ()], read_methods(method)
@@ -94,7 +94,7 @@ def attention(
     ):
         views = _views(encoder, texts[0], heads, layer or ()) if len(texts) == 1 else []
         forward = None
-        if encoder.method.sight or len(texts) > 1:
+        if one_method(encoder.method, "attention").sight.both_ways or len(texts) > 1:
             forward = forward_attention(encoder, texts, name=name, limits=limits)
         elif not views:
             raise typer.BadParameter(
@@ -154,10 +154,11 @@ def _views(
     encoder: Encoder, text: str, heads: Sequence[tuple[int, int]], layers: Sequence[int]
 ) -> list[AttentionMatrix]:
     from ..analysis.attention import attention_heads, own_attention
+    from ..methods import one_method
     from ..methods.weights import Backward
 
     asked = attention_heads(encoder, text, heads, [n - 1 for n in layers]) if heads or layers else []
-    if asked and not isinstance(encoder.method.weigh, Backward):
+    if asked and not isinstance(one_method(encoder.method, "attention").weigh, Backward):
         return asked
     own = own_attention(encoder, text)
     return asked if own is None else [*asked, own]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..analysis.importance import Measure
     from ..encode.limits import Limits
     from ..encoder import Encoder
-    from ..methods import Method
+    from ..methods import AnyMethod
     from ..tasks.pairs import ScoredPairs
 
 Models = Annotated[
@@ -113,7 +113,7 @@ def check_varies(weights: Sequence[Measure]) -> None:
 
 def encoders(
     models: Sequence[str],
-    given: Mapping[str, Method],
+    given: Mapping[str, AnyMethod],
     device: str | None,
     dtype: str | None,
     products: str | None,
@@ -126,7 +126,7 @@ def encoders(
     from ..encode.limits import Limits
     from ..encoder import Encoder
 
-    methods: dict[str, Method | None] = {**given} or {"": None}
+    methods: dict[str, AnyMethod | None] = {**given} or {"": None}
     names = short_names(models)
     for model in models:
         first = next(iter(methods.values()))

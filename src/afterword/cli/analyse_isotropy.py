@@ -13,12 +13,12 @@ import typer
 from . import options as o
 from .analyse_inputs import Models, as_text, short_names, texts_of
 from .drawing import check_plot, draw_plot
-from .model import ModelChoice, read_methods
+from .model import ModelChoice, members_of, read_methods
 
 if TYPE_CHECKING:
     from ..analysis.isotropy import Isotropy
     from ..encoder import Encoder
-    from ..methods import Method
+    from ..methods import AnyMethod
     from ..post import Post
     from ..tasks.candidates import Candidate
 
@@ -112,7 +112,7 @@ def isotropy(
     return 0
 
 
-def check_fit(methods: Mapping[str, Method], posts: Mapping[str, tuple[Post, ...]]) -> None:
+def check_fit(methods: Mapping[str, AnyMethod], posts: Mapping[str, tuple[Post, ...]]) -> None:
     """Refuse ``--fit`` where nothing is fitted.
 
     Raises:
@@ -121,16 +121,18 @@ def check_fit(methods: Mapping[str, Method], posts: Mapping[str, tuple[Post, ...
     from ..post import Unfitted
 
     steps = [step for steps in posts.values() for step in steps]
-    if all(m.weigh.fitted for m in methods.values()) and not any(isinstance(step, Unfitted) for step in steps):
+    if all(m.weigh.fitted for m in members_of(methods.values())) and not any(
+        isinstance(step, Unfitted) for step in steps
+    ):
         raise typer.BadParameter(
-            "has no effect: no method (tfidf, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
+            "has no effect: no method (tfidf, sif, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
             param_hint="--fit",
         )
 
 
 def fitted(
     encoder: Encoder,
-    methods: Mapping[str, Method],
+    methods: Mapping[str, AnyMethod],
     posts: Mapping[str, tuple[Post, ...]],
     texts: Sequence[str],
     batch_tokens: int | None,

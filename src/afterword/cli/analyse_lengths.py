@@ -59,9 +59,10 @@ def lengths(
     share of texts that are at most so long.
     """
     check_plot(plot, dark)
+    from ..methods import one_method
     from ..methods.serialize import parse_method
 
-    chosen = None if method is None else parse_method(method)
+    chosen = None if method is None else one_method(parse_method(method), "the number of tokens")
     texts = texts_by_name(tasks, data, input, pairs, format, field)
     from ..analysis.lengths import lengths as measure
 
@@ -128,6 +129,7 @@ def reading(choice: ModelChoice) -> tuple[Tokenizer, Layout, int | None]:
     from ..backbone.model_source import ModelSource
     from ..encode.options import choose_prompt
     from ..files.folder_modules import read_folder
+    from ..methods import one_method
     from ..text.inputs import with_prompt
     from ..text.layout import Layout
 
@@ -139,7 +141,8 @@ def reading(choice: ModelChoice) -> tuple[Tokenizer, Layout, int | None]:
     saved = read_folder(folder)
     tokenizer, limit = load_tokenizer(ModelSource(str(saved.model)).located(), choice.trust_remote_code)
     prompt = choose_prompt(saved.prompts, saved.default_prompt_name)
-    return tokenizer, with_prompt(saved.method.layout, prompt), saved.max_length or limit
+    layout = one_method(saved.method, "the number of tokens").layout
+    return tokenizer, with_prompt(layout, prompt), saved.max_length or limit
 
 
 def _table(results: Sequence[Lengths]) -> Iterator[str]:

@@ -127,11 +127,11 @@ def _measure(
     batch_tokens: int | None,
 ) -> Measured:
     """The curves of one model, for each template and pool that was asked for."""
-    from ..methods import classical
+    from ..methods import classical, one_method
     from ..methods.serialize import parse_method
 
     specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in asked]
-    methods = [parse_method(spec) for spec in specs]
+    methods = [one_method(parse_method(spec), "a turning point") for spec in specs]
     from tqdm import tqdm
 
     from ..analysis.turning import degradation

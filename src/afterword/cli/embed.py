@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import chunked
 from . import options as o
+from .chunked import Chunking
 from .fitting import Fit
 from .inputs import check_one, items_of, open_reader, read_form
 from .keep import read_keep, with_kept
@@ -49,6 +51,18 @@ def embed(
         str | None,
         typer.Option("--condition-field", metavar="NAME", help="The column or field that holds each text's condition."),
     ] = None,
+    chunk: Annotated[
+        str | None,
+        typer.Option(
+            "--chunk",
+            metavar="HOW",
+            help="Split texts, each chunk a row: N tokens, sentences, paragraphs, or sentences:N for as many as fit.",
+        ),
+    ] = None,
+    late: Annotated[
+        bool,
+        typer.Option("--late", help="Late chunking: a chunk's vector is taken from a forward of its whole text."),
+    ] = False,
     post: Annotated[
         str | None,
         typer.Option(
@@ -62,7 +76,8 @@ def embed(
         typer.Option(
             "--fit",
             metavar="FILE",
-            help="Fit the method (tfidf, remove_biases) and the steps (centre, whiten, ...) to the texts of this file.",
+            help="Fit the method (tfidf, sif, remove_biases) and the steps (centre, whiten, ...) to the texts of this "
+            "file.",
         ),
     ] = None,
     save: Annotated[
@@ -84,7 +99,7 @@ def embed(
     overwrite: o.Overwrite = False,
     progress: o.Progress = None,
 ) -> int:
-    """Embed texts: each row of the input gives one row of the output.
+    """Embed texts: each row of the input gives one row of the output, or one for each chunk of its text.
 
     A row that cannot be embedded (blank, not a string, a corrupt line) gives a null row and is listed. The run
     continues, and ends with exit code 1.
@@ -98,7 +113,9 @@ def embed(
     check_one(condition=condition, condition_field=condition_field)
     conditioned = condition is not None or condition_field is not None
     check_condition(methods.values(), "--condition or --condition-field", conditioned)
-    kept = read_keep(keep, ["text", *(methods or [VECTOR])])
+    chunking = Chunking.read(chunk, late, len(methods), conditioned)
+    own = COLUMNS if chunking is None else chunked.COLUMNS
+    kept = read_keep(keep, [*own, *(methods or [VECTOR])])
     fitted = Fit.read(fit, post, methods, save, (output, rejects))
     settings = {
         "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
@@ -109,8 +126,9 @@ def embed(
         "--normalize": normalize, "--truncate-dim": truncate_dim, "--max-length": max_length, "--on-long": on_long,
         "--condition": condition, "--condition-field": condition_field, "--dtype": dtype, "--products": products,
         "--window": window, "--keep": kept, "--post": post, "--fit": fitted.digest,
+        **({} if chunking is None else {"--chunk": chunk, "--late": late}),
     }  # fmt: skip
-    target = output_to(output, rejects, COLUMNS, input, len(methods), model=model, settings=given, overwrite=overwrite)
+    target = output_to(output, rejects, own, input, len(methods), model=model, settings=given, overwrite=overwrite)
     beside = {"--keep": kept, "--condition-field": [condition_field] if condition_field else []}
     reader = open_reader(texts, input, format, field, beside, read_form(delimiter, encoding, no_header))
     target = with_kept(target, kept, reader)
@@ -120,13 +138,18 @@ def embed(
         embedder = fitted.apply(MethodsEmbedder.open(choice, methods, settings))
         infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, target)
 
+        rows = items_of(reader, condition, condition_field, kept)
+        rows = rows if chunking is None else chunking.items(rows, embedder)
+
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
+            if chunking is not None:
+                return chunking.encode(items, embedder, done)
             conditions = [item.beside for item in items] if conditioned else None
             return embedder([item.text or "" for item in items], conditions, done)
 
+        beside_vectors = columns if chunking is None else chunked.columns
         return write_rows(
-            reader, items_of(reader, condition, condition_field, kept),
-            Embedding(encode, embedder.why_nan, lambda items: columns(items, target)), store,
+            reader, rows, Embedding(encode, embedder.why_nan, lambda items: beside_vectors(items, target)), store,
             target, infos, embedder.encoder.device.type, window=window, progress=progress,
         )  # fmt: skip
 

@@ -22,7 +22,7 @@ from .model import ModelChoice, check_device, title_of
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..methods import Method
+    from ..methods import AnyMethod
     from ..post import Post
     from ..tasks.candidates import Candidate
     from ..tasks.runner import Evaluation
@@ -238,7 +238,7 @@ def read_jobs(specs: Sequence[str], where: str | None) -> list[Job]:
     return found
 
 
-def named_methods(specs: Sequence[str]) -> dict[str, Method]:
+def named_methods(specs: Sequence[str]) -> dict[str, AnyMethod]:
     """Methods by their names in results.
 
     Raises:
@@ -259,7 +259,7 @@ def named_methods(specs: Sequence[str]) -> dict[str, Method]:
     return {name: parse_method(spec) for name, spec in by_name.items()}
 
 
-def load_fitting(choice: ModelChoice, methods: Mapping[str, Method]) -> tuple[Encoder, dict[str, Method]]:
+def load_fitting(choice: ModelChoice, methods: Mapping[str, AnyMethod]) -> tuple[Encoder, dict[str, AnyMethod]]:
     """The encoder, and the methods that fit its model; the others are reported. Without any, the encoder's own.
 
     Raises:
@@ -272,7 +272,7 @@ def load_fitting(choice: ModelChoice, methods: Mapping[str, Method]) -> tuple[En
     if not methods:
         own = "classical" if encoder.method == classical() else encoder.method.name.replace(" ", "-")
         return encoder, {own: encoder.method}
-    fits: dict[str, Method] = {}
+    fits: dict[str, AnyMethod] = {}
     for name, method in methods.items():
         try:
             fits[name] = replace(encoder, method=method).method

@@ -11,10 +11,10 @@ import typer
 
 from .console import say
 from .inputs import open_reader
-from .model import VECTOR, MethodsEmbedder
+from .model import VECTOR, MethodsEmbedder, members_of
 
 if TYPE_CHECKING:
-    from ..methods import Method
+    from ..methods import AnyMethod
     from ..post import Post
 
 
@@ -36,7 +36,7 @@ def fit_texts(path: Path) -> list[str]:
     return texts
 
 
-def check_fit(fit: object, methods: Iterable[Method], steps: Iterable[Post]) -> None:
+def check_fit(fit: object, methods: Iterable[AnyMethod], steps: Iterable[Post]) -> None:
     """Refuse ``--fit`` where nothing is fitted.
 
     Raises:
@@ -44,10 +44,10 @@ def check_fit(fit: object, methods: Iterable[Method], steps: Iterable[Post]) -> 
     """
     from ..post import Unfitted
 
-    unfitted = any(not m.weigh.fitted for m in methods) or any(isinstance(step, Unfitted) for step in steps)
+    unfitted = any(not m.weigh.fitted for m in members_of(methods)) or any(isinstance(step, Unfitted) for step in steps)
     if fit is not None and not unfitted:
         raise typer.BadParameter(
-            "has no effect: no method (tfidf, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
+            "has no effect: no method (tfidf, sif, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
             param_hint="--fit",
         )
 
@@ -73,7 +73,7 @@ class Fit:
         cls,
         path: Path | None,
         post: str | None,
-        methods: Mapping[str, Method],
+        methods: Mapping[str, AnyMethod],
         save: Path | None,
         written: Iterable[Path | None] = (),
     ) -> Fit:
@@ -93,7 +93,7 @@ class Fit:
         """
         if len(methods) > 1 and (path is not None or save is not None):
             raise typer.BadParameter("goes with one method", param_hint="--fit" if path is not None else "--save")
-        if post is None and path is None and save is None and all(m.weigh.fitted for m in methods.values()):
+        if post is None and path is None and save is None and all(m.weigh.fitted for m in members_of(methods.values())):
             return cls()
         from ..post import Unfitted, parse_post
 
@@ -102,10 +102,10 @@ class Fit:
         if path is None:
             if any(isinstance(step, Unfitted) for step in steps):
                 raise typer.BadParameter("is fitted to texts: give a file of them with --fit", param_hint="--post")
-            if any(not m.weigh.fitted for m in methods.values()):
+            if any(not m.weigh.fitted for m in members_of(methods.values())):
                 raise typer.BadParameter("is fitted to texts: give a file of them with --fit", param_hint="--method")
             return cls(steps, save=save)
-        if any("condition" in method.layout.fields for method in methods.values()):
+        if any("condition" in m.layout.fields for m in members_of(methods.values())):
             raise typer.BadParameter("goes with a template without {condition}", param_hint="--fit")
         from ..jobs.output_file import same
         from ..tasks.candidates import Fitting

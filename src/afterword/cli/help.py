@@ -20,9 +20,9 @@ NAMES = {"help_option_names": ["-h", "--help"]}
 GROUPS = {
     "Model": "model sentence-transformer revision trust-remote-code max-length",
     "Input": "input against pairs format field column delimiter encoding no-header occurrence span row data dev test "
-    "texts tasks frequencies corpus first above baseline published average draws",
+    "texts labels tasks frequencies corpus first above baseline published average draws",
     "Method": "method template copies both-ways heads head layer token post fit prompt prompt-name condition "
-    "condition-field pool states pivot normalize truncate-dim on-long by margin",
+    "condition-field chunk late pool states pivot centre normalize truncate-dim on-long by margin criterion quick",
     "Loss": "loss weights temperature scale mini-batch matryoshka",
     "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
     "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume "

@@ -15,7 +15,7 @@ from .page import page_width, wrapped
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..files.write_vectors import Array
+    from ..jobs.write_vectors import Array
 
 TEXTS = (
     "dog",

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..files.vectors_info import VectorsInfo
     from ..jobs.output_file import Output
-    from ..methods import Method
+    from ..jobs.vectors_info import VectorsInfo
+    from ..methods import AnyMethod
 
 
 def made_by(
-    encoder: Encoder, methods: Mapping[str, Method], settings: Mapping[str, Any], model: str, output: Output
+    encoder: Encoder, methods: Mapping[str, AnyMethod], settings: Mapping[str, Any], model: str, output: Output
 ) -> dict[str, VectorsInfo]:
     """What each column of vectors is made by.
 
@@ -29,9 +29,9 @@ def made_by(
         InputError: no prompt has the name that the settings give.
     """
     from ..encode.options import choose_prompt
-    from ..encode.probes import probes
     from ..files.fingerprint import fingerprint, identity, weights_digest
-    from ..files.vectors_info import VectorsInfo
+    from ..jobs.probes import probes
+    from ..jobs.vectors_info import VectorsInfo
     from ..methods.serialize import to_json
 
     prompt = choose_prompt(

@@ -122,7 +122,9 @@ def spelled(value: object) -> str:
 
 def overview(methods: Sequence[Entry], width: int) -> list[str]:
     """A table with a row per method; on a narrow page, a list."""
-    rows = [(e.name, _sentence(e.summary), re.split("[;,]", e.source)[0], e.cost.rstrip(".")) for e in methods]
+    rows = [
+        (e.name, _sentence(e.summary), re.split(r"[;,](?![^()]*\))", e.source)[0], e.cost.rstrip(".")) for e in methods
+    ]
     if width < NARROW:
         return [line for name, *rest in rows for line in (name, *(w for r in rest for w in wrapped(r, width, "    ")))]
     first = max(len(name) for name, *_ in rows)

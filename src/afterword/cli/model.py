@@ -15,8 +15,8 @@ from .console import reasons_with_options
 if TYPE_CHECKING:
     from ..backbone.model_source import ModelSource
     from ..encoder import Encoder
-    from ..files.write_vectors import Array
-    from ..methods import Method
+    from ..jobs.write_vectors import Array
+    from ..methods import AnyMethod, Method
 
 VECTOR = "vector"  # the name of a row's vector, if there is only one
 
@@ -33,7 +33,7 @@ class ModelChoice:
     trust_remote_code: bool = False
     products: str | None = None
 
-    def load(self, method: Method | None) -> Encoder:
+    def load(self, method: AnyMethod | None) -> Encoder:
         """The encoder.
 
         Raises:
@@ -82,7 +82,7 @@ def check_device(device: str | None) -> None:
         raise typer.BadParameter(reason, param_hint="--device") from None
 
 
-def read_methods(specs: Sequence[str] | None) -> dict[str, Method]:
+def read_methods(specs: Sequence[str] | None) -> dict[str, AnyMethod]:
     """Methods by the name of their vectors: "vector" for a single method, else the method as it was given.
 
     Raises:
@@ -99,7 +99,12 @@ def read_methods(specs: Sequence[str] | None) -> dict[str, Method]:
     return {spec: parse_method(spec) for spec in specs}
 
 
-def check_condition(methods: Iterable[Method], options: str, given: bool) -> None:
+def members_of(methods: Iterable[AnyMethod]) -> list[Method]:
+    """The methods, and those of the ensembles among them."""
+    return [member for method in methods for member in method.members]
+
+
+def check_condition(methods: Iterable[AnyMethod], options: str, given: bool) -> None:
     """Refuse a condition without a place in the template, and the reverse, before a model is loaded.
 
     Args:
@@ -111,7 +116,7 @@ def check_condition(methods: Iterable[Method], options: str, given: bool) -> Non
         typer.BadParameter: it is given without effect, or is missing.
     """
     for method in methods:
-        wanted = "condition" in method.layout.fields
+        wanted = any("condition" in member.layout.fields for member in method.members)
         if wanted and not given:
             raise typer.BadParameter(f"the template holds {{condition}}: give {options}", param_hint="--method")
         if given and not wanted:
@@ -130,13 +135,13 @@ class MethodsEmbedder:
     """
 
     encoder: Encoder
-    methods: dict[str, Method]
+    methods: dict[str, AnyMethod]
     options: dict[str, Any] = field(default_factory=dict)
     condition: str | None = None
 
     @classmethod
     def open(
-        cls, choice: ModelChoice, methods: dict[str, Method], options: dict[str, Any], condition: str | None = None
+        cls, choice: ModelChoice, methods: dict[str, AnyMethod], options: dict[str, Any], condition: str | None = None
     ) -> MethodsEmbedder:
         """Load the model."""
         encoder = choice.load(next(iter(methods.values()), None))

@@ -142,7 +142,7 @@ def _shared(widths: Sequence[int], room: int) -> list[int]:
     """The room, shared among columns: a narrow one takes what it needs, wide ones the same each."""
     shares = [0] * len(widths)
     for done, i in enumerate(sorted(range(len(widths)), key=lambda i: widths[i])):
-        shares[i] = max(min(widths[i], room // (len(widths) - done)), 1)
+        shares[i] = min(widths[i], max(room // (len(widths) - done), 1))
         room -= shares[i]
     return shares
 

@@ -17,12 +17,12 @@ from .inputs import check_one, open_reader, read_form
 from .model import MethodsEmbedder, ModelChoice, check_condition, read_methods
 from .page import Column, one_line, page_width, table, wrapped
 from .similar_stored import Stored, open_stored
-from .similar_texts import Side, embed_side, read_items, summary
+from .similar_texts import Side, embed_side, mean_of, read_items, summary
 
 if TYPE_CHECKING:
-    from ..encode.nearest import Nearest
-    from ..files.write_vectors import Array
     from ..jobs.items import Item
+    from ..jobs.write_vectors import Array
+    from .nearest import Nearest
 
 MATRIX = 12  # maximum number of columns of a printed matrix
 TOP = 10  # number of pairs that are printed, if neither --top nor --threshold is given
@@ -74,6 +74,16 @@ def similar(
     threshold: Annotated[
         float | None, typer.Option("--threshold", metavar="X", help="Only pairs with a similarity of at least X.")
     ] = None,
+    centre: Annotated[
+        bool,
+        typer.Option(
+            "--centre",
+            help="Subtract the mean of all vectors at hand, of both sides together, before they are compared: vectors "
+            "of a raw language model all point one way, and then do no longer. A similarity then depends on the other "
+            "texts: with few of them it says little (of three texts, the mean cosine is about -0.5), and scores of two "
+            "runs cannot be compared.",
+        ),
+    ] = False,
     prompt: o.Prompt = None,
     prompt_name: o.PromptName = None,
     condition: Annotated[
@@ -95,7 +105,7 @@ def similar(
 
     Equal texts are compared once. Several methods give several columns; pairs are sorted by the first.
     """
-    from ..files.stored_vectors import holds_vectors
+    from ..jobs.stored_vectors import holds_vectors
 
     if threshold is not None and math.isnan(threshold):
         raise typer.BadParameter("nan is not a number", param_hint="--threshold")
@@ -107,11 +117,13 @@ def similar(
         "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
-    wanted = Wanted(by, TOP if top is None and threshold is None else top, threshold)
+    wanted = Wanted(by, TOP if top is None and threshold is None else top, threshold, centre)
     if input is not None and against is None and not texts and field is None and holds_vectors(input):
         if condition is not None:
             raise typer.BadParameter(f"the vectors of {input} are compared as they are", param_hint="--condition")
-        return _finish(within_stored(open_stored(input, choice, methods, settings), wanted), [], as_json)
+        stored = open_stored(input, choice, methods, settings)
+        wanted = wanted.resolved(stored.embedder.encoder.similarity_fn_name)
+        return _finish(within_stored(stored, wanted), [], as_json)
     if len(methods) > 1 and condition is not None:
         raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
     check_condition(methods.values(), "--condition", condition is not None)
@@ -122,6 +134,7 @@ def similar(
         items = read_items(open_reader(texts, input, format, field, form=form), alone=against is None)
     if against is not None and vectors:
         stored = open_stored(against, choice, methods, settings, True, condition)
+        wanted = wanted.resolved(stored.embedder.encoder.similarity_fn_name)
         result = with_stored(embed_side(items, stored.embedder, not texts), stored, wanted)
     else:
         others = None if against is None else read_items(open_reader(None, against, None, field, form=form))
@@ -138,11 +151,24 @@ class Wanted:
         by: the similarity function; None = the model's own.
         top: how many pairs; None = all.
         threshold: the least similarity.
+        centre: subtract the mean of all vectors first.
     """
 
     by: str | None
     top: int | None
     threshold: float | None
+    centre: bool = False
+
+    def resolved(self, own: str) -> Wanted:
+        """These with a similarity function, by default the model's own.
+
+        Raises:
+            typer.BadParameter: centring changes no distance.
+        """
+        by = self.by or own
+        if self.centre and by in ("euclidean", "manhattan"):
+            raise typer.BadParameter(f"changes no distance: give --by cosine, not {by}", param_hint="--centre")
+        return replace(self, by=by)
 
 
 @dataclass(frozen=True)
@@ -156,6 +182,7 @@ class Compared:
         tables: all similarities (n, m) by method; None if there are too many.
         notes: lines to print at the end.
         threshold: the least similarity that was wanted.
+        centred: whether the mean of all vectors was subtracted.
     """
 
     sides: Sequence[Side]
@@ -164,6 +191,7 @@ class Compared:
     tables: Callable[[], dict[str, Array]] | None = None
     notes: Sequence[str] = ()
     threshold: float | None = None
+    centred: bool = False
 
 
 def _finish(result: Compared, paths: Sequence[Path | None], as_json: bool) -> int:
@@ -181,17 +209,21 @@ def _embedded(
     items: list[Item], others: list[Item] | None, embedder: MethodsEmbedder, numbered: bool, wanted: Wanted
 ) -> Compared:
     """Embed one side or two, and compare."""
+    wanted = wanted.resolved(embedder.encoder.similarity_fn_name)
     sides = [embed_side(items, embedder, numbered, alone=others is None)]
     if others is not None:
         sides.append(embed_side(others, embedder, True))
-    return compared(sides, replace(wanted, by=wanted.by or embedder.encoder.similarity_fn_name))
+    return compared(sides, wanted)
 
 
 def compared(sides: Sequence[Side], wanted: Wanted) -> Compared:
     """Compare the texts of one side with each other, or with those of the other side."""
-    from ..encode.nearest import nearest, numbered
     from ..encode.similarity import similarity
+    from .nearest import nearest, numbered
 
+    if wanted.centre:
+        means = {name: mean_of([side.vectors[name] for side in sides]) for name in sides[0].vectors}
+        sides = [side.less(means) for side in sides]
     left, right, by = sides[0].vectors, sides[-1].vectors, wanted.by or "cosine"
     first = next(iter(left))
     options: dict[str, Any] = {"top": wanted.top, "threshold": wanted.threshold, "itself": len(sides) == 1}
@@ -201,22 +233,26 @@ def compared(sides: Sequence[Side], wanted: Wanted) -> Compared:
     def tables() -> dict[str, Array]:
         return {name: similarity(left[name], right[name], by) for name in left}
 
-    return Compared(sides, pairs, scores, tables, threshold=wanted.threshold)
+    return Compared(sides, pairs, scores, tables, threshold=wanted.threshold, centred=wanted.centre)
 
 
 def with_stored(side: Side, stored: Stored, wanted: Wanted) -> Compared:
     """Compare texts with the stored vectors of a file."""
-    by = wanted.by or stored.embedder.encoder.similarity_fn_name
+    by = wanted.by or "cosine"
+    if wanted.centre:
+        stored = stored.centred(side)
+        side = side.less(stored.means)
     pairs, found = stored.nearest(side, by, wanted.top, wanted.threshold)
     scores = _by_method([side, found], pairs, by)
-    return Compared([side, found], pairs, scores, None, stored.summary(), wanted.threshold)
+    return Compared([side, found], pairs, scores, None, stored.summary(), wanted.threshold, wanted.centre)
 
 
 def within_stored(stored: Stored, wanted: Wanted) -> Compared:
     """Compare the stored vectors of a file with each other."""
-    by = wanted.by or stored.embedder.encoder.similarity_fn_name
+    by, stored = wanted.by or "cosine", stored.centred() if wanted.centre else stored
     pairs, found = stored.within(by, wanted.top, wanted.threshold)
-    return Compared([found], pairs, _by_method([found], pairs, by), None, stored.summary(), wanted.threshold)
+    scores = _by_method([found], pairs, by)
+    return Compared([found], pairs, scores, None, stored.summary(), wanted.threshold, wanted.centre)
 
 
 def _by_method(sides: Sequence[Side], pairs: Nearest, by: str) -> dict[str, Array]:
@@ -255,6 +291,7 @@ def _json(scores: Compared) -> list[str]:
         ],
         "rejected": [{"line": line, "reason": reason} for line, reason in left.rejected],
     }
+    out |= {"centred": True} if scores.centred else {}
     if len(sides) == 2 and scores.tables:
         out |= {"against": [right.texts[j] for j in index[1]], "against_lines": [line for line, _ in rows[1]]}
         out |= {"against_rejected": [{"line": line, "reason": reason} for line, reason in right.rejected]}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,15 @@ import typer
 from ..errors import plural
 from .console import without_advice
 from .model import MethodsEmbedder, ModelChoice, check_condition
-from .similar_texts import Side, check_number
+from .similar_texts import Side, check_number, mean_of
 
 if TYPE_CHECKING:
-    from ..encode.nearest import Nearest, Rows
     from ..encoder import Encoder
-    from ..files.stored_vectors import StoredVectors
-    from ..files.vectors_info import VectorsInfo
-    from ..methods import Method
+    from ..jobs.stored_vectors import StoredVectors
+    from ..jobs.vectors_info import VectorsInfo
+    from ..jobs.write_vectors import Array
+    from ..methods import AnyMethod
+    from .nearest import Nearest, Rows
 
 
 @dataclass(frozen=True)
@@ -31,20 +33,34 @@ class Stored:
         file: the file.
         columns: for each method, the column that holds its vectors.
         embedder: embeds texts as the file's were embedded.
+        means: by method, what is subtracted from the file's vectors (D,); empty = nothing.
     """
 
     file: StoredVectors
     columns: Mapping[str, str]
     embedder: MethodsEmbedder
+    means: Mapping[str, Array] = field(default_factory=dict)
+
+    def centred(self, side: Side | None = None) -> Stored:
+        """The same with the mean of all vectors of the file, and of a side, taken off; the file is read once more."""
+        means = {}
+        for name, column in self.columns.items():
+            own = [] if side is None else [side.vectors[name]]
+            means[name] = mean_of(chain(own, (vectors for _, vectors in self.file.blocks(column))))
+        return replace(self, means=means)
+
+    def _less(self, name: str, vectors: Array) -> Array:
+        return vectors - self.means[name] if self.means else vectors
 
     def nearest(self, side: Side, by: str, top: int | None, threshold: float | None) -> tuple[Nearest, Side]:
         """The most similar pairs, and the texts of the file that are in them, each once."""
         import numpy as np
 
-        from ..encode.nearest import nearest
+        from .nearest import nearest
 
         first = next(iter(self.columns))
-        pairs = nearest(side.vectors[first], self.file.blocks(self.columns[first]), by, top=top, threshold=threshold)
+        blocks = ((rows, self._less(first, vectors)) for rows, vectors in self.file.blocks(self.columns[first]))
+        pairs = nearest(side.vectors[first], blocks, by, top=top, threshold=threshold)
         rows = np.unique(pairs.columns)
         return replace(pairs, columns=np.searchsorted(rows, pairs.columns)), self._side(rows)
 
@@ -52,12 +68,12 @@ class Stored:
         """The most similar pairs of the file's own texts, whose vectors are held in memory, and the texts in them."""
         import numpy as np
 
-        from ..encode.nearest import nearest, numbered
+        from .nearest import nearest, numbered
 
-        column = next(iter(self.columns.values()))
+        name, column = next(iter(self.columns.items()))
         every = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in self.file.blocks(column))])
         check_number(len(every), [], alone=True)
-        matrix = self.file.vectors(column, every)
+        matrix = self._less(name, self.file.vectors(column, every))
         pairs = nearest(matrix, numbered(matrix), by, top=top, threshold=threshold, itself=True)
         used = np.unique(np.concatenate([pairs.rows, pairs.columns]))
         rows, columns = (np.searchsorted(used, each) for each in (pairs.rows, pairs.columns))
@@ -65,7 +81,7 @@ class Stored:
 
     def _side(self, rows: Rows) -> Side:
         """Some rows of the file, which are in ascending order."""
-        vectors = {name: self.file.vectors(column, rows) for name, column in self.columns.items()}
+        vectors = {name: self._less(name, self.file.vectors(column, rows)) for name, column in self.columns.items()}
         return Side(self.file.texts(rows), self.file.lines(rows), vectors, [], True)
 
     def summary(self) -> list[str]:
@@ -77,7 +93,7 @@ class Stored:
 def open_stored(
     path: Path,
     choice: ModelChoice,
-    methods: dict[str, Method],
+    methods: dict[str, AnyMethod],
     settings: dict[str, Any],
     queries: bool = False,
     condition: str | None = None,
@@ -100,14 +116,14 @@ def open_stored(
         ModelError: the model or the method is another one, or gives other vectors.
         typer.BadParameter: --truncate-dim is not that of the file; a condition is missing, or has no effect.
     """
-    from ..files.stored_vectors import StoredVectors
+    from ..jobs.stored_vectors import StoredVectors
 
     file = StoredVectors(path)
     _check_methods(file, methods, choice.model)
     if queries:
         from ..methods.serialize import from_json
 
-        used = methods.values() or [from_json(info.method) for info in file.infos.values()]
+        used = list(methods.values()) or [from_json(info.method) for info in file.infos.values()]
         check_condition(used, "--condition", condition is not None)
     with without_advice():
         encoder = choice.load(next(iter(methods.values()), None))
@@ -132,7 +148,7 @@ def open_stored(
     return Stored(file, columns, embedder)
 
 
-def _check_methods(file: StoredVectors, methods: Mapping[str, Method], model: str) -> None:
+def _check_methods(file: StoredVectors, methods: Mapping[str, AnyMethod], model: str) -> None:
     """Raise ModelError if a method made no column of a file, as far as that is known before the model is loaded."""
     from ..methods.serialize import to_json
 
@@ -143,9 +159,13 @@ def _check_methods(file: StoredVectors, methods: Mapping[str, Method], model: st
 
 
 def _unnamed(method: Mapping[str, Any]) -> Any:
-    """What an encoder's identity holds of a method that `to_json` gave, but for the code of a weighting."""
-    weigh = {k: v for k, v in method.get("weigh", {}).items() if k != "class"}
-    return json.loads(json.dumps({**method, "name": None, "weigh": weigh}))
+    """What an encoder's identity holds of a method that `to_json` gave, but for the code of a user's own classes."""
+    if "methods" in method:
+        return {**method, "name": None, "methods": [_unnamed(member) for member in method["methods"]]}
+    kept = {name: {**part} for name, part in method.items() if isinstance(part, Mapping)}
+    for part in kept.values():
+        part.pop("class", None)
+    return json.loads(json.dumps({"weigh": {}, **method, **kept, "name": None}))
 
 
 def _column_of(encoder: Encoder, file: StoredVectors, model: str) -> str:
@@ -171,7 +191,7 @@ def _encoder_of(encoder: Encoder, info: VectorsInfo, file: StoredVectors, model:
     raise _other(file, model, encoder.method, encoder.identity)
 
 
-def _other(file: StoredVectors, model: str, method: Method, identity: str | None = None) -> Exception:
+def _other(file: StoredVectors, model: str, method: AnyMethod, identity: str | None = None) -> Exception:
     from ..errors import ModelError
 
     def hashed(value: str | None) -> str:
@@ -187,8 +207,8 @@ def _other(file: StoredVectors, model: str, method: Method, identity: str | None
 
 
 def _check_probes(encoder: Encoder, info: VectorsInfo, path: Path) -> None:
-    from ..encode.probes import TOLERANCE, probe_difference, probes
     from ..errors import ModelError
+    from ..jobs.probes import TOLERANCE, probe_difference, probes
 
     assert info.probes is not None  # read from a file, which must hold them
     difference = probe_difference(info.probes, probes(encoder))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ from .model import MethodsEmbedder
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from ..files.write_vectors import Array
     from ..jobs.items import Item
+    from ..jobs.write_vectors import Array
 
 MOST = 10_000  # maximum number of rows that are embedded here
 NAMED = 3  # number of rejected rows that are named
@@ -71,6 +71,29 @@ class Side:
     def repeated(self) -> int:
         """The number of rows that repeat an earlier text."""
         return sum(map(len, self.lines)) - len(self.lines)
+
+    def less(self, means: Mapping[str, Array]) -> Side:
+        """The side with a vector (D,) subtracted from all, by method."""
+        return replace(self, vectors={name: rows - means[name] for name, rows in self.vectors.items()})
+
+
+def mean_of(blocks: Iterable[Array]) -> Array:
+    """The mean (D,) of all vectors of some arrays (n, D), in the precision of their sum in float64.
+
+    Raises:
+        typer.BadParameter: there are fewer than three.
+    """
+    import numpy as np
+
+    count, total = 0, np.zeros(1)
+    for block in blocks:
+        count, total = count + len(block), total + block.sum(0, dtype=np.float64)
+    if count < 3:
+        raise typer.BadParameter(
+            f"{plural(count, 'text')}: without their mean, one vector is 0 and two are opposite; give more texts",
+            param_hint="--centre",
+        )
+    return (total / count).astype(np.float32)
 
 
 def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, numbered: bool, alone: bool = False) -> Side:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -48,6 +49,21 @@ Texts = Annotated[
         "TF-IDF.",
     ),
 ]  # fmt: skip
+Labels = Annotated[
+    Literal["none"] | None,
+    typer.Option(
+        "--labels", metavar="none",
+        help="Instead of --dev: there are no scores. A layer is chosen by a measure of its vectors of --input's texts.",
+    ),
+]  # fmt: skip
+Criterion = Annotated[
+    Literal["dataset_entropy", "dimension", "prompt_entropy", "curvature"] | None,
+    typer.Option(
+        "--criterion", metavar="NAME",
+        help="With --labels none, the measure that chooses: dataset_entropy, dimension, prompt_entropy or curvature. "
+        "Default: dataset_entropy.",
+    ),
+]  # fmt: skip
 Templates = Annotated[
     list[str] | None,
     typer.Option(
@@ -61,7 +77,16 @@ Posts = Annotated[
     typer.Option(
         "--post", metavar="STEP",
         help="Try this post-processing step on the best recipes: whiten, whiten:dimensions=256, remove_top:k=1, ..., "
-        "or none. May be given several times. Default: whiten and remove_top. Centring is always tried.",
+        "or none. May be given several times. Default: whiten, the same with epsilon=0.01,rotate=true, remove_top, "
+        "remove_mean, standardise and, for a decoder with its head, embed_filter. Centring is always tried.",
+    ),
+]  # fmt: skip
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick",
+        help="Leave out the published methods that need forward passes of their own: prompts, Token Prepending, SCSP, "
+        "a temperature, ensembles of prompts.",
     ),
 ]  # fmt: skip
 
@@ -74,6 +99,9 @@ def tune(
     dev: Dev = None,
     test: Tests = None,
     texts: Texts = None,
+    labels: Labels = None,
+    input: o.Input = None,
+    criterion: Criterion = None,
     method: o.Method = None,
     template: Templates = None,
     copies: Annotated[
@@ -102,6 +130,7 @@ def tune(
         ),
     ] = "paper",
     post: Posts = None,
+    quick: Quick = False,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Random seed.")] = 0,
     plot: Annotated[
         Path | None,
@@ -123,11 +152,15 @@ def tune(
     One half of the pairs ranks the recipes; the other half tests whether the gain of the best one is real.
     DIR/tune.json and DIR/recipes.csv list every recipe that was tried, DIR/heads.csv the score of every head.
     """
-    if (dev is None) == (texts is None) or (texts is not None and test):
+    others = (
+        dev or texts or test or template or copies or both_ways or heads != "paper" or post or quick or seed or plot
+    )
+    check_labels(labels, input, criterion, bool(others))
+    if labels is None and ((dev is None) == (texts is None) or (texts is not None and test)):
         raise typer.BadParameter("give --dev, or --texts alone if there are no scores", param_hint="--dev")
-    if dev is None and (template or copies or both_ways or heads != "paper" or post or seed):
+    if texts is not None and (template or copies or both_ways or heads != "paper" or post or quick or seed):
         raise typer.BadParameter(
-            "chooses a head alone: leave --template, --copies, --both-ways, --heads, --post and --seed out",
+            "chooses a head alone: leave --template, --copies, --both-ways, --heads, --post, --quick and --seed out",
             param_hint="--texts",
         )
     if plot is not None and heads == "none":
@@ -139,21 +172,23 @@ def tune(
 
     start = read_methods([method] if method is not None else None).get(VECTOR)
     sets = [(path.name, read_pairs(path)) for path in ([dev] if dev else []) + (test or [])]
-    lines = read_texts(texts) if texts is not None else []
+    lines = read_texts(texts or input) if texts or input else []  # type: ignore[arg-type]
     for spelled in template or ():
         make("prompt", {"template": spelled})  # refuses a template that is none
     several, both = _numbers(copies, "--copies"), _numbers(both_ways, "--both-ways")
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
     from ..encode.limits import Limits
 
-    grid = read_grid(template, several, both, heads, post)
+    grid = read_grid(template, several, both, heads, post, quick)
     with without_advice():  # it is about to find the method to use
         encoder = choice.load(start)
     limits = Limits(encoder.max_length, batch_tokens=batch_tokens)
     report: dict[str, Any]
     head_scores: HeadMap | None
     with RowsBar(None, progress) as bar, interruptible(lambda: "nothing is kept; the same command begins anew"):
-        if dev is None:
+        if labels is not None:
+            report, head_scores = by_layer(encoder, lines, criterion or "dataset_entropy", limits, out, bar), None
+        elif dev is None:
             report, head_scores = without_labels(encoder, lines, limits, out, bar)
         else:
             report, head_scores = with_labels(encoder, sets, grid, limits, seed, out, bar)
@@ -163,6 +198,24 @@ def tune(
 
     typer.echo(json.dumps(report, ensure_ascii=False) if as_json else page(report, head_scores, out))
     return 0
+
+
+def check_labels(labels: str | None, input: Path | None, criterion: str | None, others: bool) -> None:
+    """Refuse options that do not go with ``--labels none``, or only with it.
+
+    Raises:
+        typer.BadParameter: one is given, or the texts are missing.
+    """
+    if labels is None and (input is not None or criterion is not None):
+        raise typer.BadParameter("goes with --labels none", param_hint="--input" if input else "--criterion")
+    if labels is not None and input is None:
+        raise typer.BadParameter("give a file of texts with --input, instead of --dev", param_hint="--labels")
+    if labels is not None and others:
+        raise typer.BadParameter(
+            "chooses a layer alone: leave --dev, --texts, --test, --template, --copies, --both-ways, --heads, --post, "
+            "--quick, --seed and --plot out",
+            param_hint="--labels",
+        )
 
 
 def draw_head_map(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
@@ -219,23 +272,28 @@ def read_grid(
     both_ways: tuple[int, ...] | None,
     heads: Literal["paper", "all", "none"],
     posts: Sequence[str] | None,
+    quick: bool = False,
 ) -> Grid:
     """The recipes to try.
 
     Raises:
         MethodError: a step is unknown.
-        typer.BadParameter: a step is not one that is fitted to a mean and a covariance.
+        typer.BadParameter: a step is not one that is fitted to vectors' moments or to the model.
     """
-    from ..post import Affine, Centre, parse_post
+    from ..post import Affine, Centre, EmbedFilter, parse_post
     from ..tune import Grid
 
-    grid = Grid(tuple(templates or ()), copies, both_ways or (), heads)
+    grid = Grid(tuple(templates or ()), copies, both_ways or (), heads, published=not quick)
     if posts is None:
         return grid
     steps = [step for spec in posts for step in parse_post(spec)]
-    if any(not isinstance(step, Affine) or isinstance(step, Centre) for step in steps):
-        raise typer.BadParameter("give whiten or remove_top, one at a time, or none", param_hint="--post")
-    return Grid(grid.templates, grid.copies, grid.both_ways, heads, tuple(s for s in steps if isinstance(s, Affine)))
+    tried = tuple(s for s in steps if isinstance(s, Affine | EmbedFilter) and not isinstance(s, Centre))
+    if len(tried) < len(steps):
+        raise typer.BadParameter(
+            "give whiten, remove_top, remove_mean, standardise or embed_filter, one at a time, or none",
+            param_hint="--post",
+        )
+    return replace(grid, posts=tried)
 
 
 def _numbers(spelled: str | None, option: str) -> tuple[int, ...] | None:
@@ -281,3 +339,14 @@ def without_labels(
     bar.begin(0, len(texts))
     heads = label_free(encoder, texts, limits, bar.more)
     return save_head(encoder, heads, len(texts), out), heads
+
+
+def by_layer(
+    encoder: Encoder, texts: Sequence[str], criterion: str, limits: Limits, out: Path, bar: RowsBar
+) -> dict[str, Any]:
+    """Choose a layer by a measure of its vectors, and save."""
+    from ..tune import layers_without_labels
+    from ..tune.report import save_layer
+
+    bar.begin(0, len(set(texts)))
+    return save_layer(encoder, layers_without_labels(encoder, texts, limits, bar.more), criterion, out)

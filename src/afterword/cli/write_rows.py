@@ -16,10 +16,10 @@ from .progress import RowsBar
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from ..files.vectors_info import VectorsInfo
     from ..jobs.items import Item
     from ..jobs.output_file import Output
     from ..jobs.store import Store, Totals
+    from ..jobs.vectors_info import VectorsInfo
     from ..jobs.windows import Embedding
 
 

@@ -136,9 +136,8 @@ def weights(
         for m, view in zip(methods, views, strict=True)
     ]
     layers = frozenset(layer for m in methods for layer in m.states.layers)
-    trace, rows = weigh(
-        backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode, weighed_only=weighed_only
-    )
+    some = weighed_only and not any(is_own(type(m.states)) for m in methods)  # which may make 0 / 0 of skipped rows
+    trace, rows = weigh(backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode, weighed_only=some)
     results = []
     for method, view, weighed in zip(methods, views, rows, strict=True):
         states = method.states.mean(trace).to(dtype)

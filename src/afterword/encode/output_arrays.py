@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..backbone.backbone import Backbone
 from ..errors import InputError
-from ..methods import Method
+from ..methods import AnyMethod
 from ..post import Post, width_after
 
 WINDOW = 16_384  # texts that are sorted by length together
@@ -19,18 +19,18 @@ WINDOW = 16_384  # texts that are sorted by length together
 Array = NDArray[np.floating[Any]]
 
 
-def width_of(backbone: Backbone, method: Method, steps: Sequence[Post] = ()) -> int:
+def width_of(backbone: Backbone, method: AnyMethod, steps: Sequence[Post] = ()) -> int:
     """D, the number of components of a method's vectors after some post-processing steps.
 
     Raises:
         NotFitted: a step is not fitted yet.
         MethodError: a step takes vectors of another width.
     """
-    return width_after(method.states.width(backbone), steps)
+    return width_after(method.width(backbone), steps)
 
 
 def output_arrays(
-    backbone: Backbone, methods: Sequence[Method], texts: int, post: Sequence[Post], out: Array | None = None
+    backbone: Backbone, methods: Sequence[AnyMethod], texts: int, post: Sequence[Post], out: Array | None = None
 ) -> list[Array]:
     """The array that vectors are written to, for each method (n, D): ``out``, or a new one.
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from ..backbone.backbone import Backbone
 from ..errors import InputError
-from ..methods import Method
+from ..methods import AnyMethod
 from ..post import Normalise, Post, Truncate
 from .limits import count
 from .output_arrays import width_of
 
 
 def steps_of(
-    backbone: Backbone, methods: Sequence[Method], post: Sequence[Post], truncate_dim: int | None, normalise: bool
+    backbone: Backbone, methods: Sequence[AnyMethod], post: Sequence[Post], truncate_dim: int | None, normalise: bool
 ) -> tuple[Post, ...]:
     """The post-processing steps of an encoder, followed by those that one call asks for.
 

@@ -17,7 +17,7 @@ import torch
 
 from ..backbone.backbone import Backbone
 from ..errors import InputError, MethodError, ModelError
-from ..methods import Method
+from ..methods import AnyMethod
 from ..methods.code_hash import is_own
 from ..post import Post
 from ..text.distinct import Distinct, one_each
@@ -64,7 +64,7 @@ class Workers:
     def vectors(
         self,
         backbone: Backbone,
-        method: Method,
+        method: AnyMethod,
         texts: Sequence[Text],
         limits: Limits,
         post: Sequence[Post] = (),
@@ -82,13 +82,15 @@ class Workers:
 
         Raises:
             InputError: the model is another one or was changed since the start, or a text cannot be used.
-            MethodError: the weighting is a user's own class, in a file that another process cannot import.
+            MethodError: weighting or states are a user's own class, in a file that another process cannot import.
             ModelError: a process ended before its work was done.
         """
         if _versions(backbone) != self._weights:
             raise InputError("pool holds another model, or this one as it was before: start_multi_process_pool() again")
         check_ids(texts, backbone.vocabulary_size)
-        _check_importable(type(method.weigh))
+        for member in method.members:
+            _check_importable(type(member.weigh))
+            _check_importable(type(member.states))
         conditions = None if conditions is None else one_each(conditions, texts)
         (vectors,) = output_arrays(backbone, [method], len(texts), post, out)
         size = chunk_size or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)
@@ -163,7 +165,7 @@ def _start(written: bytes, device: str, threads: int) -> None:
     _HELD.append(backbone)
 
 
-def _work(method: Method, given: Distinct, limits: Limits, post: Sequence[Post]) -> tuple[Array, Cuts]:
+def _work(method: AnyMethod, given: Distinct, limits: Limits, post: Sequence[Post]) -> tuple[Array, Cuts]:
     """Embed some texts, in a process of `Workers`."""
     results = output_arrays(_HELD[0], [method], given.total, post)
     return results[0], write_vectors(_HELD[0], [method], given, limits, post, results)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..backbone.backbone import Backbone
 from ..errors import MissingExtra
-from ..methods import Method
+from ..methods import AnyMethod
 from ..post import Post
 from .options import WAY
 from .output_arrays import Array
@@ -23,7 +23,7 @@ class Interface:
     """What sentence-transformers' evaluators, miners and other tools use of a model, beside `encode`."""
 
     backbone: Backbone
-    method: Method
+    method: AnyMethod
     post: tuple[Post, ...]
     max_length: int | None
     similarity_fn_name: str

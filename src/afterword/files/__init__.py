@@ -1,1 +1,1 @@
-"""The user's files: texts are read (`read`), vectors written (`write`), encoders loaded and saved."""
+"""The user's files: texts are read (`read`), encoders loaded and saved."""

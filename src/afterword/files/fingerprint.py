@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import is_dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -11,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..methods import Method
+from ..methods import AnyMethod, Ensemble, Method
 from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
+from ..spelling import written
 from .folder_modules import with_document_prompt
 from .parts import Parts
 
@@ -78,6 +80,7 @@ class Hashed(Parts):
 def described(encoder: Parts) -> dict[str, Any]:
     """Everything that a fingerprint hashes, apart from the weights."""
     config: Any = encoder.backbone.model.config
+    chat = any(method.layout.chat is True for method in encoder.method.members)
     return {
         "method": _method(encoder.method),
         "post": [described_step(step) for step in encoder.post],
@@ -85,6 +88,7 @@ def described(encoder: Parts) -> dict[str, Any]:
         "prompts": with_document_prompt(encoder.prompts),
         "default_prompt_name": encoder.default_prompt_name,
         "tokenizer": encoder.backbone.tokenizer.description,
+        **({"chat": encoder.backbone.tokenizer.hf.chat_template} if chat else {}),
         "revision": encoder.revision,
         "config": {k: v for k, v in config.to_dict().items() if k not in PASSING},
         "dtype": str(encoder.backbone.dtype),
@@ -93,11 +97,18 @@ def described(encoder: Parts) -> dict[str, Any]:
     }
 
 
-def _method(method: Method) -> dict[str, Any]:
-    """A method without its name; for a user's own weighting, a hash of its code instead of its import path."""
+def _method(method: AnyMethod) -> dict[str, Any]:
+    """A method without its name; for a user's own classes, a hash of their code instead of their import path."""
+    if isinstance(method, Ensemble):
+        settings = {"join": method.join, "factors": method.factors(), "normalise": method.normalise}
+        return {**settings, "methods": [_method(member) for member in method.methods]}
     described = {k: v for k, v in to_json(method).items() if k != "name"} | fitted(method)
-    weigh = {k: v for k, v in described["weigh"].items() if k != "class"}
-    return {**described, "weigh": weigh if method.weigh.code is None else {**weigh, "code": method.weigh.code}}
+    for name, part in (("weigh", method.weigh), ("states", method.states)):
+        if isinstance(described[name], dict):
+            code = getattr(part, "code", None)
+            described[name] = {k: v for k, v in described[name].items() if k != "class"}
+            described[name] |= {} if code is None else {"code": code}
+    return described
 
 
 def fitted(method: Method) -> dict[str, str]:
@@ -125,7 +136,8 @@ def _bytes(tensor: Tensor) -> bytes:
 
 def described_step(step: object) -> dict[str, Any]:
     """A post-processing step: its kind, and its values or hashes of them."""
-    return {"kind": type(step).__name__, **{k: _described(v) for k, v in sorted(vars(step).items())}}
+    values = written(step) if is_dataclass(step) else vars(step)
+    return {"kind": type(step).__name__, **{k: _described(v) for k, v in sorted(values.items())}}
 
 
 def _described(value: Any) -> Any:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..backbone.file_safety import check_links, read_json
 from ..errors import MethodError, ModelError
-from ..methods import Method, classical
+from ..methods import AnyMethod, Ensemble, Method, classical
 from ..methods.frequency import ByToken, Table
 from ..methods.serialize import from_json
 from ..post import Dense, FittedFlow, Glow, Normalise, Post, Truncate
@@ -36,7 +36,7 @@ LIBRARY = "sentence_transformers.models."
 """The path from which every version of sentence-transformers can import its own modules."""
 
 
-POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last"}
+POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last", "weightedmean": "weighted"}
 
 
 LEGACY = {
@@ -66,7 +66,7 @@ class SavedEncoder:
     """
 
     model: Path
-    method: Method
+    method: AnyMethod
     post: tuple[Post, ...] = ()
     max_length: int | None = None
     prompts: dict[str, str] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def with_document_prompt(prompts: dict[str, str] | None) -> dict[str, str]:
     return filled | ({"document": first} if first else {})
 
 
-def read_ours(path: Path) -> tuple[Method, int | None]:
+def read_ours(path: Path) -> tuple[AnyMethod, int | None]:
     """The method and the maximum length in the folder of our own module.
 
     Raises:
@@ -164,14 +164,26 @@ def read_ours(path: Path) -> tuple[Method, int | None]:
         raise ModelError(f"{path / CONFIG} names no method") from None
     except MethodError as e:
         raise ModelError(f"{path / CONFIG}: {e}") from None
-    if isinstance(method.weigh, ByToken):
-        tensors = _tensors(path / FITTED)
-        if "table" not in tensors:
-            raise ModelError(
-                f"{path / FITTED} holds {', '.join(tensors) or 'nothing'}: a table of token weights is missing"
-            )
-        method = replace(method, weigh=replace(method.weigh, table=Table(tensors["table"])))
+    methods = tuple(_with_table(member, name, path) for name, member in by_table(method).items())
+    method = replace(method, methods=methods) if isinstance(method, Ensemble) else methods[0]
     return method, config.get("max_length")
+
+
+def by_table(method: AnyMethod) -> dict[str, Method]:
+    """The method, or the methods of an ensemble, by the names of their tables of token weights in a file."""
+    return {f"table.{i}" if isinstance(method, Ensemble) else "table": m for i, m in enumerate(method.members)}
+
+
+def _with_table(method: Method, name: str, path: Path) -> Method:
+    """The method with its token weights, if it is fitted to texts."""
+    if not isinstance(method.weigh, ByToken):
+        return method
+    tensors = _tensors(path / FITTED)
+    if name not in tensors:
+        raise ModelError(
+            f"{path / FITTED} holds {', '.join(tensors) or 'nothing'}: a table of token weights is missing"
+        )
+    return replace(method, weigh=replace(method.weigh, table=Table(tensors[name])))
 
 
 def _read_ours(saved: SavedEncoder, path: Path) -> None:
@@ -216,9 +228,13 @@ def _read_pooling(saved: SavedEncoder, path: Path) -> None:
         raise ModelError(
             f"{path} pools by {' and '.join(map(str, modes)) or 'nothing'}: known are {', '.join(POOLINGS)}, one alone"
         )
-    if config.get("include_prompt") is False:
-        raise ModelError(f"{path} leaves the prompt out of the pooling (include_prompt=false), which is not supported")
     saved.method = classical(POOLINGS[modes[0]])  # type: ignore[arg-type]
+    if config.get("include_prompt") is False:
+        if modes[0] == "weightedmean":
+            raise ModelError(
+                f"{path} weights by position and leaves the prompt out (include_prompt=false): not supported"
+            )
+        saved.method = replace(saved.method, weigh=replace(saved.method.weigh, copy="unprompted"))
 
 
 def _read_normalise(saved: SavedEncoder, path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from ..backbone.backbone import Backbone
-from ..methods import Method
+from ..methods import AnyMethod
 from ..post import Post, width_after
 
 
@@ -15,7 +15,7 @@ class Parts:
     """The model, method, post-processing steps and settings of an encoder; `Encoder` documents each."""
 
     backbone: Backbone
-    method: Method
+    method: AnyMethod
     post: tuple[Post, ...] = ()
     max_length: int | None = None
     prompts: dict[str, str] | None = None
@@ -31,7 +31,7 @@ class Parts:
     @property
     def dimension(self) -> int:
         """D, the number of components of a vector."""
-        return width_after(self.method.states.width(self.backbone), self.post)
+        return width_after(self.method.width(self.backbone), self.post)
 
     @property
     def revision(self) -> str | None:

@@ -7,22 +7,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..backbone.adapters import base_and_adapters
 from ..backbone.loading import load_backbone
 from ..backbone.model_source import ModelSource
 from ..backbone.text_part import is_inside
 from ..errors import ModelError
-from ..methods import Method, classical
+from ..methods import AnyMethod, classical
 from ..methods.serialize import parse_method
 from ..post import Normalise
 from .atomic import refuse_while_written
 from .folder_modules import read_folder
+from .foreign_folders import foreign_method, gritlm, read_foreign
 from .parts import Parts
 from .write_encoder import logger
 
 
 def read_encoder(
     name: str | Path,
-    method: Method | str | None,
+    method: AnyMethod | str | None,
     *,
     max_length: int | None,
     revision: str | None,
@@ -42,14 +44,23 @@ def read_encoder(
 
 
 def read_located(
-    source: ModelSource, name: str, method: Method | None, *, max_length: int | None, **options: Any
+    source: ModelSource, name: str, method: AnyMethod | None, *, max_length: int | None, **options: Any
 ) -> Parts:
     """Load the parts of an encoder from a source that is located already, under the name that the user gave."""
     folder, commit = source.folder()
     with refuse_while_written(folder):
         if (folder / "modules.json").exists():
             return _read(folder, commit, method, max_length, options)
-        backbone = load_backbone(source, **options)
+        foreign = read_foreign(folder)
+        base, adapters = (source, []) if foreign is None and method is None else base_and_adapters(source, folder)
+        if adapters:  # trust in a folder is none in what its files name
+            options |= {"trust_remote_code": False, "adapters": adapters}
+        backbone = load_backbone(base, **options)
+    if foreign is not None:
+        method = method or foreign_method(*foreign, backbone)
+        return Parts(backbone, method, max_length=max_length or foreign[1].get("max_length", 512))
+    if method is None and (found := gritlm(backbone)):
+        return Parts(backbone, found, (Normalise(),), max_length)
     if method is None:
         others = ["reba", "echo"] if backbone.facts.causal else ["ditto"]
         words = f"{name} names no method: classical mean is used; try"
@@ -59,7 +70,7 @@ def read_located(
 
 
 def _read(
-    folder: Path, commit: str | None, method: Method | None, max_length: int | None, options: Mapping[str, Any]
+    folder: Path, commit: str | None, method: AnyMethod | None, max_length: int | None, options: Mapping[str, Any]
 ) -> Parts:
     """Load an encoder from a sentence-transformers folder; a method given by the caller replaces the folder's own."""
     saved = read_folder(folder)
@@ -74,6 +85,8 @@ def _read(
             f"{folder}: sentence-transformers pools the states of this {backbone.facts.kind}'s decoder, and here its "
             "encoder alone is run: name a method for the encoder's states, such as method='classical'"
         )
+    if method is None and saved.library_modules and (found := gritlm(backbone)):
+        saved.method, saved.post = found, (Normalise(),)
     if commit := commit or saved.revision:
         backbone.model.config._commit_hash = commit  # type: ignore[union-attr]
     post = saved.post if method is None else tuple(p for p in saved.post if isinstance(p, Normalise))

@@ -16,12 +16,12 @@ from safetensors.torch import save_file
 from ..backbone.saving import write_model
 from ..backbone.text_part import is_inside
 from ..errors import InputError, ModelError
-from ..methods import Method, classical
+from ..methods import AnyMethod, Method, classical
 from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
 from ..post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted, width_after
 from .atomic import atomic_folder
-from .folder_modules import CONFIG, FITTED, FLOW, LIBRARY, OURS, POOLINGS, with_document_prompt
+from .folder_modules import CONFIG, FITTED, FLOW, LIBRARY, OURS, POOLINGS, by_table, with_document_prompt
 from .parts import Parts
 
 WEIGHTS = "model.safetensors"
@@ -34,13 +34,15 @@ logger = logging.getLogger(__name__)
 def fits_library_modules(encoder: Parts) -> bool:
     """Whether sentence-transformers' own Transformer and Pooling modules give the same vectors as the encoder.
 
-    They do for the mean, the last and the first token of the last hidden states, special tokens included. The
-    tokenizer must have a padding token. For an encoder-decoder model they would run the decoder too.
+    They do for the mean, the weighted mean, the last and the first token of the last hidden states, special tokens
+    included. The tokenizer must have a padding token. For an encoder-decoder model they would run the decoder too.
     """
-    method, pool, hf = encoder.method, encoder.method.weigh.pool, encoder.backbone.tokenizer.hf
+    method, hf = encoder.method, encoder.backbone.tokenizer.hf
     pads = hf.pad_token is not None or hf.eos_token is not None
-    pads = pads and not is_inside(encoder.backbone.model)
-    return pads and pool in POOLINGS.values() and method == classical(pool)  # type: ignore[arg-type]
+    if not pads or is_inside(encoder.backbone.model) or not isinstance(method, Method):
+        return False
+    pool = method.weigh.pool
+    return pool in POOLINGS.values() and method == classical(pool)  # type: ignore[arg-type]
 
 
 def write_encoder(encoder: Parts, folder: str | Path) -> None:
@@ -48,7 +50,8 @@ def write_encoder(encoder: Parts, folder: str | Path) -> None:
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise InputError(f"{folder!r} names no folder to save into: give a path, '.' for the current one")
     folder = Path(os.path.expanduser(folder))
-    encoder.method.weigh.require_fitted()
+    for method in encoder.method.members:
+        method.weigh.require_fitted()
     with atomic_folder(folder) as half:
         _write(encoder, half)
 
@@ -96,9 +99,7 @@ def module_steps(encoder: Parts) -> tuple[list[Post], int | None]:
     last = steps.pop() if steps and isinstance(steps[-1], Truncate) else None
     for i, step in enumerate(steps):
         if isinstance(step, Truncate):
-            steps[i] = Dense.first(
-                step.dimensions, width_after(encoder.method.states.width(encoder.backbone), steps[:i])
-            )
+            steps[i] = Dense.first(step.dimensions, width_after(encoder.method.width(encoder.backbone), steps[:i]))
     return steps, last.dimensions if isinstance(last, Truncate) else None
 
 
@@ -111,18 +112,22 @@ def _padding(tokenizer: Any) -> Any:
     return tokenizer
 
 
-def write_config(folder: Path, method: Method, max_length: int | None) -> None:
+def write_config(folder: Path, method: AnyMethod, max_length: int | None) -> None:
     """Write the configuration of our own module, and the fitted token weights beside it."""
-    method.weigh.require_fitted()
+    tables = {}
+    for name, member in by_table(method).items():
+        member.weigh.require_fitted()
+        if isinstance(member.weigh, ByToken) and member.weigh.table is not None:
+            tables[name] = member.weigh.table.values
     _dump(folder / CONFIG, {"afterword": version("afterword"), "method": to_json(method), "max_length": max_length})
-    if isinstance(method.weigh, ByToken) and method.weigh.table is not None:
-        save_file({"table": method.weigh.table.values}, folder / FITTED)
+    if tables:
+        save_file(tables, folder / FITTED)
 
 
 def _write_pooling(folder: Path, encoder: Parts) -> None:
     folder.mkdir()
-    mode = {v: k for k, v in POOLINGS.items()}[encoder.method.weigh.pool]
-    names = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
+    mode = {v: k for k, v in POOLINGS.items()}[encoder.method.members[0].weigh.pool]
+    names = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken", "weightedmean": "weightedmean_tokens"}
     config: dict[str, Any] = {"word_embedding_dimension": encoder.backbone.facts.width, "include_prompt": True}
     _dump(folder / "config.json", config | {f"pooling_mode_{n}": m == mode for m, n in names.items()})
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import DataError, InputError
-from ..files.vectors_info import VectorsInfo, to_notes
-from ..files.write_vectors import Array, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of
 from .rejects import is_list
+from .vectors_info import VectorsInfo, to_notes
+from .write_vectors import Array, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of
 
 PARTS = ".parts"
 

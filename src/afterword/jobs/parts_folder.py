@@ -28,13 +28,13 @@ from typing import Any, BinaryIO
 from ..errors import DataError, InputError, ModelError, plural
 from ..files.atomic import FULL, moved_when_written, remove_left, sync, temporary
 from ..files.folder_lock import LOCK, lock_folder
-from ..files.vectors_info import VectorsInfo
-from ..files.write_vectors import Array, Block, Sink
 from .contract import Contract, check_same, plain, read, read_marker
 from .items import Item
 from .output_file import Output
 from .rejects import forget, leave, reject_line
 from .store import RowsKey, Store, Totals
+from .vectors_info import VectorsInfo
+from .write_vectors import Array, Block, Sink
 
 FORMAT = 1
 JOB, COMPLETE = "job.json", "complete.json"

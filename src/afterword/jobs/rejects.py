@@ -13,8 +13,8 @@ import numpy as np
 
 from ..errors import TooLong, WordNotFound
 from ..files.atomic import atomic_file, remove_left
-from ..files.write_vectors import Array
 from .items import Item
+from .write_vectors import Array
 
 SHOWN = 10  # number of rejected rows that are shown if there is no file for them
 

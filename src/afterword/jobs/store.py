@@ -15,11 +15,11 @@ from typing import BinaryIO
 import numpy as np
 
 from ..errors import DataError, plural
-from ..files.vectors_info import VectorsInfo
-from ..files.write_vectors import Array, Block, JsonLinesSink
 from .contract import Contract
 from .items import Item
 from .rejects import Rejects
+from .vectors_info import VectorsInfo
+from .write_vectors import Array, Block, JsonLinesSink
 
 NAMES = tuple(field.name for field in fields(Item))
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..files.lines import Reader
-from ..files.write_vectors import Array, Block
 from .items import Item
 from .rejects import Encode, bisected
 from .store import Store, Totals
+from .write_vectors import Array, Block
 
 WINDOW = 2048  # maximum number of rows in a window
 CHARACTERS = 2**24  # approximate maximum number of characters in a window

@@ -2,27 +2,24 @@
 
 from ..backbone.bidirectional import Sight
 from ..text.layout import Layout
-from .catalogue import (
-    CATALOGUE,
-    bellm,
-    classical,
-    ditto,
-    echo,
-    parse_head,
-    prompt,
-    reba,
-    remove_biases,
-    tfidf,
-    warn_if_idle,
-)
-from .method import Method
-from .states import States
+from .averages import classical, ditto, parse_head, remove_biases, sif, tfidf
+from .catalogue import CATALOGUE
+from .ensembles import ENSEMBLES, ensemble
+from .method import AnyMethod, Ensemble, Method, one_method
+from .prompts import bellm, prompt, token_prepending, warn_if_idle
+from .repetition import echo, reba
+from .selection import scsp
+from .states import OwnStates, States
 from .weights import Weighting
 
 __all__ = [
     "CATALOGUE",
+    "ENSEMBLES",
+    "AnyMethod",
+    "Ensemble",
     "Layout",
     "Method",
+    "OwnStates",
     "Sight",
     "States",
     "Weighting",
@@ -30,10 +27,15 @@ __all__ = [
     "classical",
     "ditto",
     "echo",
+    "ensemble",
+    "one_method",
     "parse_head",
     "prompt",
     "reba",
     "remove_biases",
+    "scsp",
+    "sif",
     "tfidf",
+    "token_prepending",
     "warn_if_idle",
 ]

@@ -1,4 +1,4 @@
-"""A hash of the code of a user's own class, so that the fingerprint changes when the code does."""
+"""Classes of a user's own: a hash of their code, so that the fingerprint changes when it does, and their kinds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import inspect
 import linecache
 import sys
 from types import FunctionType
+from typing import Any
+
+from ..errors import MethodError
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -37,6 +40,32 @@ def code_hash(cls: type) -> str | None:
         linecache.checkcache(file)
     lines = [line for file in files for line in linecache.getlines(file)]
     return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest() if lines else None
+
+
+def enter(cls: Any, kinds: dict[str, Any]) -> None:
+    """Give a class the hash of its code, and enter it under its kind, if it has one of its own.
+
+    Args:
+        cls: a class with ``kind`` and ``code``.
+        kinds: the classes that files can name.
+
+    Raises:
+        MethodError: the kind is no name, or is that of another class.
+    """
+    cls.code = code_hash(cls)
+    kind = vars(cls).get("kind")
+    if kind is None:
+        return
+    if not isinstance(kind, str) or not kind.isidentifier():
+        raise MethodError(f"kind={kind!r} of {cls.__name__}: give a name of letters, digits and _")
+    before = kinds.get(kind, cls)
+    if _path(before) != _path(cls):
+        raise MethodError(f"kind={kind!r} of {cls.__name__} is already that of {_path(before)}: choose another")
+    kinds[kind] = cls
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _file(cls: type) -> str | None:

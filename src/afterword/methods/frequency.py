@@ -1,4 +1,4 @@
-"""Token weights by token id, fitted to texts: TF-IDF, and weights that leave out tokens that bias the mean."""
+"""Token weights by token id, fitted to texts: TF-IDF, SIF, and weights that leave out tokens that bias the mean."""
 
 from __future__ import annotations
 
@@ -150,6 +150,34 @@ class TfIdf(ByToken):
         import torch
 
         return torch.from_numpy(idf)
+
+
+@dataclass(frozen=True)
+class Sif(ByToken):
+    """Smooth inverse frequency a / (a + p), where p is the token's share of all tokens of the texts.
+
+    A token that was never seen has weight 1, the largest; special tokens have none.
+
+    Args:
+        a: the smaller, the less frequent tokens count.
+    """
+
+    kind: ClassVar[str] = "sif"
+    a: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Validate the values."""
+        super().__post_init__()
+        if not 0 < self.a < float("inf"):
+            raise MethodError(f"sif: a={self.a!r}: give a number over 0, such as 0.001")
+
+    def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
+        """The weight of each token id, 0 to 1 (V,)."""
+        weights = self.a / (self.a + counts.occurrences / max(counts.occurrences.sum(), 1))
+        weights[_special(tokenizer, len(weights))] = 0
+        import torch
+
+        return torch.from_numpy(weights)
 
 
 @dataclass(frozen=True)

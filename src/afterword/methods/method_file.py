@@ -13,12 +13,12 @@ from threading import RLock
 from types import ModuleType
 
 from ..errors import MethodError
-from .method import Method
+from .method import AnyMethod
 
 SPELLING = re.compile(r"@(?P<path>.+\.py)(?P<rest>:.*)?", re.DOTALL)
 
 
-def method_in_file(text: str) -> Method | None:
+def method_in_file(text: str) -> AnyMethod | None:
     """The method that ``@file.py:name`` names. The file is run, as ``python file.py`` would run it.
 
     Returns:
@@ -36,9 +36,9 @@ def method_in_file(text: str) -> Method | None:
     with _LOCK:
         values = vars(_run(path))
     value = values.get(name)
-    if isinstance(value, Method):
+    if isinstance(value, AnyMethod):
         return value
-    methods = ", ".join(key for key, value in values.items() if isinstance(value, Method)) or "none"
+    methods = ", ".join(key for key, value in values.items() if isinstance(value, AnyMethod)) or "none"
     if name not in values:
         raise MethodError(f"{path} has no {name!r}: its methods are {methods}")
     raise MethodError(f"{name!r} of {path} is a {type(value).__name__}, not a Method: the file's methods are {methods}")

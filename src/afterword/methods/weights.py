@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from ..errors import InputError, MethodError, NoSuchHead, NotFitted
+from ..spelling import check_fields
 from ..text.layout import Text
 from ..text.segments import SPECIAL
 from ..text.tokenizer import Tokenizer
-from .code_hash import code_hash
+from .code_hash import enter, is_own
+from .options import choose
 
 if TYPE_CHECKING:
     import torch
@@ -27,25 +29,11 @@ if TYPE_CHECKING:
     from ..shapes import Rows
     from ..text.batch import Group
 
-Pool = Literal["mean", "last", "cls", "sum", "mask", "half"]
-Copy = Literal["first", "last", "tail", "all"]
+Pool = Literal["mean", "last", "cls", "weighted", "sum", "mask", "half"]
+Copy = Literal["first", "last", "tail", "all", "unprompted"]
 Normalise = Literal["token", "total"]
 
-POOLS = ("mean", "last", "cls", "sum", "mask", "half")
-
-
-def unread(beside: str, **given: object) -> None:
-    """Refuse options that another one decides, by the first of their names.
-
-    Args:
-        beside: the other one.
-        given: per option, whether it was given.
-
-    Raises:
-        MethodError: one was.
-    """
-    if names := [name for name, value in given.items() if value]:
-        raise MethodError(f"{names[0]} has no effect beside {beside}, which decides it: leave one of them out")
+POOLS = ("mean", "last", "cls", "weighted", "sum", "mask", "half")
 
 
 WEIGHTINGS: dict[str, type[Weighting]] = {}
@@ -58,9 +46,11 @@ class Weighting(ABC):
 
     Args:
         pool: which tokens a sentence vector stands for, among those of `copy`: their "mean", their "sum", the
-            "last" or the first ("cls") of them, the "mask" token, the first "half" of the sequence.
+            "last" or the first ("cls") of them, the "mask" token, the first "half" of the sequence; or their mean
+            "weighted" by position, i / (1 + ... + n) for the i-th of n (SGPT, Muennighoff 2022, section 3.1).
         copy: the tokens of the "first" or the "last" copy of the text, of the last and all behind it ("tail"), or
-            "all", a template's own included.
+            "all", a template's own included; "unprompted" is all, but in a text behind a prompt those from the text on,
+            as sentence-transformers' include_prompt=False.
         pool_special_tokens: whether special tokens count among them.
     """
 
@@ -71,9 +61,10 @@ class Weighting(ABC):
     def __post_init__(self) -> None:
         """Refuse an unknown pool."""
         if self.pool not in POOLS:
-            raise MethodError(f"pool={self.pool!r}: choose one of {', '.join(POOLS[:3])}")
-        if self.copy not in get_args(Copy):
-            raise MethodError(f"copy={self.copy!r}: choose one of {', '.join(get_args(Copy))}")
+            raise MethodError(f"pool={self.pool!r}: choose one of {', '.join(POOLS[:4])}")
+        choose("copy", self.copy, get_args(Copy))
+        if not is_own(type(self)):
+            check_fields(self)
 
     kind: ClassVar[str]
     """What files call it; a class without one of its own cannot be saved."""
@@ -89,16 +80,7 @@ class Weighting(ABC):
             MethodError: the kind is no name, or is that of another class.
         """
         super().__init_subclass__(**options)
-        cls.code = code_hash(cls)
-        kind = vars(cls).get("kind")
-        if kind is None:
-            return
-        if not isinstance(kind, str) or not kind.isidentifier():
-            raise MethodError(f"kind={kind!r} of {cls.__name__}: give a name of letters, digits and _")
-        before = WEIGHTINGS.get(kind, cls)
-        if _path(before) != _path(cls):
-            raise MethodError(f"kind={kind!r} of {cls.__name__} is already that of {_path(before)}: choose another")
-        WEIGHTINGS[kind] = cls
+        enter(cls, WEIGHTINGS)
 
     @property
     def fitted(self) -> bool:
@@ -153,6 +135,8 @@ class Weighting(ABC):
         rows = (chosen & read).float() if dtype is None else (chosen & read).to(dtype)
         if self.pool == "mean":
             rows = rows * (group.part[:, None] / chosen.sum(1, keepdim=True).clamp(min=1)).to(rows.dtype)
+        elif self.pool == "weighted":
+            rows = rows * by_position(group, chosen).to(rows.dtype)
         return rows[:, None]
 
     def _chosen(self, group: Group, mask_id: int | None) -> Tensor:
@@ -165,6 +149,10 @@ class Weighting(ABC):
             chosen = (group.copy != SPECIAL) & group.scope
         elif self.copy == "tail":
             chosen = (group.at >= group.spans[:, group.copies - 1, :1]) & (group.copy != SPECIAL) & group.scope
+        elif self.copy == "unprompted":
+            start, front = group.spans[:, 0, :1], group.special[:, :1]
+            read = group.scope & (group.at >= start.where(start > front, 0))
+            return read if self.pool_special_tokens else read & (group.copy != SPECIAL)
         else:
             chosen = group.copy == self.which(group)
         return chosen | (group.copy == SPECIAL) if self.pool_special_tokens else chosen
@@ -178,8 +166,16 @@ class Weighting(ABC):
         return self
 
 
-def _path(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+def by_position(group: Group, chosen: Tensor) -> Tensor:
+    """Weights of chosen tokens (G, n) by their number among those of their text, from 1; they sum to 1 in each text.
+
+    A chunk that begins at the text's token f holds the numbers from f + 1 on, and their share of 1 + ... + N.
+    """
+    number = (chosen.cumsum(1) + group.first[:, None]) * chosen
+    length = (group.spans[:, 0, 1] - group.spans[:, 0, 0]).to(group.part.dtype)
+    whole = (length / group.part).round()
+    share = (length * (2 * group.first + length + 1) / (whole * (whole + 1))).where(group.part < 1, 1)
+    return number * (share / number.sum(1).clamp(min=1))[:, None]
 
 
 @dataclass(frozen=True)
@@ -274,15 +270,14 @@ class Backward(Weighting):
     def __post_init__(self) -> None:
         """Refuse unknown options."""
         super().__post_init__()
-        allowed = {
+        allowed: dict[str, tuple[str | None, ...]] = {
             "columns": ("all", "content"),
             "normalise": (None, "token", "total"),
             "attention": ("max", "last_layer"),
             "triangle": ("upper", "full"),
         }
         for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise MethodError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(map(str, values))}")
+            choose(name, getattr(self, name), values)
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
         """Algorithm 1's matrix, only the columns that are targets."""

@@ -1,6 +1,7 @@
 """Post-processing of vectors: normalise, truncate, dense layers; and whitening and others, fitted to vectors."""
 
-from .components import Affine, Centre, RemoveTop, Whiten
+from .components import Affine, Centre, RemoveMean, RemoveTop, Standardise, Whiten
+from .embed_filter import EmbedFilter, resolved
 from .flow import FittedFlow, Flow
 from .glow import Glow
 from .linear import ACTIVATIONS, Dense, Normalise, Post, Truncate, after, width_after
@@ -14,18 +15,22 @@ __all__ = [
     "Affine",
     "Centre",
     "Dense",
+    "EmbedFilter",
     "FittedFlow",
     "Flow",
     "Glow",
     "Moments",
     "Normalise",
     "Post",
+    "RemoveMean",
     "RemoveTop",
+    "Standardise",
     "Truncate",
     "Unfitted",
     "Whiten",
     "after",
     "parse_post",
+    "resolved",
     "spelled",
     "width_after",
 ]

@@ -68,17 +68,28 @@ class Moments:
             raise InputError(f"{self.count} vectors have no covariance: fit on more texts")
         return self.scatter / (self.count - 1)
 
+    def directions(self) -> tuple[Tensor, Tensor]:
+        """The eigenvalues (D,) of the covariance, largest first, and its eigenvectors as rows (D, D); see `eigen`."""
+        return eigen(self.covariance)
+
     def principal(self) -> tuple[Tensor, Tensor]:
         """The principal directions of the vectors, largest variance first.
 
         Returns:
-            Variances (r,) and directions as rows (r, D), r <= min(D, n - 1), without directions of no variance. The
-            largest component of each direction is positive, so that a second fit gives the same signs.
+            Variances (r,) and directions as rows (r, D), r <= min(D, n - 1), without directions of no variance.
         """
-        values, columns = torch.linalg.eigh(self.covariance)
-        values, rows = values.flip(0), columns.T.flip(0)
+        values, rows = self.directions()
         kept = values > values[0] * NEGLIGIBLE
         kept[self.count - 1 :] = False
-        values, rows = values[kept], rows[kept]
-        largest = rows.gather(1, rows.abs().argmax(1, keepdim=True))
-        return values, rows * largest.sign()
+        return values[kept], rows[kept]
+
+
+def eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The eigenvalues of a symmetric matrix (D, D), largest first, none below 0, and its eigenvectors as rows (D, D).
+
+    The largest component of each eigenvector is positive, so that a second fit gives the same signs.
+    """
+    values, columns = torch.linalg.eigh(matrix)
+    rows = columns.T.flip(0)
+    largest = rows.gather(1, rows.abs().argmax(1, keepdim=True))
+    return values.flip(0).clamp(min=0), rows * largest.sign()

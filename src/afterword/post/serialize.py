@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
 
 from ..errors import MethodError
-from ..spelling import build, did_you_mean, read_spelling
-from .components import Centre, RemoveTop, Whiten
+from ..spelling import build, did_you_mean, number, read_spelling
+from .components import Centre, RemoveMean, RemoveTop, Standardise, Whiten
+from .embed_filter import EmbedFilter
 from .flow import Flow
 from .linear import Normalise, Post, Truncate
 
@@ -18,6 +18,9 @@ POSTS: dict[str, type[Post]] = {
     "centre": Centre,
     "whiten": Whiten,
     "remove_top": RemoveTop,
+    "remove_mean": RemoveMean,
+    "standardise": Standardise,
+    "embed_filter": EmbedFilter,
     "flow": Flow,
 }
 """The steps that have a name."""
@@ -44,22 +47,14 @@ def _step(text: str) -> Post:
     name, options = read_spelling(text)
     if name not in POSTS:
         raise MethodError(f"no step {name!r}{did_you_mean(name, POSTS)}: there are none, {', '.join(POSTS)}")
-    return build(POSTS[name], {key: _number(value) for key, value in options.items()}, name)  # type: ignore[no-any-return]
-
-
-def _number(value: Any) -> Any:
-    """A value as a number with a fraction, if it is one; `read_spelling` reads whole numbers only."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+    return build(POSTS[name], {key: number(value) for key, value in options.items()}, name)  # type: ignore[no-any-return]
 
 
 def spelled(steps: Sequence[Post]) -> str:
     """Steps as `parse_post` reads them, for tables. A fitted step has the name of its class only.
 
-    >>> spelled((Whiten(64), Normalise())), spelled(())
-    ('whiten:dimensions=64+normalise', 'none')
+    >>> spelled((Whiten(64), Normalise())), spelled((Whiten(rotate=True),)), spelled(())
+    ('whiten:dimensions=64+normalise', 'whiten:rotate=true', 'none')
     """
     return "+".join(_spelled(step) for step in steps) or "none"
 
@@ -69,4 +64,5 @@ def _spelled(step: Post) -> str:
     if name is None:
         return type(step).__name__.lower()
     given = {f.name: getattr(step, f.name) for f in fields(step) if getattr(step, f.name) != f.default}  # type: ignore[arg-type]
-    return name + (":" + ",".join(f"{key}={value}" for key, value in given.items()) if given else "")
+    said = {key: str(value).lower() if isinstance(value, bool) else value for key, value in given.items()}
+    return name + (":" + ",".join(f"{key}={value}" for key, value in said.items()) if said else "")

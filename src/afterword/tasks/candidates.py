@@ -14,8 +14,8 @@ from ..encode.sharing import shares
 from ..encoder import Encoder
 from ..errors import InputError
 from ..files.fingerprint import described, fingerprint, identity, weights_digest
-from ..methods import Method
-from ..post import Post, Unfitted
+from ..methods import AnyMethod, Method
+from ..post import Post, Unfitted, resolved
 from .task import Embedder
 from .vectors import Array, OnProgress, VectorCache, apply_steps
 
@@ -77,7 +77,7 @@ class Candidate:
     @property
     def unfitted(self) -> bool:
         """Whether its method or one of its steps must be fitted before use."""
-        method = isinstance(self.embedder, Encoder) and not self.embedder.method.weigh.fitted
+        method = isinstance(self.embedder, Encoder) and not _is_fitted(self.embedder.method)
         return method or any(isinstance(step, Unfitted) for step in self.post)
 
     def fit(self, texts: Sequence[str]) -> Candidate:
@@ -89,7 +89,7 @@ class Candidate:
         if not texts:
             raise InputError(f"{self.name}: this task has no plain sentences to fit on: give a text file with --fit")
         embedder, cache = self.embedder, self.cache
-        if isinstance(embedder, Encoder) and not embedder.method.weigh.fitted:
+        if isinstance(embedder, Encoder) and not _is_fitted(embedder.method):
             embedder = replace(embedder, method=replace(embedder, post=()).fit(texts).method)
             cache = shared_cache(embedder, {self.raw: embedder.method}, cache.folder, self.options)
         cache.add(texts)
@@ -110,7 +110,7 @@ def _blocks(cache: VectorCache, name: str, texts: Sequence[str], steps: tuple[Po
 
 def candidates(
     encoder: Encoder,
-    methods: Mapping[str, Method],
+    methods: Mapping[str, AnyMethod],
     posts: Mapping[str, tuple[Post, ...]],
     folder: Path,
     options: Mapping[str, Any] | None = None,
@@ -129,12 +129,15 @@ def candidates(
     options = options or {}
     if fitting is not None and fitting.texts is not None:
         methods = {name: _fitted(encoder, method, fitting.texts) for name, method in methods.items()}
-    names = [name for name, method in methods.items() if method.weigh.fitted]
+    names = [name for name, method in methods.items() if _is_fitted(method)]
+    single = {name: method for name in names if isinstance(method := methods[name], Method)}
+    groups = [[list(single)[i] for i in share.methods] for share in shares(list(single.values()), encoder.backbone)]
     caches: dict[str, VectorCache] = {}
-    for share in shares([methods[name] for name in names], encoder.backbone):
-        members = {names[i]: methods[names[i]] for i in share.methods}
+    for group in groups + [[name] for name in names if name not in single]:  # an ensemble has forwards of its own
+        members = {name: methods[name] for name in group}
         caches |= dict.fromkeys(members, shared_cache(encoder, members, folder, options))
     weights = weights_digest(encoder.backbone.model)
+    posts = {name: resolved(steps, encoder.backbone) for name, steps in posts.items()}
     return [
         _candidate(encoder, name, method, post, steps, caches.get(name) or _empty_cache(folder), options, weights)
         for name, method in methods.items()
@@ -142,8 +145,12 @@ def candidates(
     ]
 
 
-def _fitted(encoder: Encoder, method: Method, texts: Sequence[str]) -> Method:
-    return method if method.weigh.fitted else replace(encoder, method=method, post=()).fit(texts).method
+def _is_fitted(method: AnyMethod) -> bool:
+    return all(member.weigh.fitted for member in method.members)
+
+
+def _fitted(encoder: Encoder, method: AnyMethod, texts: Sequence[str]) -> AnyMethod:
+    return method if _is_fitted(method) else replace(encoder, method=method, post=()).fit(texts).method
 
 
 def _empty_cache(folder: Path) -> VectorCache:
@@ -151,7 +158,7 @@ def _empty_cache(folder: Path) -> VectorCache:
 
 
 def _candidate(
-    encoder: Encoder, name: str, method: Method, post: str, steps: tuple[Post, ...], cache: VectorCache,
+    encoder: Encoder, name: str, method: AnyMethod, post: str, steps: tuple[Post, ...], cache: VectorCache,
     options: Mapping[str, Any], weights: bytes,
 ) -> Candidate:  # fmt: skip
     whole = replace(encoder, method=method, post=(*encoder.post, *steps))
@@ -180,7 +187,7 @@ def settings(encoder: Encoder, weights: bytes) -> dict[str, Any]:
 
 
 def shared_cache(
-    encoder: Encoder, methods: Mapping[str, Method], folder: Path, options: Mapping[str, Any]
+    encoder: Encoder, methods: Mapping[str, AnyMethod], folder: Path, options: Mapping[str, Any]
 ) -> VectorCache:
     """A cache for the vectors of several methods on one model, before post-processing."""
     plain = replace(encoder, post=())

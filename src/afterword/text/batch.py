@@ -31,6 +31,7 @@ class Group:
         tokens: token ids (G, n).
         with_prefix: the number of segments, the first ones, that begin with the batch's shared prefix.
         limit: how many copies a method sees, if several methods share a forward with more; None = all.
+        slots: index in each segment of the template's placeholders (G, S); None if there is none.
     """
 
     start: int
@@ -45,6 +46,7 @@ class Group:
     tokens: Tensor
     with_prefix: int = 0
     limit: int | None = None
+    slots: Tensor | None = None
 
     @cached_property
     def at(self) -> Tensor:
@@ -163,6 +165,7 @@ def _group(start: int, members: Sequence[Member], tokens: Tensor) -> Group:
         final=torch.tensor([s.final for _, s in members], device=tokens.device),
         tokens=tokens[start : start + len(members) * n].view(len(members), n),
         with_prefix=sum(s.prefix > 0 for _, s in members),
+        slots=tokens.new_tensor([s.slots for _, s in members]) if members[0][1].slots else None,
     )
 
 

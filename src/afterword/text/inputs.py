@@ -62,6 +62,26 @@ def check_texts(texts: object) -> list[Text]:
     return [_text(t, i) for i, t in enumerate(items)]
 
 
+def check_groups(groups: object) -> list[list[Text]]:
+    """Validate groups of texts, and return them as lists, as `check_texts` returns texts.
+
+    Raises:
+        InputError: a group is empty or no list, or a text is blank or not valid; the message names both.
+    """
+    checked = []
+    for i, group in enumerate(listed(groups, "groups")):
+        try:
+            texts = check_texts(group)
+        except InputError as e:
+            raise InputError(f"group {i}: {e}") from None
+        if not texts:
+            raise InputError(f"group {i} is empty: give its text at least")
+        if blank := [n for n, text in enumerate(texts) if is_blank(text)]:
+            raise InputError(f"group {i}: text {blank[0]} is blank, {texts[blank[0]]!r:.40}: leave it out")
+        checked.append(texts)
+    return checked
+
+
 def _text(text: Any, i: int) -> Text:
     if isinstance(text, str):
         return check_text(text, f"text {i}")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import numbers
+import re
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Literal
 
 from ..errors import InputError, MethodError
+from ..spelling import ADDED, check_fields
+from .chat import ANSWER, USER, as_text, in_turns
+from .placeholder import PLACEHOLDER, Placeholder, placed, with_placeholders
 from .punctuation import Punctuate, punctuated
-from .segments import Segment, Span, TokenizedText
-from .tokenizer import Offset, Spelled, Tokenizer, check_text
+from .segments import Segment, TokenizedText
+from .spans import Parts, one_copy, ranges_of, room_of, tokens_of
+from .tokenizer import Spelled, Tokenizer, check_text
 
 Text = str | Sequence[int]
 
@@ -25,7 +31,7 @@ class Layout:
 
     Args:
         template: a string with ``{text}`` (once or more) and optionally ``{condition}``; None is the text alone.
-            ``[MASK]`` becomes the tokenizer's own mask token.
+            ``[MASK]`` becomes the tokenizer's own mask token, ``<PST>`` the placeholder of Token Prepending.
         copies: how often the text occurs in the input.
         join: "ids" tokenizes each part by itself and joins the ids, "text" tokenizes the whole string, "first"
             tokenizes the string with one copy, whose ids the other copies repeat (as for a prompt in front of
@@ -36,6 +42,9 @@ class Layout:
         add_special_tokens: add the tokenizer's special tokens, once around the whole input.
         punctuate: change the text's punctuation as the authors' released code does: "stop" or "all", see `punctuated`.
         chunk: split the text into chunks of this many tokens and repeat each by itself (ReBA, section 6).
+        chat: put the template into the user's turn of the tokenizer's own chat template, which brings its special
+            tokens; or into a string with ``{text}``, around template and prompt. A text keeps its white space, also
+            where the chat template trims the turn.
 
     >>> Layout(template="In one word, {text} is").parts
     ['In one word, ', None, ' is']
@@ -49,6 +58,7 @@ class Layout:
     add_special_tokens: bool = True
     punctuate: Punctuate | None = None
     chunk: int | None = None
+    chat: bool | str = field(default=False, metadata=ADDED)
 
     def __post_init__(self) -> None:
         """Validate the options."""
@@ -79,7 +89,20 @@ class Layout:
         times = [field for _, field, _, _ in string.Formatter().parse(self.template or "{text}")].count(TEXT)
         if self.template is not None and times > 1 and self.copies not in (1, times):
             raise MethodError(f"the template holds {{text}} {times} times: copies={self.copies} contradicts it")
+        if self.chat and self.template is None:
+            raise MethodError("chat puts a template into the user's turn: give one, at least '{text}'")
+        turns = re.findall(r"\[USER\]|\[ANSWER\]", self.template or "")
+        if turns and self.chat is not True:
+            raise MethodError(f"template {self.template!r} is for the turns of a chat ({turns[0]}): give chat=True")
+        if turns != sorted(set(turns), reverse=True):
+            raise MethodError(f"template {self.template!r}: write {USER} at most once, then {ANSWER} at most once")
+        check_fields(self)
         self._check_effect(times)
+
+    def check(self, tokenizer: Tokenizer) -> None:
+        """Check that a model's tokenizer can write the layout's chat; raises MethodError."""
+        if self.chat:
+            self._literals(tokenizer, None)
 
     def _check_effect(self, times: int) -> None:
         """Refuse options that would have no effect.
@@ -111,11 +134,11 @@ class Layout:
     def parts(self) -> list[str | None]:
         """The template's literals in order, with None for each copy of the text; ``{condition}`` is in its literal."""
         parts: list[str | None] = [""]
-        for literal, field, _, _ in string.Formatter().parse(self.template or "{text}"):
+        for literal, name, _, _ in string.Formatter().parse(self.template or "{text}"):
             parts[-1] = f"{parts[-1]}{literal}"
-            if field == TEXT:
+            if name == TEXT:
                 parts += [None, ""]
-            elif field is not None:
+            elif name is not None:
                 parts[-1] = f"{parts[-1]}\0"  # marks the condition: no text may contain a NUL
         if parts.count(None) == 1 and self.copies > 1:
             at = parts.index(None)
@@ -126,6 +149,11 @@ class Layout:
     def total_copies(self) -> int:
         """The number of copies of the text in the input."""
         return self.parts.count(None)
+
+    @property
+    def slots(self) -> int:
+        """The number of placeholders in the template."""
+        return (self.template or "").count(PLACEHOLDER)
 
     @property
     def plain(self) -> bool:
@@ -158,7 +186,8 @@ class Layout:
             NoMaskToken: the template has ``[MASK]``, and the tokenizer has no mask token.
         """
         self._check_conditions(texts, conditions)
-        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if self.add_special_tokens else ([], [])
+        around = self.add_special_tokens and self.chat is not True  # a chat template brings its own
+        prefix, suffix = (tokenizer.prefix, tokenizer.suffix) if around else ([], [])
         special = len(prefix) + len(suffix)
         if max_length is not None and max_length <= special:
             raise InputError(f"max_length={max_length} leaves no room for a token beside {special} special ones")
@@ -176,7 +205,7 @@ class Layout:
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 places = [(j, j + 1) for j in range(len(text))] if offsets else []
-                written[i] = writer.join(Spelled(list(text), places), writer.pieces(parts[i]))
+                written[i] = writer.join(Spelled(list(text), places), writer.pieces(parts[i]), parts[i])
         return [
             written[i].with_shared_prefix(shared_prefix) if shared_prefix else written[i] for i in range(len(texts))
         ]
@@ -195,11 +224,10 @@ class Layout:
         if any(p and MASK in p for p in parts):
             mask = tokenizer.tokens([tokenizer.mask_id])[0]
             parts = [p.replace(MASK, mask) if p else p for p in parts]
-        return parts if condition is None else [p.replace("\0", condition) if p else p for p in parts]
-
-
-Parts = Sequence[str | None]
-"""Literals in order, with None for each copy of the text."""
+        if self.chat:
+            parts = in_turns(parts, self.chat, tokenizer, condition)
+        parts = with_placeholders(parts, tokenizer)
+        return parts if condition is None else [p.replace("\0", condition) if p and "\0" in p else p for p in parts]
 
 
 class _Writer:
@@ -234,49 +262,56 @@ class _Writer:
     def separate(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[TokenizedText]:
         """Tokenize texts by themselves, with offsets only where they are needed."""
         spell = self.tokenizer.spell if self.offsets else lambda t: [Spelled(ids, []) for ids in self.tokenizer.ids(t)]
-        return [self.join(s, self.pieces(p)) for s, p in zip(spell(texts), parts, strict=True)]
+        return [self.join(s, self.pieces(p), p) for s, p in zip(spell(texts), parts, strict=True)]
 
     def joint(self, texts: Sequence[str], parts: Sequence[Parts]) -> list[TokenizedText]:
         """Tokenize texts together with the template around them, all in one call."""
         first = self.layout.join == "first"
         if first:
-            parts = [_single(p) for p in parts]
+            parts = [one_copy(p) for p in parts]
         strings = ["".join(text if q is None else q for q in p) for text, p in zip(texts, parts, strict=True)]
         spelled = self.tokenizer.spell(strings)
+        if self.layout.chat is True:
+            ranges = map(ranges_of, texts, parts)
+            spelled = [as_text(*each, self.tokenizer) for each in zip(spelled, strings, ranges, strict=True)]
         write = self.repeated if first else self.whole
         return [write(t, p, s) for t, p, s in zip(texts, parts, spelled, strict=True)]
 
     def repeated(self, text: str, parts: Parts, spelled: Spelled) -> TokenizedText:
         """Repeat the ids that one copy of the text has in the whole string."""
-        start, end = _ranges(text, parts)[0]
-        a, b = _tokens_of(spelled.offsets, (start, end))
+        start, end = ranges_of(text, parts)[0]
+        a, b = tokens_of(spelled.offsets, (start, end))
         own = Spelled(spelled.ids[a:b], [(s - start, e - start) for s, e in spelled.offsets[a:b]])
         middle = self.pieces([None, self.layout.separator or None])[1:] if self.layout.separator else []
         copies: list[list[int] | None] = [None, *[*middle, None] * (self.layout.copies - 1)]
         return self.join(own, [spelled.ids[:a], *copies, spelled.ids[b:]])
 
-    def join(self, text: Spelled, pieces: Sequence[list[int] | None]) -> TokenizedText:
-        """Join token ids: each piece is the ids of a literal, or None for a copy of the text's ids."""
+    def join(self, text: Spelled, pieces: Sequence[list[int] | None], parts: Parts = ()) -> TokenizedText:
+        """Join token ids: each piece is the ids of a literal (of `parts`), or None for a copy of the text's ids."""
         layout, length, suffix = self.layout, self.length, self.suffix
         if layout.chunk is not None:
             return self.chunks(text)
         fixed, copies = sum(self.special) + sum(len(p) for p in pieces if p), pieces.count(None)
         ids, kept = text.ids, len(text.ids)
         if length is not None and layout.truncate == "before":
-            kept = min(kept, _room(length - fixed, copies, length))
+            kept = min(kept, room_of(length - fixed, copies, length))
             ids = ids[:kept]
-        body, spans = list(self.prefix), []
-        for piece in pieces:
+        body, spans, marks = list(self.prefix), [], []
+        for piece, part in zip_longest(pieces, parts):
+            own = ids if piece is None else piece
             if piece is None:
                 spans.append((len(body), len(body) + len(ids)))
-            body += ids if piece is None else piece
+            if isinstance(part, Placeholder):
+                marks.append((len(body), len(body) + len(own)))
+            body += own
         if length is not None and len(body) + len(suffix) > length:
             if layout.truncate == "whole":
                 suffix = suffix[: max(length - len(body), 0)]
             body = body[: length - len(suffix)]
             spans = [(min(a, len(body)), min(b, len(body))) for a, b in spans]
             kept = spans[0][1] - spans[0][0]
-        segment = Segment(body + suffix, tuple(spans), (len(self.prefix), len(suffix)))
+        slots = placed(marks, spans, len(body))
+        segment = Segment(body + suffix, tuple(spans), (len(self.prefix), len(suffix)), slots=slots)
         offsets = tuple(tuple(text.offsets[: b - a]) for a, b in spans) if self.offsets else ()
         return TokenizedText((segment,), offsets, kept, len(text.ids))
 
@@ -290,8 +325,8 @@ class _Writer:
         cut, total = text, None
         last = parts[-1] is None and parts.count(None) == 1  # nothing follows the text: its last tokens are dropped
         while True:
-            ranges = _ranges(cut, parts)
-            spans = [_tokens_of(spelled.offsets, r) for r in ranges]
+            ranges = ranges_of(cut, parts)
+            spans = [tokens_of(spelled.offsets, r) for r in ranges]
             total = total if total is not None else spans[0][1] - spans[0][0]
             over = 0 if room is None else len(spelled.ids) - room
             if over <= 0 or layout.truncate != "before" or (last and room is not None and spans[0][0] < room):
@@ -303,14 +338,19 @@ class _Writer:
             keep = max(spans[0][1] - spans[0][0] - -(-over // len(spans)), 0)
             end = spelled.offsets[spans[0][0] + keep][0] if spans[0][0] + keep < len(spelled.ids) else ranges[0][0]
             cut = cut[: min(max(end - ranges[0][0], 0), len(cut) - 1)]
-            spelled = self.tokenizer.spell(["".join(cut if p is None else p for p in parts)])[0]
+            string = "".join(cut if p is None else p for p in parts)
+            spelled = self.tokenizer.spell([string])[0]
+            if layout.chat is True:
+                spelled = as_text(spelled, string, ranges_of(cut, parts), self.tokenizer)
         if room is not None and over > 0 and layout.truncate == "whole":
             suffix = suffix[: max(room + len(suffix) - len(spelled.ids), 0)]
             room = self.length - len(prefix) - len(suffix) if self.length is not None else None
         ids = prefix + spelled.ids[:room] + suffix
         end = len(ids) - len(suffix)
         shifted = [(min(a + len(prefix), end), min(b + len(prefix), end)) for a, b in spans]
-        segment = Segment(ids, tuple(shifted), (len(prefix), len(suffix)))
+        marks = [tokens_of(spelled.offsets, r) for r in ranges_of(cut, parts, Placeholder)]
+        slots = placed([(a + len(prefix), b + len(prefix)) for a, b in marks], shifted, end)
+        segment = Segment(ids, tuple(shifted), (len(prefix), len(suffix)), slots=slots)
         offsets = [
             tuple((s - r[0], e - r[0]) for s, e in spelled.offsets[a - len(prefix) : b - len(prefix)])
             for (a, b), r in zip(shifted, ranges, strict=True)
@@ -325,8 +365,8 @@ class _Writer:
         prefix, suffix, kept = self.prefix, self.suffix, len(text.ids)
         if self.length is not None:
             room = self.length - sum(self.special)
-            kept = min(kept, _room(room, 1, self.length))
-            size = min(size, _room(room, copies, self.length))
+            kept = min(kept, room_of(room, 1, self.length))
+            size = min(size, room_of(room, copies, self.length))
         start = len(prefix)
         full = Segment(prefix + text.ids[:kept] + suffix, ((start, start + kept),), self.special, pooled=False)
         chunks = []
@@ -337,35 +377,3 @@ class _Writer:
             chunks.append(Segment(body, tuple(spans), self.special, first, part=part, final=final))
         offsets = (tuple(text.offsets[:kept]),) * copies if self.offsets else ()
         return TokenizedText((full, *chunks), offsets, kept, len(text.ids))
-
-
-def _single(parts: Parts) -> Parts:
-    """The parts with one copy of the text, without the separators."""
-    last = len(parts) - 1 - parts[::-1].index(None)
-    return [*parts[: parts.index(None)], None, *parts[last + 1 :]]
-
-
-def _ranges(text: str, parts: Parts) -> list[Span]:
-    """The span of characters of each copy in the whole string."""
-    ranges, at = [], 0
-    for part in parts:
-        at += len(text if part is None else part)
-        if part is None:
-            ranges.append((at - len(text), at))
-    return ranges
-
-
-def _room(tokens: int, copies: int, max_length: int) -> int:
-    """The most tokens that each copy may have."""
-    if tokens < copies:
-        raise InputError(f"max_length={max_length} leaves no room for {copies} copies of the text beside its template")
-    return tokens // copies
-
-
-def _tokens_of(offsets: Sequence[Offset], characters: Span) -> Span:
-    """The half-open span of tokens that overlap a range of characters."""
-    start, end = characters
-    first = next((i for i, (s, e) in enumerate(offsets) if s < end and e > start), None)
-    if first is None:
-        return 0, 0
-    return first, next(i for i in range(len(offsets), 0, -1) if offsets[i - 1][0] < end and offsets[i - 1][1] > start)

@@ -36,6 +36,7 @@ class Segment:
         final: whether the text ends here.
         prefix: the number of tokens, fewer than n, with which this segment and others of the batch begin: the
             shared prefix; 0 = none.
+        slots: the indices of the template's placeholders.
     """
 
     ids: list[int]
@@ -46,6 +47,7 @@ class Segment:
     part: float = 1.0
     final: bool = True
     prefix: int = 0
+    slots: tuple[int, ...] = ()
 
     def with_shared_prefix(self, prefix: Sequence[int]) -> Segment:
         """This segment with its shared prefix noted, if it begins with these tokens and running them once pays."""

@@ -89,6 +89,7 @@ class _Copy:
         prefix, suffix: the special tokens in front of and behind one text.
         top: the largest token id.
         blank: whether a token may be a blank marker, by id; filled when needed.
+        plain: the ids of special tokens that are spelled as text; filled when needed.
     """
 
     live: Any
@@ -99,6 +100,7 @@ class _Copy:
     suffix: list[int]
     top: int
     blank: dict[int, bool] = field(default_factory=dict)
+    plain: dict[str, list[int]] = field(default_factory=dict)
 
 
 class Tokenizer:
@@ -182,6 +184,15 @@ class Tokenizer:
             encodings = copy.encode_batch(part, add_special_tokens=False)
             spelled += [Spelled(e.ids, self._offsets(e, t, now)) for e, t in zip(encodings, part, strict=True)]
         return spelled
+
+    def plain_ids(self, text: str) -> list[int]:
+        """Token ids of a string in which special tokens are spelled as text."""
+        now = self._now()
+        if text not in now.plain:
+            backend = Backend.from_str(now.copy.to_str())
+            backend.encode_special_tokens = True
+            now.plain[text] = list(backend.encode(text, add_special_tokens=False).ids)
+        return now.plain[text]
 
     def _offsets(self, encoding: Encoding, text: str, now: _Copy) -> list[Offset]:
         """Offsets; those of blank markers are corrected, which needs time only if there may be one."""

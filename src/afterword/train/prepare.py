@@ -15,7 +15,7 @@ from ..analysis.turning import resolve
 from ..backbone.bidirectional import AUTO
 from ..encoder import Encoder
 from ..errors import DataError, InputError, MethodError
-from ..methods import classical
+from ..methods import classical, one_method
 from ..tasks.pairs import ScoredPairs
 from .checkpoints import processes
 from .lora import check_four_bit
@@ -55,8 +55,8 @@ def load(
             device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         start = None if settings.method is None else classical()
         encoder = Encoder.load(model, start, device=device, trust_remote_code=trust_remote_code)
-    method, facts = settings.method or encoder.method, encoder.backbone.facts
-    if method.sight and not facts.causal:
+    method, facts = one_method(settings.method or encoder.method, "training"), encoder.backbone.facts
+    if method.sight.both_ways and not facts.causal:
         raise MethodError(f"{facts.kind} is bidirectional already, in every layer: use classical or prompt, not bellm")
     if method.sight.last == AUTO and dev is not None and dev.scored and not dev.conditioned:
         left, right, gold = dev.columns.values()
@@ -86,7 +86,7 @@ def complete(settings: Settings, encoder: Encoder) -> Settings:
     if prompt is None and settings.prompts is None and encoder.default_prompt_name is not None:
         prompt = (encoder.prompts or {}).get(encoder.default_prompt_name) or None
     chosen = settings.precision or precision(encoder.device)
-    return replace(settings, method=encoder.method, prompt=prompt, precision=chosen)
+    return replace(settings, method=one_method(encoder.method, "training"), prompt=prompt, precision=chosen)
 
 
 def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None) -> None:
@@ -104,7 +104,8 @@ def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: Trainin
         raise DataError(f"{rows.source} holds {len(rows)} rows, fewer than a batch of {needed}: lower the batch size")
     if dev is not None and not dev.scored:
         raise DataError(f"{dev.source} holds {dev.form}, and dev is scored pairs: sentence1, sentence2, score")
-    wanted = "condition" in encoder.method.layout.fields
+    method = one_method(encoder.method, "training")
+    wanted = "condition" in method.layout.fields
     for part in (rows, dev):
         if part is not None and wanted and not part.conditioned:
             raise DataError(
@@ -120,7 +121,7 @@ def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: Trainin
     columns = list(rows.columns)
     if wrong := [name for name in settings.prompts or {} if name not in columns]:
         raise InputError(f"prompts name the column {wrong[0]!r}: {rows.source} holds {', '.join(columns)}")
-    states = encoder.method.states.kind
+    states = method.states.kind
     if settings.lora and states in EMBEDDINGS:
         raise MethodError(f"states={states!r} read no layer, and LoRA adapts layers only: give rank 0")
     if settings.four_bit:

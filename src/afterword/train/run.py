@@ -17,7 +17,7 @@ from ..backbone.self_check import check as self_check
 from ..encoder import Encoder
 from ..errors import InputError, MissingExtra
 from ..files.fingerprint import LIBRARIES, weights_digest
-from ..methods import Method
+from ..methods import Method, one_method
 from ..methods.serialize import parse_method
 from ..plots.losses import draw_losses
 from .callbacks import SCORE
@@ -198,7 +198,8 @@ def _settings(settings: Settings, method: Method | str | None, changes: Mapping[
     if wrong := [name for name in changes if name not in known]:
         raise InputError(f"there is no setting {wrong[0]!r}: there are {', '.join(known)}")
     if method is not None:
-        changes = {**changes, "method": parse_method(method) if isinstance(method, str) else method}
+        parsed = parse_method(method) if isinstance(method, str) else method
+        changes = {**changes, "method": one_method(parsed, "training")}
     return replace(settings, **changes)
 
 

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Literal, get_args
 
 from ..errors import InputError
-from ..methods import Method
+from ..methods import Method, one_method
 from ..methods.serialize import from_json, to_json
 
 Loss = Literal["ranking", "cached_ranking", "angle", "cosent", "released"]
@@ -164,4 +164,4 @@ class Settings:
     def from_json(cls, data: Mapping[str, Any]) -> Settings:
         """Settings from the result of `to_json`."""
         method = data.get("method")
-        return cls(**{**data, "method": None if method is None else from_json(method)})
+        return cls(**{**data, "method": None if method is None else one_method(from_json(method), "training")})

@@ -79,7 +79,7 @@ def head_map(tuned: Tuned) -> HeadMap | None:
     """The map of heads from a tuning run; None if it did not try Ditto."""
     if tuned.correlation is None:
         return None
-    where = [i for i, r in enumerate(tuned.recipes) if r.is_ditto and r.method.states.kind == "first_last"]
+    where = [i for i, r in enumerate(tuned.recipes) if r.is_ditto and r.method.members[0].states.kind == "first_last"]
     return HeadMap(tuned.correlation, spearmans(tuned.cosines[where], tuned.gold).reshape(tuned.correlation.shape))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Literal
 
 from torch import Tensor
@@ -15,11 +16,12 @@ from ..backbone.attention_taps import Diagonals, Tap
 from ..backbone.backbone import Backbone
 from ..backbone.bidirectional import Sight
 from ..backbone.facts import Layer
-from ..errors import InputError, MethodError
-from ..methods import Method, bellm, classical, ditto, echo, prompt, reba, tfidf
+from ..errors import AfterwordError, InputError, MethodError
+from ..methods import AnyMethod, Ensemble, Method, bellm, classical, ditto, echo, prompt, reba, scsp, token_prepending
+from ..methods.method import check_method
 from ..methods.states import States
 from ..methods.weights import Plain, SelfAttention, Weighting
-from ..post import Affine, RemoveTop, Whiten
+from ..post import Affine, EmbedFilter, RemoveMean, RemoveTop, Standardise, Whiten
 from ..shapes import Rows
 from ..text.batch import Group
 from ..text.layout import Layout
@@ -28,8 +30,20 @@ Heads = Literal["paper", "all", "none"]
 MethodMaker = partial[Method]
 
 PLAIN = Plain("mean", "all", True)
+INSIDE = ("attention:all", "attention:upper")
+"""States from inside the layers, as wide as hidden states: AlignedWVA's, of all layers and of the upper half."""
+VALUES = ("values:all", "values:upper")
+"""Value vectors (Value Aggregation), which may be narrower."""
+PROMPTS = ("eol", "cot", "ke")
+TEMPERATURES = (0.8,)
+NOTHING: Mapping[MethodMaker, Weighting] = MappingProxyType({})
 DITTO = ("first_last", "last", "static")
 """The states that the Ditto paper uses (Table 1)."""
+
+
+POSTS = (
+    Whiten(), Whiten(epsilon=0.01, rotate=True), RemoveTop(), RemoveMean(), Standardise(), EmbedFilter(),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,15 +56,19 @@ class Grid:
             model, where they share a forward, and 1 on others.
         both_ways: numbers of last layers with bidirectional attention (BeLLM); each needs a forward of its own.
         heads: try Ditto with every head on the three states of the "paper", on "all" states, or on "none".
-        posts: post-processing steps, fitted to the vectors of the best recipes. Centring is tried with every recipe
-            and need not be named.
+        posts: post-processing steps for the vectors of the best recipes, fitted to these or to the model. Centring is
+            tried with every recipe and need not be named.
+        published: try the published methods that need a forward of their own: prompts, Token Prepending, SCSP.
+        ensembles: try the means of two of the best recipes.
     """
 
     templates: tuple[str, ...] = ()
     copies: tuple[int, ...] | None = None
     both_ways: tuple[int, ...] = ()
     heads: Heads = "paper"
-    posts: tuple[Affine, ...] = (Whiten(), RemoveTop())
+    posts: tuple[Affine | EmbedFilter, ...] = POSTS
+    published: bool = True
+    ensembles: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,13 +84,18 @@ class Recipe:
     (0, 3)
     """
 
-    method: Method
+    method: AnyMethod
     post: str = "none"
     spec: str = ""
 
     @property
     def level(self) -> int:
-        """How complex it is: 1 each for layout, weights, states, sight and post that differ from the plain mean."""
+        """How complex it is: 1 each for layout, weights, states, sight and post that differ from the plain mean.
+
+        An ensemble is one more than the most complex of its methods.
+        """
+        if isinstance(self.method, Ensemble):
+            return 1 + max(Recipe(method, self.post).level for method in self.method.methods)
         m = self.method
         changed = (m.layout != Layout(), m.weigh != PLAIN, m.states != States(), bool(m.sight), self.post != "none")
         return sum(changed)
@@ -80,7 +103,8 @@ class Recipe:
     @property
     def is_ditto(self) -> bool:
         """Whether it is Ditto (the diagonal of one head) without post-processing."""
-        return self.post == "none" and isinstance(self.method.weigh, SelfAttention)
+        method = self.method
+        return self.post == "none" and isinstance(method, Method) and isinstance(method.weigh, SelfAttention)
 
     def __str__(self) -> str:
         """The method and the step, as tables show them."""
@@ -95,11 +119,13 @@ class Family:
         weigh: the fitted weightings; together they give R rows of weights.
         rows: for each row of weights, a function from a kind of states to the method.
         kinds: kinds of states (C).
+        asked: a text that its template leaves no room for is an error; False: then it is not tried.
     """
 
     weigh: tuple[Weighting, ...]
     rows: tuple[MethodMaker, ...]
     kinds: tuple[str, ...]
+    asked: bool = True
 
     @property
     def first(self) -> Method:
@@ -139,13 +165,13 @@ class EveryHead(Weighting):
         return targets * reading.flatten(1, 2)
 
 
-def families(grid: Grid, backbone: Backbone, frequency: Weighting | None = None) -> list[Family]:
+def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weighting] = NOTHING) -> list[Family]:
     """All methods of a grid that apply to a model, grouped into families.
 
     Args:
         grid: what to try.
         backbone: the model.
-        frequency: fitted TF-IDF; None leaves it out.
+        fitted: methods with token weights that are fitted to texts, and these weights.
 
     Raises:
         InputError: the grid has bidirectional layers that the model cannot have.
@@ -153,15 +179,15 @@ def families(grid: Grid, backbone: Backbone, frequency: Weighting | None = None)
         AttentionNotSeen: bidirectional layers, on a model whose attention cannot be changed.
     """
     facts = backbone.facts
-    kinds = tuple(_kinds(facts.layers, _table_fits(backbone)))
+    kinds = (*_kinds(facts.layers, _table_fits(backbone)), *_supported(backbone, INSIDE))
     special = bool(backbone.tokenizer.prefix or backbone.tokenizer.suffix)
-    plain: list[MethodMaker] = [partial(classical, "mean"), partial(classical, "last")]
+    plain: list[MethodMaker] = [partial(classical, pool) for pool in ("mean", "last", "weighted")]
     plain += [partial(classical, "mean", pool_special_tokens=False)] if special else []
     plain += [] if facts.causal else [partial(classical, "cls")]
     first = _family(plain, kinds)
-    if frequency is not None:
-        first = Family((*first.weigh, frequency), (*first.rows, partial(tfidf)), kinds)
-    result = [first]
+    result = [Family((*first.weigh, *fitted.values()), (*first.rows, *fitted), kinds)]
+    if values := _supported(backbone, VALUES):  # of a width of their own
+        result.append(_family([partial(classical, pool) for pool in ("mean", "weighted")], values))
     for copies in grid.copies if grid.copies is not None else ((1, 2) if facts.causal else (1,)):
         rows: list[MethodMaker] = [partial(echo, copies, pool) for pool in ("mean", "last") if copies > 1]
         if facts.causal and facts.attention:
@@ -171,11 +197,37 @@ def families(grid: Grid, backbone: Backbone, frequency: Weighting | None = None)
         heads = [partial(ditto, (layer, head)) for layer in range(facts.layers) for head in range(facts.heads)]
         wanted = kinds if grid.heads == "all" else tuple(k for k in DITTO if k in kinds)
         result.append(Family((EveryHead("sum", "all", True),), tuple(heads), wanted))
-    result += [_family([partial(prompt, t, pool) for pool in (None, "mean")], kinds) for t in grid.templates]
+    asked = [[partial(prompt, t, pool) for pool in (None, "mean")] for t in grid.templates]
+    result += [_family(rows, kinds) for rows in asked]
+    result += [_family(rows, kinds, asked=False) for rows in (_published(grid, backbone) if grid.published else ())]
     if conditioned := [f.first for f in result if "condition" in f.first.layout.fields]:
         raise MethodError(f"{conditioned[0]} needs a condition per text, and pairs have none")
     result += _both_ways(grid, backbone, kinds)
     return result
+
+
+def _published(grid: Grid, backbone: Backbone) -> Iterator[list[MethodMaker]]:
+    """The published methods that need a forward of their own and fit the model, one list for each forward."""
+    causal, masked = backbone.facts.causal, backbone.tokenizer.hf.mask_token is not None
+    templates = PROMPTS if causal else ("promptbert",) if masked else ()
+    tried: list[list[MethodMaker]] = [[partial(prompt, t)] for t in templates if t not in grid.templates]
+    tried += [[partial(token_prepending)], [partial(scsp)]] if causal else []
+    tried += [[partial(classical, "mean", temperature=tau)] for tau in TEMPERATURES]
+    yield from (rows for rows in tried if _fits(backbone, rows[0]()))
+
+
+def _supported(backbone: Backbone, kinds: Sequence[str]) -> tuple[str, ...]:
+    """Those kinds of states that the model can give."""
+    return tuple(kind for kind in kinds if _fits(backbone, classical(states=kind)))
+
+
+def _fits(backbone: Backbone, method: Method) -> bool:
+    """Whether the model supports a method."""
+    try:
+        check_method(backbone, method)
+    except AfterwordError:
+        return False
+    return True
 
 
 def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> list[Family]:
@@ -193,8 +245,8 @@ def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> list[F
     ]
 
 
-def _family(rows: list[MethodMaker], kinds: tuple[str, ...]) -> Family:
-    return Family(tuple(make().weigh for make in rows), tuple(rows), kinds)
+def _family(rows: list[MethodMaker], kinds: tuple[str, ...], asked: bool = True) -> Family:
+    return Family(tuple(make().weigh for make in rows), tuple(rows), kinds, asked)
 
 
 def _kinds(layers: int, table: bool) -> Iterator[str]:
@@ -220,7 +272,8 @@ def spell(make: MethodMaker, states: str) -> str:
     ('echo:copies=3,pool=last,states=layer:0+2', 'ditto:states=last')
     """
     signature = inspect.signature(make.func)
-    given = signature.bind(*make.args, **make.keywords, states=states).arguments
+    kind = {} if make().states == States(states) else {"states": states}
+    given = signature.bind(*make.args, **make.keywords, **kind).arguments
     options = [
         f"{key}={_value(value)}"
         for key, value in given.items()

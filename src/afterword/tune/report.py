@@ -22,6 +22,7 @@ from ..methods import ditto
 from ..methods.serialize import to_json
 from ..tasks.scores import Bootstrap
 from .heads import HeadMap, head_map, spelled_head
+from .layers import CRITERIA, LayerTable
 from .tuning import Tuned
 
 SHOWN = 10
@@ -108,6 +109,46 @@ def save_head(encoder: Encoder, heads: HeadMap, texts: int, folder: Path) -> dic
     return result
 
 
+def save_layer(encoder: Encoder, table: LayerTable, by: str, folder: Path) -> dict[str, Any]:
+    """Write the encoder with the layer that a criterion chooses, and beside it tune.json.
+
+    Returns:
+        The content of tune.json.
+    """
+    chosen, states = table.encoder(encoder, by), table.states[table.chosen(by)]
+    result = {
+        "afterword": version("afterword"),
+        "texts": table.texts,
+        "criterion": by,
+        "chosen": {"states": states, "as": to_json(chosen.method)},
+        "by": {name: table.states[table.chosen(name)] for name in CRITERIA},
+        "layers": [
+            {"states": states, **{name: _number(values[k]) for name, values in table.measures.items()}}
+            for k, states in enumerate(table.states)
+        ],
+    }
+    with atomic_folder(folder) as half:
+        chosen.save(half)
+        (half / "tune.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return result
+
+
+def layers(report: Report) -> str:
+    """The measures of every layer as a table, and which layer was chosen by what."""
+    names = {name: name.replace("_", " ") for name in CRITERIA}
+    lines = [f"{plural(report['texts'], 'text')}, no labels", "", "  ".join(["states  ", *names.values()])]
+    for row in report["layers"]:
+        cells = ["nan" if row[n] is None else f"{row[n]:.3f}" for n in names]
+        lines.append(
+            "  ".join([f"{row['states']:8}", *(f"{c:>{len(t)}}" for c, t in zip(cells, names.values(), strict=True))])
+        )
+    least = {1: "highest", -1: "lowest"}
+    told = {name: f"{least[sign]} {what}" for name, (what, sign) in CRITERIA.items()}
+    lines += ["", f"chosen: {report['chosen']['states']}, by the {told[report['criterion']]}"]
+    lines += [f"the {told[n]} would choose {s}" for n, s in report["by"].items() if n != report["criterion"]]
+    return "\n".join(lines)
+
+
 def heads_json(heads: HeadMap) -> dict[str, Any]:
     """The map as plain data: heads are counted from 1, each row is a layer."""
     result: dict[str, Any] = {
@@ -149,6 +190,7 @@ Report = Mapping[str, Any]
 def page(report: Report, heads: HeadMap | None, out: Path) -> str:
     """The result as text for the terminal."""
     parts = [chosen(report)] if "recipes" in report else []
+    parts += [layers(report)] if "layers" in report else []
     parts += [grid(heads)] if heads is not None else []
     return "\n\n".join([*parts, f"saved in {out}"])
 

@@ -17,15 +17,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from ..backbone.backbone import Backbone
 from ..encode.batches import Budget
 from ..encode.forward import precision_of
 from ..encode.limits import Limits
-from ..errors import InputError
+from ..errors import AfterwordError, InputError
 from ..methods import Method
 from ..methods.states import States
-from ..post import Affine, Centre, Dense, Moments, spelled
+from ..post import Affine, Centre, Dense, Moments
 from ..tasks.scores import cosines as exact
 from ..tasks.scores import spearmans
 from ..text.batch import lay
@@ -39,6 +40,8 @@ Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
 Part = tuple[list[int], list[Reading]]
 """The pairs of one forward, and each family's reading of it."""
+Step = tuple[str, Affine | Dense]
+"""A post-processing step to try, with its spelling: one to fit, or one that is fitted to the model already."""
 Position = tuple[int, int, int]
 """Indices of a recipe's family, row of weights and kind of states."""
 
@@ -52,9 +55,9 @@ class Decomposed(Moments):
 
     @cached_property
     def _directions(self) -> tuple[Tensor, Tensor]:
-        return super().principal()
+        return super().directions()
 
-    def principal(self) -> tuple[Tensor, Tensor]:
+    def directions(self) -> tuple[Tensor, Tensor]:
         """Variances along the principal directions, and the directions."""
         return self._directions
 
@@ -69,6 +72,7 @@ class SearchResult:
         fits: for each recipe, a function that returns its fitted post-processing steps.
         correlation: of each head's diagonal with TF-IDF (L H,); None if Ditto was not tried.
         notes: recipes that could not be tried, and why.
+        leaders: the best recipes without post-processing: method, spelling, and vectors of the texts (2, n, D).
     """
 
     recipes: list[Recipe] = field(default_factory=list)
@@ -76,6 +80,7 @@ class SearchResult:
     fits: list[Callable[[], tuple[Dense, ...]]] = field(default_factory=list)
     correlation: Array | None = None
     notes: list[str] = field(default_factory=list)
+    leaders: list[tuple[Method, str, Tensor]] = field(default_factory=list)
 
 
 @dataclass
@@ -88,7 +93,7 @@ class Search:
         writings: the n left texts as the layout writes them, then the n right ones.
         gold: scores of the pairs (n,).
         ranking: indices of the pairs that rank recipes, in the order drawn; everything is fitted on them alone.
-        posts: post-processing steps, fitted to the leaders' vectors.
+        posts: post-processing steps; those that are not fitted to the model are fitted to the leaders' vectors.
         inverse: inverse document frequencies of the tokens (V,).
         limits: batch size and maximum length.
         on_progress: called with the number of texts that were just finished.
@@ -99,7 +104,7 @@ class Search:
     writings: Sequence[TokenizedText]
     gold: Array
     ranking: Indices
-    posts: Sequence[Affine]
+    posts: Sequence[Step]
     inverse: Tensor
     limits: Limits
     on_progress: Callable[[int], object]
@@ -126,7 +131,7 @@ class Search:
         for pairs, readings in self._again(held):
             self._score(pairs, readings)
         leaders = self._leaders(beginning)
-        kept = torch.empty(len(leaders), 2, self.pairs, self.backbone.facts.width, dtype=self.cosines[0].dtype)
+        kept = [torch.empty(2, self.pairs, self.means[f].shape[-1], dtype=self.cosines[f].dtype) for f, _, _ in leaders]
         for pairs, readings in self._again(held):
             self._keep(pairs, readings, leaders, kept)
         held.clear()
@@ -186,10 +191,12 @@ class Search:
             best += [(float(row.max()), (f, r, int(row.argmax()))) for r, row in enumerate(scores)]
         width, ordered = self.backbone.facts.width, sorted(best, key=lambda b: -b[0])
         size = 8 * width * self.pairs + 4 * width**2 * len(self.posts)
-        count = max(1, min(LEADERS, KEPT // size)) if self.posts else 0
+        count = max(1, min(LEADERS, KEPT // size))
         return list(dict.fromkeys([(0, 0, 0), *(position for _, position in ordered)]))[:count]
 
-    def _keep(self, pairs: list[int], readings: Sequence[Reading], leaders: Sequence[Position], kept: Tensor) -> None:
+    def _keep(
+        self, pairs: list[int], readings: Sequence[Reading], leaders: Sequence[Position], kept: list[Tensor]
+    ) -> None:
         for f, (family, reading) in enumerate(zip(self.families, readings, strict=True)):
             own = [(m, r, family.kinds[c]) for m, (g, r, c) in enumerate(leaders) if g == f]
             if own:
@@ -198,7 +205,7 @@ class Search:
                     at = [family.layers.index(layer) for layer in States(kind).layers]
                     kept[m][:, pairs] = vectors[:, i, at].mean(1).unflatten(0, (2, -1)).cpu()
 
-    def _result(self, leaders: Sequence[Position], kept: Tensor) -> SearchResult:
+    def _result(self, leaders: Sequence[Position], kept: list[Tensor]) -> SearchResult:
         result, columns = SearchResult(), []
         for f, (family, cosines) in enumerate(zip(self.families, self.cosines, strict=True)):
             positions = [(f, r, c) for r in range(len(family.rows)) for c in range(len(family.kinds))]
@@ -207,7 +214,9 @@ class Search:
                 result.fits += [tuple, lambda position=position: (self._centring(position),)]  # type: ignore[misc]
             columns.append(cosines.flatten(1).T.contiguous().numpy())
         for (f, r, c), vectors in zip(leaders, kept, strict=True):
-            columns += self._with_posts(*self.families[f].method(r, c), vectors, result)
+            method, spec = self.families[f].method(r, c)
+            result.leaders.append((method, spec, vectors))
+            columns += self._with_posts(method, spec, vectors, result)
         result.cosines = np.concatenate(columns)
         result.correlation = None if self.correlation is None else self.correlation.result().numpy()
         return result
@@ -220,17 +229,18 @@ class Search:
     def _with_posts(self, method: Method, spec: str, vectors: Tensor, result: SearchResult) -> Iterator[Array]:
         """A leader's cosines after each post-processing step, fitted on the vectors of the pairs that rank."""
         try:
-            moments = Decomposed().add(vectors[:, self.ranking].flatten(0, 1))
+            ranking = vectors[:, self.ranking].flatten(0, 1)
+            moments, unit = Decomposed().add(ranking), Moments().add(normalize(ranking, dim=-1))
         except InputError as e:
             result.notes.append(f"{spec}: {e}")
             return
-        for post in self.posts:
+        for name, post in self.posts:
             try:
-                dense = post.of(moments)
-            except InputError as e:
+                dense = post if isinstance(post, Dense) else post.of(unit if post.unit else moments)
+                left, right = dense(vectors.flatten(0, 1)).chunk(2)
+            except AfterwordError as e:
                 result.notes.append(f"{spec}: {e}")
                 continue
-            left, right = dense(vectors.flatten(0, 1)).chunk(2)
-            result.recipes.append(Recipe(method, spelled([post]), spec))
+            result.recipes.append(Recipe(method, name, spec))
             result.fits.append(lambda dense=dense: (dense,))  # type: ignore[misc]
             yield exact(left.numpy(), right.numpy()).astype(self.cosines[0].numpy().dtype)[None]

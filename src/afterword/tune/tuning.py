@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backbone.backbone import Backbone
 from ..encode.limits import Limits
 from ..encode.options import choose_prompt
 from ..encode.sharing import shares
 from ..encoder import Encoder
-from ..errors import InputError
-from ..post import Normalise
+from ..errors import AfterwordError, InputError
+from ..methods import sif, tfidf
+from ..post import EmbedFilter, Normalise, spelled
 from ..tasks.pairs import ScoredPairs
 from ..tasks.scores import cosines, quantize, spearman
 from ..tasks.task import as_read, embed
@@ -22,9 +25,13 @@ from ..text.inputs import with_prompt
 from ..text.layout import Layout
 from ..text.segments import TokenizedText
 from .choice import Choice, choose, halves
+from .ensembles import Leader, best_of, named_ensembles, of_two
 from .head_correlation import fit_tfidf, inverse_frequencies, write_texts
 from .recipes import Family, Grid, Recipe, families
-from .search import Search, SearchResult
+from .search import Search, SearchResult, Step
+
+FITTED = (partial(tfidf), partial(sif))
+"""Methods with token weights that are fitted to the texts of the pairs that rank."""
 
 Array = NDArray[np.floating[Any]]
 
@@ -105,13 +112,20 @@ def tune(
     texts = [as_read(text) for text in (*pairs.left, *pairs.right)]
     backbone, ids = encoder.backbone, encoder.backbone.tokenizer.ids(texts)
     inverse = inverse_frequencies(fit_tfidf(backbone, ids))
-    frequency = fit_tfidf(backbone, [ids[i] for i in (*split[0], *(split[0] + len(pairs.gold)))])
-    passes = [
-        Search(backbone, some, writings, pairs.gold, split[0], grid.posts, inverse, limits, on_progress).run()
-        for some, writings in _layouts(encoder, families(grid, backbone, frequency), texts, limits)
-    ]
+    ranking = [ids[i] for i in (*split[0], *(split[0] + len(pairs.gold)))]
+    fitted = {make: make().weigh.fit(ranking, backbone.tokenizer, backbone.vocabulary_size) for make in FITTED}
+    posts, notes = _steps(grid, backbone)
+    passes: list[SearchResult] = []
+    best: list[Leader] = []
+    for some, writings in _layouts(encoder, families(grid, backbone, fitted), texts, limits, notes):
+        search = Search(backbone, some, writings, pairs.gold, split[0], posts, inverse, limits, on_progress)
+        passes.append(search.run())
+        best = best_of([*best, *passes[-1].leaders], pairs.gold, split[0])
+        passes[-1].leaders.clear()  # their vectors take memory
+    passes += [of_two(best, split[0])] if grid.ensembles else []
+    passes += [named_ensembles(encoder, pairs, split[0])] if grid.published else []
     recipes = [r for p in passes for r in p.recipes]
-    columns = [p.cosines for p in passes]
+    columns = [p.cosines for p in passes if len(p.recipes)]
     default = _default(encoder, recipes)
     if default is None:
         default = len(recipes)
@@ -121,8 +135,20 @@ def tune(
     choice = choose(recipes, rounded, pairs.gold, split, default, seed)
     return Tuned(
         encoder, recipes, rounded, pairs.gold, split, choice, _heads(encoder, passes),
-        [note for p in passes for note in p.notes], seed, [f for p in passes for f in p.fits],
+        [*notes, *(note for p in passes for note in p.notes)], seed, [f for p in passes for f in p.fits],
     )  # fmt: skip
+
+
+def _steps(grid: Grid, backbone: Backbone) -> tuple[list[Step], list[str]]:
+    """The steps to try, those that need no vectors fitted to the model; and why the others cannot be tried."""
+    steps: list[Step] = []
+    notes = []
+    for post in grid.posts:
+        try:
+            steps.append((spelled([post]), post.of(backbone) if isinstance(post, EmbedFilter) else post))
+        except AfterwordError as e:
+            notes.append(str(e))
+    return steps, notes
 
 
 def score(encoder: Encoder, pairs: ScoredPairs) -> float:
@@ -136,9 +162,9 @@ def _cosines(encoder: Encoder, pairs: ScoredPairs) -> Array:
 
 
 def _layouts(
-    encoder: Encoder, tried: Sequence[Family], texts: Sequence[str], limits: Limits
+    encoder: Encoder, tried: Sequence[Family], texts: Sequence[str], limits: Limits, notes: list[str]
 ) -> Iterator[tuple[list[Family], list[TokenizedText]]]:
-    """The families that share a forward, with the texts as written for that forward."""
+    """The families that share a forward, with the texts as written for that forward; notes on those without room."""
     backbone, limit = encoder.backbone, limits.max_length
     methods = [replace(f.first, layout=with_default_prompt(encoder, f.first.layout)) for f in tried]
     for share in shares(methods, backbone):
@@ -148,7 +174,14 @@ def _layouts(
             layouts = [share.layout]
         for layout in layouts:
             members = [tried[i] for i in share.methods if len(layouts) == 1 or methods[i].layout == layout]
-            yield members, write_texts(layout, texts, backbone, limits)
+            try:
+                writings = write_texts(layout, texts, backbone, limits)
+            except InputError as e:
+                if any(family.asked for family in members):
+                    raise
+                notes.append(f"{members[0].first}: {e}")
+                continue
+            yield members, writings
 
 
 def with_default_prompt(encoder: Encoder, layout: Layout) -> Layout:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterword.encode import nearest as module
-from afterword.encode.nearest import nearest, numbered
+from afterword.cli import nearest as module
+from afterword.cli.nearest import nearest, numbered
 from afterword.encode.similarity import similarity
 
 

@@ -33,7 +33,7 @@ class VectorsInfo:
         dimension: D, the number of components of a stored vector.
         normalized: whether vectors were scaled to length 1 at the end (``--normalize``).
         prompt: the instruction that was put in front of every text; None if there was none.
-        probes: (8, P) the encoder's `encode.probes`, before ``--truncate-dim`` and ``--normalize``;
+        probes: (8, P) the encoder's `jobs.probes`, before ``--truncate-dim`` and ``--normalize``;
             None where they are not stored.
     """
 

@@ -18,7 +18,7 @@ from hypothesis.extra.numpy import arrays
 
 from afterword.errors import DataError
 from afterword.files.atomic import atomic_file, temporary
-from afterword.files.write_vectors import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled
+from afterword.jobs.write_vectors import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled
 
 TYPES = [np.float32, np.float64]
 COLUMNS, EMPTY = {"text": "text", "line": "number"}, {"vector": np.zeros((0, 4), np.float32)}

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .output_arrays import Array
+from .write_vectors import Array
 
 TOLERANCE = 1e-4
 """The largest difference of probe vectors that agree, as a share of their length."""
@@ -42,7 +42,8 @@ def probes(encoder: _Embedder) -> Array:
     >>> probes(Encoder.load("afterword-mini")).shape
     (8, 256)
     """
-    conditions = ["topic"] * len(TEXTS) if "condition" in encoder.method.layout.fields else None
+    wanted = any("condition" in method.layout.fields for method in encoder.method.members)
+    conditions = ["topic"] * len(TEXTS) if wanted else None
     vectors: Array = encoder.encode(list(TEXTS), conditions=conditions, on_long="ignore", on_empty="nan")
     return vectors
 

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from afterword.errors import DataError
-from afterword.files import stored_vectors as module
-from afterword.files.stored_vectors import StoredVectors, holds_vectors
-from afterword.files.vectors_info import VectorsInfo, to_notes
-from afterword.files.write_vectors import Block, ParquetSink
+from afterword.jobs import stored_vectors as module
+from afterword.jobs.stored_vectors import StoredVectors, holds_vectors
+from afterword.jobs.vectors_info import VectorsInfo, to_notes
+from afterword.jobs.write_vectors import Block, ParquetSink
 
 TEXTS = ["a", None, "b", "a", "c", "", "b", "d"]
 VECTORS = np.arange(16, dtype=np.float32).reshape(8, 2)
@@ -74,3 +74,9 @@ def test_ten_thousand_rows_and_more(tmp_path: Path):
     file = StoredVectors(tmp_path / "many.parquet")
     assert sum(len(rows) for rows, _ in file.blocks("vector")) == 4 and len(file) == 16_000
     assert len(file.lines(np.array([0]))[0]) == 4000
+
+
+def test_each_row_of_a_file_of_chunks_stands_for_itself(tmp_path: Path):
+    write(tmp_path / "v.parquet", {"text": TEXTS, "chunk": list(range(8))})
+    (first, _), *_ = StoredVectors(tmp_path / "v.parquet").blocks("vector")
+    assert first.tolist() == [0, 2, 3, 5, 6, 7]

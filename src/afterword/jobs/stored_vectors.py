@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError
-from .lines import TEXT
+from ..files.lines import TEXT
 from .vectors_info import PREFIX, VectorsInfo, read_info
 from .write_vectors import Array
 
 ROWS = 4096  # number of rows that are read at a time
+CHUNK = "chunk"  # a column of files of chunks, whose equal texts may have other vectors
 OF_WORDS = {"line", "text", "word", "start", "end"}  # the columns of a file of words
 
 Rows = NDArray[np.int64]
@@ -34,13 +35,15 @@ class StoredVectors:
 
     Attributes:
         infos: what each column of vectors was made by.
-        first: (n,) for each row, the first row with the same text and a vector; if none has one, the first row.
+        first: (n,) for each row, the first row with the same text and a vector; if none has one, the first row. Each
+            row of a file of chunks stands for itself.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.infos: Mapping[str, VectorsInfo] = read_info(path)
         names = set(self._file().schema_arrow.names)
+        self._chunks = CHUNK in names
         if TEXT not in names or names >= OF_WORDS:
             raise DataError(f"{path} holds no vectors of texts: it has the columns {', '.join(sorted(names))}")
 
@@ -64,6 +67,8 @@ class StoredVectors:
     @cached_property
     def first(self) -> Rows:
         """For each row, the first row with the same text and a vector; if none has one, the first row."""
+        if self._chunks:
+            return np.arange(len(self))
         digests = np.zeros(len(self), "S16" if not len(self) else [("a", "<u8"), ("b", "<u8")])
         for start, texts in self._batches(TEXT):
             keys = b"".join(hashlib.blake2b(repr(text).encode(), digest_size=16).digest() for text in texts.to_pylist())

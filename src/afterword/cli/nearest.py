@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .similarity import Array, similarity
+from ..encode.similarity import Array, similarity
 
 Rows = NDArray[np.int64]
 

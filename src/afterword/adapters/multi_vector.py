@@ -1,0 +1,98 @@
+"""An encoder as a MultiVectorEncoder of sentence-transformers 6, for late interaction (MaxSim)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ..encode.chunks import token_rows
+from ..errors import MissingExtra, ModelError
+from ..files.write_encoder import module_steps
+from ..methods import one_method
+from ..post import Dense, Normalise, width_after
+from ..st import Afterword
+from ..text.batch import lay
+from ..text.collate import from_features
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
+
+TOKENS = "token_embeddings"
+
+
+class AfterwordTokens(Afterword):
+    """A model and a method as the first module: the vectors are those of `Encoder.encode_tokens`."""
+
+    def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Run a batch, with gradients if torch has them enabled.
+
+        Args:
+            features: the result of `preprocess`.
+            kwargs: ignored, such as ``task``.
+
+        Returns:
+            The features with ``token_embeddings`` (T, n, D) of the texts' own tokens, and ``attention_mask`` (T, n),
+            which is False for padding and for texts without a token.
+
+        Raises:
+            MethodError: the method cannot be trained with gradient checkpointing.
+        """
+        backbone, ids = self.backbone, features["input_ids"]
+        self.check_recomputed(backbone.model)
+        batch = lay(from_features(ids, features["segments"]), ids.device)
+        rows = token_rows(backbone, one_method(self.method, "a MultiVectorEncoder"), batch, keep_mode=self.training)
+        blank = features.get("blank", torch.zeros(len(rows), dtype=torch.bool)).tolist()
+        masks = [torch.full((len(own),), not empty) for own, empty in zip(rows, blank, strict=True)]
+        features[TOKENS] = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        features["attention_mask"] = nn.utils.rnn.pad_sequence(masks, batch_first=True).to(ids.device)
+        return features
+
+
+def multi_vector_encoder(encoder: Encoder, **options: Any) -> Any:
+    """An encoder as a MultiVectorEncoder with the same weights in memory; its vectors have length 1.
+
+    Its ``save`` writes a folder that MultiVectorEncoder loads again with ``trust_remote_code=True``.
+
+    Args:
+        encoder: the encoder; its post-processing steps apply to the vectors of tokens.
+        options: passed to MultiVectorEncoder; ``device`` defaults to the encoder's device.
+
+    Raises:
+        MissingExtra: sentence-transformers 6 is not installed.
+        ModelError: a step is neither a matrix nor a normalisation.
+
+    >>> from afterword import Encoder
+    >>> model = multi_vector_encoder(Encoder.load("afterword-mini"))
+    >>> model.encode(["a text"])[0].shape[0]
+    2
+    """
+    try:
+        from sentence_transformers import MultiVectorEncoder
+        from sentence_transformers.base.modules import Dense as TheirDense
+        from sentence_transformers.base.modules import Normalize
+    except ImportError as e:
+        raise MissingExtra("sentence-transformers>=6", "st") from e
+    modules: list[nn.Module] = [
+        AfterwordTokens(encoder.backbone, one_method(encoder.method, "a MultiVectorEncoder"), encoder.max_length)
+    ]
+    steps, cut = module_steps(encoder)
+    if cut is not None:
+        steps.append(Dense.first(cut, width_after(encoder.method.width(encoder.backbone), steps)))
+    for step in steps:
+        if isinstance(step, Dense):
+            out, width = step.weight.shape
+            modules.append(
+                TheirDense(
+                    width, out, step.bias is not None, getattr(nn, step.activation)(), step.weight.clone(),
+                    None if step.bias is None else step.bias.clone(), module_input_name=TOKENS,
+                )
+            )  # fmt: skip
+        elif isinstance(step, Normalise):
+            modules.append(Normalize(module_input_name=TOKENS))
+        else:
+            raise ModelError(f"{type(step).__name__} is a step of sentence vectors: take an encoder without it")
+    modules.append(Normalize(module_input_name=TOKENS))
+    options = {"device": str(encoder.device), "prompts": encoder.prompts} | options
+    return MultiVectorEncoder(modules=modules, **options)

@@ -1,0 +1,82 @@
+"""Ensembles: several methods whose vectors are joined into one; the named ones, and `ensemble`, which makes any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from ..errors import MethodError
+from ..spelling import did_you_mean
+from .method import Ensemble, Method
+from .prompts import prompt
+from .states import States
+
+METAEOL = (
+    'A librarian puts the text "{text}" on a shelf, such as science, sport, trade or art. The shelf is, in one word:"',
+    'Some texts tell a fact and others an opinion. What the text "{text}" tells is, in one word:"',
+    'A customer who writes "{text}" gives a mark between terrible and excellent. The mark is, in one word:"',
+    'The feeling that speaks from the text "{text}" is, in one word:"',
+    'Another text says the same as "{text}" in other words. It means, in one word:"',
+    'The most telling word of the text "{text}" could be exchanged for another of its sense here, in one word:"',
+    'What a reader should remember of the text "{text}" is, in one word:"',
+    'The person, the place or the thing that the text "{text}" is about is, in one word:"',
+)
+"""Our own prompts with the intents of MetaEOL's eight: category, opinion or fact, rating, emotion, paraphrase, synonym
+in context, key fact, entity."""
+
+
+ENSEMBLES: dict[str, Callable[[], Ensemble]] = {
+    "ck": lambda: Ensemble((prompt("cot"), prompt("ke"))),
+    "metaeol": lambda: Ensemble(tuple(prompt(template) for template in METAEOL)),
+    "moee": lambda: Ensemble((prompt("eol"), prompt("eol", states="router")), "concat", normalise=True),
+}
+"""The named ensembles."""
+
+
+def ensemble(
+    methods: str | Sequence[Method] = "ck",
+    join: Literal["mean", "concat"] | None = None,
+    weights: Sequence[float] | None = None,
+    normalise: bool | None = None,
+    states: str | None = None,
+) -> Ensemble:
+    """Join the vectors of several methods: by their mean, or one behind the other. Methods share forwards if they can.
+
+    "ck" is the mean of Pretended CoT and Knowledge Enhancement; "metaeol" that of eight prompts; "moee" sums the
+    similarities of the last state and of the router's logits, of models of experts.
+
+    Source: CK: Cheng et al. 2025, ACL; MetaEOL: Lei et al. 2024, ACL; MoEE: Li & Zhou 2025, ICLR.
+
+    Cost: 1 pass for each method, fewer where they share.
+
+    Args:
+        methods: the name of an ensemble (ck, metaeol, moee), or methods; on the command line in quotes, with ; between
+            them: methods="echo;reba:pool=mean".
+        join: "mean" takes the weighted mean; "concat" weights by square roots, so that a dot product is the weighted
+            sum of the methods' dot products (MoEE's sum). None = mean, or as the named ensemble has it.
+        weights: numbers above 0, one per method, as 1+0.5; they are equal by default.
+        normalise: scale each method's vector to length 1 first; false by default.
+        states: hidden states of all the methods, as for `classical`; None = each method's own.
+
+    Raises:
+        MethodError: no ensemble has this name, or the values do not fit together.
+
+    >>> ensemble("ck").name, len(ensemble("metaeol").methods)
+    ('ensemble ck', 8)
+    """
+    if isinstance(methods, str) and methods not in ENSEMBLES:
+        close = did_you_mean(methods, ENSEMBLES)
+        raise MethodError(
+            f"no ensemble {methods!r}{close}: there are {', '.join(ENSEMBLES)}, or give a list of methods"
+        )
+    made = ENSEMBLES[methods]() if isinstance(methods, str) else Ensemble(methods)  # type: ignore[arg-type]
+    given = {"join": join, "weights": weights, "normalise": normalise}
+    made = replace(made, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if states is not None:
+        made = made.changed(lambda method: replace(method, states=States(states)))
+    notes = [made.join] * (made.join != "mean") + ["normalised"] * made.normalise
+    notes += ["weights " + "+".join(f"{w:g}" for w in made.weights)] if made.weights else []
+    notes += [] if states is None else [states]
+    names = methods if isinstance(methods, str) else f"of {', '.join(method.name for method in made.methods)}"
+    return replace(made, name=" ".join(["ensemble", names, *notes]))

@@ -1,0 +1,140 @@
+"""Methods that repeat the text: `echo` and `reba`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ..text.layout import Layout
+from .method import Method
+from .options import choose, unread, variant_note
+from .states import States
+from .templates import TEMPLATES
+from .weights import Backward, Plain, Table1, Weighting
+
+
+def echo(
+    copies: int = 2,
+    pool: Literal["mean", "last", "weighted"] = "mean",
+    states: str = "last",
+    *,
+    template: str | None = None,
+    variant: Literal["paper", "table1", "released"] = "paper",
+    repeat: Literal["ids", "text"] | None = None,
+    separator: str = "",
+    truncate: Literal["before", "after", "whole"] | None = None,
+    add_special_tokens: bool = True,
+    pool_special_tokens: bool = False,
+    tail: bool = False,
+) -> Method:
+    """Repeat the text and pool the last copy, whose tokens attend to the whole text.
+
+    Source: Springer et al. 2025 (Echo); ReBA, section 3.2 and Table 1.
+
+    Cost: 1 pass, 2x tokens.
+
+    Args:
+        copies: number of copies of the text.
+        pool: mean, last token or position-weighted mean of the last copy.
+        states: hidden states, as for `classical`.
+        template: None repeats the text; "rewrite" and "rewrite_paragraph" are Springer et al.'s; or a string with
+            {text} twice.
+        variant: "table1" sums from the first copy's last token on and divides by 2n, as ReBA's Table 1 prints;
+            "released" takes the very last token alone, as that paper's code does (cqdyf099/ReBA@6448aa9).
+        repeat: repeat token "ids", or the "text" itself, joined by the separator.
+        separator: text between the copies.
+        truncate: cut "before" or "after" the repetition, or the "whole" with its special tokens.
+        add_special_tokens: give the model the tokenizer's special tokens.
+        pool_special_tokens: also pool the special tokens.
+        tail: also pool the template's tokens after the last copy, as Springer et al.'s code can.
+
+    >>> echo(copies=3).layout.copies
+    3
+    """
+    choose("variant", variant, ("paper", "table1", "released"))
+    released = variant == "released"
+    if variant == "table1" or (released and pool == "mean"):
+        unread(f"variant={variant!r}", tail=tail, pool_special_tokens=pool_special_tokens, pool=pool != "mean")
+    layout = Layout(
+        template=TEMPLATES.get(template or "", template),
+        copies=copies,
+        join="ids" if template is not None and repeat is None else (repeat or ("text" if released else None)),
+        separator=separator,
+        truncate=truncate or ("whole" if released else "before"),
+        add_special_tokens=add_special_tokens,
+    )
+    weigh: Weighting = Plain(pool, "tail" if tail else "last", pool_special_tokens)
+    if variant == "table1":
+        weigh = Table1(pool, "last", pool_special_tokens)
+    elif released and pool == "mean":
+        weigh = Plain("last", "tail", True)
+    return Method(layout, States(states), weigh, name=f"echo-{layout.total_copies} {pool}{variant_note(variant)}")
+
+
+def reba(
+    copies: int = 2,
+    pool: Literal["last", "mean", "weighted"] = "last",
+    states: str = "last",
+    *,
+    columns: Literal["all", "content"] = "all",
+    normalise: Literal["token", "total"] | None = None,
+    attention: Literal["max", "last_layer"] = "max",
+    triangle: Literal["upper", "full"] = "upper",
+    repeat: Literal["ids", "text"] | None = None,
+    separator: str = "",
+    truncate: Literal["before", "after", "whole"] | None = None,
+    chunk: int | None = None,
+    variant: Literal["paper", "released"] = "paper",
+    add_special_tokens: bool = True,
+    pool_special_tokens: bool = False,
+) -> Method:
+    """Repeat the text; each token of the first copy adds the states of later tokens, as far as they attend to it.
+
+    Source: ReBA, Equations 4 and 5, Algorithms 1 to 3; chunks: section 6.
+
+    Cost: 1 pass, 2x tokens.
+
+    Args:
+        copies: number of copies of the text, 1 or more.
+        pool: e_n of the last token, or the mean or the position-weighted mean of all e_i.
+        states: hidden states v_k, as for `classical`.
+        columns: "content" leaves special tokens out of the sum.
+        normalise: None as in the paper; "token" divides each e_i by the sum of its weights, "total" the vector by the
+            sum of all weights.
+        attention: the maximum over the heads of all layers, or of the last layer.
+        triangle: "upper" sums over k >= i, "full" over every k.
+        repeat: repeat token "ids", or the "text" itself, joined by the separator.
+        separator: text between the copies.
+        truncate: cut "before" or "after" the repetition, or the "whole" with its special tokens.
+        chunk: repeat chunks of so many tokens instead of the whole text.
+        variant: "released" is what the authors' code computes (cqdyf099/ReBA@6448aa9): the string repeated, cut
+            after; last: the last row of the whole symmetric matrix, normalised; mean: the upper rows of the
+            sequence's first half, normalised, divided by that half's length; words: rows normalised.
+        add_special_tokens: give the model the tokenizer's special tokens.
+        pool_special_tokens: include their e_i in the mean.
+
+    >>> reba(copies=3, pool="mean").name
+    'reba-3 mean'
+    """
+    choose("variant", variant, ("paper", "released"))
+    released = variant == "released"
+    choose("pool", pool, ("last", "mean") if released else ("last", "mean", "weighted"))
+    layout = Layout(
+        copies=copies,
+        join=repeat or ("text" if released else None),
+        separator=separator,
+        truncate=truncate or ("whole" if released else "before"),
+        add_special_tokens=add_special_tokens,
+        chunk=chunk,
+    )
+    if released:
+        unread(
+            "variant='released'", columns=columns != "all", normalise=normalise, triangle=triangle != "upper",
+            pool_special_tokens=pool_special_tokens,
+        )  # fmt: skip
+        whole: dict[str, Any] = {"pool": "last", "copy": "all", "normalise": "token", "triangle": "full"}
+        half: dict[str, Any] = {"pool": "half", "copy": "first", "normalise": "total"}
+        weigh = Backward(**whole if pool == "last" else half, attention=attention, released=True)
+    else:
+        asked: dict[str, Any] = {"columns": columns, "normalise": normalise, "triangle": triangle}
+        weigh = Backward(pool, "first", pool_special_tokens, **asked, attention=attention)
+    return Method(layout, States(states), weigh, name=f"reba-{copies} {pool}{variant_note(variant)}")

@@ -1,0 +1,149 @@
+"""A state that is carried back, against the model's own eager layers in float64, taken one text at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.eager import Eager
+from tests.examples import examples
+from tests.judge import EXACT, difference
+from tests.tiny import tiny
+
+from afterword import Encoder, classical, prompt
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.bidirectional import Sight
+from afterword.backbone.loading import load_backbone
+from afterword.encode.forward import vectors
+from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead, UnsupportedModel
+from afterword.methods import Layout, Method, States, token_prepending
+from afterword.text.batch import lay
+
+FRONT, BEHIND = "for <PST> ", " is:"
+TEMPLATE = f"{FRONT}{{text}}{BEHIND}"
+KINDS = ["llama", "gpt2", "gemma2"]
+ids = st.lists(st.integers(8, 260), min_size=1, max_size=12)
+
+
+@lru_cache
+def loaded(folder: Path, kind: str) -> tuple[Eager, Backbone]:
+    tiny(kind, folder / kind)
+    return Eager(folder / kind, torch.float64), load_backbone(folder / kind)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("carry")
+
+
+@contextmanager
+def by_hand(eager: Eager, slots: Sequence[int], start: int, stop: int) -> Iterator[None]:
+    """h[slots] = h[last] in front of these layers."""
+
+    def carry(_: Any, args: tuple[Any, ...]) -> Any:
+        h = args[0].clone()
+        h[:, list(slots)] = h[:, -1:].clone()
+        return h, *args[1:]
+
+    stack = eager.model.h if hasattr(eager.model, "h") else eager.model.layers
+    hooks = [layer.register_forward_pre_hook(carry) for layer in stack[start:stop]]
+    yield
+    for hook in hooks:
+        hook.remove()
+
+
+def wanted(eager: Eager, text: list[int], start: int, stop: int, state: int) -> np.ndarray:
+    front, star, behind = (eager.tokenizer(t, add_special_tokens=False).input_ids for t in ("for ", "*", BEHIND))
+    whole = [*front, *star, *eager.tokenizer(" ", add_special_tokens=False).input_ids, *text, *behind]
+    slot = len(eager.prefix) + len(front)
+    whole = [*eager.prefix, *whole]
+    with torch.no_grad(), by_hand(eager, [slot], start, stop):
+        out = eager.model(input_ids=torch.tensor([whole]), output_hidden_states=True, use_cache=False)
+    return out.hidden_states[state][0, -1].numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples(5)
+@given(texts=st.lists(ids, min_size=1, max_size=4), range_=st.sampled_from([(0, 1), (1, 2), (1, 3), (0, 3), (2, 3)]),
+       state=st.integers(1, 3), stacked=st.booleans())  # fmt: skip
+def test_any_texts_in_one_batch(
+    models: Path, kind: str, texts: list[list[int]], range_: tuple[int, int], state: int, stacked: bool
+) -> None:
+    eager, own = loaded(models, kind)
+    if stacked:
+        own = Backbone(own.model, own.tokenizer, replace(own.facts, way="stacked"), own.modules)
+    encoder = Encoder(own, token_prepending(TEMPLATE, *range_, states=f"layer:{state}"))
+    got = encoder.encode(texts)
+    assert difference(got, np.stack([wanted(eager, t, *range_, state) for t in texts])) < EXACT
+    if not stacked:
+        assert (got[-1] == encoder.encode([texts[-1]])[0]).all(), "alone and in a batch"
+
+
+def test_threads_and_other_methods_stay_apart(models: Path) -> None:
+    """Hooks are on the layers while one thread runs: other threads' forwards, with and without a carry, ignore them."""
+    _, own = loaded(models, "llama")
+    carries = [token_prepending(TEMPLATE, 1, stop, "last") for stop in (3, 2)]
+    encoders = [Encoder(own, m) for m in (*carries, classical(), prompt(TEMPLATE))]
+    texts = [f"a text {i} " + "and more " * (i % 5) for i in range(12)]
+    alone = [e.encode(texts) for e in encoders]
+
+    def run(encoder: Encoder) -> np.ndarray:
+        torch.set_num_threads(1)
+        return encoder.encode(texts)
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            for got, expected in zip(pool.map(run, encoders), alone, strict=True):
+                assert (got == expected).all()
+    assert not any(m._forward_pre_hooks for m in own.model.modules())
+    many = Encoder(own, classical()).encode_many(texts, dict(zip("abcd", (e.method for e in encoders), strict=True)))
+    assert all((v == a).all() for v, a in zip(many.values(), alone, strict=True))
+    assert len({a.tobytes() for a in alone}) == 4
+
+
+def test_two_placeholders_take_the_same_state(models: Path) -> None:
+    eager, own = loaded(models, "llama")
+    method = token_prepending("<PST> {text} <PST> is", 0, 3, "last")
+    assert method.layout.slots == 2
+    (segment,) = method.layout.write([[40, 41, 42]], own.tokenizer)[0].segments
+    with torch.no_grad(), by_hand(eager, segment.slots, 0, 3):
+        expected = eager.model(input_ids=torch.tensor([segment.ids]), use_cache=False).last_hidden_state[0, -1:].numpy()
+    assert difference(Encoder(own, method).encode([[40, 41, 42]]), expected) < EXACT
+
+
+def test_what_cannot_carry_is_refused(models: Path, minilm: Path) -> None:
+    _, own = loaded(models, "llama")
+    with pytest.raises(MethodError, match=r"bert is bidirectional.*use prompt"):
+        Encoder.load(minilm, token_prepending())
+    with pytest.raises(NoSuchHead, match="from layer 1 to 4: the model has layers 0 to 2, so that stop is at most 3"):
+        Encoder(own, token_prepending(stop=4))
+    with pytest.raises(MethodError, match=r"'a \{text\}' has no <PST>"):
+        Encoder(own, Method(Layout("a {text}"), States(), sight=Sight(carry=(1,))))
+    with pytest.raises(MethodError, match="no text of the batch holds the placeholder"):
+        own.forward(lay(Layout().write(["abc"], own.tokenizer)), sight=Sight(carry=(1,)))
+    eager = Backbone(own.model, own.tokenizer, replace(own.facts, way="eager"), ())
+    with pytest.raises(AttentionNotSeen, match="runs with its own attention, so no layer can be changed"):
+        Encoder(eager, token_prepending())
+    other = Backbone(own.model, own.tokenizer, own.facts, own.modules[::-1])
+    with pytest.raises(UnsupportedModel, match="Token Prepending need"):
+        Encoder(other, token_prepending())
+
+
+def test_a_gradient_reaches_through_the_carry(models: Path) -> None:
+    _, own = loaded(models, "llama")
+    own.model.requires_grad_(True)
+    method = token_prepending(TEMPLATE)
+    out = vectors(own, [method], lay(method.layout.write(["abc", "d"], own.tokenizer)))[0]
+    out.sum().backward()
+    assert float(own.model.layers[0].mlp.up_proj.weight.grad.abs().max()) > 0
+    own.model.zero_grad()

@@ -1,0 +1,176 @@
+"""What is read inside layers, against the model's own modules."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny_model, tiny_tokenizer
+
+from afterword import Encoder, bellm, classical, prompt
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.bidirectional import Sight
+from afterword.backbone.self_check import check
+from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead, UnsupportedModel
+from afterword.methods.states import States
+from afterword.text.tokenizer import Tokenizer
+
+TEXTS = [[20, 30, 40, 50], [60, 70], [80, 90, 100, 110], [9] * 7, [25]]
+SPLIT = {
+    "gpt2": ("attn.c_proj", "attn.c_attn", lambda x: x[..., 128:]),
+    "llama": ("o_proj", "v_proj", lambda x: x),
+    "phi3": ("o_proj", "qkv_proj", lambda x: x[..., 96:]),
+    "gpt_neox": ("attention.dense", "query_key_value", lambda x: x.unflatten(-1, (4, 48))[..., 32:].flatten(-2)),
+    "gemma2": ("self_attn.o_proj", "v_proj", lambda x: x),
+    "bert": ("attention.output.dense", "self.value", lambda x: x),
+    "bloom": ("self_attention.dense", None, None),
+    "t5": ("SelfAttention.o", "SelfAttention.v", lambda x: x),
+}
+"""By family: the layer that multiplies by W_O, that which makes the values, and where in its output they are."""
+
+
+def loaded(kind: str, **changes: object) -> Backbone:
+    model = tiny_model(kind, **changes)
+    if kind != "bloom":
+        model.set_attn_implementation("afterword")
+    return check(model, Tokenizer(tiny_tokenizer(kind)))
+
+
+def literal(model: torch.nn.Module, text: list[int], ending: str) -> list[torch.Tensor]:
+    """The outputs (n, D) of every layer of this name, by the model's own eager attention."""
+    seen: list[torch.Tensor] = []
+    named = [m for name, m in model.named_modules() if name.endswith(ending)]
+    hooks = [m.register_forward_hook(lambda m, _, out: seen.append(out[0])) for m in named]
+    implementation = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        model(input_ids=torch.tensor([text]))
+    model.set_attn_implementation(implementation)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+def close(found: np.ndarray, wanted: torch.Tensor) -> bool:
+    return float(np.abs(found - wanted.numpy()).max()) <= 1e-5 * float(wanted.abs().max())
+
+
+@pytest.mark.parametrize("kind", SPLIT)
+def test_sums_and_means_of_layers(kind: str) -> None:
+    own = loaded(kind)
+    out, values, part = SPLIT[kind]
+    plain = {"add_special_tokens": False}
+    methods = {
+        "all": classical(states="attention:all", **plain),
+        "two": classical("last", states="attention:0+-1", **plain),
+        **({"values": classical(states="values:upper", **plain)} if values else {}),
+    }
+    found = Encoder(own, methods["all"]).encode_many(TEXTS, methods)
+    for i, text in enumerate(TEXTS):
+        layers = literal(own.model, text, out)
+        assert len(layers) == own.facts.layers
+        assert close(found["all"][i], sum(layers).mean(0))
+        assert close(found["two"][i], layers[0][-1] + layers[-1][-1])
+        if values and part:
+            upper = [part(v) for v in literal(own.model, text, values)][own.facts.layers // 2 :]
+            assert close(found["values"][i], (sum(upper) / len(upper)).mean(0))
+            assert Encoder(own, methods["values"]).dimension == upper[0].shape[-1]
+
+
+def test_every_way_of_running_gives_the_same() -> None:
+    flat = loaded("llama")
+    stacked = Backbone(flat.model, flat.tokenizer, replace(flat.facts, way="stacked", shares=False), flat.modules)
+    eager = Backbone(flat.model, flat.tokenizer, replace(flat.facts, way="eager", shares=False))
+    alone = Backbone(flat.model, flat.tokenizer, replace(eager.facts, alone=True))
+    method = classical(states="attention:1+2")
+    wanted = torch.from_numpy(Encoder(flat, method).encode(TEXTS))
+    for other in (stacked, eager, alone):
+        assert close(Encoder(other, method).encode(TEXTS), wanted)
+    assert alone.known.blocks == flat.known.blocks
+    with pytest.raises(AttentionNotSeen, match="runs its own attention, which hands out no values"):
+        Encoder(eager, classical(states="values:all"))
+
+
+def test_routers() -> None:
+    own = loaded("mixtral")
+    found = Encoder(own, classical("last", states="router")).encode(TEXTS)
+    assert found.shape == (len(TEXTS), 12)
+    for row, text in zip(found, TEXTS, strict=True):
+        assert close(row, torch.cat([logits[-1] for logits in literal(own.model, [1, *text], "mlp.gate")]))
+    soft = Encoder(own, classical("last", states="router:softmax")).encode(TEXTS)
+    assert close(soft, torch.from_numpy(found).unflatten(1, (3, 4)).softmax(-1).flatten(1))
+    alone = Backbone(own.model, own.tokenizer, replace(own.facts, way="eager", shares=False, alone=True))
+    assert close(Encoder(alone, classical("last", states="router")).encode(TEXTS), torch.from_numpy(found))
+
+
+def test_a_shared_beginning_and_layers_that_see_both_ways() -> None:
+    own = loaded("llama")
+    whole = Backbone(own.model, own.tokenizer, replace(own.facts, shares=False), own.modules)
+    for states in ("attention:all", "values:all"):
+        method = prompt("eol", states=states)
+        texts = ["a cat", "the dog", "it rains"]
+        assert close(Encoder(own, method).encode(texts), torch.from_numpy(Encoder(whole, method).encode(texts)))
+        both = Encoder(own, bellm(2, states=states, template=None))
+        assert abs(both.encode(TEXTS) - Encoder(own, classical(states=states)).encode(TEXTS)).max() > 1e-3
+    with pytest.raises(MethodError, match="states='values:all' is not defined for two streams"):
+        Encoder(own, bellm(2, states="values:all", couple="add"))
+
+
+def test_several_threads_read_their_own_forwards() -> None:
+    own = loaded("gpt2")
+    encoders = [Encoder(own, classical(states=s)) for s in ("attention:all", "values:all", "last", "attention:1")]
+    texts = [TEXTS[i:] for i in range(len(TEXTS))]
+    alone = [[e.encode(t) for t in texts] for e in encoders]
+
+    def run(job: tuple[int, int]) -> bool:
+        torch.set_num_threads(1)
+        return bool((encoders[job[0]].encode(texts[job[1]]) == alone[job[0]][job[1]]).all())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, [(e, t) for t in range(len(texts)) for e in range(4)] * 3))
+
+
+def test_what_is_not_there() -> None:
+    own = loaded("gpt2")
+    with pytest.raises(AttentionNotSeen, match="gpt2 shows no routers"):
+        Encoder(own, classical(states="router"))
+    with pytest.raises(NoSuchHead, match="states='attention:3': the model has attention in layers 0 to 2"):
+        Encoder(own, classical(states="attention:3"))
+    encoder = Encoder(own, classical(states="attention:all"))
+    own.model.h = own.model.h[:2]
+    own.known.blocks = own.known.blocks[:2]
+    with pytest.raises(UnsupportedModel, match=r"\(2 ran, 3 were loaded\)"):
+        encoder.encode(TEXTS)
+
+
+def test_values_of_other_widths_have_no_mean() -> None:
+    own = loaded("llama")
+    layer = own.model.layers[1].self_attn
+    layer.v_proj, layer.k_proj = (torch.nn.Linear(64, 64, bias=False) for _ in "vk")
+    layer.num_key_value_groups = 1
+    with pytest.raises(UnsupportedModel, match="layer 1 of llama has 64 components, and the layers before it have 32"):
+        Encoder(own, classical(states="values:all"))
+    assert Encoder(own, classical(states="values:1")).dimension == 64
+
+
+def test_sums_are_float32_for_half_precision() -> None:
+    own = loaded("llama")
+    exact = Encoder(own, classical(states="attention:all")).encode(TEXTS)
+    own.model.to(torch.bfloat16)
+    half = Encoder(own, classical(states="attention:all"))
+    assert half.encode(TEXTS).dtype == np.float32
+    assert 0 < np.abs(half.encode(TEXTS) - exact).max() < 0.05 * np.abs(exact).max()
+
+
+def test_the_plan_stays_as_it_was() -> None:
+    """Hidden states are the same to the bit beside what is read inside layers."""
+    own = loaded("llama")
+    methods = {"last": classical(), "all": classical(states="attention:all"), "values": classical(states="values:0")}
+    together = Encoder(own, classical()).encode_many(TEXTS, methods)
+    for name, method in methods.items():
+        assert (together[name] == Encoder(own, method).encode(TEXTS)).all(), name
+    assert States("values:0").width(own) == 32
+    assert Sight() == methods["all"].sight

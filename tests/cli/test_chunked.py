@@ -1,0 +1,114 @@
+"""``afterword embed --chunk``: the rows are `Encoder.encode_chunks`', to the bit, also after an interruption."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tests.cli.conftest import Run, array
+
+from afterword import Encoder, echo
+from afterword.cli.chunked import Chunking
+
+TEXTS = ["One bank. Two banks!  Three.", " ", "河岸。银行！", "Two banks! One bank."]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    file = tmp_path / "in.jsonl"
+    file.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)))
+    return file
+
+
+@pytest.fixture(scope="module")
+def encoder(llama: Path) -> Encoder:
+    return Encoder.load(llama, echo())
+
+
+def command(llama: Path, rows: Path, *more: object) -> list[object]:
+    return ["embed", "-m", llama, "--method", "echo", "-i", rows, *more]
+
+
+@pytest.mark.parametrize("chunk", ["sentences", "9", "sentences:20"])
+def test_late_chunks_are_rows(run: Run, llama: Path, encoder: Encoder, rows: Path, chunk: str):
+    ended = run(*command(llama, rows, "--chunk", chunk, "--late", "--keep", "id", "--window", "2"))
+    unit, _, number = chunk.partition(":") if not chunk.isdigit() else (None, "", chunk)
+    options = {"tokens": int(number)} if number else {}
+    assert ended.code == 1 and "rejected: line 2: is blank" in ended.err
+    made = ended.rows
+    for line in (1, 3, 4):
+        text, own = TEXTS[line - 1], [row for row in made if row["line"] == line]
+        wanted = encoder.encode_chunks(text, unit, **options)
+        assert [(row["start"], row["end"]) for row in own] == wanted.spans
+        assert [row["chunk"] for row in own] == list(range(len(own))) and {row["id"] for row in own} == {line - 1}
+        assert [row["text"] for row in own] == [text[a:b].strip() for a, b in wanted.spans]
+        assert np.array_equal(array(own), wanted.vectors)
+    (blank,) = (row for row in made if row["line"] == 2)
+    assert blank["vector"] is None and blank["chunk"] is None and blank["id"] == 1
+
+
+def test_plain_chunks_are_embedded_by_themselves(run: Run, llama: Path, encoder: Encoder, rows: Path, tmp_path: Path):
+    out = tmp_path / "out.npy"
+    assert run(*command(llama, rows, "--chunk", "sentences", "-o", out, "--normalize")).code == 1
+    wanted = encoder.encode_chunks([TEXTS[i] for i in (0, 2, 3)], "sentences", late=False, normalize_embeddings=True)
+    made = np.load(out)
+    assert np.isnan(made[3]).all() and np.array_equal(np.delete(made, 3, 0), np.concatenate([w[0] for w in wanted]))
+
+
+def test_plain_chunks_by_several_methods(run: Run, llama: Path):
+    ended = run("embed", "-m", llama, "--method", "echo", "--method", "classical", "--chunk", "sentences", "One. Two.")
+    assert ended.code == 0 and [len(row["echo"]) for row in ended.rows] == [64, 64]
+    assert [row["text"] for row in ended.rows] == ["One.", "Two."]
+
+
+def test_an_interrupted_run_goes_on_within_a_text(run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch):
+    whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"
+    asked = command(llama, rows, "--chunk", "sentences", "--late", "--window", "2")
+    assert run(*asked, "-o", whole).code == 1
+    calls, encode = [], Chunking.encode
+
+    def interrupted(self, items, *more):
+        calls.append(len(items))
+        if len(calls) == 5:  # the first two calls are for no rows; two windows are done
+            raise KeyboardInterrupt
+        return encode(self, items, *more)
+
+    monkeypatch.setattr(Chunking, "encode", interrupted)
+    assert run(*asked, "-o", out).code == 130
+    text = rows.read_text()
+    rows.write_text(text.replace("Three.", "Other."))
+    other = run(*asked, "-o", out)
+    assert other.code == 2 and "row 1 (line 1) is another" in other.err  # all chunks of a changed text are others
+    rows.write_text(text)
+    calls[:] = [0] * 9
+    ended = run(*asked, "-o", out)
+    assert "4 rows done before" in ended.err and sum(calls) == 4 and out.read_bytes() == whole.read_bytes()
+
+
+def test_a_file_of_chunks_is_searched_and_equal_texts_stay_apart(run: Run, llama: Path, rows: Path, tmp_path: Path):
+    out = tmp_path / "out.parquet"
+    run(*command(llama, rows, "--chunk", "sentences", "--late", "-o", out))
+    table = pq.read_table(out)
+    assert table["text"].to_pylist().count("Two banks!") == 2 and table.schema.names[-1] == "vector"
+    found = run("similar", "-m", llama, "Two banks!", "--against", out, "--top", "3", "--json")
+    assert found.code == 0
+    assert found.out.count('"Two banks!"') >= 2 and "7 similarities" not in found.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--late"], "it needs chunks: give --chunk 256"),
+        (["--chunk", "words"], "'words': write a number of tokens, sentences, paragraphs"),
+        (["--chunk", "0"], "'0': write a number"),
+        (["--chunk", "sentences:"], "'sentences:': write a number"),
+        (["--chunk", "9", "--late", "--method", "classical"], "it goes with one method"),
+        (["--chunk", "9999"], "tokens=9999: --max-length 512 leaves"),
+        (["--chunk", "9", "--condition", "a", "--method", "prompt:template=csts"], "condition"),
+        (["--chunk", "9", "--keep", "line"], "the output has a column 'line' of its own"),
+    ],
+)
+def test_mistakes(run: Run, llama: Path, rows: Path, words: list[str], told: str):
+    ended = run(*command(llama, rows, *words))
+    assert ended.code == 2 and told in " ".join(ended.err.split()).replace("│ ", ""), ended.err

@@ -1,0 +1,178 @@
+"""Chunks in the context of their text: against plain forwards, in company, over the length, and refused."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+from tests.tiny import tiny
+
+from afterword import Encoder, Method, bellm, classical, echo, prompt, reba
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
+from afterword.errors import InputError, TextsCut, TooLong, WordNotFound
+from afterword.post import Normalise
+
+TEXT = "The bank was steep. It was covered in reeds! 河岸很陡。长满了芦苇。 End"
+METHODS = [classical(), classical("cls"), echo(), reba(), reba(pool="mean", chunk=30), bellm(last=2, pool="mean")]
+pytestmark = pytest.mark.filterwarnings("ignore:llama is causal")
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
+    return load_backbone(tiny("llama", tmp_path_factory.mktemp("llama")))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_chunks_are_means_of_the_rows_of_one_plain_forward(backbone: Backbone, method: Method):
+    encoder = Encoder(backbone, method)
+    found = encoder.encode_chunks(TEXT, "sentences")
+    assert "".join(TEXT[a:b] for a, b in found.spans) == TEXT and len(found.spans) == 5
+    tokens = encoder.encode_tokens(TEXT)
+    for (a, b), vector in zip(found.spans, found.vectors, strict=True):
+        rows = [i for i, (s, _) in enumerate(tokens.spans) if a <= s < b]
+        mean = tokens.vectors[rows].astype(float).mean(0)
+        assert np.abs(vector - mean).max() <= 2e-6 * np.abs(tokens.vectors).max()
+
+
+def test_the_rows_of_a_plain_method_are_its_states(backbone: Backbone):
+    encoder = Encoder(backbone, classical())
+    states = encoder.encode(TEXT, output_value="token_embeddings").numpy()
+    assert np.array_equal(encoder.encode_tokens(TEXT).vectors, states[1:])  # the special token has no row
+    twice = Encoder(backbone, echo()).encode(TEXT, output_value="token_embeddings").numpy()
+    assert np.array_equal(Encoder(backbone, echo()).encode_tokens(TEXT).vectors, twice[len(twice) // 2 + 1 :])
+
+
+@pytest.mark.parametrize("method", METHODS[2:4], ids=str)
+def test_company_and_the_other_chunks_change_no_bit(backbone: Backbone, method: Method):
+    encoder = Encoder(backbone, method, max_length=60)
+    texts = [TEXT, TEXT[::-1], "dog", TEXT * 4]
+    together = encoder.encode_chunks(texts, tokens=9, batch_tokens=300)
+    for text, found in zip(texts, together, strict=True):
+        alone = encoder.encode_chunks(text, [found.spans[-1]])
+        assert np.array_equal(alone.vectors, found.vectors[-1:]) and alone.spans == found.spans[-1:]
+    own = [Encoder(backbone, method).encode_tokens(batch) for batch in (texts[:1], texts[:3])]
+    assert np.array_equal(own[0][0].vectors, own[1][0].vectors)
+
+
+def test_windows_of_texts_change_nothing(backbone: Backbone, monkeypatch):
+    encoder, done = Encoder(backbone, reba(), max_length=40), []
+    wanted = encoder.encode_chunks([TEXT, "a b. c", TEXT], "sentences")
+    monkeypatch.setattr("afterword.encode.chunks.TEXTS", 1)
+    found = encoder.encode_chunks([TEXT, "a b. c", TEXT], "sentences", show_progress_bar=done.append)
+    assert sum(done) == 3 and all(np.array_equal(a.vectors, b.vectors) for a, b in zip(wanted, found, strict=True))
+
+
+@pytest.mark.parametrize("method", [classical(), echo(), reba(), prompt("eol", "mean")], ids=str)
+@examples(5)
+@given(n=st.integers(30, 70), room=st.integers(8, 20), overlap=st.integers(0, 19), lengths=st.lists(st.integers(1, 8)))
+def test_a_chunk_of_a_long_text_comes_from_the_window_where_it_is_most_central(
+    backbone, method, n, room, overlap, lengths
+):
+    """By brute force: every window of the grid, or one around the chunk if none holds it."""
+    ids, overlap = [20 + i * 7 % 200 for i in range(n)], min(overlap, room - 1)
+    fixed = len(method.layout.write([[]], backbone.tokenizer, None)[0].segments[0].ids)
+    encoder = Encoder(backbone, method, max_length=fixed + room * method.layout.total_copies)
+    ends = np.cumsum([*lengths, 3])
+    spans = [(int(b - s), int(b)) for s, b in zip([*lengths, 3], ends, strict=True) if b <= n]
+    (found,) = encoder.encode_chunks([ids], [spans], overlap=overlap)
+    grid = sorted({*range(0, n - room, room - overlap), n - room})
+    for (a, b), vector in zip(spans, found.vectors, strict=True):
+        holding = [s for s in grid if s <= a and b <= s + room] or [max(0, min((a + b - room) // 2, n - room))]
+        start = max(holding, key=lambda s: (min(a - s, s + room - b), -s))
+        wanted = encoder.encode_words([ids[start : start + room]], [(a - start, b - start)])[0]
+        assert np.abs(vector - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
+def test_nothing_of_a_long_text_is_cut(backbone: Backbone):
+    encoder = Encoder(backbone, classical(), max_length=20)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*truncated")
+        found = encoder.encode_chunks(TEXT * 3, "paragraphs")
+    assert "".join((TEXT * 3)[a:b] for a, b in found.spans) == TEXT * 3 and np.isfinite(found.vectors).all()
+    assert all(len(encoder.backbone.tokenizer.ids([(TEXT * 3)[a:b]])[0]) <= 20 for a, b in found.spans)
+
+
+def test_chunks_by_themselves_are_ordinary_vectors(backbone: Backbone):
+    encoder = Encoder(backbone, prompt("eol"), (Normalise(),))
+    found = encoder.encode_chunks([TEXT, "dog"], "sentences", late=False)
+    assert [len(own.spans) for own in found] == [5, 1]
+    wanted = encoder.encode([TEXT[a:b].strip() for a, b in found[0].spans])
+    assert np.array_equal(found[0].vectors, wanted) and np.array_equal(found[1].vectors, encoder.encode(["dog"]))
+
+
+def test_prompts_and_steps_are_those_of_encode_words(backbone: Backbone):
+    encoder = Encoder(backbone, echo(), (Normalise(),), prompts={"p": "of banks: "})
+    found = encoder.encode_chunks(TEXT, [(4, 8), (20, 43)], prompt_name="p", truncate_dim=8)
+    words = encoder.encode_words(TEXT, [(4, 8), (20, 43)], prompt="of banks: ")
+    assert np.array_equal(found.vectors, words[:, :8]) and found.spans == [(4, 8), (20, 43)]
+    assert encoder.chunk_spans([TEXT], "sentences") == [encoder.encode_chunks(TEXT, "sentences").spans]
+
+
+def test_a_saved_encoder_gives_the_same_chunks(backbone: Backbone, tmp_path: Path):
+    encoder = Encoder(backbone, reba(), (Normalise(),), max_length=60)
+    encoder.save(tmp_path / "saved")
+    again = Encoder.load(tmp_path / "saved")
+    for call in ("encode_chunks", "encode_tokens"):
+        options = {"tokens": 7} if call == "encode_chunks" else {"on_long": "ignore"}
+        assert np.array_equal(getattr(again, call)(TEXT, **options)[0], getattr(encoder, call)(TEXT, **options)[0])
+
+
+def test_no_text_and_no_chunk(backbone: Backbone):
+    encoder = Encoder(backbone, classical())
+    assert encoder.encode_chunks([], tokens=5) == [] and encoder.encode_tokens([]) == []
+    assert encoder.encode_chunks(TEXT, []).vectors.shape == (0, 64)
+
+
+def test_a_causal_model_is_told_of(backbone: Backbone):
+    for method in (classical(), classical(temperature=0.9)):  # which does not look back either
+        with pytest.warns(
+            UserWarning, match="llama is causal: a chunk by classical mean last.* knows only what stands"
+        ):
+            Encoder(backbone, method).encode_chunks(TEXT, tokens=9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for method in METHODS[2:]:
+            Encoder(backbone, method).encode_chunks(TEXT, tokens=9)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "options", "told"),
+    [
+        ([[(0, 3), (2, 5)]], {}, "the span 2:5 of text 0 begins before 0:3 ends"),
+        ([[(0, 3)], [(0, 3)]], {}, "spans of 2 texts, for 1"),
+        ([[(0, 3)]], {"tokens": 3}, "spans of 1 texts, for 1: give a list per text, not tokens="),
+        ("words", {}, "chunks='words': give spans, 'sentences', 'paragraphs', or tokens=256"),
+        (None, {}, "chunks=None: give spans"),
+        (None, {"tokens": 0}, "tokens=0"),
+        (None, {"tokens": 40}, "tokens=40: max_length=40 leaves 39 for a chunk"),
+        ("sentences", {"overlap": 39}, "overlap=39: windows hold 39 tokens of a text, give 0 to 38"),
+        ("sentences", {"overlap": 20.5}, "overlap=20.5: windows hold 39 tokens"),
+        ("sentences", {"overlap": 3, "late": False}, "overlap=3 is of windows"),
+    ],
+)
+def test_what_cannot_be_used(backbone: Backbone, chunks, options, told: str):
+    with pytest.raises(InputError, match=told):
+        Encoder(backbone, classical(), max_length=40).encode_chunks([TEXT], chunks, **options)
+
+
+def test_a_template_with_a_condition_is_for_whole_texts(backbone: Backbone):
+    with pytest.raises(InputError, match="chunks take no condition, and prompt 'csts' has one: use another template"):
+        Encoder(backbone, prompt("csts")).encode_chunks(TEXT, "sentences")
+
+
+def test_texts_that_cannot_be_used(backbone: Backbone):
+    encoder = Encoder(backbone, classical(), max_length=20)
+    with pytest.raises(WordNotFound, match="text 1 leaves no token: it is blank"):
+        encoder.encode_chunks(["a", " \n"], "sentences")
+    with pytest.raises(TooLong, match=r"the span 0:60 of text 0 has .* tokens, and a window of max_length=20 holds 19"):
+        encoder.encode_chunks([TEXT], [[(0, 60)]])
+    with pytest.warns(TextsCut, match="1 of 1 text truncated to max_length=20"):
+        encoder.encode_chunks([TEXT], [[(0, 60)]], late=False)
+    with pytest.raises(InputError, match="text 0 is a list of token ids"):
+        encoder.encode_chunks([[5, 6]], "sentences")

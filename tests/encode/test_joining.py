@@ -1,0 +1,210 @@
+"""Ensembles' vectors: the literal formula, alone and in company, and what `Encoder` does with an ensemble."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.encode.test_sentences import Forwards
+from tests.examples import examples
+from tests.tiny import tiny
+
+from afterword import Encoder, classical, echo, ensemble, prompt, reba
+from afterword.backbone.loading import load_backbone
+from afterword.encode import sentences as room
+from afterword.encode.joining import joined
+from afterword.errors import InputError, MethodError, NotFitted, TextsCut, TooLong
+from afterword.methods import AnyMethod, Ensemble, tfidf
+from afterword.post import Centre, Dense, Normalise
+
+TEXTS = ["dog", "a b", "dog", "The quick brown fox jumps over it.", "\u4e16\u754c", "x" * 30, [20, 21, 22]]
+MEMBERS = [classical(), echo(2), reba(2, "mean"), prompt("eol"), classical("last", "layer:1"), reba(2, chunk=4)]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory):
+    return load_backbone(tiny("llama", tmp_path_factory.mktemp("join")))
+
+
+def literal(method: Ensemble, parts: list[np.ndarray]) -> np.ndarray:
+    """The formula of `Ensemble`'s docstring, in float64."""
+    v = [part.astype(np.float64) for part in parts]
+    if method.normalise:
+        v = [part / np.linalg.norm(part, axis=-1, keepdims=True) for part in v]
+    w = method.weights or [1.0] * len(v)
+    if method.join == "mean":
+        return sum(wi * vi for wi, vi in zip(w, v, strict=True)) / sum(w)
+    return np.concatenate([np.sqrt(wi) * vi for wi, vi in zip(w, v, strict=True)], -1)
+
+
+@st.composite
+def ensembles(draw: st.DrawFn) -> Ensemble:
+    methods = draw(st.lists(st.sampled_from(MEMBERS), min_size=1, max_size=4))
+    weights = st.lists(st.floats(1e-3, 1e3), min_size=len(methods), max_size=len(methods))
+    join, normalise = draw(st.sampled_from(["mean", "concat"])), draw(st.booleans())
+    return ensemble(methods, join, draw(st.none() | weights), normalise)
+
+
+@examples(6)
+@given(method=ensembles(), steps=st.booleans())
+def test_the_literal_formula(own, method: Ensemble, steps: bool) -> None:
+    one = Encoder(own, method, max_length=40)
+    parts = [Encoder(own, m, max_length=40).encode(TEXTS, on_long="ignore") for m in method.methods]
+    if steps:  # they are applied to what was joined
+        weight = torch.linspace(-1, 1, 3 * one.dimension).reshape(3, -1)
+        one = replace(one, post=(Dense(weight), Normalise()))
+    found = one.encode(TEXTS, on_long="ignore")
+    wanted = literal(method, parts)
+    if steps:
+        wanted = wanted @ weight.numpy().T.astype(np.float64)
+        wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    assert found.dtype == np.float32 and np.abs(found - wanted).max() <= 3e-6 * np.abs(wanted).max()
+    alone = np.stack([one.encode([text], on_long="ignore")[0] for text in TEXTS])
+    assert (found == alone).all(), "the same bits alone and in a batch"
+
+
+@pytest.mark.parametrize("method", MEMBERS, ids=str)
+def test_an_ensemble_of_one_is_that_method_to_the_bit(own, method: AnyMethod) -> None:
+    for post in ((), (Normalise(),)):
+        single, alone = Encoder(own, method, post), Encoder(own, ensemble([method]), post)
+        assert alone.encode(TEXTS).tobytes() == single.encode(TEXTS).tobytes()
+    words = [["dog"], ["b"]]
+    found, wanted = (e.encode_words(TEXTS[:2], words, on_long="ignore") for e in (alone, single))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(found, wanted, strict=True))
+
+
+def test_a_similarity_is_the_weighted_sum_of_similarities(own) -> None:
+    """MoEE's sum as one vector: methods.md of the issue, section 2."""
+    members, weights = [classical(), prompt("eol", states="layer:1")], [1.0, 0.3]
+    vectors = Encoder(own, ensemble(members, "concat", weights, normalise=True)).encode(TEXTS)
+    units = [Encoder(own, m).encode(TEXTS, normalize_embeddings=True) for m in members]
+    np.testing.assert_allclose(
+        vectors @ vectors.T, sum(w * u @ u.T for w, u in zip(weights, units, strict=True)), atol=2e-6
+    )
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.3**0.5, rtol=1e-6)
+
+
+def test_methods_and_ensembles_share_their_forwards(own, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, counted = Encoder(own, classical()), Forwards(own)
+    methods = {"mean": classical(), "both": ensemble([echo(2), reba(2), classical()]), "ck": ensemble("ck")}
+    alone = {name: replace(encoder, method=m).encode(TEXTS) for name, m in methods.items()}
+    monkeypatch.setattr(own, "forward", counted)
+    many = encoder.encode_many(TEXTS, methods)
+    assert sum(counted.texts) == 3 * 6, "one pass of the copies, one for each of two templates, over six texts"
+    for name, wanted in alone.items():
+        assert np.abs(many[name] - wanted).max() <= 2e-6 * np.abs(wanted).max(), name
+
+
+def test_windows_duplicates_empty_texts_and_out(own, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder(own, ensemble([echo(2), classical(), prompt("eol")], "concat"), (Normalise(),))
+    whole, done = encoder.encode(TEXTS), []
+    monkeypatch.setattr(room, "WINDOW", 2)
+    out = np.empty((len(TEXTS) + 2, 3 * 64), np.float32)
+    encoder.encode([*TEXTS, "", "dog"], on_empty="nan", out=out, show_progress_bar=done.append)
+    assert (out[:-2] == whole).all() and np.isnan(out[-2]).all() and (out[-1] == whole[0]).all()
+    assert sum(done) == len(out) and all(done), "each text counts once, however many methods there are"
+    with pytest.raises(InputError, match="text 7 is blank"):
+        encoder.encode([*TEXTS, " "])
+    assert encoder.encode([]).shape == (0, 192)
+
+
+def test_texts_that_are_cut_are_told_once(own) -> None:
+    encoder = Encoder(own, ensemble([classical(), echo(2)]), max_length=20)
+    with pytest.warns(TextsCut, match="2 of 7 texts") as told:
+        found = encoder.encode(TEXTS)
+    with pytest.warns(TextsCut) as again:
+        encoder.encode_words(["dog " + "x" * 30, "b"], ["dog", "b"])
+    assert len(told) == len(again) == 1
+    wanted = [Encoder(own, m, max_length=20).encode(TEXTS, on_long="ignore") for m in (classical(), echo(2))]
+    np.testing.assert_allclose(found, np.mean(wanted, 0), atol=1e-6)
+    with pytest.raises(TooLong, match="text 3 has"):
+        encoder.encode(TEXTS, on_long="error")
+
+
+def test_prompts_and_conditions_reach_each_method(own) -> None:
+    both = ensemble([prompt("csts"), classical()])
+    encoder = Encoder(own, both, prompts={"query": "ask: "})
+    asked = encoder.encode_query(["dog", "dog"], conditions=["size", "colour"])
+    parts = [
+        Encoder(own, prompt("csts")).encode(["dog", "dog"], prompt="ask: ", conditions=["size", "colour"]),
+        Encoder(own, classical()).encode(["dog", "dog"], prompt="ask: "),
+    ]
+    assert (asked == np.mean(parts, 0)).all()
+    with pytest.raises(InputError, match=r"pass conditions="):
+        encoder.encode(["dog"])
+    with pytest.raises(InputError, match=r"holds no \{condition\}"):
+        Encoder(own, ensemble("ck")).encode(["dog"], conditions=["size"])
+
+
+def test_words(own) -> None:
+    method = ensemble([classical(), reba(2), echo(2)], "concat", [1, 2, 3])
+    texts, words = ["a dog is a dog", "", "the town"], [["dog", ("dog", 1)], [], ["town"]]
+    parts = [Encoder(own, m).encode_words(texts, words) for m in method.methods]
+    done: list[int] = []
+    found = Encoder(own, method).encode_words(texts, words, show_progress_bar=done.append)
+    assert [f.shape for f in found] == [(2, 192), (0, 192), (1, 192)] and sum(done) == 3
+    for rows, *of_members in zip(found, *parts, strict=True):
+        np.testing.assert_allclose(rows, literal(method, of_members), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:llama is causal")
+def test_chunks(own) -> None:
+    """The spans are those of the method with the smallest window; nothing is cut, each chunk is joined."""
+    method, texts = ensemble([classical(), reba(2), echo(3)], weights=[1, 2, 3]), ["A dog. " * 12, "The town."]
+    encoder = Encoder(own, method, (Normalise(),), max_length=40)
+    singles = [Encoder(own, m, max_length=40) for m in method.methods]
+    for late in (True, False):
+        found = encoder.encode_chunks(texts, "sentences", tokens=12, late=late)
+        parts = [one.encode_chunks(texts, [f.spans for f in found], late=late) for one in singles]
+        for chunks, *of_members in zip(found, *parts, strict=True):
+            wanted = literal(method, [part.vectors for part in of_members])
+            wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+            np.testing.assert_allclose(chunks.vectors, wanted, atol=1e-6)
+    assert encoder.chunk_spans(texts, tokens=12) == singles[2].chunk_spans(texts, tokens=12)
+    with pytest.raises(InputError, match=r"tokens=14: max_length=40 leaves 1[0-3]"):
+        encoder.encode_chunks(texts, tokens=14)
+
+
+def test_fitted_methods_in_an_ensemble(own) -> None:
+    encoder = Encoder(own, ensemble([tfidf(), classical(), tfidf(states="last")]), (Centre(), Normalise()))
+    with pytest.raises(NotFitted):
+        Encoder(own, encoder.method).encode(["dog"])
+    fitted = encoder.fit([t for t in TEXTS if isinstance(t, str)])
+    assert not encoder.fitted and fitted.fitted and fitted.method.methods[1] == classical()
+    single = Encoder(own, tfidf(states="last")).fit([t for t in TEXTS if isinstance(t, str)])
+    assert fitted.method.methods[2] == single.method and fitted.fingerprint != encoder.fingerprint
+    assert np.isfinite(fitted.encode(TEXTS)).all()
+
+
+def test_what_only_a_single_method_has(own) -> None:
+    encoder = Encoder(own, ensemble("ck"))
+    for call in (
+        lambda: encoder.weights("dog"),
+        lambda: encoder.attention("dog"),
+        lambda: encoder.encode(["dog"], output_value="token_embeddings"),
+        lambda: encoder.encode(["dog"], output_value=None),
+        lambda: encoder.encode_tokens(["dog"]),
+    ):
+        with pytest.raises(MethodError, match="takes one method, and ensemble ck joins 2: give one of them alone"):
+            call()
+
+
+def test_methods_of_other_widths_have_no_mean(own, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word table of another width, as ALBERT's."""
+    monkeypatch.setattr(type(own), "table_width", property(lambda _: 32))
+    methods = [classical(), classical(states="static")]
+    with pytest.raises(MethodError, match=r"classical mean last .* of 64 components and .*static of 32.*join='concat'"):
+        Encoder(own, ensemble(methods))
+    assert Encoder(own, ensemble(methods, "concat")).dimension == 96
+
+
+def test_joining_batches_of_tensors() -> None:
+    parts = [torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]])]
+    assert joined(classical(), parts[:1]) is parts[0]
+    assert joined(ensemble("ck"), parts).tolist() == [[1.5, 3.0]]
+    assert joined(ensemble("ck", weights=[1, 3]), parts).tolist() == [[0.75, 2.5]]
+    assert joined(ensemble("ck", "concat", [1, 4], True), parts)[0].tolist() == pytest.approx([0.6, 0.8, 0, 2])

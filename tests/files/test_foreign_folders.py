@@ -1,0 +1,290 @@
+"""Checkpoints of LLM2Vec, AnglE with BiLLM, GritLM and SGPT, against transformers and PEFT with the masks opened."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny, tiny_tokenizer
+from transformers import AutoModel, AutoModelForCausalLM
+
+from afterword import Encoder, classical
+from afterword.errors import MissingExtra, ModelError
+from afterword.files import foreign_folders
+
+peft = pytest.importorskip("peft", reason="the extra train is not installed")
+
+TEXTS = ["A bank of the river.", "dog", "more words than one of them"]
+LAYERS = 3
+
+
+def lora(base: Any, folder: Path, seed: int, **options: Any) -> Any:
+    torch.manual_seed(seed)
+    config = peft.LoraConfig(
+        r=2, lora_alpha=4, target_modules=["q_proj", "down_proj"], init_lora_weights=False, **options
+    )
+    model = peft.get_peft_model(base, config)
+    model.save_pretrained(folder)
+    return model
+
+
+def write(path: Path, **values: object) -> None:
+    path.write_text(json.dumps(values))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """base; mntp, an adapter of it; supervised, an adapter of the merged mntp; billm, an adapter of the causal LM."""
+    root = tmp_path_factory.mktemp("foreign")
+    tiny("llama", root / "base")
+    merged = lora(AutoModel.from_pretrained(root / "base"), root / "mntp", 1).merge_and_unload()
+    tiny_tokenizer("llama").save_pretrained(root / "mntp")
+    lora(merged, root / "supervised", 2)
+    adapter = root / "supervised" / "adapter_config.json"
+    adapter.write_text(json.dumps({**json.loads(adapter.read_text()), "base_model_name_or_path": str(root / "mntp")}))
+    lora(AutoModelForCausalLM.from_pretrained(root / "base"), root / "billm", 3, task_type="CAUSAL_LM")
+    return root
+
+
+@pytest.fixture(scope="module")
+def theirs(root: Path) -> dict[str, Any]:
+    """The models as PEFT puts them together."""
+    mntp = peft.PeftModel.from_pretrained(AutoModel.from_pretrained(root / "base"), root / "mntp")
+    supervised = peft.PeftModel.from_pretrained(mntp.merge_and_unload(), root / "supervised")
+    whole = AutoModelForCausalLM.from_pretrained(root / "base")
+    billm = peft.PeftModel.from_pretrained(whole, root / "billm").base_model.model.model
+    return {"supervised": supervised.base_model.model, "billm": billm, "base": AutoModel.from_pretrained(root / "base")}
+
+
+def states(model: Any, text: str, start: int = 0) -> np.ndarray:
+    """Last hidden states (n, D) of text with its special tokens; from layer `start` on, the mask is open."""
+    ids = torch.tensor([tiny_tokenizer("llama")(text)["input_ids"]])
+    model.eval().set_attn_implementation("eager")
+    open_ = {"attention_mask": torch.zeros(1, 1, ids.shape[1], ids.shape[1])}
+    hooks = [
+        layer.register_forward_pre_hook(lambda module, args, kwargs: (args, {**kwargs, **open_}), with_kwargs=True)
+        for layer in model.layers[start:]
+    ]
+    with torch.no_grad():
+        found = model(input_ids=ids).last_hidden_state[0].numpy()
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def close(got: np.ndarray, expected: np.ndarray) -> bool:
+    return bool(abs(got - expected).max() <= 2e-5 * abs(expected).max())
+
+
+def by_position(rows: np.ndarray) -> np.ndarray:
+    return np.average(rows, 0, np.arange(1, len(rows) + 1))
+
+
+def length(text: str) -> int:
+    return len(tiny_tokenizer("llama")(text, add_special_tokens=False)["input_ids"])
+
+
+POOLED: dict[tuple[str, bool], Callable[[np.ndarray, int], np.ndarray]] = {
+    ("mean", True): lambda rows, n: rows[-n:].mean(0),
+    ("mean", False): lambda rows, n: rows.mean(0),
+    ("weighted_mean", True): lambda rows, n: by_position(rows[-n:]),
+    ("weighted_mean", False): lambda rows, n: by_position(rows),
+    ("last_token", True): lambda rows, n: rows[-1],
+    ("bos_token", True): lambda rows, n: rows[0],
+}
+"""McGill-NLP/llm2vec@020e65f, get_pooling: n is the number of tokens behind the instruction."""
+
+
+@pytest.mark.parametrize(("mode", "skips"), POOLED)
+def test_llm2vec(mode: str, skips: bool, root: Path, theirs: dict[str, Any]) -> None:
+    """Two adapters on a base, all layers both ways; the instruction has no weight where the folder says so."""
+    write(root / "supervised" / "llm2vec_config.json", pooling_mode=mode, max_length=60, doc_max_length=40,
+          skip_instruction=skips)  # fmt: skip
+    encoder = Encoder.load(root / "supervised")
+    assert encoder.max_length == 60 and encoder.method.sight.resolve(LAYERS) == {0, 1, 2}
+    pool = POOLED[mode, skips]
+    for text in TEXTS:
+        assert close(encoder.encode(text), pool(states(theirs["supervised"], text), length(text)))
+        asked = states(theirs["supervised"], f"find: {text}")
+        assert close(encoder.encode(text, prompt="find: "), pool(asked, length(text)))
+
+
+def test_llm2vec_saved_and_loaded(root: Path, tmp_path: Path) -> None:
+    """The merged model with the method is an encoder of ours: alone and in a batch the same, also when loaded again."""
+    write(root / "supervised" / "llm2vec_config.json", pooling_mode="weighted_mean")
+    encoder = Encoder.load(root / "supervised")
+    many = encoder.encode(TEXTS)
+    assert all((encoder.encode(text) == row).all() for text, row in zip(TEXTS, many, strict=True))
+    encoder.save(tmp_path / "a")
+    loaded = Encoder.load(tmp_path / "a")
+    assert loaded.fingerprint == encoder.fingerprint and (loaded.encode(TEXTS) == many).all()
+    assert not hasattr(loaded.backbone.model, "peft_config")
+
+
+def test_llm2vec_without_its_own_file(root: Path, theirs: dict[str, Any], tmp_path: Path) -> None:
+    """A model that its classes saved is known by their name, and has its defaults."""
+    theirs["base"].save_pretrained(tmp_path)
+    tiny_tokenizer("llama").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    write(tmp_path / "config.json", **{**config, "architectures": ["LlamaBiModel"]})
+    encoder = Encoder.load(tmp_path)
+    assert encoder.max_length == 512
+    assert close(encoder.encode(TEXTS[0]), states(theirs["base"], TEXTS[0])[1:].mean(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "written", "counted"),
+    [
+        ("mistralai/Mistral-7B-Instruct-v0.2", "mean", "[INST] {} [/INST]", "{} [/INST]"),
+        ("Qwen/Qwen2-7B-Instruct", "mean", "<|im_start|>user\n{}<|im_end|>", "{}<|im_end|>"),
+        ("someone/else", "eos_token", "{} </s>", ""),
+        ("meta-llama/Meta-Llama-3-8B", "eos_token", "{}<|end_of_text|>", ""),
+    ],
+)
+def test_llm2vec_writes_the_format_of_its_base(
+    name: str, mode: str, written: str, counted: str, root: Path, theirs: dict[str, Any], tmp_path: Path
+) -> None:
+    """Around instruction and text; the mean counts what stands behind the instruction."""
+    theirs["base"].save_pretrained(tmp_path)
+    tiny_tokenizer("llama").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    write(tmp_path / "config.json", **{**config, "_name_or_path": name})
+    write(tmp_path / "llm2vec_config.json", pooling_mode=mode)
+    rows = states(theirs["base"], written.format("find: dog"))
+    expected = rows[-length(counted.format("dog")) :].mean(0) if counted else rows[-1]
+    assert close(Encoder.load(tmp_path).encode("dog", prompt="find: "), expected)
+
+
+@pytest.mark.parametrize(("start", "pool"), [("2", "avg"), ("1", "cls"), ("-1", "last"), (None, "avg")])
+def test_angle_with_billm(
+    start: str | None, pool: str, root: Path, theirs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog
+) -> None:
+    """angle.config names pooling and BiLLM; the first bidirectional layer is BiLLM's environment variable."""
+    monkeypatch.delenv("BiLLM_START_INDEX", raising=False)
+    if start is not None:
+        monkeypatch.setenv("BiLLM_START_INDEX", start)
+    write(root / "billm" / "angle.config", pooling_strategy=pool, max_length=64, apply_billm=True, is_llm=True,
+          billm_model_class="LlamaForCausalLM")  # fmt: skip
+    encoder = Encoder.load(root / "billm")
+    assert ("set BiLLM_START_INDEX" in caplog.text) == (start is None)
+    first = LAYERS if start == "-1" else int(start or 0)
+    rows = states(theirs["billm"], TEXTS[0], first)
+    assert close(encoder.encode(TEXTS[0]), {"avg": rows.mean(0), "cls": rows[0], "last": rows[-1]}[pool])
+    assert encoder.max_length == 64
+
+
+def test_a_method_that_is_named_holds_for_any_adapter(root: Path, theirs: dict[str, Any], tmp_path: Path) -> None:
+    """BeLLM's adapters say nothing of the method: who names one gets base and adapter."""
+    for file in (root / "billm").glob("adapter*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(ModelError, match="or name a method, and both are loaded"):
+        Encoder.load(tmp_path)
+    encoder = Encoder.load(tmp_path, "bellm:last=1,template=none,pool_special_tokens=true")
+    assert close(encoder.encode(TEXTS[0]), states(theirs["billm"], TEXTS[0], 2).mean(0))
+
+
+@pytest.mark.parametrize("modules", [False, True], ids=["a model", "with modules.json"])
+def test_gritlm(modules: bool, root: Path, theirs: dict[str, Any], tmp_path: Path) -> None:
+    """Both ways, the mean of what stands behind <|embed|>, normalised (ContextualAI/gritlm@134d8b4)."""
+    if modules:
+        Encoder.load(root / "base", classical()).save(tmp_path / "grit")
+        pooling = tmp_path / "grit" / "1_Pooling" / "config.json"
+        write(pooling, **{**json.loads(pooling.read_text()), "include_prompt": False})
+    else:
+        theirs["base"].save_pretrained(tmp_path / "grit")
+        tiny_tokenizer("llama").save_pretrained(tmp_path / "grit")
+    path = tmp_path / "grit" / "config.json"
+    names = {"AutoModel": "modeling_gritlm7b.MistralModel", "AutoModelForCausalLM": "modeling_gritlm7b.X"}
+    write(path, **{**json.loads(path.read_text()), "auto_map": names})
+    encoder = Encoder.load(tmp_path / "grit")
+    for prompt, front in ((None, "<|embed|>\n"), ("<|user|>\nfind\n", "<|user|>\nfind\n<|embed|>\n")):
+        expected = states(theirs["base"], f"{front}dog")[-length("dog") :].mean(0)
+        assert close(encoder.encode("dog", prompt=prompt), expected / np.linalg.norm(expected))
+    encoder.save(tmp_path / "a")
+    loaded = Encoder.load(tmp_path / "a")
+    assert loaded.method == encoder.method and loaded.fingerprint == encoder.fingerprint
+    replaced = Encoder.load(tmp_path / "grit", classical())
+    assert replaced.method == classical()
+
+
+def test_sgpt(root: Path, tmp_path: Path) -> None:
+    """A folder as SGPT's on the hub: Transformer and Pooling by position, of a GPT-Neo; as sentence-transformers."""
+    library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
+    folder = tiny("gpt_neo", tmp_path)
+    rows = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(rows))
+    (folder / "1_Pooling").mkdir()
+    modes = {
+        f"pooling_mode_{name}": False for name in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    }
+    modes |= {"pooling_mode_weightedmean_tokens": True, "pooling_mode_lasttoken": False}
+    write(folder / "1_Pooling" / "config.json", word_embedding_dimension=64, **modes)
+    write(folder / "sentence_bert_config.json", max_seq_length=75, do_lower_case=False)
+    encoder = Encoder.load(folder)
+    assert encoder.method == classical("weighted")
+    other = library.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    assert abs(encoder.encode(TEXTS) - other).max() <= 5e-6 * abs(other).max()
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "said"),
+    [
+        (
+            "llm2vec_config.json",
+            {"pooling_mode": "latent_attention"},
+            "asks for pooling 'latent_attention': known are mean",
+        ),
+        ("angle.config", {"pooling_strategy": "cls_avg"}, "asks for pooling 'cls_avg': known are avg, last, cls"),
+        (
+            "llm2vec_config.json",
+            {"pooling_mode": ["mean"]},
+            r"llm2vec_config.json: pooling_mode is \['mean'\]: give a str",
+        ),
+        ("llm2vec_config.json", {"skip_instruction": "no"}, "skip_instruction is 'no': give a bool"),
+        ("angle.config", {"pooling_strategy": {}}, "angle.config: pooling_strategy is {}: give a str"),
+        ("angle.config", {"apply_billm": "no"}, "apply_billm is 'no': give a bool"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(file: str, settings: dict, said: str, root: Path, tmp_path: Path):
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((root / "base" / name).read_bytes())
+    write(tmp_path / file, **settings)
+    with pytest.raises(ModelError, match=said):
+        Encoder.load(tmp_path)
+    assert Encoder.load(tmp_path, classical()).method == classical(), "a method that is named is not asked for"
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "said"),
+    [
+        ("config.json", {"architectures": [["x"]]}, r"config.json: architectures is \['x'\]: give a str"),
+        ("config.json", {"architectures": "x"}, "config.json: architectures is 'x': give a list"),
+        ("adapter_config.json", {"auto_mapping": "x"}, "adapter_config.json: auto_mapping is 'x': give a dict"),
+        ("adapter_config.json", {"auto_mapping": {"base_model_class": []}}, "base_model_class is .*give a str"),
+    ],
+)
+def test_classes_that_are_no_names(file: str, settings: dict, said: str, tmp_path: Path) -> None:
+    write(tmp_path / file, **settings)
+    with pytest.raises(ModelError, match=said) as error:
+        foreign_folders.read_foreign(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_start_that_is_no_number(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(foreign_folders.START, "x")
+    write(root / "billm" / "angle.config", apply_billm=True)
+    with pytest.raises(ModelError, match="BiLLM_START_INDEX='x': give the number"):
+        Encoder.load(root / "billm")
+
+
+def test_without_peft(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root / "supervised" / "llm2vec_config.json")
+    monkeypatch.setattr("afterword.backbone.adapters.find_spec", lambda _: None)
+    with pytest.raises(MissingExtra, match=r"peft is not installed: pip install \"afterword\[train\]\""):
+        Encoder.load(root / "supervised")

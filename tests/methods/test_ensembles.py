@@ -1,0 +1,140 @@
+"""Ensembles as values: what they are made of, how they are written, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from afterword import classical, echo, ensemble, parse_method, prompt, reba
+from afterword.errors import MethodError
+from afterword.methods import ENSEMBLES, Ensemble
+from afterword.methods.ensembles import METAEOL
+from afterword.methods.serialize import from_json, make, to_json
+
+
+def test_the_named_ones() -> None:
+    ck, metaeol = ensemble("ck"), ensemble("metaeol")
+    assert [str(m) for m in (ck, metaeol)] == ["ensemble ck", "ensemble metaeol"]
+    assert list(ENSEMBLES) == ["ck", "metaeol", "moee"]
+    assert ensemble() == ck and (ck.join, ck.weights, ck.normalise) == ("mean", None, False)
+    assert ["step by step" in m.layout.template for m in ck.methods] == [True, False]
+    assert (
+        [m.weigh.pool for m in metaeol.methods]
+        == ["last"] * 8
+        == [m.weigh.pool for m in (*ck.methods, *ck.methods) * 2]
+    )
+    moee = ensemble("moee", weights=[1, 0.5])
+    assert [m.states.kind for m in moee.methods] == ["last", "router"] and moee.normalise
+    assert moee.name == "ensemble moee concat normalised weights 1+0.5"
+    assert len(set(METAEOL)) == 8 and all(t.endswith('in one word:"') and t.count('"{text}"') == 1 for t in METAEOL)
+
+
+def test_options() -> None:
+    made = ensemble([echo(), reba()], "concat", [1, 0.5], normalise=True, states="layer:1")
+    assert made == Ensemble(
+        (echo(states="layer:1"), reba(states="layer:1")), join="concat", weights=(1.0, 0.5), normalise=True
+    )
+    assert made.name == "ensemble of echo-2 mean, reba-2 last concat normalised weights 1+0.5 layer:1"
+    assert made.factors() == [1, 0.5**0.5] and ensemble([echo(), reba()], weights=[1, 3]).factors() == [0.25, 0.75]
+    assert len({ensemble("ck"), ensemble("ck"), ensemble("ck", "concat")}) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        ("ensemble", ensemble("ck")),
+        ("ensemble:ck", ensemble("ck")),
+        ("ensemble : metaeol , join = concat", ensemble("metaeol", "concat")),
+        ("ensemble:methods=ck,states=layer:1", ensemble("ck", states="layer:1")),
+        ("ensemble:echo", ensemble([echo()])),
+        (
+            'ensemble:methods="echo;reba:pool=mean",weights=1+0.5',
+            ensemble([echo(), reba(pool="mean")], weights=[1, 0.5]),
+        ),
+        ("ensemble:methods=echo;classical,weights=2+3", ensemble([echo(), classical()], weights=[2, 3])),
+        (
+            r'ensemble:methods="prompt:template=\"a; b, {text}\",pool=mean;echo",normalise=true',
+            ensemble([prompt("a; b, {text}", "mean"), echo()], normalise=True),
+        ),
+    ],
+)
+def test_as_a_person_writes_it(text: str, method: Ensemble) -> None:
+    found = parse_method(text)
+    assert found == method and found.name == method.name
+    again = from_json(json.loads(json.dumps(to_json(method))))
+    assert again == method and again.name == method.name
+
+
+def test_files(tmp_path: Path) -> None:
+    path, wanted = tmp_path / "e.json", ensemble([echo(), reba(3)], "concat", [1, 2])
+    for data in (
+        to_json(wanted),
+        {"methods": ["echo", {"method": "reba", "copies": 3}], "join": "concat", "weights": [1, 2]},
+        {"method": "ensemble", "methods": ["echo", "reba:copies=3"], "join": "concat", "weights": [1, 2]},
+        {"method": "ensemble", "methods": "echo;reba:copies=3", "join": "concat", "weights": "1+2"},
+    ):
+        path.write_text(json.dumps(data))
+        assert parse_method(f"@{path}") == wanted
+    (tmp_path / "m.json").write_text('{"method": "reba", "copies": 3}')
+    (tmp_path / "m.py").write_text("from afterword import echo, ensemble\nboth = ensemble([echo()])\none = echo()\n")
+    spelled = f'ensemble:methods="@{tmp_path}/m.py:one;@{tmp_path}/m.json",join=concat,weights=1+2'
+    assert parse_method(spelled) == wanted
+    assert parse_method(f"@{tmp_path}/m.py:both") == ensemble([echo()])
+
+
+def test_what_a_file_names_runs_no_other_file(tmp_path: Path) -> None:
+    """A folder from the hub must not run code by naming a file: only what the user types may."""
+    (tmp_path / "evil.py").write_text("raise SystemExit('run')\n")
+    for data in ({"methods": [f"@{tmp_path}/evil.py:x"]}, {"method": "ensemble", "methods": f"@{tmp_path}/evil.py:x"}):
+        with pytest.raises(MethodError, match=r"write options as name=value"):
+            from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ensemble:kc", "no ensemble 'kc': there are ck, metaeol, moee, or give a list of methods"),
+        ("ensemble:metaeo", r"did you mean 'metaeol'"),
+        ("ensemble:methods=3", "methods=3: give a list of methods, or one of ck, metaeol, moee"),
+        ('ensemble:methods=""', "give a list of one method or more"),
+        ('ensemble:methods="echo;rebba"', r"no method 'rebba' \(did you mean 'reba'"),
+        ('ensemble:methods="echo;ensemble:ck"', "'ensemble ck' is an ensemble: name its methods instead"),
+        ("ensemble:ck,weights=1", "1 weights for 2 methods: give one per method"),
+        ("ensemble:ck,weights=1+-2", "a weight is -2.0: give a number above 0"),
+        ("ensemble:ck,weights=1+nan", "a weight is nan"),
+        ("ensemble:ck,weights=1+x", "weights=1.x: write numbers joined by"),
+        ("ensemble:ck,join=sum", "join='sum'"),
+        ("ensemble:ck,normalise=2", "normalise=2 does not fit: give true or false"),
+        ("ensemble:ck,states=x", "states='x'"),
+        ("reba:methods=echo", "reba has no option 'methods'"),
+    ],
+)
+def test_a_mistake_is_named(text: str, words: str) -> None:
+    with pytest.raises(MethodError, match=words) as caught:
+        parse_method(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ensemble([]),
+        lambda: ensemble(echo()),  # type: ignore[arg-type]
+        lambda: ensemble(["echo"]),  # type: ignore[list-item]
+        lambda: ensemble([ensemble("ck")]),  # type: ignore[list-item]
+        lambda: ensemble("ck", weights=[1, 0]),
+        lambda: ensemble("ck", weights=[1, float("inf")]),
+        lambda: ensemble("ck", weights=[1, True]),
+        lambda: ensemble("ck", weights=3),  # type: ignore[arg-type]
+        lambda: ensemble("ck", "sum"),  # type: ignore[arg-type]
+        lambda: from_json({"methods": ["echo"], "colour": 1}),
+        lambda: from_json({"methods": "ck"}),
+        lambda: from_json({"methods": [{"methods": ["echo"]}]}),
+        lambda: make("ensemble", {"methods": {"a": 1}}),
+        lambda: make("ensemble", {"methods": [3]}),
+    ],
+)
+def test_values_that_make_no_sense(call) -> None:
+    with pytest.raises(MethodError) as caught:
+        call()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,112 @@
+"""Chunks cover their text in any script, and each token is in one of them."""
+
+import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+
+from afterword.errors import InputError, WordNotFound
+from afterword.text.chunks import check_spans, split, tokens_of_spans
+
+
+def letters(text: str) -> list[tuple[int, int]]:
+    return [(i, i + 1) for i in range(len(text))]
+
+
+def parts(text: str, unit: str | None = None, tokens: int | None = None, most: int | None = None) -> list[str]:
+    return [text[a:b] for a, b in split(text, letters(text), unit, tokens, most, "text 0")]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["It costs 3.14. ", "Really?! ", '"Yes." ', "(No.) ", "so… ", "end"],
+        ["你好！", "今天天气怎么样？", "“很好。”", "他说３．１４。", "好!", "再见"],
+        ["क्या? ", "हाँ। ", "अच्छा॥ ", "ok"],
+        ["كيف؟ ", "جيد۔ ", "نعم"],
+        ["One.  \r\n", "A line\r\nthat goes on.\r\n\r\n", "No stop\n \n", "next"],
+        ["  Blanks in front! ", "e\u0301!\ufe0f ", "👩‍👩‍👧. ", "🇩🇪🇫🇷"],
+        ["No end"],
+    ],
+)
+def test_sentences(sentences: list[str]):
+    assert parts("".join(sentences), "sentences") == sentences
+
+
+def test_abbreviations_are_not_known():
+    assert parts("Dr. Who came.", "sentences") == ["Dr. ", "Who came."]
+
+
+def test_paragraphs_end_at_blank_lines_or_else_at_lines():
+    assert parts("a\nb\n\n  c\r\n\r\nd\n", "paragraphs") == ["a\nb\n\n  ", "c\r\n\r\n", "d\n"]
+    assert parts("a\nb\r\nc\u2029d", "paragraphs") == ["a\n", "b\r\n", "c\u2029", "d"]
+
+
+def test_units_are_joined_up_to_a_number_of_tokens_and_longer_ones_split():
+    assert parts("Aa. Bb. Cccccc. D.", "sentences", tokens=8) == ["Aa. Bb. ", "Cccccc. ", "D."]
+    assert parts("Aa. Bb. Cccccc. D.", "sentences", tokens=5) == ["Aa. ", "Bb. ", "Ccccc", "c. D."]
+    assert parts("Aa. Bb. Cccccc. D.", "sentences", most=5) == ["Aa. ", "Bb. ", "Ccccc", "c. ", "D."]
+    assert parts("abcdefg", tokens=3) == ["abc", "def", "g"]
+
+
+PIECES = ["a", "é", "e\u0301", "字", "。", ". ", "\r\n", "\n\n", " "]
+PIECES += ["👩\u200d👩\u200d👧", "👍🏽", "🇩🇪", "नि", "한", "\u1112\u1161\u11ab", "!\ufe0f"]
+
+
+@examples(60)
+@given(
+    letters=st.lists(st.sampled_from(PIECES), min_size=1, max_size=30),
+    lengths=st.lists(st.integers(1, 4), min_size=1),
+    repeated=st.sampled_from([1, 3]),
+    unit=st.sampled_from([None, "sentences", "paragraphs"]),
+    tokens=st.one_of(st.none(), st.integers(1, 9)),
+)
+def test_chunks_cover_a_text_and_divide_no_letter_and_no_token(letters, lengths, repeated, unit, tokens):
+    """Tokens of one to four characters, or several tokens for each, as bytes are."""
+    text, offsets = "".join(letters), []
+    while not offsets or offsets[-1][1] < len(text):
+        at = offsets[-1][1] if offsets else 0
+        offsets += [(at, min(at + lengths[len(offsets) % len(lengths)], len(text)))] * repeated
+    if not text.strip():
+        with pytest.raises(WordNotFound, match="text 7 leaves no token"):
+            split(text, offsets, unit, tokens, None, "text 7")
+        return
+    spans = split(text, offsets, unit, tokens, None, "text 7")
+    chunks = [text[a:b] for a, b in spans]
+    assert "".join(chunks) == text and all(chunk.strip() for chunk in chunks)
+    assert [letter for chunk in chunks for letter in regex.findall(r"\X", chunk)] == regex.findall(r"\X", text)
+    found = tokens_of_spans(spans, offsets, text)
+    assert [i for own in found for i in own] == list(range(len(offsets))) and all(found)
+
+
+def test_a_token_is_in_the_chunk_that_holds_its_first_visible_character():
+    assert tokens_of_spans([(0, 4), (4, 8)], [(0, 3), (3, 7), (7, 8)], "One two.") == [[0], [1, 2]]
+    assert tokens_of_spans([(0, 4), (5, 8)], [(0, 0), (0, 3), (3, 7), (7, 8)], "One two.") == [[1], [3]]
+    assert tokens_of_spans([(1, 2)], letters("abc"), [7, 8, 9]) == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("spans", "told"),
+    [
+        ([(0, 3), (2, 5)], r"the span 2:5 of text 3 begins before 0:3 ends"),
+        ([(4, 5), (0, 3)], r"the span 0:3 of text 3 begins before 4:5 ends"),
+        ([(2, 2)], r"the span 2:2 of text 3 is empty"),
+        ([(3, 2)], r"the span 3:2 of text 3 is empty"),
+        ([(0, 99)], r"the span 0:99 of text 3 is outside: text 3 ends at 6"),
+        ([(-1, 2)], r"the span -1:2 of text 3 is outside"),
+        ([(2, 4)], r"the span 2:4 of text 3 is blank"),
+        ([(0, True)], r"\(0, True\) is no span of text 3"),
+        (["ab"], r"'ab' is no span of text 3"),
+        ([(1, 2, 3)], r"\(1, 2, 3\) is no span"),
+    ],
+)
+def test_spans_that_cannot_be_used(spans, told: str):
+    with pytest.raises(InputError, match=told):
+        check_spans(spans, "ab  cd", "text 3")
+
+
+def test_token_ids_have_no_sentences():
+    assert split([5, 6, 7], letters("abc"), None, 2, None, "text 0") == [(0, 2), (2, 3)]
+    with pytest.raises(InputError, match="text 0 is a list of token ids, which has no sentences"):
+        split([5, 6], letters("ab"), "sentences", None, None, "text 0")
