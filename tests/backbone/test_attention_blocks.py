@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from tests.tiny import tiny_model, tiny_tokenizer
 
 from afterword import Encoder, classical
@@ -31,8 +32,9 @@ def loaded(kind: str):
     return check(model, Tokenizer(tiny_tokenizer(kind)))
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_the_names(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "threads"), [*((kind, 1) for kind in BLOCKS), ("bert", 2), ("gpt2", 4)])
+def test_the_names(kind: str, threads: int) -> None:
+    torch.set_num_threads(threads)
     own = loaded(kind)
     Encoder(own, classical(states="attention:all"))
     assert len(own.known.blocks) == own.facts.layers

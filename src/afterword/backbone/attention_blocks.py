@@ -43,19 +43,20 @@ def few_tokens(backbone: Backbone) -> Batch:
     return lay([TokenizedText((Segment(ids, ((0, len(ids)),)),))], backbone.device)
 
 
-def find_blocks(backbone: Backbone, run: Callable[[], Tensor]) -> tuple[str, ...]:
+def find_blocks(backbone: Backbone, run: Callable[[], Tensor], rows: int) -> tuple[str, ...]:
     """The names of the modules that compute W_O in each layer with attention, in order.
 
     Args:
         backbone: the model.
         run: runs it with a few tokens, and returns their states (n, D).
+        rows: the rows of that forward's products: the tokens, and filler that some numbers of threads need.
 
     Raises:
         AttentionNotSeen: they cannot be told apart.
     """
     model, layers = backbone.model, backbone.facts.layers
     with torch.no_grad(), patched(Patch({}, "float32"), ()), _Products(model) as products:
-        rows, width = run().shape
+        width = run().shape[1]
     found: list[str] = []
     for attended in range(1, layers + 1):
         behind = [product for product in products.seen if product.attended == attended]

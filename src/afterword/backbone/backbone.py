@@ -167,7 +167,10 @@ class Backbone:
     def _blocks(self) -> tuple[str, ...]:
         """The names of the modules whose outputs are those of the attention blocks."""
         if not self.known.blocks:
-            self.known.blocks = find_blocks(self, partial(self._last, 1, few_tokens(self)))
+            few = few_tokens(self)
+            multiple = self._multiple(few.tokens.numel(), 1)
+            rows = -(-few.tokens.numel() // multiple) * multiple
+            self.known.blocks = find_blocks(self, partial(self._last, 1, few), rows)
         return self.known.blocks
 
     def require(self, attention: bool, sight: Sight | None) -> None:
@@ -296,13 +299,17 @@ class Backbone:
             return 0
         return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at
 
+    def _multiple(self, size: int, rows: int) -> int:
+        """The number of rows to a multiple of which a forward of ``size`` tokens is filled, on a CPU."""
+        return filled(size, rows) if self.facts.way == "flat" and self.device.type == "cpu" else 1
+
     def _run(
         self, batch: Batch, groups: list[int], prefix: int, asked: Request, rows: int, cut: Cut | None = None
     ) -> dict[Layer, Tensor]:
         """Run some groups in one forward; on a CPU a flat one gets filler up to a multiple of the kernels' rows."""
         flat, size = self.facts.way == "flat", sum(batch.groups[i].tokens.numel() for i in groups)
-        whole = filled(size, rows) if flat and self.device.type == "cpu" else 1
-        packed = pack([(i, batch.groups[i]) for i in groups], prefix, whole).to(self.device)
+        multiple = self._multiple(size, rows)
+        packed = pack([(i, batch.groups[i]) for i in groups], prefix, multiple).to(self.device)
         if self.facts.remembers:
             forget(self.model)
         inner = Readings(asked.layers, self.facts.layers, self.facts.kind)
