@@ -6,13 +6,17 @@ from typing import Any
 import pytest
 from torch import nn
 
-from afterword.backbone.model_lock import ModelLock, in_training, lock_of
+from afterword.backbone.model_lock import ModelLock, lock_of
 
 SOON = 5.0
 
 
 def model() -> nn.Sequential:
     return nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Dropout(), nn.Dropout()))
+
+
+def in_training(whole: nn.Module) -> list[nn.Module]:
+    return [module for module in whole.modules() if module.training]
 
 
 def test_a_model_runs_in_eval_mode_and_every_module_gets_its_own_mode_back():

@@ -114,11 +114,6 @@ def first_weight(model: nn.Module) -> nn.Parameter | None:
     return None
 
 
-def in_training(model: nn.Module) -> list[nn.Module]:
-    """The modules that are in train mode."""
-    return [module for module in all_modules(model) if module.training]
-
-
 _LOCKS: WeakKeyDictionary[nn.Module, ModelLock] = WeakKeyDictionary()
 _REGISTRY_LOCK = threading.Lock()
 
