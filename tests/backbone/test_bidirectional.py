@@ -1,4 +1,3 @@
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -7,25 +6,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.eager import Eager, ditto_sum, reba_mean
+from tests.beside import loaded
+from tests.eager import ditto_sum, reba_mean
 from tests.examples import examples
 from tests.judge import EXACT, difference
 from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, ditto, reba
-from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
-from afterword.backbone.loading import load_backbone
 from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead
 from afterword.methods import Method
 
 texts_of_ids = st.lists(st.lists(st.integers(8, 260), min_size=1, max_size=20), min_size=1, max_size=3)
-
-
-@lru_cache
-def loaded(folder: Path, kind: str) -> tuple[Eager, Backbone]:
-    tiny(kind, folder / kind)
-    return Eager(folder / kind, torch.float64), load_backbone(folder / kind)
 
 
 @pytest.fixture(scope="module")

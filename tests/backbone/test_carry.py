@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.beside import loaded
 from tests.eager import Eager
 from tests.examples import examples
 from tests.judge import EXACT, difference
-from tests.tiny import tiny
 
 from afterword import Encoder, classical, prompt
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
-from afterword.backbone.loading import load_backbone
 from afterword.encode.forward import vectors
 from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead, UnsupportedModel
 from afterword.methods import Layout, Method, States, token_prepending
@@ -33,12 +31,6 @@ FRONT, BEHIND = "for <PST> ", " is:"
 TEMPLATE = f"{FRONT}{{text}}{BEHIND}"
 KINDS = ["llama", "gpt2", "gemma2"]
 ids = st.lists(st.integers(8, 260), min_size=1, max_size=12)
-
-
-@lru_cache
-def loaded(folder: Path, kind: str) -> tuple[Eager, Backbone]:
-    tiny(kind, folder / kind)
-    return Eager(folder / kind, torch.float64), load_backbone(folder / kind)
 
 
 @pytest.fixture(scope="module")

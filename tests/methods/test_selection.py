@@ -1,21 +1,16 @@
 """SCSP against its formula in float64, on the matrices that the model's own eager attention gives."""
 
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.eager import Eager
+from tests.beside import loaded
 from tests.examples import examples
 from tests.judge import EXACT, difference
-from tests.tiny import tiny
 
 from afterword import Encoder, parse_method
-from afterword.backbone.backbone import Backbone
-from afterword.backbone.loading import load_backbone
 from afterword.errors import MethodError
 from afterword.methods import scsp
 from afterword.methods.selection import Selected
@@ -24,12 +19,6 @@ from afterword.methods.serialize import from_json, to_json
 BEHIND = " Brief: “"
 TEMPLATE = f"{{text}}{BEHIND}"
 ids = st.lists(st.integers(8, 260), min_size=1, max_size=16)
-
-
-@lru_cache
-def loaded(folder: Path, kind: str) -> tuple[Eager, Backbone]:
-    tiny(kind, folder / kind)
-    return Eager(folder / kind, torch.float64), load_backbone(folder / kind)
 
 
 @pytest.fixture(scope="module")
