@@ -30,6 +30,7 @@ ROOMS = {
     "train": "errors text backbone methods files encoder st tasks analysis plots",
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text files",
+    "index": "errors jobs",
     "cli": "errors spelling text backbone methods post encode files encoder tasks tune analysis plots train adapters "
     "jobs",
 }
@@ -45,6 +46,7 @@ MAY_IMPORT = {
     "peft": {"train"},
     "mteb": {"adapters"},
     "matplotlib": {"plots"},
+    "lancedb": {"index", "adapters"},
 }
 """Heavy libraries, and the only rooms (or files) that may name them."""
 

@@ -1,0 +1,146 @@
+"""An index on disk: a LanceDB table of texts and vectors, and what it was made by."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError, MissingDataset, MissingExtra
+from .info import IndexInfo, Recall, to_field
+
+if TYPE_CHECKING:
+    from pyarrow import Field, RecordBatchReader, Schema
+
+TABLE = "rows"
+JOB = "job"  # the folder of the first build
+VECTOR = "vector"
+OWN = ("id", "doc", "chunk", "start", "end", "text", "hash", VECTOR)
+"""The columns that every index has; the kept ones stand before the vector."""
+UNIQUE = {"lance-schema:unenforced-primary-key": "true"}  # without it, two merges at once add an id twice
+
+
+class Index:
+    """An index on disk.
+
+    Args:
+        folder: of the index.
+        table: the LanceDB table.
+        info: what it was made by.
+    """
+
+    def __init__(self, folder: Path, table: Any, info: IndexInfo) -> None:
+        self.folder, self.table, self.info = folder, table, info
+
+    @classmethod
+    def open(cls, folder: Path) -> Index:
+        """Open an index.
+
+        Raises:
+            MissingDataset: there is no such folder.
+            DataError: it is no index, its first build has not ended, its format is newer, or it is damaged.
+            MissingExtra: lancedb is not installed.
+        """
+        if not folder.is_dir():
+            raise MissingDataset(
+                f"{folder} does not exist: make an index by `afterword index {folder} -m MODEL -i FILE`"
+            )
+        if not exists(folder):
+            if (folder / JOB).is_dir():
+                raise DataError(f"{folder} holds no rows yet: its first build goes on by the same `afterword index`")
+            raise DataError(f"{folder} is no index: `afterword index` makes one in a new folder")
+        try:
+            table = connect(folder).open_table(TABLE)
+            schema = table.schema
+        except (RuntimeError, ValueError, OSError) as e:
+            raise DataError(f"{folder} cannot be opened: {str(e).splitlines()[0]:.200}") from None
+        return cls(folder, table, _read_info(folder, schema))
+
+    @classmethod
+    def create(cls, folder: Path, reader: RecordBatchReader, info: IndexInfo) -> Index:
+        """Make an index of rows in one commit: when it fails or is killed, there is none.
+
+        Args:
+            folder: of the index; it is made where it does not exist.
+            reader: the rows, in the columns of `schema_of`.
+            info: what they were made by.
+
+        Raises:
+            DataError: the folder holds an index, or cannot be written.
+        """
+        if exists(folder):
+            raise DataError(f"{folder} holds an index already")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            table = connect(folder).create_table(TABLE, reader)
+        except OSError as e:
+            raise DataError(f"{folder} cannot be written: {e.strerror or str(e).splitlines()[0]}") from None
+        return cls(folder, table, info)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return int(self.table.count_rows())
+
+    @property
+    def kept(self) -> list[str]:
+        """The names of the columns that were kept of the input."""
+        return [name for name in self.table.schema.names if name not in OWN]
+
+    def note(self, measured: Recall) -> None:
+        """Store a measurement."""
+        self.table.update_field_metadata({"path": VECTOR, "metadata": to_field(measured)})
+        self.info = replace(self.info, measured=measured)
+
+
+def connect(folder: Path) -> Any:
+    """LanceDB's connection to a folder.
+
+    Raises:
+        MissingExtra: lancedb is not installed.
+    """
+    os.environ.setdefault("LANCEDB_LOG", "error")  # before the import; it writes to stderr
+    try:
+        import lancedb
+    except ImportError:
+        raise MissingExtra("lancedb", "search") from None
+    return lancedb.connect(folder)
+
+
+def exists(folder: Path) -> bool:
+    """Whether a folder holds a table that a build has finished."""
+    versions = folder / f"{TABLE}.lance" / "_versions"
+    return versions.is_dir() and any(versions.glob("*.manifest"))
+
+
+def schema_of(info: IndexInfo, kept: list[Field] | None = None) -> Schema:
+    """The columns of an index with these kept ones, and its metadata."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False, metadata=UNIQUE),
+            pa.field("doc", pa.string()),
+            pa.field("chunk", pa.int64()),
+            pa.field("start", pa.int64()),
+            pa.field("end", pa.int64()),
+            pa.field("text", pa.string()),
+            pa.field("hash", pa.string()),
+            *(kept or []),
+            pa.field(VECTOR, pa.list_(pa.float32(), info.dimension)),
+        ],
+        info.to_schema(),
+    )
+
+
+def _read_info(folder: Path, schema: Schema) -> IndexInfo:
+    missing = set(OWN) - set(schema.names)
+    if missing:
+        raise DataError(f"{folder} was not made by Afterword: it has no column {', '.join(sorted(missing))}")
+    try:
+        return IndexInfo.from_schema(schema.metadata, schema.field(VECTOR).metadata)
+    except (KeyError, ValueError, TypeError) as e:
+        raise DataError(f"{folder} does not say what it was made by ({type(e).__name__} {e}): index anew") from None
+    except DataError as e:
+        raise DataError(f"{folder} {e}") from None
