@@ -29,7 +29,7 @@ ROOMS = {
     "plots": "errors files analysis",
     "train": "errors text backbone methods files encoder st tasks analysis plots",
     "adapters": "errors text methods post encode files encoder st tasks",
-    "jobs": "errors text files",
+    "jobs": "errors text encode files",
     "index": "errors jobs",
     "cli": "errors spelling text backbone methods post encode files encoder tasks tune analysis plots train adapters "
     "jobs",
