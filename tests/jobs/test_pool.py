@@ -18,6 +18,8 @@ from afterword.errors import BadRow, DataError, ModelError
 from afterword.jobs.pool import SMALLEST, STARTS, THREADS, Outcome, environment, run_local
 from afterword.jobs.workers_cores import cores
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* wait for each other")
+
 
 class Heard:
     """A listener that keeps what it was told, and kills a worker now and then."""
@@ -234,7 +236,7 @@ def test_threads_are_in_the_environment_of_a_worker(tmp_path: Path):
 
 
 def test_more_threads_than_cores_give_a_warning():
-    with pytest.warns(UserWarning, match=r"^1000 workers of 1 thread on \d+ cores? wait for each other: give"):
+    with pytest.warns(UserWarning, match=r"^1,000 workers of 1 thread on \d+ cores? wait for each other: give"):
         assert environment(1000)["MKL_NUM_THREADS"] == "1"
     with pytest.warns(UserWarning, match=r"^2 workers of 1,000 threads on "):
         assert environment(2, 1000)["MKL_NUM_THREADS"] == "1000"

@@ -137,12 +137,11 @@ def environment(workers: int, threads: int | None = None) -> dict[str, str]:
         threads: of each process; None = its share of the cores. More than there are cores give a warning: threads
             that wait for each other wait for cores too, and that is several times slower.
     """
-    own = threads or max(1, cores() // workers)
-    if workers * own > cores():
-        warnings.warn(
-            f"{workers} workers of {plural(own, 'thread')} on {plural(cores(), 'core')} wait for each other: give fewer",
-            stacklevel=3,
-        )
+    there = cores()
+    own = threads or max(1, there // workers)
+    if workers * own > there:
+        wanted = f"{plural(workers, 'worker')} of {plural(own, 'thread')}"
+        warnings.warn(f"{wanted} on {plural(there, 'core')} wait for each other: give fewer", stacklevel=3)
     path = os.pathsep.join(os.path.abspath(place) for place in sys.path)
     return {**os.environ, **dict.fromkeys(THREADS, str(own)), "PYTHONPATH": path}
 
