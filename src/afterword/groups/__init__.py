@@ -1,0 +1,1 @@
+"""Groups of vectors: near-duplicates, and clusters."""
