@@ -24,6 +24,7 @@ ORDER = (
     "template",
     "ditto_time",
     "methods_cost",
+    "duplicates",
     "many",
     "evaluation",
     "training",

@@ -14,7 +14,7 @@ PAGE = ROOT / "CONTRIBUTING.md"
 SOURCE = ROOT / "src" / "afterword"
 BLOCK = re.compile(r"(```text\nsrc/afterword\n).*?(```)", flags=re.S)
 CORE = ("text", "backbone", "methods", "post", "encode", "files")
-WINGS = ("jobs", "index", "tasks", "tune", "analysis", "plots", "train", "adapters", "cli")
+WINGS = ("jobs", "groups", "index", "tasks", "tune", "analysis", "plots", "train", "adapters", "cli")
 """Folders in the order in which they are best read."""
 
 

@@ -36,6 +36,7 @@ NAMES = (
     "degradation",
     "tune",
     "methods_cost",
+    "duplicates",
 )
 SHARED = {
     "minilm", "short_and_equal", "ceiling", "mini", "template", "ditto_time", "evaluation", "training", "degradation",

@@ -127,7 +127,7 @@ def test_progress_counts_all_rows(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("over", [0, -0.5, 1.0001, float("nan"), float("inf")])
 def test_a_threshold_out_of_range_is_refused(over: float):
-    with pytest.raises(InputError, match="the least cosine of a repeat lies above 0 and is at most 1, as 0.9"):
+    with pytest.raises(InputError, match=r"the least cosine of a repeat lies above 0 and is at most 1, as 0.9"):
         near_duplicates(np.eye(2), over)
 
 

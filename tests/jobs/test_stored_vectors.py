@@ -80,3 +80,27 @@ def test_each_row_of_a_file_of_chunks_stands_for_itself(tmp_path: Path):
     write(tmp_path / "v.parquet", {"text": TEXTS, "chunk": list(range(8))})
     (first, _), *_ = StoredVectors(tmp_path / "v.parquet").blocks("vector")
     assert first.tolist() == [0, 2, 3, 5, 6, 7]
+
+
+def test_parts_are_read_as_one_file(tmp_path: Path):
+    write(tmp_path / "v.parquet")
+    table = pq.read_table(tmp_path / "v.parquet")
+    parts = [tmp_path / f"{i}.parquet" for i in range(3)]
+    for path, (start, rows) in zip(parts, ((0, 3), (3, 0), (3, 5)), strict=True):
+        pq.write_table(table.slice(start, rows), path)
+    whole, file = StoredVectors(tmp_path / "v.parquet"), StoredVectors(tmp_path, parts)
+    rows = np.array([0, 5, 7])
+    assert len(file) == 8 and file.missing() == 2 and np.array_equal(file.first, whole.first)
+    assert file.texts(rows) == whole.texts(rows) and file.lines(rows) == whole.lines(rows)
+    assert np.array_equal(file.vectors("vector", rows), whole.vectors("vector", rows))
+
+
+def test_parts_of_different_encoders_and_no_part(tmp_path: Path):
+    write(tmp_path / "a.parquet")
+    table = pq.read_table(tmp_path / "a.parquet")
+    other = {**table.schema.metadata, b"afterword.identity": b"other"}
+    pq.write_table(table.replace_schema_metadata(other), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"b.parquet was made by another encoder than .*a.parquet: embed"):
+        StoredVectors(tmp_path, [tmp_path / "a.parquet", tmp_path / "b.parquet"])
+    with pytest.raises(DataError, match="holds no vectors yet"):
+        StoredVectors(tmp_path, [])

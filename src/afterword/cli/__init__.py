@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 
 from .analyse import analyse
+from .cluster import cluster
 from .compare import compare
 from .console import State, guarded
+from .duplicates import duplicates
 from .embed import embed
 from .evaluate import evaluate
 from .help import NAMES, Verb, Verbs
@@ -34,6 +36,8 @@ app = typer.Typer(
 app.command("embed", cls=Verb)(embed)
 app.command("words", cls=Verb)(words)
 app.command("similar", cls=Verb)(similar)
+app.command("duplicates", cls=Verb)(duplicates)
+app.command("cluster", cls=Verb)(cluster)
 app.command("methods", cls=Verb)(methods)
 app.command("inspect", cls=Verb)(inspect)
 app.add_typer(analyse, name="analyse")

@@ -22,12 +22,13 @@ GROUPS = {
     "Input": "input against pairs format field column delimiter encoding no-header occurrence span row data dev test "
     "texts labels tasks frequencies corpus first above baseline published average draws",
     "Method": "method template copies both-ways heads head layer token post fit prompt prompt-name condition "
-    "condition-field chunk late pool states pivot centre normalize truncate-dim on-long by margin criterion quick",
+    "condition-field chunk late pool states pivot centre normalize truncate-dim on-long by over k "
+    "margin criterion quick",
     "Loss": "loss weights temperature scale mini-batch matryoshka",
     "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
     "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume "
     "log-every",
-    "Output": "output out overwrite keep rejects save name csv plot dark top threshold show json progress",
+    "Output": "output out repeats overwrite keep rejects save name csv plot dark top threshold show json progress",
     "Speed and memory": "device dtype products precision batch-tokens window gradient-checkpointing",
 }
 """The groups of options, by the names of the options; all others come last."""
@@ -48,6 +49,11 @@ EXAMPLES = {
         'similar -m minilm "a cat sat down" "the feline took a seat" "interest rates rose"',
         'similar -m minilm "my parcel is late" --against vectors.parquet --top 5',
     ),
+    "duplicates": (
+        "duplicates -i vectors.parquet --over 0.9 -o kept.jsonl",
+        "duplicates -m minilm -i texts.txt --repeats repeats.csv",
+    ),
+    "cluster": ("cluster -i vectors.parquet --k 8 -o clusters.csv", "cluster -m minilm -i texts.txt"),
     "methods": ("methods", "methods reba"),
     "inspect": ("inspect -m minilm",),
     "analyse turning-point": ("analyse turning-point -m afterword-mini --dev pairs.jsonl",),

@@ -32,6 +32,21 @@ Method = Annotated[
         "Default: the method saved in the folder, or classical.",
     ),
 ]  # fmt: skip
+ModelOfTexts = Annotated[
+    str | None,
+    typer.Option(
+        "-m", "--model", metavar="MODEL",
+        help="The model that embeds the texts of the input, as for `afterword embed`. Without it, the input is a "
+        ".parquet file of vectors that `afterword embed` wrote.",
+    ),
+]  # fmt: skip
+MethodOrColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--method", metavar="METHOD",
+        help="The method for texts; see `afterword methods`. In a file with vectors of several methods: which to take.",
+    ),
+]  # fmt: skip
 Input = Annotated[
     Path | None,
     typer.Option(

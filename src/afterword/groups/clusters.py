@@ -89,7 +89,7 @@ def _fitted(rows: Vectors, k: int, seed: int) -> tuple[Rows, Vectors]:
 
 
 def _silhouette(rows: Vectors, labels: Rows, seed: int) -> float:
-    """The mean silhouette of at most `SAMPLE` rows; -1, the worst, if they are all in one cluster or each in its own."""
+    """The mean silhouette of at most `SAMPLE` rows; -1, the worst, if all are in one cluster or each in its own."""
     from sklearn.metrics import silhouette_score
 
     chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SAMPLE])

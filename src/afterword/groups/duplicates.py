@@ -43,9 +43,7 @@ class Duplicates:
         return np.flatnonzero(self.kept != np.arange(len(self.kept)))
 
 
-def near_duplicates(
-    vectors: ArrayLike, over: float, on_progress: Callable[[int], None] = lambda _: None
-) -> Duplicates:
+def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int], None] = lambda _: None) -> Duplicates:
     """Group rows by transitive closure: a row is in a group if its cosine with any row of it is at least ``over``.
 
     All pairs are compared. Beside the vectors, memory holds one copy of them in float32, and 16 MiB
@@ -153,4 +151,3 @@ def _root(first: Rows, row: int) -> int:
         first[row] = first[first[row]]
         row = int(first[row])
     return row
-

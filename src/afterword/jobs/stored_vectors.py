@@ -1,9 +1,9 @@
-"""Read texts and vectors from a .parquet file that ``embed`` wrote, in bounded memory."""
+"""Read texts and vectors from .parquet files that ``embed`` wrote, in bounded memory."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,15 @@ Rows = NDArray[np.int64]
 
 
 class StoredVectors:
-    """A .parquet file of texts and vectors. Rows count from 0.
+    """A .parquet file of texts and vectors, or the parts of one. Rows count from 0, through all parts.
 
     Args:
-        path: the file.
+        path: the file, or the folder of the parts.
+        parts: the parts in their order; by default the file alone.
 
     Raises:
-        DataError: it was not written by ``embed``, or not from texts.
+        DataError: it was not written by ``embed``, or not from texts; there is no part, or the parts were made by
+            different encoders.
         MissingExtra: pyarrow is not installed.
 
     Attributes:
@@ -39,30 +41,31 @@ class StoredVectors:
             row of a file of chunks stands for itself.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.infos: Mapping[str, VectorsInfo] = read_info(path)
-        names = set(self._file().schema_arrow.names)
+    def __init__(self, path: Path, parts: Sequence[Path] | None = None) -> None:
+        self.path, self.parts = path, [path] if parts is None else list(parts)
+        if not self.parts:
+            raise DataError(f"{path} holds no vectors yet")
+        self.infos: Mapping[str, VectorsInfo] = read_info(self.parts[0])
+        for part in self.parts[1:]:
+            if _made_by(read_info(part)) != _made_by(self.infos):
+                raise DataError(f"{part} was made by another encoder than {self.parts[0]}: embed the texts again")
+        names = set(_opened(self.parts[0]).schema_arrow.names)
         self._chunks = CHUNK in names
         if TEXT not in names or names >= OF_WORDS:
             raise DataError(f"{path} holds no vectors of texts: it has the columns {', '.join(sorted(names))}")
 
     def __len__(self) -> int:
         """The number of rows, those without a vector included."""
-        return int(self._file().metadata.num_rows)
-
-    def _file(self) -> Any:
-        import pyarrow.parquet as pq
-
-        return pq.ParquetFile(self.path, pre_buffer=False)  # which would hold the whole file
+        return sum(int(_opened(part).metadata.num_rows) for part in self.parts)
 
     def _batches(self, column: str) -> Iterator[tuple[int, Any]]:
         """The values of a column, batch by batch, each with the number of its first row."""
         start = 0
-        with self._file() as file:
-            for batch in file.iter_batches(ROWS, columns=[column]):
-                yield start, batch.column(0)
-                start += batch.num_rows
+        for part in self.parts:
+            with _opened(part) as file:
+                for batch in file.iter_batches(ROWS, columns=[column]):
+                    yield start, batch.column(0)
+                    start += batch.num_rows
 
     @cached_property
     def first(self) -> Rows:
@@ -115,6 +118,16 @@ class StoredVectors:
         order = np.argsort(self.first, kind="stable")
         low, high = (np.searchsorted(self.first[order], rows, side) for side in ("left", "right"))
         return [(order[i:j] + 1).tolist() for i, j in zip(low, high, strict=True)]
+
+
+def _opened(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path, pre_buffer=False)  # which would hold the whole file
+
+
+def _made_by(infos: Mapping[str, VectorsInfo]) -> list[tuple[str, str, int]]:
+    return [(column, info.identity, info.dimension) for column, info in infos.items()]
 
 
 def holds_vectors(path: Path) -> bool:

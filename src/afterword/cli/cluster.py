@@ -1,0 +1,125 @@
+"""``afterword cluster``: sort texts into clusters by their vectors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from . import options as o
+from .console import REJECTED
+from .gathered import Gathered, check_output, gather, say_notes, write_listing
+from .inputs import read_form
+from .model import ModelChoice
+from .page import Column, page_width, table
+
+if TYPE_CHECKING:
+    from ..groups.clusters import Clusters
+
+
+def cluster(
+    input: o.Input = None,
+    k: Annotated[
+        str, typer.Option("--k", metavar="N", help="Number of clusters, or auto: the one with the best silhouette.")
+    ] = "auto",
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Seed: the same one gives the same clusters on one machine.")
+    ] = 0,
+    model: o.ModelOfTexts = None,
+    format: o.Format = None,
+    field: o.Field = None,
+    delimiter: o.Delimiter = None,
+    encoding: o.Encoding = None,
+    no_header: o.NoHeader = False,
+    method: o.MethodOrColumn = None,
+    prompt: o.Prompt = None,
+    max_length: o.MaxLength = None,
+    on_long: o.OnLong = "warn",
+    batch_tokens: o.BatchTokens = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    revision: o.Revision = None,
+    trust_remote_code: o.Trust = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE",
+            help="Write line, text and cluster of each row to this .jsonl, .csv or .parquet file.",
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    as_json: o.AsJson = False,
+) -> int:  # fmt: skip
+    """Sort texts into clusters, and print the size and the five most typical texts of each.
+
+    Each different text counts once. Cluster 0 is the one with the most texts.
+    """
+    from ..groups.clusters import cluster as clustered
+
+    number = _number(k)
+    form = read_form(delimiter, encoding, no_header)
+    check_output(output, input, overwrite, "--output")
+    choice = model and ModelChoice(model, device, dtype, max_length, revision, trust_remote_code)
+    settings = {"prompt": prompt, "batch_tokens": batch_tokens, "on_long": on_long}
+    found = gather(input, choice or None, method, settings, field, format, form)
+    clusters = clustered(found.vectors, number, seed)
+    if output is not None:
+        texts = found.texts(range(len(found.lines)))
+        rows = sorted(
+            (line, text, label)
+            for lines, text, label in zip(found.lines, texts, clusters.labels.tolist(), strict=True)
+            for line in lines
+        )
+        write_listing(output, dict(zip(("line", "text", "cluster"), zip(*rows, strict=True), strict=True)))
+    typer.echo("\n".join(_json(found, clusters) if as_json else page(found, clusters)))
+    say_notes(found)
+    return REJECTED if found.rejected else 0
+
+
+def _number(k: str) -> int | Literal["auto"]:
+    """The number of clusters that --k asks for."""
+    if k == "auto":
+        return "auto"
+    if not k.isdecimal() or int(k) < 2:
+        raise typer.BadParameter(f"{k!r}: give a number of at least 2, or auto", param_hint="--k")
+    return int(k)
+
+
+def _typical(found: Gathered, clusters: Clusters, label: int) -> list[tuple[int, str]]:
+    """The line and the text of the rows that are nearest to the centre of a cluster, the nearest first."""
+    rows = clusters.nearest(label).tolist()
+    texts = dict(zip(sorted(rows), found.texts(sorted(rows)), strict=True))
+    return [(found.lines[i][0], texts[i]) for i in rows]
+
+
+def _sizes(found: Gathered, clusters: Clusters) -> list[int]:
+    """The number of rows of each cluster."""
+    sizes = [0] * len(clusters.sizes)
+    for lines, label in zip(found.lines, clusters.labels.tolist(), strict=True):
+        sizes[label] += len(lines)
+    return sizes
+
+
+def _json(found: Gathered, clusters: Clusters) -> list[str]:
+    """One line of JSON: the clusters with their texts, and the silhouettes that were compared."""
+    shown = [
+        {"cluster": n, "rows": rows, "nearest": [{"line": i, "text": t} for i, t in _typical(found, clusters, n)]}
+        for n, rows in enumerate(_sizes(found, clusters))
+    ]
+    out = {"rows": found.rows, "without_vector": found.missing, "silhouettes": dict(clusters.scores), "clusters": shown}
+    return [json.dumps(out, ensure_ascii=False)]
+
+
+def page(found: Gathered, clusters: Clusters) -> list[str]:
+    """The lines of a page: the silhouettes that were compared, and a table of the clusters."""
+    tried = ", ".join(f"{k}: {score:.3f}" for k, score in clusters.scores.items())
+    lines = [f"silhouette by number of clusters: {tried}", ""] if tried else []
+    cells: list[tuple[str, str, str]] = []
+    for n, rows in enumerate(_sizes(found, clusters)):
+        for i, (_, text) in enumerate(_typical(found, clusters, n)):
+            cells.append(("", "", text) if i else (str(n), f"{rows:,}", text))
+    numbers, sizes, texts = (list(part) for part in zip(*cells, strict=True))
+    columns = [Column(numbers, "label", "cluster"), Column(sizes, "label", "rows"), Column(texts, "text", "nearest")]
+    return [*lines, *table(columns, page_width())]

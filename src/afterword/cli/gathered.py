@@ -1,0 +1,172 @@
+"""The texts and vectors that ``duplicates`` and ``cluster`` compare: stored by ``embed``, or embedded now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import plural
+from .console import say
+from .inputs import open_reader
+from .model import MethodsEmbedder, ModelChoice, read_methods
+from .similar_texts import embed_side, read_items, summary
+
+if TYPE_CHECKING:
+    from ..files.lines import FileForm
+    from ..jobs.write_vectors import Array
+
+ENDINGS = (".jsonl", ".csv", ".parquet")
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The m different texts of an input that have a vector.
+
+    Attributes:
+        vectors: (m, D).
+        lines: for each text, the rows of the input that hold it, counted from 1.
+        texts: the texts of some of them, by their numbers in ascending order.
+        missing: the number of rows without a vector.
+        rejected: whether these rows were rejected now.
+        notes: lines on them.
+    """
+
+    vectors: Array
+    lines: Sequence[Sequence[int]]
+    texts: Callable[[Sequence[int]], list[str]]
+    missing: int
+    rejected: bool
+    notes: Sequence[str]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows with a vector."""
+        return sum(map(len, self.lines))
+
+
+def gather(
+    path: Path | None,
+    choice: ModelChoice | None,
+    method: str | None,
+    settings: Mapping[str, Any],
+    field: str | None,
+    kind: str | None,
+    form: FileForm,
+) -> Gathered:
+    """Read stored vectors, or read texts and embed them.
+
+    Args:
+        path: a .parquet file that `embed` wrote, or a file of texts; None = texts of the standard input.
+        choice: the model for texts; None = none was given.
+        method: the method for texts, or the column of a file with the vectors of several methods.
+        settings: options of `Encoder.encode`, None where one was not given.
+        field: the column of the texts; with it, a file of vectors is read as one of texts.
+        kind: the format of a file of texts.
+        form: how it is written.
+
+    Raises:
+        typer.BadParameter: texts without a model, vectors with one, or an unclear column.
+        DataError: the file cannot be read.
+    """
+    from ..jobs.stored_vectors import holds_vectors
+
+    if path is not None and field is None and holds_vectors(path):
+        if choice is not None:
+            raise typer.BadParameter(f"{path} holds vectors, which are taken as they are: leave it out, or name the "
+                                     "column of the texts by --column to embed them", param_hint="--model")  # fmt: skip
+        return _stored(path, method)
+    if choice is None:
+        where = "the standard input" if path is None else str(path)
+        raise typer.BadParameter(
+            f"{where} holds no vectors: give a model for its texts, or a .parquet file that `afterword embed` wrote",
+            param_hint="--model",
+        )
+    items = read_items(open_reader(None, path, kind, field, form=form), alone=False)
+    embedder = MethodsEmbedder.open(choice, read_methods([method] if method else None), dict(settings))
+    side = embed_side(items, embedder, True)
+    (vectors,) = side.vectors.values()
+    missing = len(side.rejected)
+    return Gathered(
+        vectors, side.lines, lambda rows: [side.texts[i] for i in rows], missing, missing > 0, summary(side, path)
+    )
+
+
+def _stored(path: Path, method: str | None) -> Gathered:
+    """The vectors of a file, each text once."""
+    import numpy as np
+
+    from ..jobs.stored_vectors import StoredVectors
+
+    file = StoredVectors(path)
+    column = next(iter(file.infos)) if method is None and len(file.infos) == 1 else method
+    if column is None or column not in file.infos:
+        names = ", ".join(file.infos)
+        wrong = "which vectors?" if column is None else f"no vectors of {column!r}:"
+        raise typer.BadParameter(f"{wrong} {path} holds those of {names}", param_hint="--method")
+    rows, vectors = [np.zeros(0, np.int64)], [np.zeros((0, file.infos[column].dimension), np.float32)]
+    for numbers, block in file.blocks(column):
+        rows.append(numbers)
+        vectors.append(block)
+    every, missing = np.concatenate(rows), file.missing()
+    notes = [f"no vector: {missing:,} of {plural(len(file), 'row')} of {path}"] if missing else []
+    return Gathered(
+        np.concatenate(vectors), file.lines(every), lambda some: file.texts(every[list(some)]), missing, False, notes
+    )
+
+
+def check_output(path: Path | None, source: Path | None, overwrite: bool, option: str) -> None:
+    """Raise typer.BadParameter for a file that cannot be written: of another ending, the input, or one that exists."""
+    if path is None:
+        return
+    if path.suffix.lower() not in ENDINGS:
+        raise typer.BadParameter(f"{path}: the name ends in {', '.join(ENDINGS)}", param_hint=option)
+    if source is not None and path.resolve() == source.resolve():
+        raise typer.BadParameter(f"{path} is the input", param_hint=option)
+    if path.exists() and not overwrite:
+        raise typer.BadParameter(f"{path} exists: give another name, or --overwrite", param_hint=option)
+
+
+def write_listing(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write columns of equal length to a .jsonl, .csv or .parquet file, by the ending of its name, whole or not at all.
+
+    Raises:
+        DataError: the file cannot be written.
+        MissingExtra: pyarrow is not installed, for .parquet.
+    """
+    import csv
+    import io
+
+    from ..errors import MissingExtra
+    from ..files.atomic import atomic_file
+
+    rows = zip(*columns.values(), strict=True)
+    with atomic_file(path) as file:
+        if path.suffix.lower() == ".parquet":
+            try:
+                import pyarrow as pa
+                import pyarrow.parquet as pq
+            except ImportError:
+                raise MissingExtra("pyarrow", "parquet") from None
+            types = {"text": pa.string(), "cosine": pa.float64()}
+            pq.write_table(pa.table({k: pa.array(v, types.get(k, pa.int64())) for k, v in columns.items()}), file)
+            return
+        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+        if path.suffix.lower() == ".csv":
+            table = csv.writer(text, lineterminator="\n")
+            table.writerow(columns)
+            table.writerows(rows)
+        else:
+            text.writelines(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n" for row in rows)
+        text.flush()
+        text.detach()
+
+
+def say_notes(found: Gathered) -> None:
+    """Say which rows had no vector."""
+    for line in found.notes:
+        say(line)

@@ -1,0 +1,57 @@
+"""The command `cluster`: sizes, typical texts and a label for each row."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+pytest.importorskip("sklearn")
+
+TEXTS = [f"the parcel number {i} is late" for i in range(9)] + [f"第{i}家银行的利率上升了" for i in range(5)] + [""]
+
+
+@pytest.fixture
+def vectors(run: Run, tmp_path: Path) -> Path:
+    (tmp_path / "t.txt").write_text("\n".join([*TEXTS, TEXTS[0]]) + "\n", "utf-8")
+    run("embed", "-m", "afterword-mini", "-i", tmp_path / "t.txt", "-o", tmp_path / "v.parquet")
+    return tmp_path / "v.parquet"
+
+
+def test_two_clusters_of_stored_vectors(run: Run, vectors: Path, tmp_path: Path):
+    ended = run("cluster", "-i", vectors, "--k", 2, "-o", tmp_path / "labels.jsonl")
+    assert ended.code == 0 and ended.err == f"no vector: 1 of 16 rows of {vectors}\n"
+    lines = ended.out.splitlines()
+    assert lines[0].split() == ["cluster", "rows", "nearest"] and len(lines) == 11
+    assert lines[1].split()[:3] == ["0", "10", "the"] and lines[6].split()[:2] == ["1", "5"]
+    rows = [json.loads(line) for line in (tmp_path / "labels.jsonl").read_text("utf-8").splitlines()]
+    assert [row["line"] for row in rows] == [*range(1, 15), 16]
+    assert [row["cluster"] for row in rows] == [0] * 9 + [1] * 5 + [0]
+    assert rows[9]["text"] == TEXTS[9]
+
+
+def test_auto_tells_what_was_tried_and_the_seed_fixes_all(run: Run, vectors: Path):
+    first, again = (run("cluster", "-i", vectors, "--json").out for _ in range(2))
+    found = json.loads(first)
+    assert first == again and list(found["silhouettes"]) == ["2", "3", "5", "8", "12"]
+    assert (found["rows"], found["without_vector"]) == (15, 1)
+    assert sum(one["rows"] for one in found["clusters"]) == 15
+    page = run("cluster", "-i", vectors).out
+    assert page.startswith("silhouette by number of clusters: 2: ")
+
+
+def test_texts_are_embedded_with_a_model(run: Run, vectors: Path):
+    texts = vectors.with_name("t.txt")
+    ended = run("cluster", "-m", "afterword-mini", "-i", texts, "--k", 2, "--json")
+    assert ended.code == 1 and ended.out == run("cluster", "-i", vectors, "--k", 2, "--json").out
+
+
+@pytest.mark.parametrize(("k", "message"), [("1", "'1': give a number of at least 2, or auto"), ("many", "'many'")])
+def test_a_bad_number_is_refused_before_anything_is_read(run: Run, tmp_path: Path, k: str, message: str):
+    ended = run("cluster", "-i", tmp_path / "none.parquet", "--k", k)
+    assert ended.code == 2 and message in ended.err
+
+
+def test_fewer_texts_than_clusters(run: Run, vectors: Path):
+    ended = run("cluster", "-i", vectors, "--k", 20)
+    assert ended.code == 2 and ended.err == "error: 14 different vectors: 20 clusters need 20\n"

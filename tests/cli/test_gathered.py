@@ -1,0 +1,83 @@
+"""Texts and vectors are gathered from what `embed` wrote, or embedded; lists are written by the ending of the name."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import typer
+from tests.cli.conftest import Run
+
+from afterword.cli.gathered import check_output, gather, write_listing
+from afterword.cli.inputs import read_form
+from afterword.cli.model import ModelChoice
+
+SETTINGS = {"prompt": None, "batch_tokens": None, "on_long": "warn"}
+FORM = read_form(None, None, False)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    (tmp_path / "t.txt").write_text("猫坐下了\na cat\n\n猫坐下了\nrain\n", "utf-8")
+    return tmp_path / "t.txt"
+
+
+def test_stored_vectors_are_what_the_texts_give(run: Run, texts: Path):
+    path = texts.with_suffix(".parquet")
+    assert run("embed", "-m", "afterword-mini", "-i", texts, "-o", path).code == 1
+    stored = gather(path, None, None, SETTINGS, None, None, FORM)
+    embedded = gather(texts, ModelChoice("afterword-mini"), None, SETTINGS, None, None, FORM)
+    assert stored.vectors.tobytes() == embedded.vectors.tobytes()
+    for found, rejected in ((stored, False), (embedded, True)):
+        assert [list(lines) for lines in found.lines] == [[1, 4], [2], [5]] and found.rows == 4
+        assert found.texts([0, 2]) == ["猫坐下了", "rain"]
+        assert (found.missing, found.rejected, len(found.notes) > 0) == (1, rejected, True)
+
+
+def test_a_file_of_several_methods_needs_one(run: Run, texts: Path):
+    path = texts.with_suffix(".parquet")
+    run("embed", "-m", "afterword-mini", "--method", "classical", "--method", "echo", "-i", texts, "-o", path)
+    assert gather(path, None, "echo", SETTINGS, None, None, FORM).rows == 4
+    with pytest.raises(typer.BadParameter, match=r"which vectors.*holds those of classical, echo"):
+        gather(path, None, None, SETTINGS, None, None, FORM)
+    with pytest.raises(typer.BadParameter, match=r"no vectors of 'reba': .*holds those of classical, echo"):
+        gather(path, None, "reba", SETTINGS, None, None, FORM)
+
+
+def test_vectors_with_a_model_and_texts_without_one(run: Run, texts: Path):
+    path = texts.with_suffix(".parquet")
+    run("embed", "-m", "afterword-mini", "-i", texts, "-o", path)
+    with pytest.raises(typer.BadParameter, match="holds vectors, which are taken as they are"):
+        gather(path, ModelChoice("afterword-mini"), None, SETTINGS, None, None, FORM)
+    with pytest.raises(typer.BadParameter, match=r"t.txt holds no vectors: give a model for its texts"):
+        gather(texts, None, None, SETTINGS, None, None, FORM)
+    with pytest.raises(typer.BadParameter, match="the standard input holds no vectors"):
+        gather(None, None, None, SETTINGS, None, None, FORM)
+
+
+def test_files_that_cannot_be_written(texts: Path):
+    other = texts.with_name("there.csv")
+    other.write_text("mine")
+    check_output(other, texts, True, "-o")
+    check_output(None, texts, False, "-o")
+    for path, source, message in (
+        (texts, None, r"the name ends in .jsonl, .csv, .parquet"),
+        (other, other, "is the input"),
+        (other, texts, "exists: give another name, or --overwrite"),
+    ):
+        with pytest.raises(typer.BadParameter, match=message):
+            check_output(path, source, False, "-o")
+
+
+def test_a_listing_reads_back(tmp_path: Path):
+    columns = {"line": [1, 2], "text": ['猫, "坐"', "a\nb"], "cosine": [1.0, 0.1 + 0.2]}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    for ending in (".jsonl", ".csv", ".parquet"):
+        write_listing(tmp_path / f"x{ending}", columns)
+    assert [json.loads(line) for line in (tmp_path / "x.jsonl").read_text("utf-8").splitlines()] == rows
+    with (tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == [{k: str(v) for k, v in row.items()} for row in rows]
+    assert pq.read_table(tmp_path / "x.parquet").to_pylist() == rows
+    write_listing(tmp_path / "none.parquet", {"line": (), "text": (), "cosine": ()})
+    assert pq.read_table(tmp_path / "none.parquet").schema.names == ["line", "text", "cosine"]
