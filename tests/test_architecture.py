@@ -31,9 +31,9 @@ ROOMS = {
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text encode files",
     "groups": "errors",
-    "index": "errors jobs",
+    "index": "errors files jobs",
     "cli": "errors spelling text backbone methods post encode files encoder tasks tune analysis plots train adapters "
-    "jobs groups",
+    "jobs groups index",
 }
 """Which rooms a room may import, and does: an arrow that is gone goes here too. Lowest first."""
 

@@ -18,6 +18,7 @@ from .duplicates import duplicates
 from .embed import embed
 from .evaluate import evaluate
 from .help import NAMES, Verb, Verbs
+from .index import index
 from .inspect import inspect
 from .methods import methods
 from .similar import similar
@@ -38,6 +39,7 @@ app.command("words", cls=Verb)(words)
 app.command("similar", cls=Verb)(similar)
 app.command("duplicates", cls=Verb)(duplicates)
 app.command("cluster", cls=Verb)(cluster)
+app.command("index", cls=Verb)(index)
 app.command("methods", cls=Verb)(methods)
 app.command("inspect", cls=Verb)(inspect)
 app.add_typer(analyse, name="analyse")

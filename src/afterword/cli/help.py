@@ -20,10 +20,11 @@ NAMES = {"help_option_names": ["-h", "--help"]}
 GROUPS = {
     "Model": "model sentence-transformer revision trust-remote-code max-length",
     "Input": "input against pairs format field column delimiter encoding no-header occurrence span row data dev test "
-    "texts labels tasks frequencies corpus first above baseline published average draws",
-    "Method": "method template copies both-ways heads head layer token post fit prompt prompt-name condition "
-    "condition-field chunk late pool states pivot centre normalize truncate-dim on-long by over k "
-    "margin criterion quick",
+    "texts labels tasks frequencies corpus first above baseline published average draws id",
+    "Index": "language no-text-search recall exact kind prune status optimize measure queries",
+    "Method": "method template copies both-ways heads head layer token post fit prompt prompt-name query-prompt-name "
+    "condition condition-field chunk late pool states pivot centre normalize truncate-dim on-long by over k margin "
+    "criterion quick",
     "Loss": "loss weights temperature scale mini-batch matryoshka",
     "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
     "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume "
@@ -54,6 +55,10 @@ EXAMPLES = {
         "duplicates -m minilm -i texts.txt --repeats repeats.csv",
     ),
     "cluster": ("cluster -i vectors.parquet --k 8 -o clusters.csv", "cluster -m minilm -i texts.txt"),
+    "index": (
+        "index tickets -m minilm -i tickets.csv --column body --id number",
+        "index tickets --status",
+    ),
     "methods": ("methods", "methods reba"),
     "inspect": ("inspect -m minilm",),
     "analyse turning-point": ("analyse turning-point -m afterword-mini --dev pairs.jsonl",),

@@ -39,9 +39,11 @@ class IndexInfo(VectorsInfo):
     """What an index was made by.
 
     Attributes:
-        chunking: how texts are split, such as ``256 overlap=32 late``; "" if each text is a row.
+        chunking: how texts are split, such as ``256`` or ``sentences``; "" if each text is a row.
+        late: whether a chunk's vector knows the rest of its text.
+        id_column: the column of the input that holds ids; None = ids are hashes of texts.
         query_prompt_name: the model's prompt for queries; None = the one that `Encoder.encode_query` chooses.
-        language: of the text index, such as English; ``none`` for neither stems nor stop words.
+        language: of the text index, such as English; ``none`` for neither stems nor stop words; "" = by the texts.
         text_search: whether there is a text index.
         loading: options that the model was loaded with, by the names of `Encoder.load`.
         metric: how vectors are compared.
@@ -50,8 +52,10 @@ class IndexInfo(VectorsInfo):
     """
 
     chunking: str = ""
+    late: bool = False
+    id_column: str | None = None
     query_prompt_name: str | None = None
-    language: str = "none"
+    language: str = ""
     text_search: bool = True
     loading: Mapping[str, Any] = field(default_factory=dict)
     metric: str = METRIC
@@ -73,10 +77,14 @@ class IndexInfo(VectorsInfo):
         """How many times as many rows are compared by their exact vectors; None without a vector index."""
         return None if self.measured is None else self.measured.refine
 
-    def to_schema(self) -> dict[str, str]:
-        """The metadata of a table: that of a .parquet file of vectors, and one more value of JSON."""
+    def to_metadata(self) -> dict[str, str]:
+        """The values of a column of vectors, and one more, of JSON."""
         values = {name: getattr(self, name) for name in OWN}
-        return {**to_notes({"vector": self}), KEY: json.dumps(values, ensure_ascii=False)}
+        return {**super().to_metadata(), "index": json.dumps(values, ensure_ascii=False)}
+
+    def to_schema(self) -> dict[str, str]:
+        """The metadata of a table, and of a .parquet file of its rows."""
+        return to_notes({"vector": self})
 
     @classmethod
     def from_schema(cls, metadata: Mapping[bytes, bytes] | None, vector: Mapping[bytes, bytes] | None) -> IndexInfo:
@@ -101,7 +109,9 @@ class IndexInfo(VectorsInfo):
         return cls(**vars(base), **own, measured=None if measured is None else Recall(**measured))
 
 
-OWN = ("chunking", "query_prompt_name", "language", "text_search", "loading", "metric", "format")
+OWN = (
+    "chunking", "late", "id_column", "query_prompt_name", "language", "text_search", "loading", "metric", "format",
+)  # fmt: skip
 """The values that an index has beyond those of a file of vectors."""
 
 

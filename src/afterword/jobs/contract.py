@@ -71,10 +71,15 @@ def check_same(folder: Path, before: Contract, now: Contract) -> None:
     if found is not None:
         name, old, new = found
         raise DataError(
-            f"{folder} was begun with {name} {_spelled(old)}, and now it is {_spelled(new)}: give the same command, or "
+            f"{folder} was begun with {name} {spelled(old)}, and now it is {spelled(new)}: give the same command, or "
             "--overwrite to start anew"
         )
 
 
-def _spelled(value: Any) -> str:
+def spelled(value: Any) -> str:
+    """A value of a command line in a message.
+
+    >>> spelled(None), spelled("echo"), spelled(["id"])
+    ('not given', 'echo', '["id"]')
+    """
     return "not given" if value is None or value == [] else str(value) if isinstance(value, str) else json.dumps(value)

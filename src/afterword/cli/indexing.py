@@ -1,0 +1,372 @@
+"""Build an index of the rows of an input, update it, and measure its searches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import DataError, plural
+from .chunked import Chunking
+from .console import REJECTED, interruptible, say
+from .inputs import items_of
+from .made_by import contract, made_by
+from .model import MethodsEmbedder, ModelChoice
+from .progress import RowsBar, say_loading
+
+if TYPE_CHECKING:
+    from ..files.lines import Reader
+    from ..index.index import Index
+    from ..index.rows import Located, NewRows
+    from ..jobs.items import Item
+    from ..jobs.output_file import Output
+    from ..jobs.store import Store, Totals
+    from ..jobs.windows import Embedding, Progress
+    from ..jobs.write_vectors import Array
+    from ..methods import AnyMethod
+
+DOCUMENT = ("document", "passage", "corpus")
+"""The names of prompts for documents, as `Encoder.encode_document` looks for them."""
+ROWS = "rows.parquet"  # the rows of a first build, until they are in the table
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How searches are made quick.
+
+    Attributes:
+        recall: the recall@10 that they must have.
+        exact: no vector index is built.
+        kind: of the vector index, as `tune.index_vectors` has it.
+        queries: the number of queries that recall is measured by.
+    """
+
+    recall: float
+    exact: bool
+    kind: str | None
+    queries: int
+
+
+@dataclass(frozen=True)
+class IndexWanted:
+    """What a command asks for; the options of `afterword index` document it.
+
+    Attributes:
+        folder: of the index.
+        choice: the model.
+        methods: the method by name, or nothing.
+        options: of `Encoder.encode`.
+        chunk: the spelling of --chunk; "" if texts are not split.
+        chunking: what it means.
+        id: the column that holds ids.
+        keep: the columns to keep.
+        query_prompt_name, language, text_search, prune, tuning, rejects, window, progress: the options.
+    """
+
+    folder: Path
+    choice: ModelChoice
+    methods: dict[str, AnyMethod]
+    options: dict[str, Any]
+    chunk: str
+    chunking: Chunking | None
+    id: str | None
+    keep: list[str]
+    query_prompt_name: str | None
+    language: str
+    text_search: bool
+    prune: bool
+    tuning: Tuning
+    rejects: Path | None
+    window: int
+    progress: bool | None
+
+    @property
+    def listing(self) -> Path:
+        """The file that lists rows without a vector."""
+        from ..index.write import REJECTS
+
+        return self.rejects or self.folder / REJECTS
+
+
+class IndexRun:
+    """A run with its model loaded.
+
+    Args:
+        wanted: what the command asks for.
+
+    Attributes:
+        embedder: embeds the texts.
+        info: what rows are made by.
+    """
+
+    def __init__(self, wanted: IndexWanted) -> None:
+        from ..index.info import IndexInfo
+
+        say_loading(wanted.choice.model, wanted.progress)
+        self.wanted = wanted
+        embedder = MethodsEmbedder.open(wanted.choice, wanted.methods, wanted.options)
+        self.embedder = replace(embedder, options=_document_options(embedder, wanted.options))
+        choice = wanted.choice
+        loading = {"revision": choice.revision, "max_length": choice.max_length, "dtype": choice.dtype,
+                   "products": choice.products}  # fmt: skip
+        (base,) = made_by(
+            self.embedder.encoder, self.embedder.methods, self.embedder.options, choice.model, self.output({})
+        ).values()
+        self.info = IndexInfo(
+            **vars(base), chunking=wanted.chunk, late=wanted.chunking is not None and wanted.chunking.late,
+            id_column=wanted.id, query_prompt_name=wanted.query_prompt_name, language=wanted.language,
+            text_search=wanted.text_search, loading=loading,
+        )  # fmt: skip
+
+    def output(self, kinds: dict[str, Any]) -> Output:
+        """The file of rows of a first build."""
+        from ..index.index import JOB
+        from ..index.write import COLUMNS
+        from ..jobs.output_file import Output
+
+        path = self.wanted.folder / JOB / ROWS
+        return Output(path, self.wanted.listing, {**COLUMNS, **kinds}, overwrite=True, model=self.wanted.choice.model)
+
+    def opened(self) -> Index | None:
+        """The index as it is, which this encoder may update; None if there is none.
+
+        Raises:
+            DataError: it was made by another encoder, or in another way.
+        """
+        from ..index.guard import check_encoder, check_settings
+        from ..index.index import Index, exists
+        from ..index.write import create_from
+
+        folder, left = self.wanted.folder, self.output({}).file
+        if not exists(folder) and not left.is_file():
+            return None
+        index = Index.open(folder) if exists(folder) else create_from(folder, left)
+        left.unlink(missing_ok=True)
+        check_encoder(folder, index.info, self.embedder.encoder)
+        check_settings(index, self.info, self.wanted.keep)
+        return index
+
+    def items(self, reader: Reader) -> Iterator[Item]:
+        """The rows of the input, split where that is asked for; each keeps its id too."""
+        wanted = self.wanted
+        names = list(dict.fromkeys([*wanted.keep, *([wanted.id] if wanted.id is not None else [])]))
+        items = items_of(reader, None, None, names)
+        return items if wanted.chunking is None else wanted.chunking.items(items, self.embedder)
+
+    def identify(self, item: Item) -> str | None:
+        """The id of an item's document: "" where it has none, None where ids are hashes."""
+        from ..jobs.items import as_text
+
+        return None if self.wanted.id is None else as_text(item.kept.get(self.wanted.id)) or ""
+
+    def locate(self, item: Item) -> Located:
+        """Where an item stands in its document."""
+        from ..index.rows import Located
+
+        text, place = item.text or "", item.beside
+        if place is None:
+            return Located(0, 0, len(text), text)
+        a, b = place.span
+        start = b - len(place.text[a:b].lstrip())
+        return Located(place.number, start, start + len(text), place.digest)
+
+    def embedding(self, kinds: dict[str, Any]) -> Embedding:
+        """How rows become vectors and columns."""
+        from ..index.write import columns_of
+        from ..jobs.items import Item
+        from ..jobs.windows import Embedding
+
+        chunking, embedder = self.wanted.chunking, self.embedder
+
+        def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
+            if chunking is not None:
+                chunks = [Item(item.line, item.text, None, item.beside.context) for item in items]
+                return chunking.encode(chunks, embedder, done)
+            return embedder([item.text or "" for item in items], None, done)
+
+        return Embedding(encode, embedder.why_nan, lambda items: columns_of(items, kinds))
+
+    @property
+    def device(self) -> str:
+        """The kind of device that embeds."""
+        return self.embedder.encoder.device.type
+
+    def queries(self, texts: Sequence[str]) -> Array:
+        """The vectors (q, D) of queries."""
+        import numpy as np
+
+        encoder = self.embedder.encoder
+        found: Array = encoder.encode_query(list(texts), self.info.query_prompt_name, on_long="ignore", on_empty="nan")
+        return found[np.isfinite(found).all(1)]
+
+
+def _document_options(embedder: MethodsEmbedder, options: dict[str, Any]) -> dict[str, Any]:
+    if options["prompt_name"] is not None:
+        return options
+    name = next((name for name in DOCUMENT if name in (embedder.encoder.prompts or {})), None)
+    return {**options, "prompt_name": name, "prompt": "" if name is None else None}
+
+
+def build(wanted: IndexWanted, reader: Reader) -> int:
+    """Build or update an index. Returns the exit code: 1 if a row was rejected."""
+    from ..index.rows import NewRows, delete
+    from ..index.write import check_folder, writing
+
+    check_folder(wanted.folder)
+    with writing(wanted.folder):
+        run = IndexRun(wanted)
+        index = run.opened()
+        kinds = {name: reader.kinds[name] for name in wanted.keep}
+        rows = NewRows(run.info, run.identify, run.locate, kinds, index)
+        with RowsBar(reader.total, wanted.progress) as bar:
+            embed = _first if index is None else _update
+            index, totals = embed(run, reader, rows, kinds, bar, index)
+        stale = rows.stale(index, wanted.prune)
+        delete(index, stale)
+        tune(run, index)
+        say(summary(totals, rows.counts, len(stale), index))
+        if totals.rejected:
+            say(f"{totals.rejected:,} rejected, listed in {wanted.listing}")
+    return REJECTED if totals.rejected else 0
+
+
+def _first(
+    run: IndexRun, reader: Reader, rows: NewRows, kinds: dict[str, Any], bar: RowsBar, index: Index | None
+) -> tuple[Index, Totals]:
+    """Embed all rows into durable parts, and make the table of them in one commit."""
+    from ..index.write import create_from
+    from ..jobs.parts_folder import open_parts
+
+    output = run.output(kinds)
+    output.file.parent.mkdir(exist_ok=True)
+    embedding = run.embedding(kinds)
+    infos = {"vector": run.info}
+    with open_parts(output, say) as parts, interruptible(parts.kept):
+        before = parts.begin(embedding.encode([], lambda _: None), infos, contract(infos, run.device))
+        if before:
+            say(f"{plural(before, 'row')} done before")
+        totals = _embedded(run, reader, rows, embedding, parts, bar)
+    if not totals.rows:
+        output.file.unlink()
+        raise DataError(f"the input is empty: {run.wanted.folder} is not made")
+    index = create_from(run.wanted.folder, output.file)
+    output.file.unlink()
+    output.file.parent.rmdir()
+    return index, totals
+
+
+def _update(
+    run: IndexRun, reader: Reader, rows: NewRows, kinds: dict[str, Any], bar: RowsBar, index: Index | None
+) -> tuple[Index, Totals]:
+    """Embed the rows that the index does not have, and merge them."""
+    from ..index.write import Merges
+    from ..jobs.rejects import Rejects
+
+    assert index is not None
+    with Rejects(run.wanted.listing, say) as rejects:
+        merges = Merges(index, rejects)
+        with interruptible(merges.kept):
+            return index, _embedded(run, reader, rows, run.embedding(kinds), merges, bar)
+
+
+def _embedded(run: IndexRun, reader: Reader, rows: NewRows, embedding: Embedding, store: Store, bar: RowsBar) -> Totals:
+    from ..jobs.windows import embed_rows
+
+    return embed_rows(reader, rows.new(run.items(reader)), embedding, store, bar, run.wanted.window)
+
+
+def tune(run: IndexRun, index: Index) -> None:
+    """Build the indexes of texts and vectors, and measure searches."""
+    from ..index import tune as t
+
+    tuning = run.wanted.tuning
+    t.index_texts(index)
+    t.index_vectors(index, tuning.kind, tuning.exact)
+    t.optimize(index)
+    measure(run, index)
+
+
+def measure(run: IndexRun, index: Index) -> None:
+    """Measure the recall of searches and store it; a low one gives a warning."""
+    from ..index import tune as t
+    from ..index.index import VECTOR
+
+    wanted = run.wanted.tuning
+    texts = t.half_texts(index, wanted.queries) if t.has_index(index, VECTOR) else []
+    measured = t.measure(index, run.queries(texts), wanted.recall)
+    index.note(measured)
+    if measured.recall < wanted.recall:
+        say(
+            f"warning: recall@10 is {measured.recall:.3f}, below --recall {wanted.recall}: --exact compares all vectors"
+        )
+
+
+def measure_only(wanted: IndexWanted) -> int:
+    """Measure an index as it is."""
+    from ..index.guard import check_encoder
+    from ..index.index import Index
+    from ..index.write import writing
+
+    index = Index.open(wanted.folder)
+    with writing(wanted.folder):
+        run = IndexRun(wanted)
+        check_encoder(wanted.folder, index.info, run.embedder.encoder)
+        measure(run, index)
+    typer.echo(searches(index))
+    return 0
+
+
+def maintain(folder: Path, optimize: bool, as_json: bool) -> int:
+    """Print what is in an index; or put new rows into its indexes and remove old versions."""
+    from ..index.index import Index
+    from ..index.tune import optimize as optimized
+    from ..index.write import writing
+
+    index = Index.open(folder)
+    if optimize:
+        with writing(folder):
+            optimized(index)
+    values = status_of(index)
+    typer.echo(
+        json.dumps(values, ensure_ascii=False) if as_json else "\n".join(f"{k:<12} {v}" for k, v in values.items())
+    )
+    return 0
+
+
+def status_of(index: Index) -> dict[str, Any]:
+    """What is in an index, by name."""
+    info = index.info
+    return {
+        "rows": index.rows,
+        "model": info.model,
+        "method": info.method.get("name", ""),
+        "dimension": info.dimension,
+        "chunk": info.chunking or "whole texts",
+        "kept": ", ".join(index.kept) or "nothing",
+        "text search": info.language if info.text_search else "no",
+        "searches": searches(index),
+        "bytes": sum(path.stat().st_size for path in index.folder.rglob("*") if path.is_file()),
+    }
+
+
+def searches(index: Index) -> str:
+    """How exact the searches of an index are."""
+    found = index.info.measured
+    if found is None:
+        return "not measured: afterword index --measure"
+    if found.nprobes is None:
+        return "exact"
+    return f"recall@10 {found.recall:.3f} by {found.queries:,} queries, {found.nprobes} partitions searched"
+
+
+def summary(totals: Totals, counts: Mapping[str, int], deleted: int, index: Index) -> str:
+    """The last line of a run."""
+    embedded = totals.rows - totals.rejected
+    parts = [f"{embedded:,} embedded"]
+    parts += [f"{counts[name]:,} {name}" for name in ("known", "repeated") if counts[name]]
+    parts += [f"{deleted:,} deleted"] if deleted else []
+    return f"{', '.join(parts)}; {index.folder} has {plural(index.rows, 'row')}; searches: {searches(index)}"

@@ -1,0 +1,167 @@
+"""The rows of an index: their ids and hashes, which of them are new, and which are no longer in the input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ..jobs.items import Item, as_text, kept_columns
+from .index import Index
+from .info import IndexInfo
+
+BATCH = 8192  # rows that are read of a table at a time
+IDS = 1000  # ids in one deletion
+
+
+@dataclass(frozen=True)
+class RowPlace:
+    """A row of an index, without its text.
+
+    Attributes:
+        id, doc, chunk, start, end, hash: the columns.
+        context: what its vector depends on beside its text; `encode` reads it.
+    """
+
+    id: str
+    doc: str
+    chunk: int
+    start: int
+    end: int
+    hash: str
+    context: Any = field(default=None, repr=False, compare=False)
+
+
+class Located(NamedTuple):
+    """Where the text of a row stands: its number in its document, its span, and the document's text or digest."""
+
+    chunk: int
+    start: int
+    end: int
+    document: str
+
+
+def hash_of(text: str, info: IndexInfo, beside: str = "") -> str:
+    """A hash of all that a vector depends on: its text, the encoder, the prompt and how texts are split.
+
+    Args:
+        text: of the row.
+        info: what the index is made by.
+        beside: what else the vector depends on: the whole text of a late chunk.
+    """
+    return _digest([text, info.identity, info.prompt, info.chunking, info.dimension, beside]).hex()
+
+
+def _digest(values: Any) -> bytes:
+    return hashlib.blake2b(json.dumps(values, ensure_ascii=False).encode(), digest_size=16).digest()
+
+
+class NewRows:
+    """Takes the rows of an input, and hands on those that must be embedded.
+
+    Args:
+        info: what the index is made by.
+        identify: from an item to the id of its document, or None where the hash of its text is its id.
+        locate: from an item to where it stands.
+        columns: the types of the kept columns.
+        index: the index as it is; None at the first build.
+
+    Attributes:
+        counts: the rows that were ``known``, and those that were ``repeated`` in the input.
+    """
+
+    def __init__(
+        self,
+        info: IndexInfo,
+        identify: Callable[[Item], str | None],
+        locate: Callable[[Item], Located],
+        columns: Mapping[str, Any],
+        index: Index | None = None,
+    ) -> None:
+        self.info, self.identify, self.locate, self.columns = info, identify, locate, columns
+        self.counts: Counter[str] = Counter()
+        self._known = {} if index is None else known_rows(index)
+        self._seen: dict[bytes, bytes] = {}
+        self._docs: set[bytes] = set()
+
+    def new(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The rows that must be embedded; a row that is rejected passes on."""
+        for item in items:
+            if item.problem is not None:
+                yield item
+                continue
+            item, place = self._placed(item)
+            if place is None:
+                yield item
+                continue
+            key, value = _digest(place.id), self._value(item, place)
+            if key in self._seen:
+                if self._seen[key] == value:
+                    self.counts["repeated"] += 1
+                else:
+                    yield replace(item, problem=f"has the id {place.id[:80]!r} of another row", beside=place)
+                continue
+            self._seen[key] = value
+            self._docs.add(_digest(place.doc))
+            if self._known.get(key) == value:
+                self.counts["known"] += 1
+            else:
+                yield replace(item, beside=place)
+
+    def _placed(self, item: Item) -> tuple[Item, RowPlace | None]:
+        chunk, start, end, document = self.locate(item)
+        id = self.identify(item)
+        if id == "":
+            return replace(item, problem="has an empty id"), None
+        own = hash_of(item.text or "", self.info, document if self.info.late else "")
+        doc = id or (hash_of(document, self.info) if self.info.chunking else own)
+        number = f"#{chunk}" if self.info.chunking else ""
+        return item, RowPlace(f"{doc}{number}", doc, chunk, start, end, own, item.beside)
+
+    def _value(self, item: Item, place: RowPlace) -> bytes:
+        kept = kept_columns([item], self.columns, parquet=True)
+        return _value_of(place.hash, place.start, place.end, [as_text(values[0]) for values in kept.values()])
+
+    def stale(self, index: Index, prune: bool) -> list[str]:
+        """The ids of rows that are no longer in the input.
+
+        Args:
+            index: the index, after it was updated.
+            prune: of all documents; else only of those that are in the input, of which some chunks are gone.
+        """
+        return [
+            id
+            for batch in batches(index, ["id", "doc"])
+            for id, doc in zip(batch["id"].to_pylist(), batch["doc"].to_pylist(), strict=True)
+            if _digest(id) not in self._seen and (prune or _digest(doc) in self._docs)
+        ]
+
+
+def _value_of(hash: str, start: int, end: int, kept: Sequence[str | None]) -> bytes:
+    return _digest([hash, start, end, *kept])
+
+
+def batches(index: Index, columns: Sequence[str]) -> Iterator[Any]:
+    """Some columns of all rows, batch by batch."""
+    yield from index.table.search().select(list(columns)).limit(None).to_batches(BATCH)
+
+
+def known_rows(index: Index) -> dict[bytes, bytes]:
+    """For each row of an index, a hash of its id, and one of all that can change without another id."""
+    found = {}
+    names = ["id", "hash", "start", "end", *index.kept]
+    for batch in batches(index, names):
+        columns = [batch[name].to_pylist() for name in names]
+        for id, hash, start, end, *kept in zip(*columns, strict=True):
+            found[_digest(id)] = _value_of(hash, start, end, [as_text(value) for value in kept])
+    return found
+
+
+def delete(index: Index, ids: Sequence[str]) -> None:
+    """Delete rows by their ids, whatever characters these hold."""
+    for first in range(0, len(ids), IDS):
+        quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in ids[first : first + IDS])
+        index.table.delete(f"id IN ({quoted})")

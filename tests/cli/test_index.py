@@ -1,0 +1,37 @@
+"""``afterword index``: what its options ask for, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+
+def test_status_needs_no_model(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "t.txt").write_text("the bank\nthe river\n")
+    assert run("index", tmp_path / "a", "-m", gpt2, "--method", "classical", "-i", tmp_path / "t.txt").code == 0
+    found = json.loads(run("index", tmp_path / "a", "--status", "--json").out)
+    assert (found["rows"], found["searches"], found["text search"]) == (2, "exact", "English")
+    assert run("index", tmp_path / "a", "--optimize").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-m", "x", "--status", "--measure"], "give --status or --measure"),
+        ([], "Give one, such as -m minilm"),
+        (["-m", "x", "--kind", "hnsw"], "'hnsw': write sq or pq"),
+        (["-m", "x", "--kind", "pq", "--exact"], "--exact asks for none"),
+        (["-m", "x", "--late"], "it needs chunks"),
+        (["-m", "x", "--keep", "hash"], "has a column 'hash' of its own"),
+    ],
+)
+def test_wrong_options_are_refused(run: Run, tmp_path: Path, words: list[str], told: str):
+    ended = run("index", tmp_path / "a", *words)
+    assert ended.code == 2 and told in ended.err
+    assert not (tmp_path / "a").exists()
+
+
+def test_no_index_is_named(run: Run, tmp_path: Path):
+    ended = run("index", tmp_path / "none", "--status")
+    assert ended.code == 2 and "does not exist: make an index by `afterword index" in ended.err

@@ -1,0 +1,113 @@
+"""An index holds the vectors of `encode`; an update embeds what is new, and deletes what is gone."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.cli.conftest import Ended, Run
+
+from afterword import Encoder
+from afterword.index.index import Index
+
+ROWS = [
+    ("1", "The bank raised its rates.", "mail"), ("O'Brien", "We walked along the river.", "chat"),
+    ("👩‍👩‍👧", "银行昨天提高了利率。", "chat"), ('say "no"', "first\nsecond line", "mail"),
+]  # fmt: skip
+
+
+class Indexed:
+    """A command line, its input and its index."""
+
+    def __init__(self, run: Run, model: Path, folder: Path) -> None:
+        self.run, self.model, self.folder, self.input = run, model, folder / "index", folder / "in.csv"
+
+    def __call__(self, rows: list[tuple[str, ...]], *words: object, method: str = "classical") -> Ended:
+        with self.input.open("w", newline="") as file:
+            csv.writer(file).writerows([("n", "body", "channel"), *rows])
+        usual = ("-m", self.model, "--method", method, "-i", self.input, "--column", "body", "--id", "n")
+        return self.run("index", self.folder, *usual, *words)
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        return {row["id"]: row for row in Index.open(self.folder).table.to_arrow().to_pylist()}
+
+
+@pytest.fixture
+def indexed(run: Run, gpt2: Path, tmp_path: Path) -> Indexed:
+    return Indexed(run, gpt2, tmp_path)
+
+
+def test_vectors_are_those_of_encode_bit_for_bit(indexed: Indexed):
+    ended = indexed(ROWS, "--keep", "channel")
+    assert ended.code == 0
+    assert ended.last == f"4 embedded; {indexed.folder} has 4 rows; searches: exact"
+    expected = Encoder.load(str(indexed.model), "classical").encode([text for _, text, _ in ROWS])
+    for (id, text, channel), vector in zip(ROWS, expected, strict=True):
+        row = indexed.rows[id]
+        assert (row["text"], row["channel"], row["doc"]) == (text, channel, id)
+        assert np.array_equal(np.array(row["vector"], np.float32), vector)
+    assert not (indexed.folder / "job").exists()
+
+
+def test_an_update_embeds_what_is_new(indexed: Indexed):
+    indexed(ROWS)
+    changed = [ROWS[0], ("O'Brien", "We ran along the river.", "chat"), *ROWS[2:], ("5", "new", "mail")]
+    assert indexed(changed).last == f"2 embedded, 3 known; {indexed.folder} has 5 rows; searches: exact"
+    assert indexed.rows["O'Brien"]["text"] == "We ran along the river."
+    assert indexed(changed).last == f"0 embedded, 5 known; {indexed.folder} has 5 rows; searches: exact"
+    expected = Encoder.load(str(indexed.model), "classical").encode(["new"])[0]
+    assert np.array_equal(np.array(indexed.rows["5"]["vector"], np.float32), expected)
+
+
+def test_prune_deletes_what_the_input_no_longer_has(indexed: Indexed):
+    indexed(ROWS)
+    assert indexed(ROWS[2:]).last.startswith("0 embedded, 2 known;")
+    assert len(indexed.rows) == 4
+    ended = indexed(ROWS[2:], "--prune")
+    assert ended.last == f"0 embedded, 2 known, 2 deleted; {indexed.folder} has 2 rows; searches: exact"
+    assert set(indexed.rows) == {ROWS[2][0], ROWS[3][0]}
+
+
+def test_a_kept_value_that_changed_is_stored(indexed: Indexed):
+    indexed(ROWS, "--keep", "channel")
+    indexed([(*ROWS[0][:2], "letter"), *ROWS[1:]], "--keep", "channel")
+    assert indexed.rows["1"]["channel"] == "letter"
+
+
+def test_rows_without_a_vector_are_listed_and_left_out(indexed: Indexed):
+    ended = indexed([*ROWS, ("9", " ", "mail"), ("1", "another text", "mail")])
+    assert ended.code == 1 and ended.last == f"2 rejected, listed in {indexed.folder / 'rejects.jsonl'}"
+    listed = [json.loads(line) for line in (indexed.folder / "rejects.jsonl").read_text().splitlines()]
+    assert [row["reason"] for row in listed] == ["is blank", "has the id '1' of another row"]
+    assert len(indexed.rows) == 4
+    assert indexed([*ROWS, ("9", " ", "mail")]).code == 1
+
+
+def test_another_method_or_setting_is_refused(indexed: Indexed):
+    indexed(ROWS)
+    ended = indexed(ROWS, method="echo")
+    assert ended.code == 2 and "differs by" in ended.err and len(indexed.rows) == 4
+    ended = indexed(ROWS, "--chunk", "8")
+    assert ended.code == 2 and "was made with --chunk not given, and now it is 8" in ended.err
+
+
+def test_nothing_to_embed_makes_no_index(indexed: Indexed):
+    ended = indexed([])
+    assert ended.code == 2 and "the input is empty" in ended.last
+    ended = indexed([("1", " ", "a")])
+    assert ended.code == 2 and "no row could be embedded: 1 of 1 rejected" in ended.last
+    assert indexed(ROWS).code == 0
+
+
+@pytest.mark.parametrize("late", [[], ["--late"]])
+def test_chunks_have_exact_offsets_and_those_of_a_shorter_text_go(indexed: Indexed, late: list[str]):
+    text = "  The bank raised.\n\n The river rose.  银行提高了利率。 Rates fell again."
+    indexed([("a", text, "x"), ("b", "One more.", "x")], "--chunk", "sentences", *late, method="echo")
+    rows = indexed.rows
+    assert all(text[row["start"] : row["end"]] == row["text"] for id, row in rows.items() if row["doc"] == "a")
+    assert len([row for row in rows.values() if row["doc"] == "a"]) >= 3 and "b#0" in rows
+    ended = indexed([("a", "The bank raised.", "x")], "--chunk", "sentences", *late, method="echo")
+    assert "deleted" in ended.last and set(indexed.rows) == {"a#0", "b#0"}

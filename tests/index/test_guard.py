@@ -1,0 +1,72 @@
+"""An index takes vectors of the encoder that made it, and of no other."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.index.rows import info, reader
+
+from afterword import Encoder
+from afterword.errors import DataError
+from afterword.files import fingerprint
+from afterword.index.guard import check_encoder, check_settings
+from afterword.index.index import Index
+from afterword.index.info import IndexInfo
+from afterword.jobs.probes import probes
+
+
+@pytest.fixture(scope="module")
+def mini() -> Encoder:
+    return Encoder.load("afterword-mini", "classical")
+
+
+@pytest.fixture
+def made(mini: Encoder) -> IndexInfo:
+    return info(model="mini", identity=mini.identity, dimension=mini.dimension, probes=probes(mini))
+
+
+def test_the_encoder_that_made_it_is_accepted(mini: Encoder, made: IndexInfo):
+    check_encoder(Path("a"), made, mini)
+
+
+def test_another_version_of_a_library_is_accepted(mini: Encoder, made: IndexInfo, monkeypatch: pytest.MonkeyPatch):
+    before = mini.fingerprint
+    monkeypatch.setattr(fingerprint, "version", lambda name: "99.0")
+    assert mini.fingerprint != before
+    check_encoder(Path("a"), made, mini)
+
+
+def test_another_encoder_of_the_same_width_is_refused(mini: Encoder, made: IndexInfo):
+    other = Encoder.load("afterword-mini", "echo")
+    assert other.dimension == made.dimension
+    with pytest.raises(DataError, match=r"a was made by mini; this encoder differs by \d.*: index anew, or load mini"):
+        check_encoder(Path("a"), made, other)
+
+
+def test_changed_weights_are_seen_by_the_probes(mini: Encoder, made: IndexInfo):
+    moved = replace(made, probes=made.probes + np.float32(0.01))  # type: ignore[operator]
+    with pytest.raises(DataError, match="this encoder differs by"):
+        check_encoder(Path("a"), moved, mini)
+
+
+def test_another_width_is_refused(mini: Encoder, made: IndexInfo):
+    with pytest.raises(DataError, match="another length"):
+        check_encoder(Path("a"), replace(made, identity="2" * 32, probes=made.probes[:, :3]), mini)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"chunking": "256"}, "--chunk not given, and now it is 256"),
+        ({"id_column": "n"}, "--id"),
+        ({"late": True}, "--late"),
+    ],
+)
+def test_another_setting_is_named(tmp_path: Path, other: dict, named: str):
+    index = Index.create(tmp_path / "a", reader(["x"]), info())
+    check_settings(index, info(), [])
+    with pytest.raises(DataError, match=f"{index.folder} was made with {named}"):
+        check_settings(index, info(**other), [])
+    with pytest.raises(DataError, match=r'--keep not given, and now it is \["channel"\]'):
+        check_settings(index, info(), ["channel"])
