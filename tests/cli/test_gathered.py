@@ -4,14 +4,17 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import typer
 from tests.cli.conftest import Run
+from tests.index.rows import info, reader
 
 from afterword.cli.gathered import check_output, gather, write_listing
 from afterword.cli.inputs import read_form
 from afterword.cli.model import ModelChoice
+from afterword.index.index import Index
 
 SETTINGS = {"prompt": None, "batch_tokens": None, "on_long": "warn"}
 FORM = read_form(None, None, False)
@@ -54,6 +57,30 @@ def test_vectors_with_a_model_and_texts_without_one(run: Run, texts: Path):
         gather(texts, None, None, SETTINGS, None, None, FORM)
     with pytest.raises(typer.BadParameter, match="the standard input holds no vectors"):
         gather(None, None, None, SETTINGS, None, None, FORM)
+
+
+def test_the_rows_of_an_index_are_named_by_their_ids(run: Run, tmp_path: Path):
+    pytest.importorskip("lancedb")
+    texts = ["the bank", "河边的银行", "the bank", "rain"]
+    Index.create(tmp_path / "a", reader(texts), info())
+    found = gather(tmp_path / "a", None, None, SETTINGS, None, None, FORM)
+    ids = reader(texts).read_all()["id"].to_pylist()
+    assert (found.key, [found.named(n) for n in range(1, 5)]) == ("id", ids) and found.rows == 4
+    assert found.texts([1, 3]) == ["河边的银行", "rain"]
+    flat = reader(texts).read_all()["vector"].combine_chunks().flatten().to_numpy()
+    assert np.array_equal(found.vectors, flat.reshape(4, -1))
+    for verb in (("duplicates", "--over", 1), ("cluster", "--k", 2)):
+        out = tmp_path / f"{verb[0]}.parquet"
+        assert run(*verb, "-i", tmp_path / "a", "-o", out).code == 0
+        assert set(pq.read_table(out)["id"].to_pylist()) <= set(ids)
+    for option in ("--method", "--column"):
+        ended = run("duplicates", "-i", tmp_path / "a", option, "x")
+        assert ended.code == 2 and f"Invalid value for {option}" in ended.err and "is an index" in ended.err
+
+
+def test_a_folder_that_is_no_index(run: Run, tmp_path: Path):
+    ended = run("duplicates", "-i", tmp_path)
+    assert ended.code == 2 and ended.err.startswith(f"error: {tmp_path} is no index")
 
 
 def test_files_that_cannot_be_written(texts: Path):

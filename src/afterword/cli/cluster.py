@@ -72,7 +72,8 @@ def cluster(
             for lines, text, label in zip(found.lines, texts, clusters.labels.tolist(), strict=True)
             for line in lines
         )
-        write_listing(output, dict(zip(("line", "text", "cluster"), zip(*rows, strict=True), strict=True)))
+        numbers, shown, labels = zip(*rows, strict=True)
+        write_listing(output, {found.key: [*map(found.named, numbers)], "text": shown, "cluster": labels})
     typer.echo("\n".join(_json(found, clusters) if as_json else page(found, clusters)))
     say_notes(found)
     return REJECTED if found.rejected else 0
@@ -87,11 +88,11 @@ def _number(k: str) -> int | Literal["auto"]:
     return int(k)
 
 
-def _typical(found: Gathered, clusters: Clusters, label: int) -> list[tuple[int, str]]:
-    """The line and the text of the rows that are nearest to the centre of a cluster, the nearest first."""
+def _typical(found: Gathered, clusters: Clusters, label: int) -> list[tuple[int | str, str]]:
+    """The line or id and the text of the rows that are nearest to the centre of a cluster, the nearest first."""
     rows = clusters.nearest(label).tolist()
     texts = dict(zip(sorted(rows), found.texts(sorted(rows)), strict=True))
-    return [(found.lines[i][0], texts[i]) for i in rows]
+    return [(found.named(found.lines[i][0]), texts[i]) for i in rows]
 
 
 def _sizes(found: Gathered, clusters: Clusters) -> list[int]:
@@ -105,7 +106,11 @@ def _sizes(found: Gathered, clusters: Clusters) -> list[int]:
 def _json(found: Gathered, clusters: Clusters) -> list[str]:
     """One line of JSON: the clusters with their texts, and the silhouettes that were compared."""
     shown = [
-        {"cluster": n, "rows": rows, "nearest": [{"line": i, "text": t} for i, t in _typical(found, clusters, n)]}
+        {
+            "cluster": n,
+            "rows": rows,
+            "nearest": [{found.key: i, "text": t} for i, t in _typical(found, clusters, n)],
+        }
         for n, rows in enumerate(_sizes(found, clusters))
     ]
     out = {"rows": found.rows, "without_vector": found.missing, "silhouettes": dict(clusters.scores), "clusters": shown}

@@ -79,7 +79,7 @@ def duplicates(
     found = gather(input, choice or None, method, settings, field, format, form)
     listing = listed(found, near_duplicates(found.vectors, over))
     if output is not None:
-        write_listing(output, {"line": listing.kept, "text": _texts(found, listing.kept)})
+        write_listing(output, {found.key: [*map(found.named, listing.kept)], "text": _texts(found, listing.kept)})
     if repeats is not None:
         write_listing(repeats, _columns(found, listing))
     typer.echo("\n".join(_json(found, listing, over) if as_json else page(found, listing, over)))
@@ -125,7 +125,8 @@ def _texts(found: Gathered, lines: Sequence[int]) -> list[str]:
 def _columns(found: Gathered, listing: Listing) -> dict[str, Sequence[Any]]:
     """The table of the repeats."""
     lines, kept, cosines = zip(*listing.repeats, strict=True) if listing.repeats else ((), (), ())
-    return {"line": lines, "text": _texts(found, lines), "repeats": kept, "cosine": cosines}
+    names, others = (list(map(found.named, some)) for some in (lines, kept))
+    return {found.key: names, "text": _texts(found, lines), "repeats": others, "cosine": cosines}
 
 
 def _json(found: Gathered, listing: Listing, over: float) -> list[str]:
@@ -150,7 +151,10 @@ def page(found: Gathered, listing: Listing, over: float) -> list[str]:
     for kept, members in largest:
         cells.append((f"{len(members) + 1}x", kept))
         cells += [(f"{cosine:.3f}", line) for cosine, line in members[:MEMBERS]]
-    first = [Column([cell for cell, _ in cells], "label"), Column([str(line) for _, line in cells], "label")]
+    first = [
+        Column([cell for cell, _ in cells], "label"),
+        Column([str(found.named(line)) for _, line in cells], "label"),
+    ]
     lines += ["", *table([*first, Column(_texts(found, [line for _, line in cells]), "text")], page_width())]
     more = len(groups) - len(largest)
     return [*lines, f"... and {more:,} more groups"] if more > 0 else lines

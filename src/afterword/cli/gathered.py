@@ -34,6 +34,7 @@ class Gathered:
         missing: the number of rows without a vector.
         rejected: whether these rows were rejected now.
         notes: lines on them.
+        ids: the rows' ids, where the input is an index.
     """
 
     vectors: Array
@@ -41,7 +42,17 @@ class Gathered:
     texts: Callable[[Sequence[int]], list[str]]
     missing: int
     rejected: bool
-    notes: Sequence[str]
+    notes: Sequence[str] = ()
+    ids: Sequence[str] | None = None
+
+    @property
+    def key(self) -> str:
+        """What names a row in a list: its line, or in an index its id."""
+        return "line" if self.ids is None else "id"
+
+    def named(self, line: int) -> int | str:
+        """A row's line, or its id."""
+        return line if self.ids is None else self.ids[line - 1]
 
     @property
     def rows(self) -> int:
@@ -61,7 +72,7 @@ def gather(
     """Read stored vectors, or read texts and embed them.
 
     Args:
-        path: a .parquet file that `embed` wrote, or a file of texts; None = texts of the standard input.
+        path: a .parquet file that `embed` wrote, an index, or a file of texts; None = texts of the standard input.
         choice: the model for texts; None = none was given.
         method: the method for texts, or the column of a file with the vectors of several methods.
         settings: options of `Encoder.encode`, None where one was not given.
@@ -75,11 +86,16 @@ def gather(
     """
     from ..jobs.stored_vectors import holds_vectors
 
-    if path is not None and field is None and holds_vectors(path):
+    if path is not None and ((field is None and holds_vectors(path)) or path.is_dir()):
         if choice is not None:
             raise typer.BadParameter(f"{path} holds vectors, which are taken as they are: leave it out, or name the "
                                      "column of the texts by --column to embed them", param_hint="--model")  # fmt: skip
-        return _stored(path, method)
+        if path.is_dir() and (method or field):
+            raise typer.BadParameter(
+                f"{path} is an index, which has one vector for each text",
+                param_hint="--method" if method else "--column",
+            )
+        return _indexed(path) if path.is_dir() else _stored(path, method)
     if choice is None:
         where = "the standard input" if path is None else str(path)
         raise typer.BadParameter(
@@ -119,6 +135,21 @@ def _stored(path: Path, method: str | None) -> Gathered:
     )
 
 
+def _indexed(folder: Path) -> Gathered:
+    """The vectors of an index; each row stands for itself."""
+    import numpy as np
+
+    from ..index.index import VECTOR, Index
+
+    index = Index.open(folder)
+    rows = index.table.search().select(["id", "text", VECTOR]).limit(max(1, index.rows)).to_arrow()
+    vectors = rows[VECTOR].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return Gathered(
+        np.asarray(vectors, np.float32).reshape(-1, index.info.dimension), [[n] for n in range(1, len(rows) + 1)],
+        lambda some: rows["text"].take(list(some)).to_pylist(), 0, False, ids=rows["id"].to_pylist(),
+    )  # fmt: skip
+
+
 def check_output(path: Path | None, source: Path | None, overwrite: bool, option: str) -> None:
     """Raise typer.BadParameter for a file that cannot be written: of another ending, the input, or one that exists."""
     if path is None:
@@ -152,7 +183,8 @@ def write_listing(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
                 import pyarrow.parquet as pq
             except ImportError:
                 raise MissingExtra("pyarrow", "parquet") from None
-            types = {"text": pa.string(), "cosine": pa.float64()}
+            name = pa.string() if "id" in columns else pa.int64()
+            types = {"text": pa.string(), "cosine": pa.float64(), "id": name, "repeats": name}
             pq.write_table(pa.table({k: pa.array(v, types.get(k, pa.int64())) for k, v in columns.items()}), file)
             return
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)

@@ -37,7 +37,7 @@ ModelOfTexts = Annotated[
     typer.Option(
         "-m", "--model", metavar="MODEL",
         help="The model that embeds the texts of the input, as for `afterword embed`. Without it, the input is a "
-        ".parquet file of vectors that `afterword embed` wrote.",
+        ".parquet file of vectors that `afterword embed` wrote, or the folder of an index.",
     ),
 ]  # fmt: skip
 MethodOrColumn = Annotated[
