@@ -97,6 +97,7 @@ NEEDED: dict[str, dict[str, Callable[[Path], object]]] = {
     "docs/own-task.md": {"data/odd.jsonl": questions},
     "docs/papers.md": {},
     "docs/methods.md": {"corpus.txt": lambda file: file.write_text("\n".join(f"text {i}" for i in range(200)))},
+    "docs/search.md": {},
     "docs/sentence-transformers.md": {},
     "docs/train.md": {"mini-bellm": trained, f"{DATA}/nli/triplets_10k.jsonl.gz": triplets},
     "docs/tune.md": {"data/pairs.jsonl": pairs},

@@ -9,7 +9,7 @@ from scripts.generate_cli_help import BLOCK, renewed
 from tests.cli.conftest import Run
 
 VERBS = (
-    "embed", "words", "similar", "methods", "inspect", "train", "evaluate", "compare", "tune",
+    "embed", "words", "similar", "duplicates", "cluster", "methods", "inspect", "train", "evaluate", "compare", "tune",
     "analyse", "analyse turning-point", "analyse dependency", "analyse words", "analyse impact",
     "analyse heads", "analyse isotropy", "analyse lengths", "analyse attention", "analyse gains",
 )  # fmt: skip
