@@ -1,0 +1,80 @@
+"""Afterword in LanceDB's registry of embedding functions: ``table.search("text")`` embeds by it.
+
+Importing this module registers the name ``afterword``::
+
+    import afterword.adapters.lancedb
+    from lancedb.embeddings import get_registry
+
+    embed = get_registry().get("afterword").create(name="minilm", method="classical")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..encoder import Encoder
+from ..errors import InputError, MissingExtra
+
+try:
+    from lancedb.embeddings import TextEmbeddingFunction, register
+except ImportError:
+    raise MissingExtra("lancedb", "search") from None
+
+NAME = "afterword"
+
+
+@lru_cache(maxsize=4)
+def loaded(name: str, method: str | None, device: str | None) -> Encoder:
+    """An encoder, which is loaded once per process.
+
+    Args:
+        name: the model.
+        method: as ``--method`` spells it; None = the one saved in the folder, or classical.
+        device: None = a GPU if there is one.
+
+    Raises:
+        InputError: the method is read from a file: a table names the method, and may come from anywhere.
+    """
+    if method is not None and method.startswith("@"):
+        raise InputError(f"method={method!r}: a table runs no code of a file; give a method by its name")
+    return Encoder.load(name, method, device=device)
+
+
+@register(NAME)
+class AfterwordFunction(TextEmbeddingFunction):
+    """An embedding function of LanceDB.
+
+    Attributes:
+        name: the model, as `Encoder.load` takes it. Code that comes with a model is never run.
+        method: as ``--method`` spells it; None = the one saved in the folder, or classical.
+        device: None = a GPU if there is one.
+        max_retries: LanceDB tries again after an error, which would be the same here.
+    """
+
+    name: str
+    method: str | None = None
+    device: str | None = None
+    max_retries: int = 0
+    model_config: ClassVar[Any] = {"protected_namespaces": ()}
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder."""
+        return loaded(self.name, self.method, self.device)
+
+    def ndims(self) -> int:
+        """The number of components of a vector."""
+        return self.encoder.dimension
+
+    def compute_query_embeddings(self, query: str, *args: Any, **kwargs: Any) -> list[Any]:
+        """The vector of a query, with the model's prompt for queries, if it has one."""
+        return list(self.encoder.encode_query([query]))
+
+    def generate_embeddings(self, texts: Sequence[str], *args: Any, **kwargs: Any) -> list[Any]:
+        """The vectors of documents, None for one without tokens."""
+        vectors = self.encoder.encode_document(list(texts), on_empty="nan")
+        return [None if np.isnan(vector).any() else vector for vector in vectors]

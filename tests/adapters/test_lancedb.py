@@ -1,0 +1,45 @@
+"""LanceDB embeds texts and queries by Afterword, with the vectors of `encode`, and runs no code of a table."""
+
+from pathlib import Path
+
+import lancedb
+import numpy as np
+import pytest
+from lancedb.embeddings import get_registry
+from lancedb.pydantic import LanceModel, Vector
+
+from afterword import Encoder
+from afterword.adapters.lancedb import NAME, loaded
+from afterword.errors import AfterwordError, InputError
+
+TEXTS = ["The bank raised its rates.", "We walked along the river.", "银行昨天提高了利率。"]
+
+
+def test_a_table_embeds_texts_and_queries(tmp_path: Path):
+    function = get_registry().get(NAME).create(name="afterword-mini", method="echo")
+
+    class Row(LanceModel):
+        text: str = function.SourceField()
+        vector: Vector(function.ndims()) = function.VectorField()  # type: ignore[valid-type]
+
+    table = lancedb.connect(tmp_path).create_table("rows", schema=Row)
+    table.add([{"text": text} for text in TEXTS])
+    encoder = Encoder.load("afterword-mini", "echo")
+    stored = table.to_arrow()["vector"].combine_chunks().flatten().to_numpy().reshape(3, -1)
+    assert np.array_equal(stored, encoder.encode_document(TEXTS))
+    again = lancedb.connect(tmp_path).open_table("rows")
+    assert [row["text"] for row in again.search(TEXTS[1]).limit(1).to_list()] == [TEXTS[1]]
+
+
+def test_an_error_is_not_tried_again():
+    function = get_registry().get(NAME).create(name="afterword-mini")
+    assert function.max_retries == 0
+    assert loaded("afterword-mini", None, None) is function.encoder
+    with pytest.raises(AfterwordError):
+        get_registry().get(NAME).create(name="no-such-model-anywhere").ndims()
+
+
+def test_a_table_runs_no_code_of_a_file(tmp_path: Path):
+    function = get_registry().get(NAME).create(name="afterword-mini", method=f"@{tmp_path}/own.py:method")
+    with pytest.raises(InputError, match="runs no code of a file"):
+        function.ndims()
