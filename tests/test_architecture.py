@@ -29,7 +29,7 @@ ROOMS = {
     "plots": "errors files analysis",
     "train": "errors text backbone methods files encoder st tasks analysis plots",
     "adapters": "errors text methods post encode files encoder st tasks",
-    "jobs": "errors text encode files",
+    "jobs": "errors text methods post encode files encoder",
     "groups": "errors",
     "index": "errors files jobs",
     "cli": "errors spelling text backbone methods post encode files encoder tasks tune analysis plots train adapters "

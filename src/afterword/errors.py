@@ -78,6 +78,10 @@ class DataError(AfterwordError):
     """A file or folder that cannot be used."""
 
 
+class JobError(DataError):
+    """A folder is no job, was begun in another way, or its input has changed."""
+
+
 class MissingDataset(DataError, FileNotFoundError):
     """A file or folder that does not exist."""
 

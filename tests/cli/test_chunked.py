@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, echo
-from afterword.cli.chunked import Chunking
+from afterword.jobs.chunked import Chunking
 
 TEXTS = ["One bank. Two banks!  Three.", " ", "河岸。银行！", "Two banks! One bank."]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, parse_method
-from afterword.cli.model import MethodsEmbedder
+from afterword.jobs.embedder import MethodsEmbedder
 from afterword.jobs.vectors_info import read_info
 from afterword.post import parse_post
 

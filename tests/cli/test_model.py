@@ -11,7 +11,8 @@ import pytest
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, bellm, classical, reba
-from afterword.cli.model import MethodsEmbedder, ModelChoice, read_methods
+from afterword.cli.model import ModelChoice, read_methods
+from afterword.jobs.embedder import MethodsEmbedder
 from afterword.jobs.vectors_info import VectorsInfo, to_notes
 from afterword.methods.serialize import to_json
 

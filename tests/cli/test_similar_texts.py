@@ -8,8 +8,8 @@ import typer
 
 from afterword import Encoder, classical
 from afterword.cli.inputs import open_reader
-from afterword.cli.model import MethodsEmbedder
 from afterword.cli.similar_texts import MOST, embed_side, read_items, reasons, summary
+from afterword.jobs.embedder import MethodsEmbedder
 
 
 @pytest.fixture(scope="module")

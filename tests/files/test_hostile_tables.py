@@ -18,9 +18,9 @@ from tests.cli.conftest import Run, run
 from tests.examples import examples
 from tests.tiny import tiny
 
-from afterword.cli.inputs import items_of
 from afterword.files.lines import FileForm
 from afterword.files.read import open_texts
+from afterword.jobs.items import items_of
 
 __all__ = ["run"]  # a fixture
 ODD = "\",;|\t\n\r\0'\\ aé每个词👩\u2028\x0b\x85\ufeff"

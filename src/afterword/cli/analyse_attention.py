@@ -14,7 +14,7 @@ import typer
 from . import options as o
 from .analyse_inputs import as_text, encoders
 from .drawing import check_plot, draw_plot
-from .inputs import items_of, open_reader
+from .inputs import open_reader
 from .model import ModelChoice, read_methods
 from .page import BOLD, Column, cut, has_colours, one_line, page_width, styled, table
 
@@ -137,6 +137,7 @@ def _is_plain(model: str) -> bool:
 
 def _texts(text: str | None, input: Path | None, row: int | None, format: str | None, field: str | None) -> list[str]:
     from ..errors import BadRow, DataError
+    from ..jobs.items import items_of
 
     texts = []
     for item in items_of(open_reader(None if text is None else [text], input, format, field)):

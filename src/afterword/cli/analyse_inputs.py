@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .inputs import items_of, open_reader
+from .inputs import open_reader
 from .model import ModelChoice, short_name
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def texts_of(input: Path | None, pairs: Path | None, format: str | None, field: 
         DataError: a row cannot be used.
     """
     from ..errors import BadRow, DataError
+    from ..jobs.items import items_of
     from ..tasks.rows import read_rows
 
     if pairs is not None:

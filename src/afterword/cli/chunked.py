@@ -1,151 +1,39 @@
-"""``afterword embed --chunk``: each chunk of a text is a row of the output."""
+"""``afterword embed --chunk``: how texts are split."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from .console import reasons_with_options
-
 if TYPE_CHECKING:
-    from ..encoder import Encoder
-    from ..jobs.items import Item
-    from ..jobs.output_file import Output
-    from ..jobs.write_vectors import Array
-    from .model import MethodsEmbedder
-
-COLUMNS = {"text": "text", "line": "number", "chunk": "number", "start": "number", "end": "number"}
-OPTIONS = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens")
+    from ..jobs.chunked import Chunking
 
 
-@dataclass(frozen=True)
-class ChunkPlace:
-    """Where a chunk stands.
+def read_chunking(spelled: str | None, late: bool, methods: int, conditioned: bool) -> Chunking | None:
+    """The options --chunk and --late; None where they are not given.
 
-    Attributes:
-        number: of the chunk in its text, from 0.
-        span: its characters.
-        text: the whole text; ``digest`` stands for it where rows are compared with those of an earlier run.
+    Raises:
+        typer.BadParameter: the spelling is unknown, or --late cannot be.
+
+    >>> read_chunking("sentences:256", True, 1, False)
+    Chunking(unit='sentences', tokens=256, late=True)
     """
+    if spelled is None:
+        if late:
+            raise typer.BadParameter("it needs chunks: give --chunk 256 or --chunk sentences", param_hint="--late")
+        return None
+    unit, _, number = ("", "", spelled) if spelled[:1].isdigit() else spelled.partition(":")
+    ends_well = number.isascii() and number.isdigit() and int(number) > 0 if number else not spelled.endswith(":")
+    if unit not in ("", "sentences", "paragraphs") or not ends_well or not spelled:
+        raise typer.BadParameter(
+            f"{spelled!r}: write a number of tokens, sentences, paragraphs, or sentences:256 for as many as fit",
+            param_hint="--chunk",
+        )
+    if conditioned:
+        raise typer.BadParameter("chunks take no condition: leave one of the two out", param_hint="--chunk")
+    if late and methods > 1:
+        raise typer.BadParameter("it goes with one method: run the command once for each", param_hint="--late")
+    from ..jobs.chunked import Chunking
 
-    number: int
-    span: tuple[int, int]
-    digest: str
-    text: str = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Chunking:
-    """How texts are split, and whether a chunk's vector knows the rest of its text.
-
-    Args:
-        unit, tokens: as ``chunks`` and ``tokens`` of `Encoder.encode_chunks`.
-        late: whether it does.
-    """
-
-    unit: str | None
-    tokens: int | None
-    late: bool
-
-    @classmethod
-    def read(cls, spelled: str | None, late: bool, methods: int, conditioned: bool) -> Chunking | None:
-        """The options --chunk and --late; None where they are not given.
-
-        Raises:
-            typer.BadParameter: the spelling is unknown, or --late cannot be.
-
-        >>> Chunking.read("sentences:256", True, 1, False)
-        Chunking(unit='sentences', tokens=256, late=True)
-        """
-        if spelled is None:
-            if late:
-                raise typer.BadParameter("it needs chunks: give --chunk 256 or --chunk sentences", param_hint="--late")
-            return None
-        unit, _, number = ("", "", spelled) if spelled[:1].isdigit() else spelled.partition(":")
-        ends_well = number.isascii() and number.isdigit() and int(number) > 0 if number else not spelled.endswith(":")
-        if unit not in ("", "sentences", "paragraphs") or not ends_well or not spelled:
-            raise typer.BadParameter(
-                f"{spelled!r}: write a number of tokens, sentences, paragraphs, or sentences:256 for as many as fit",
-                param_hint="--chunk",
-            )
-        if conditioned:
-            raise typer.BadParameter("chunks take no condition: leave one of the two out", param_hint="--chunk")
-        if late and methods > 1:
-            raise typer.BadParameter("it goes with one method: run the command once for each", param_hint="--late")
-        return cls(unit or None, int(number) if number else None, late)
-
-    def items(self, items: Iterable[Item], embedder: MethodsEmbedder) -> Iterator[Item]:
-        """A row for each chunk; a text that cannot be split is a row with a problem.
-
-        Raises:
-            InputError: a chunk of so many tokens does not fit into the model.
-        """
-        encoders = [_with(embedder.encoder, method) for method in embedder.methods.values()]
-        given = {name: embedder.options[name] for name in ("prompt", "prompt_name")}
-        for encoder in encoders:
-            encoder.chunk_spans([], self.unit, tokens=self.tokens, **given)
-        return self._items(items, encoders[0], given)
-
-    def _items(self, items: Iterable[Item], encoder: Encoder, given: dict[str, Any]) -> Iterator[Item]:
-        from ..errors import WordNotFound
-        from ..jobs.items import Item
-
-        for item in items:
-            text = item.text or ""
-            if item.problem is not None:
-                yield item
-                continue
-            try:
-                spans = encoder.chunk_spans(text, self.unit, tokens=self.tokens, **given)
-            except WordNotFound as e:
-                yield Item(item.line, item.text, str(e).removeprefix("text 0 "), None, item.kept)
-                continue
-            digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-            for number, (a, b) in enumerate(spans):
-                yield Item(item.line, text[a:b].strip(), None, ChunkPlace(number, (a, b), digest, text), item.kept)
-
-    def encode(
-        self, items: Sequence[Item], embedder: MethodsEmbedder, done: Callable[[float], None]
-    ) -> dict[str, Array]:
-        """Vectors (n, D) of rows by name; late chunks of one text come from one forward."""
-        import numpy as np
-
-        if not self.late or not items:
-            return embedder([item.text or "" for item in items], None, done)
-        texts = [list(group) for _, group in groupby(items, key=lambda item: item.line)]
-        rows_of_a_text = len(items) / len(texts)
-        ((name, method),) = embedder.methods.items()
-        with reasons_with_options():
-            found = _with(embedder.encoder, method).encode_chunks(
-                [group[0].beside.text for group in texts], [[item.beside.span for item in g] for g in texts],
-                show_progress_bar=lambda more: done(more * rows_of_a_text),
-                **{option: embedder.options[option] for option in OPTIONS},
-            )  # fmt: skip
-        return {name: np.concatenate([own.vectors for own in found])}
-
-
-def _with(encoder: Encoder, method: Any) -> Encoder:
-    from dataclasses import replace
-
-    return encoder if method == encoder.method else replace(encoder, method=method)
-
-
-def columns(items: Sequence[Item], output: Output) -> dict[str, list[Any]]:
-    """The columns beside the vectors; a text that could not be split has no chunk."""
-    from ..jobs.items import kept_columns
-
-    kinds = {name: kind for name, kind in output.columns.items() if name not in COLUMNS}
-    places = [item.beside for item in items]
-    return {
-        "text": [item.text for item in items],
-        "line": [item.line for item in items],
-        "chunk": [place and place.number for place in places],
-        "start": [place and place.span[0] for place in places],
-        "end": [place and place.span[1] for place in places],
-        **kept_columns(items, kinds, output.kind == "parquet"),
-    }
+    return Chunking(unit or None, int(number) if number else None, late)

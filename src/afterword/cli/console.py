@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
-import shlex
 import signal
 import sys
 import threading
@@ -20,7 +18,8 @@ from typing import Any
 
 import typer
 
-from ..errors import AfterwordError, DataError, TextsCut, TooLong, WordNotFound, dropped, plural, visible
+from ..errors import AfterwordError, DataError, TextsCut, dropped, plural, visible
+from ..jobs.names import with_options
 from .page import RED, YELLOW, styled
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
@@ -107,37 +106,6 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return "error: out of memory: lower --batch-tokens or --max-length", WRONG
     return f"bug: {type(error).__name__}: {error}; afterword --debug shows where", BUG
-
-
-ARGUMENT = re.compile(
-    r"(?<![\w.'\"])(?:(max_length|batch_tokens|on_long|prompt_name|truncate_dim|trust_remote_code)\b|"
-    r"(above|device|dtype|products|prompt|revision)(?==))(?:=(\w+|'[^']*'))?"
-)
-
-
-def with_options(message: str) -> str:
-    """A message of the library with the options of the command line in place of Python's arguments, but in quotes.
-
-    >>> with_options("truncate_dim=9999: too many; lower max_length, or pass trust_remote_code=True, prompt=''")
-    "--truncate-dim 9999: too many; lower --max-length, or pass --trust-remote-code, --prompt ''"
-    >>> with_options("no word 'max_length' is in the text")
-    "no word 'max_length' is in the text"
-    """
-
-    def option(found: re.Match[str]) -> str:
-        name, value = f"--{(found[1] or found[2]).replace('_', '-')}", found[3]
-        return name if value in (None, "True") else f"{name} {shlex.quote(value.strip(chr(39)))}"
-
-    return ARGUMENT.sub(option, message)
-
-
-@contextmanager
-def reasons_with_options() -> Iterator[None]:
-    """The reason why a row is rejected names the options of the command line, also in the list of such rows."""
-    try:
-        yield
-    except (TooLong, WordNotFound) as e:
-        raise type(e)(with_options(str(e))) from None
 
 
 @contextmanager

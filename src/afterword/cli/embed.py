@@ -2,29 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from . import chunked
+from ..jobs.names import CHUNK_COLUMNS, VECTOR
 from . import options as o
-from .chunked import Chunking
+from .chunked import read_chunking
+from .embed_folder import JOB_COLUMNS, JobOptions, check_job, one_file, output_of, read_files, recipe_of, run_job
 from .fitting import Fit
-from .inputs import check_one, items_of, open_reader, read_form
+from .inputs import check_one, open_reader, read_form
 from .keep import read_keep, with_kept
-from .made_by import made_by
-from .model import VECTOR, MethodsEmbedder, ModelChoice, check_condition, read_methods
+from .model import ModelChoice, check_condition, read_methods
 from .progress import say_loading
 from .write_rows import opened, output_to, write_rows
 
 COLUMNS = {"text": "text"}
 
-if TYPE_CHECKING:
-    from ..jobs.items import Item
-    from ..jobs.output_file import Output
-    from ..jobs.windows import Progress
+Inputs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "-i", "--input", metavar="FILE",
+        help="Read texts from this .txt, .jsonl, .csv, .tsv or .parquet file; all but .parquet may be gzipped (.gz). "
+        "- is stdin. For a job: several files, or folders of them.",
+    ),
+]  # fmt: skip
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "-o", "--output", metavar="PATH",
+        help="Write vectors to this .jsonl, .parquet or .npy file; or, as FOLDER/, to shards in a folder, which the "
+        "same command goes on with after any interruption. Default: JSON lines to stdout.",
+    ),
+]  # fmt: skip
+Workers = Annotated[
+    str | None,
+    typer.Option("--workers", metavar="N", help="Embed a job's shards in so many processes, or auto."),
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Embed a job's shards on Ray: auto or an address joins a cluster, local starts one.",
+    ),
+]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of each process of a job.")]
+ShardRows = Annotated[
+    int | None, typer.Option("--shard-rows", min=1, metavar="N", help="Most rows of a shard. Default: 8192.")
+]
+Retries = Annotated[
+    int, typer.Option("--retries", min=0, metavar="N", help="How often a shard is tried again whose process died.")
+]
+MaxRejects = Annotated[
+    int | None, typer.Option("--max-rejects", min=0, metavar="N", help="End a job when more rows have no vector.")
+]
+Id = Annotated[str | None, typer.Option("--id", metavar="NAME", help="The field whose values name a job's rows.")]
+NoText = Annotated[bool, typer.Option("--no-text", help="Leave the texts out of a job's shards.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only tell the rows, tokens, time and size of a job, from a sample.")
+]
 
 
 def embed(
@@ -32,8 +70,8 @@ def embed(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to embed. Default: those of --input or stdin.")
     ] = None,
-    input: o.Input = None,
-    output: o.Output = None,
+    input: Inputs = None,
+    output: Target = None,
     format: o.Format = None,
     field: o.Field = None,
     delimiter: o.Delimiter = None,
@@ -97,6 +135,15 @@ def embed(
     trust_remote_code: o.Trust = False,
     rejects: o.RejectsFile = None,
     overwrite: o.Overwrite = False,
+    workers: Workers = None,
+    ray: Ray = None,
+    threads: Threads = None,
+    shard_rows: ShardRows = None,
+    retries: Retries = 3,
+    max_rejects: MaxRejects = None,
+    id: Id = None,
+    no_text: NoText = False,
+    dry_run: DryRun = False,
     progress: o.Progress = None,
 ) -> int:
     """Embed texts: each row of the input gives one row of the output, or one for each chunk of its text.
@@ -104,8 +151,8 @@ def embed(
     A row that cannot be embedded (blank, not a string, a corrupt line) gives a null row and is listed. The run
     continues, and ends with exit code 1.
     """
-    from ..jobs.windows import Embedding
-
+    only_jobs = JobOptions(workers, ray, threads, shard_rows, retries, max_rejects, id, no_text, dry_run)
+    folder, path = output_of(output, only_jobs)
     methods = read_methods(method)
     if len(methods) > 1 and (condition or condition_field):
         raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
@@ -113,10 +160,10 @@ def embed(
     check_one(condition=condition, condition_field=condition_field)
     conditioned = condition is not None or condition_field is not None
     check_condition(methods.values(), "--condition or --condition-field", conditioned)
-    chunking = Chunking.read(chunk, late, len(methods), conditioned)
-    own = COLUMNS if chunking is None else chunked.COLUMNS
-    kept = read_keep(keep, [*own, *(methods or [VECTOR])])
-    fitted = Fit.read(fit, post, methods, save, (output, rejects))
+    chunking = read_chunking(chunk, late, len(methods), conditioned)
+    own = COLUMNS if chunking is None else CHUNK_COLUMNS
+    kept = read_keep(keep, [*own, *(methods or [VECTOR]), *(JOB_COLUMNS if folder else ())])
+    fitted = Fit.read(fit, post, methods, save, (path, rejects))
     settings = {
         "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
         "truncate_dim": truncate_dim, "batch_tokens": batch_tokens, "on_long": on_long,
@@ -128,35 +175,33 @@ def embed(
         "--window": window, "--keep": kept, "--post": post, "--fit": fitted.digest,
         **({} if chunking is None else {"--chunk": chunk, "--late": late}),
     }  # fmt: skip
-    target = output_to(output, rejects, own, input, len(methods), model=model, settings=given, overwrite=overwrite)
+    choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
+    form = read_form(delimiter, encoding, no_header)
+    if folder is not None:
+        check_job(texts, input, rejects, save)
+        source = read_files(input or [], format, field, kept, id, form, condition, condition_field)
+        return run_job(
+            folder, source, recipe_of(choice, method, settings, condition, condition_field, chunking, fitted), model,
+            window, given, only_jobs, columns=own, overwrite=overwrite, progress=progress,
+        )  # fmt: skip
+    source_file = one_file(input)
+    target = output_to(path, rejects, own, source_file, len(methods), model=model, settings=given, overwrite=overwrite)
     beside = {"--keep": kept, "--condition-field": [condition_field] if condition_field else []}
-    reader = open_reader(texts, input, format, field, beside, read_form(delimiter, encoding, no_header))
+    reader = open_reader(texts, source_file, format, field, beside, form)
     target = with_kept(target, kept, reader)
     with opened(target) as store:
+        from ..jobs.embedder import MethodsEmbedder
+
         say_loading(model, progress)
-        choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
-        embedder = fitted.apply(MethodsEmbedder.open(choice, methods, settings))
-        infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, target)
+        embedder = MethodsEmbedder.open(choice, methods, settings)
+        from ..jobs.made_by import made_by
+        from ..jobs.recipe import TextRows
 
-        rows = items_of(reader, condition, condition_field, kept)
-        rows = rows if chunking is None else chunking.items(rows, embedder)
-
-        def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
-            if chunking is not None:
-                return chunking.encode(items, embedder, done)
-            conditions = [item.beside for item in items] if conditioned else None
-            return embedder([item.text or "" for item in items], conditions, done)
-
-        beside_vectors = columns if chunking is None else chunked.columns
+        embedder = fitted.apply(embedder)
+        probed = target.kind == "parquet"
+        infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, probed)
+        rows = TextRows(embedder, chunking, condition, condition_field)
         return write_rows(
-            reader, rows, Embedding(encode, embedder.why_nan, lambda items: beside_vectors(items, target)), store,
-            target, infos, embedder.encoder.device.type, window=window, progress=progress,
+            reader, rows.items(reader, kept), rows.embedding(target.columns, probed), store, target, infos,
+            embedder.encoder.device.type, window=window, progress=progress,
         )  # fmt: skip
-
-
-def columns(items: Sequence[Item], output: Output) -> dict[str, list[Any]]:
-    """The columns that are written beside the vectors."""
-    from ..jobs.items import kept_columns
-
-    kinds = {name: kind for name, kind in output.columns.items() if name != "text"}
-    return {"text": [item.text for item in items], **kept_columns(items, kinds, output.kind == "parquet")}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from .console import say
 from .inputs import open_reader
-from .model import VECTOR, MethodsEmbedder, members_of
+from .model import members_of
 
 if TYPE_CHECKING:
+    from ..jobs.embedder import MethodsEmbedder
     from ..methods import AnyMethod
     from ..post import Post
 
@@ -122,20 +123,11 @@ class Fit:
             InputError: there are too few texts.
             ModelError: the encoder cannot be saved.
         """
-        encoder, methods = embedder.encoder, embedder.methods
-        encoder = replace(encoder, post=(*encoder.post, *self.steps)) if self.steps else encoder
-        if self.texts is not None:
-            from ..encode.options import choose_prompt
+        from ..jobs.recipe import fitted
 
-            options: Mapping[str, Any] = embedder.options
-            prompt = choose_prompt(
-                encoder.prompts, encoder.default_prompt_name, options.get("prompt"), options.get("prompt_name")
-            )
-            prompted = replace(encoder, prompts={"fit": prompt or ""}, default_prompt_name="fit")
-            fitted = prompted.fit(self.texts, batch_tokens=options.get("batch_tokens"))
-            encoder = replace(encoder, method=fitted.method, post=fitted.post)
-            methods = {VECTOR: encoder.method}
+        embedder = fitted(embedder, self.steps, self.texts)
+        if self.texts is not None:
             say(f"fitted to {len(self.texts):,} texts")
         if self.save is not None:
-            encoder.save(self.save)
-        return replace(embedder, encoder=encoder, methods=methods)
+            embedder.encoder.save(self.save)
+        return embedder

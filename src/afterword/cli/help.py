@@ -29,8 +29,10 @@ GROUPS = {
     "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
     "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume "
     "log-every",
-    "Output": "output out repeats overwrite keep rejects save name csv plot dark top threshold show json progress",
+    "Output": "output out repeats overwrite keep id no-text rejects max-rejects save name csv plot dark top threshold "
+    "show json progress",
     "Speed and memory": "device dtype products precision batch-tokens window gradient-checkpointing",
+    "Jobs": "workers ray threads shard-rows retries dry-run",
 }
 """The groups of options, by the names of the options; all others come last."""
 FEW = 8  # a verb with fewer options has one group
@@ -44,6 +46,7 @@ EXAMPLES = {
     "embed": (
         'embed -m minilm "The bank raised its rates."',
         "embed -m minilm -i tickets.csv --column body -o vectors.parquet",
+        "embed -m minilm -i corpus.jsonl -o vectors/ --workers 2",
     ),
     "words": ('words -m minilm "We sat on the bank of the river." bank river',),
     "similar": (

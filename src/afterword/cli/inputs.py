@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
@@ -14,7 +14,6 @@ from .console import say
 
 if TYPE_CHECKING:
     from ..files.lines import FileForm, Reader
-    from ..jobs.items import Item
 
 
 def open_reader(
@@ -105,24 +104,3 @@ def _is_file(name: str) -> bool:
         return Path(name).is_file()
     except (OSError, ValueError):
         return False
-
-
-def items_of(
-    reader: Reader, condition: str | None = None, condition_field: str | None = None, keep: Sequence[str] = ()
-) -> Iterator[Item]:
-    """The rows of the input: each a text with its condition and kept values, or the reason why it cannot be used."""
-    from ..jobs.items import Item, fault, values_of
-
-    for record in reader:
-        fields = record.fields
-        if fields is None:
-            yield Item(record.line, None, record.problem)
-            continue
-        text, beside = fields.get(reader.field), condition
-        problem = fault(text) if reader.field in fields else f"has no field {reader.field!r}"
-        if condition_field is not None:
-            beside = fields.get(condition_field)
-            wrong = fault(beside)
-            problem = problem or (f"{condition_field!r} {wrong}" if wrong else None)
-        own, kept, wrong = values_of(fields, reader.field, keep)
-        yield Item(record.line, own, problem or wrong, beside, kept)

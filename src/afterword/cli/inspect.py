@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..jobs.names import VECTOR
 from . import options as o
 from .console import without_advice
-from .model import VECTOR, ModelChoice, read_methods
+from .model import ModelChoice, read_methods
 from .page import page_width, wrapped
 
 if TYPE_CHECKING:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from .console import reasons_with_options
+from ..jobs.names import VECTOR
 
 if TYPE_CHECKING:
     from ..backbone.model_source import ModelSource
     from ..encoder import Encoder
-    from ..jobs.write_vectors import Array
     from ..methods import AnyMethod, Method
-
-VECTOR = "vector"  # the name of a row's vector, if there is only one
 
 
 @dataclass(frozen=True)
@@ -121,61 +118,6 @@ def check_condition(methods: Iterable[AnyMethod], options: str, given: bool) -> 
             raise typer.BadParameter(f"the template holds {{condition}}: give {options}", param_hint="--method")
         if given and not wanted:
             raise typer.BadParameter(f"the template of {method} holds no {{condition}}", param_hint="--condition")
-
-
-@dataclass
-class MethodsEmbedder:
-    """Embeds texts by all methods that the command names.
-
-    Args:
-        encoder: an encoder with the first of the methods, or with its own.
-        methods: methods by name, at least one.
-        options: options of `Encoder.encode`.
-        condition: of every text that comes without one.
-    """
-
-    encoder: Encoder
-    methods: dict[str, AnyMethod]
-    options: dict[str, Any] = field(default_factory=dict)
-    condition: str | None = None
-
-    @classmethod
-    def open(
-        cls, choice: ModelChoice, methods: dict[str, AnyMethod], options: dict[str, Any], condition: str | None = None
-    ) -> MethodsEmbedder:
-        """Load the model."""
-        encoder = choice.load(next(iter(methods.values()), None))
-        return cls(encoder, methods or {VECTOR: encoder.method}, options, condition)
-
-    def __call__(
-        self,
-        texts: Sequence[str],
-        conditions: Sequence[str] | None = None,
-        on_progress: Callable[[float], None] = lambda _: None,
-    ) -> dict[str, Array]:
-        """Vectors (n, D) by name, NaN for a text without tokens.
-
-        `on_progress` is called with the number of texts that were finished since its last call.
-        """
-
-        def done(vectors: int) -> None:
-            on_progress(vectors / len(self.methods))
-
-        options = {**self.options, "on_empty": "nan", "show_progress_bar": done}
-        if conditions is None and self.condition is not None:
-            conditions = [self.condition] * len(texts)
-        with reasons_with_options():
-            if len(self.methods) > 1:
-                return self.encoder.encode_many(list(texts), self.methods, **options)
-            (name,) = self.methods
-            return {name: self.encoder.encode(list(texts), conditions=conditions, **options)}
-
-    def why_nan(self, text: str) -> str:
-        """The reason why the vector of a text is NaN or infinite."""
-        empty = not self.encoder.backbone.tokenizer.ids([text])[0]
-        return (
-            "holds no token that the model knows" if empty else "has a vector that is not finite: try --dtype float32"
-        )
 
 
 def title_of(model: str) -> str:

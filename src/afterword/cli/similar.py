@@ -14,12 +14,13 @@ import typer
 from . import options as o
 from .console import REJECTED, say
 from .inputs import check_one, open_reader, read_form
-from .model import MethodsEmbedder, ModelChoice, check_condition, read_methods
+from .model import ModelChoice, check_condition, read_methods
 from .page import Column, one_line, page_width, table, wrapped
 from .similar_stored import Stored, open_stored
 from .similar_texts import Side, embed_side, mean_of, read_items, summary
 
 if TYPE_CHECKING:
+    from ..jobs.embedder import MethodsEmbedder
     from ..jobs.items import Item
     from ..jobs.write_vectors import Array
     from .nearest import Nearest
@@ -138,6 +139,8 @@ def similar(
         result = with_stored(embed_side(items, stored.embedder, not texts), stored, wanted)
     else:
         others = None if against is None else read_items(open_reader(None, against, None, field, form=form))
+        from ..jobs.embedder import MethodsEmbedder
+
         embedder = MethodsEmbedder.open(choice, methods, settings, condition)
         result = _embedded(items, others, embedder, not texts, wanted)
     return _finish(result, [input] if vectors else [input, against], as_json)

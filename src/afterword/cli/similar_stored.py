@@ -13,11 +13,12 @@ import typer
 
 from ..errors import plural
 from .console import without_advice
-from .model import MethodsEmbedder, ModelChoice, check_condition
+from .model import ModelChoice, check_condition
 from .similar_texts import Side, check_number, mean_of
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
+    from ..jobs.embedder import MethodsEmbedder
     from ..jobs.stored_vectors import StoredVectors
     from ..jobs.vectors_info import VectorsInfo
     from ..jobs.write_vectors import Array
@@ -144,6 +145,8 @@ def open_stored(
     settings["truncate_dim"] = info.dimension if info.dimension < encoder.dimension else None
     if settings["prompt"] is None and settings["prompt_name"] is None:
         settings["prompt"] = info.prompt or ""
+    from ..jobs.embedder import MethodsEmbedder
+
     embedder = MethodsEmbedder(encoder, {name: one.method for name, one in of_methods.items()}, settings, condition)
     return Stored(file, columns, embedder)
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..errors import plural
-from .inputs import items_of
-from .model import MethodsEmbedder
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
+    from ..jobs.embedder import MethodsEmbedder
     from ..jobs.items import Item
     from ..jobs.write_vectors import Array
 
@@ -29,6 +28,8 @@ def read_items(reader: Reader, alone: bool = False) -> list[Item]:
     Raises:
         typer.BadParameter: there are more than `MOST`, none that can be compared, or one alone.
     """
+    from ..jobs.items import items_of
+
     items = list(islice(items_of(reader), MOST + 1))
     if len(items) > MOST:
         raise typer.BadParameter(

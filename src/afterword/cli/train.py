@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ..jobs.names import VECTOR
 from . import options as o
 from .console import interruptible
-from .model import VECTOR, ModelChoice, check_device, read_methods
+from .model import ModelChoice, check_device, read_methods
 
 
 def train(

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..jobs.names import VECTOR
 from . import options as o
 from .console import interruptible, without_advice
 from .drawing import check_plot, draw_plot
-from .inputs import items_of, open_reader
-from .model import VECTOR, ModelChoice, read_methods, short_name
+from .inputs import open_reader
+from .model import ModelChoice, read_methods, short_name
 from .progress import RowsBar
 
 if TYPE_CHECKING:
@@ -257,6 +258,7 @@ def read_texts(path: Path) -> list[str]:
         BadRow: a line cannot be read, or is blank.
     """
     from ..errors import BadRow
+    from ..jobs.items import items_of
 
     texts = []
     for item in items_of(open_reader(None, path, None, None)):

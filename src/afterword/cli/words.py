@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..jobs.names import VECTOR, reasons_with_options
 from . import options as o
-from .console import reasons_with_options, say
+from .console import say
 from .inputs import check_one, open_reader, read_form, stdin_bytes
 from .keep import read_keep, with_kept
-from .made_by import made_by
-from .model import VECTOR, ModelChoice, read_methods
+from .model import ModelChoice, read_methods
 from .progress import say_loading
 from .write_rows import opened, output_to, write_rows
 
@@ -109,7 +109,10 @@ def words(
             "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
             "on_long": on_long, "batch_tokens": batch_tokens,
         }  # fmt: skip
-        infos = {} if target.path is None else made_by(encoder, {VECTOR: encoder.method}, settings, model, target)
+        from ..jobs.made_by import made_by
+
+        probed = target.kind == "parquet"
+        infos = {} if target.path is None else made_by(encoder, {VECTOR: encoder.method}, settings, model, probed)
 
         def encode(items: Sequence[Item], done: Progress) -> dict[str, Any]:
             return {VECTOR: _vectors(encoder, items, settings, done) if items else empty}

@@ -11,7 +11,6 @@ import typer
 
 from ..errors import InputError, plural
 from .console import REJECTED, interruptible, say
-from .made_by import contract
 from .progress import RowsBar
 
 if TYPE_CHECKING:
@@ -101,6 +100,7 @@ def write_rows(
     progress: bool | None = None,
 ) -> int:
     """Embed every row and write it; see `embed_rows`. Returns the exit code: 1 if a row was rejected."""
+    from ..jobs.made_by import contract
     from ..jobs.windows import embed_rows
 
     before = store.begin(embedding.encode([], lambda _: None), infos, contract(infos, device))

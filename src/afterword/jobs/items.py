@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Any
 
 from ..errors import InputError
-from ..files.lines import kind_of
+from ..files.lines import TEXT, Reader, kind_of
 from ..text.tokenizer import check_text
 
 DEEP = 100  # levels of lists and objects in a kept value: each takes some of Python's stack
@@ -95,6 +95,25 @@ def values_of(
     return own if isinstance(own, str) and not unwritable(own) else None, kept, problem
 
 
+def items_of(
+    reader: Reader, condition: str | None = None, condition_field: str | None = None, keep: Sequence[str] = ()
+) -> Iterator[Item]:
+    """The rows of the input: each a text with its condition and kept values, or the reason why it cannot be used."""
+    for record in reader:
+        fields = record.fields
+        if fields is None:
+            yield Item(record.line, None, record.problem)
+            continue
+        text, beside = fields.get(reader.field), condition
+        problem = fault(text) if reader.field in fields else f"has no field {reader.field!r}"
+        if condition_field is not None:
+            beside = fields.get(condition_field)
+            wrong = fault(beside)
+            problem = problem or (f"{condition_field!r} {wrong}" if wrong else None)
+        own, kept, wrong = values_of(fields, reader.field, keep)
+        yield Item(record.line, own, problem or wrong, beside, kept)
+
+
 def as_json(value: Any) -> Any:
     """A value of a Parquet column, or one that was read from JSON, as JSON has it.
 
@@ -143,3 +162,9 @@ def kept_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool)
             values = [as_json(value) for value in values]
         columns[name] = values
     return columns
+
+
+def text_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
+    """The columns that are written beside the vectors of n texts; arguments as for `kept_columns`."""
+    kinds = {name: kind for name, kind in kinds.items() if name != TEXT}
+    return {TEXT: [item.text for item in items], **kept_columns(items, kinds, parquet)}

@@ -56,7 +56,7 @@ def test_only_a_file_that_stores_probe_vectors_has_them_computed(
 ):
     computed = []
     monkeypatch.setattr(
-        "afterword.jobs.probes.probes", lambda encoder: computed.append(probes(encoder)) or computed[-1]
+        "afterword.jobs.made_by.probes", lambda encoder: computed.append(probes(encoder)) or computed[-1]
     )
     for ending, count in (("jsonl", 0), ("npy", 0), ("parquet", 1)):
         assert run("embed", "-m", gpt2, "a dog", "-o", tmp_path / f"out.{ending}").code == 0

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import version
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..encoder import Encoder
-    from ..jobs.output_file import Output
-    from ..jobs.vectors_info import VectorsInfo
-    from ..methods import AnyMethod
+from ..encode.options import choose_prompt
+from ..encoder import Encoder
+from ..files.fingerprint import LIBRARIES, fingerprint, identity, weights_digest
+from ..methods import AnyMethod
+from ..methods.serialize import to_json
+from .probes import probes
+from .vectors_info import VectorsInfo
 
 
 def made_by(
-    encoder: Encoder, methods: Mapping[str, AnyMethod], settings: Mapping[str, Any], model: str, output: Output
+    encoder: Encoder, methods: Mapping[str, AnyMethod], settings: Mapping[str, Any], model: str, probed: bool
 ) -> dict[str, VectorsInfo]:
     """What each column of vectors is made by.
 
@@ -23,17 +26,11 @@ def made_by(
         methods: the method of each column.
         settings: the options of `Encoder.encode`.
         model: the model, as the command names it.
-        output: the output; only a .parquet file stores probe vectors, and only for one they are computed.
+        probed: whether probe vectors are computed, which .parquet files store.
 
     Raises:
         InputError: no prompt has the name that the settings give.
     """
-    from ..encode.options import choose_prompt
-    from ..files.fingerprint import fingerprint, identity, weights_digest
-    from ..jobs.probes import probes
-    from ..jobs.vectors_info import VectorsInfo
-    from ..methods.serialize import to_json
-
     prompt = choose_prompt(
         encoder.prompts, encoder.default_prompt_name, settings.get("prompt"), settings.get("prompt_name")
     )
@@ -48,17 +45,13 @@ def made_by(
             dimension=settings.get("truncate_dim") or one.dimension,
             normalized=bool(settings.get("normalize_embeddings")),
             prompt=prompt or None,
-            probes=probes(one) if output.kind == "parquet" else None,
+            probes=probes(one) if probed else None,
         )
     return infos
 
 
 def contract(infos: Mapping[str, VectorsInfo], device: str) -> dict[str, Any]:
     """What must be the same when a run goes on, so that its rows are those of a run that was not interrupted."""
-    from importlib.metadata import version
-
-    from ..files.fingerprint import LIBRARIES
-
     return {
         "method": {column: info.method for column, info in infos.items()},
         "identity": {column: info.identity for column, info in infos.items()},

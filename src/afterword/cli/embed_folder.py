@@ -1,0 +1,270 @@
+"""``afterword embed -o FOLDER/``: a job of shards, by one process, several, or Ray."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import JobError, plural
+from .console import REJECTED, interruptible, say
+from .progress import RowsBar, clock_time
+
+if TYPE_CHECKING:
+    from ..files.lines import FileForm
+    from ..jobs.chunked import Chunking
+    from ..jobs.contract import Contract
+    from ..jobs.job import Result, Run
+    from ..jobs.plan import Inputs, Shard
+    from ..jobs.recipe import Recipe
+    from .fitting import Fit
+    from .model import ModelChoice
+
+
+JOB_COLUMNS = ("row", "id")
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """The options of `embed` that a file does not have.
+
+    Args:
+        workers: the number of processes, or "auto"; None = this process.
+        ray: the address of a Ray cluster; "local" starts one here; None = no Ray.
+        threads: of each process.
+        shard_rows: the most rows of a shard.
+        retries: how often a shard is tried again whose worker died.
+        max_rejects: end the run when more rows have no vector.
+        id: the field that names rows.
+        no_text: leave the texts out of the shards.
+        dry_run: only tell what the job would take.
+    """
+
+    workers: str | None = None
+    ray: str | None = None
+    threads: int | None = None
+    shard_rows: int | None = None
+    retries: int = 3
+    max_rejects: int | None = None
+    id: str | None = None
+    no_text: bool = False
+    dry_run: bool = False
+
+    def check(self) -> None:
+        """Validate what belongs together.
+
+        Raises:
+            typer.BadParameter: --workers is no number, or goes with --ray only by a number.
+        """
+        if self.workers is not None and self.workers != "auto" and not (self.workers.isdigit() and int(self.workers)):
+            raise typer.BadParameter(f"{self.workers!r}: give a number of processes, or auto", param_hint="--workers")
+
+    @property
+    def given(self) -> list[str]:
+        """The options that only a folder has, as far as they are given."""
+        named = {
+            "--workers": self.workers, "--ray": self.ray, "--threads": self.threads, "--shard-rows": self.shard_rows,
+            "--max-rejects": self.max_rejects, "--id": self.id, "--no-text": self.no_text or None,
+        }  # fmt: skip
+        return [name for name, value in named.items() if value is not None]
+
+    def run(self) -> Run:
+        """What embeds the shards."""
+        from ..jobs.job import here
+
+        return here
+
+
+def output_of(output: str | None, options: JobOptions) -> tuple[Path | None, Path | None]:
+    """The folder of a job, or the file, that --output names; at most one of the two.
+
+    Raises:
+        typer.BadParameter: an option of a job is given, and --output is no folder.
+    """
+    options.check()
+    path = None if output is None else Path(output)
+    if output is not None and path is not None and (output.endswith(("/", "\\")) or (path / "job.json").is_file()):
+        return path, None
+    if options.given:
+        if path is not None and (path.is_dir() or not path.suffix) and output != "-":
+            return path, None
+        raise typer.BadParameter("it goes with a folder: write -o FOLDER/", param_hint=options.given[0])
+    return (path or Path(), None) if options.dry_run else (None, path)
+
+
+def check_job(texts: Sequence[str] | None, inputs: Sequence[Path] | None, *files: Path | None) -> None:
+    """Refuse what a job does not have.
+
+    Raises:
+        typer.BadParameter: its texts are not in files; --rejects or --save is given.
+    """
+    if texts or not inputs or any(str(path) == "-" for path in inputs):
+        raise typer.BadParameter("a job reads files, which another run can read again: give --input FILE")
+    for name, file in zip(("--rejects", "--save"), files, strict=True):
+        if file is not None:
+            reason = "a job lists them in FOLDER/rejects" if name == "--rejects" else "a job saves no encoder"
+            raise typer.BadParameter(f"{reason}: leave it out", param_hint=name)
+
+
+def one_file(inputs: Sequence[Path] | None) -> Path | None:
+    """The input of a run that is no job.
+
+    Raises:
+        typer.BadParameter: there are several.
+    """
+    if inputs and len(inputs) > 1:
+        raise typer.BadParameter("several files go into a job: write -o FOLDER/", param_hint="--input")
+    return inputs[0] if inputs else None
+
+
+def read_files(
+    paths: Sequence[Path],
+    kind: str | None,
+    field: str | None,
+    kept: Sequence[str],
+    id: str | None,
+    form: FileForm,
+    condition: str | None,
+    condition_field: str | None,
+) -> Inputs:
+    """The files of a job; its rows' ids are kept like other columns."""
+    from ..files.sources import check_file
+    from ..jobs.plan import Inputs, files_of
+
+    for path in paths:
+        if not path.is_dir():
+            check_file(path)
+    keep = (*([id] if id is not None else []), *kept)
+    return Inputs(files_of(paths), kind, field, keep, form, condition, condition_field)
+
+
+def recipe_of(
+    choice: ModelChoice,
+    methods: Sequence[str] | None,
+    settings: Mapping[str, Any],
+    condition: str | None,
+    condition_field: str | None,
+    chunking: Chunking | None,
+    fitted: Fit,
+) -> Recipe:
+    """How the texts of a job become vectors."""
+    from ..jobs.recipe import Recipe
+
+    return Recipe(
+        choice, tuple(methods or ()), settings, condition, condition_field, chunking, fitted.steps, fitted.texts
+    )
+
+
+class JobBar:
+    """Draws the progress of a job; ends it where too many rows have no vector."""
+
+    def __init__(self, folder: Path, max_rejects: int | None, progress: bool | None) -> None:
+        self.folder, self.max_rejects, self.progress = folder, max_rejects, progress
+        self.rows: dict[int, int] = {}
+        self.rejected = self.finished = self.before = 0
+        self.bar: RowsBar | None = None
+
+    def begin(self, shards: Sequence[Shard], done: Mapping[int, Contract]) -> None:
+        """Draw the bar; shards of earlier runs are not counted in its rate."""
+        self.rows = {shard.number: shard.rows for shard in shards}
+        self.before = self.finished = sum(self.rows[number] for number in done)
+        self.rejected = sum(said["rejected"] for said in done.values())
+        if self.before:
+            say(f"{plural(self.before, 'row')} done before")
+        self.bar = RowsBar(sum(self.rows.values()), self.progress).__enter__()
+        if self.before:
+            self.bar.skip(self.before, self.before)
+        self.bar.begin(self.before, self.before)
+
+    def done(self, number: int, marker: Contract) -> None:
+        """A shard is done."""
+        assert self.bar is not None
+        self.finished += self.rows[number]
+        self.rejected += marker["rejected"]
+        self.bar.begin(self.finished, self.finished)
+        self.bar.end()
+        if self.max_rejects is not None and self.rejected > self.max_rejects:
+            raise JobError(
+                f"{self.rejected:,} rows have no vector, and --max-rejects is {self.max_rejects:,}: "
+                f"{self.folder / 'rejects'} says why; finished shards are kept"
+            )
+
+    def retried(self, number: int, why: str) -> None:
+        """A worker died."""
+        say(f"warning: shard {number:06} is tried again: {why}")
+
+    def failed(self, number: int, error: str) -> None:
+        """A shard was given up."""
+        say(f"warning: shard {number:06} was given up: {error}")
+
+    def end(self) -> None:
+        """Stop the bar."""
+        if self.bar is not None:
+            self.bar.__exit__(None, None, None)
+
+
+def run_job(
+    folder: Path,
+    inputs: Inputs,
+    recipe: Recipe,
+    model: str,
+    window: int,
+    settings: Mapping[str, Any],
+    options: JobOptions,
+    *,
+    columns: Mapping[str, Any],
+    overwrite: bool,
+    progress: bool | None,
+) -> int:
+    """Begin a job or go on with it; returns the exit code: 1 if a row was rejected or a shard given up."""
+    from ..jobs.job import Job, kept
+    from ..jobs.plan import SHARD_ROWS
+    from ..jobs.shard import ShardWorker
+
+    if options.dry_run:
+        return tell_estimate(inputs, recipe)
+    own = {name: kind for name, kind in columns.items() if name != "text" or not options.no_text}
+    kinds = {**own, **inputs.kinds()}
+    settings = {"--model": model, **settings, "--id": options.id, "--no-text": options.no_text}
+    worker = ShardWorker(folder, inputs, recipe, kinds, model, window, options.id)
+    began = time.perf_counter()
+    job = Job.create(worker, settings, options.shard_rows or SHARD_ROWS, overwrite=overwrite)
+    bar = JobBar(folder, options.max_rejects, progress)
+    with interruptible(lambda: kept(job)):
+        try:
+            result = job.run(worker, options.run(), bar)
+        finally:
+            bar.end()
+    say(summary(folder, result, bar.before, time.perf_counter() - began))
+    return REJECTED if result.rejected or not result.complete else 0
+
+
+def summary(folder: Path, result: Result, before: int, seconds: float) -> str:
+    """The last line of a run."""
+    new = result.rows - before
+    line = f"{plural(result.rows, 'row')} in {folder}"
+    if new:
+        line += f", {new:,} of them in {seconds:.1f} s ({new / seconds:.0f} rows/s)"
+    if result.rejected:
+        line += f"; {result.rejected:,} rejected, listed in {folder / 'rejects'}"
+    if result.failed:
+        line += (
+            f"; {plural(len(result.failed), 'shard')} given up, see {folder / 'failed'}: the same command tries again"
+        )
+    return line
+
+
+def tell_estimate(inputs: Inputs, recipe: Recipe) -> int:
+    """Print what a job would take."""
+    from ..jobs.estimate import estimate
+
+    found = estimate(inputs, recipe)
+    print(f"rows    {found.rows:,}" + (f", {found.rejected:,} of them without a text" if found.rejected else ""))
+    print(f"tokens  about {found.tokens:,}")
+    print(f"time    about {clock_time(found.seconds)} in one process, by a sample of {plural(found.sample, 'text')}")
+    print(f"size    about {found.size / 1e6:,.1f} MB")
+    return 0

@@ -1,0 +1,368 @@
+"""A job: files of texts become a folder of shards, by as many processes as there are, and nothing is lost.
+
+::
+
+    FOLDER/job.json             what the job was begun with
+    FOLDER/plan.jsonl           the shards: which rows of which file, with a hash of them
+    FOLDER/made_by.json         the encoder, written by the first process that loads it
+    FOLDER/shards/000000.parquet    row, id, kept columns, text and vectors of a shard's rows
+    FOLDER/rejects/000000.jsonl     its rows without a vector, if there are any
+    FOLDER/done/000000.json         says that the two are whole, with their checksums
+    FOLDER/failed/000000.json       why a shard was given up; it is tried again by the next run
+    FOLDER/tmp/, FOLDER/lock        work of this moment; held by the process that hands out the shards
+    FOLDER/complete.json            all shards are done
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import DataError, JobError, MissingExtra, ModelError, plural
+from ..files.folder_lock import lock_folder
+from .contract import Contract, check_same, plain, read
+from .parts_folder import checksum
+from .plan import Shard, cut, first_other, read_plan, write_plan
+from .shard import (
+    DONE,
+    FAILED,
+    FOLDERS,
+    MADE_BY,
+    PLAN,
+    REJECTS,
+    SHARDS,
+    TMP,
+    ShardWorker,
+    as_job_error,
+    listing,
+    marker,
+    part,
+    publish,
+    read_marker,
+)
+from .vectors_info import VectorsInfo, read_info
+
+FORMAT = 1
+JOB, COMPLETE = "job.json", "complete.json"
+
+
+class Listener(Protocol):
+    """Told of what a run does."""
+
+    def begin(self, shards: Sequence[Shard], done: Mapping[int, Contract]) -> None:
+        """Called once, with the whole plan and the markers of shards that earlier runs have finished."""
+
+    def done(self, number: int, marker: Contract) -> None:
+        """A shard is done."""
+
+    def retried(self, number: int, why: str) -> None:
+        """A worker died at a shard, which is tried again."""
+
+    def failed(self, number: int, error: str) -> None:
+        """A shard was given up."""
+
+
+class Silent:
+    """A listener that does nothing."""
+
+    def begin(self, shards: Sequence[Shard], done: Mapping[int, Contract]) -> None:
+        """Nothing."""
+
+    def done(self, number: int, marker: Contract) -> None:
+        """Nothing."""
+
+    def retried(self, number: int, why: str) -> None:
+        """Nothing."""
+
+    def failed(self, number: int, error: str) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is done of a job.
+
+    Attributes:
+        rows: the rows of all finished shards, and ``rejected`` those of them without a vector.
+        shards: how many shards are finished, and ``failed`` the numbers of those that were given up.
+        complete: whether all shards are finished.
+    """
+
+    rows: int
+    rejected: int
+    shards: int
+    failed: tuple[int, ...]
+    complete: bool
+
+
+Run = Callable[[ShardWorker, Sequence[int], Listener], Mapping[int, str]]
+"""Embeds the shards of these numbers; gives the error of each that was given up."""
+
+
+def here(worker: ShardWorker, numbers: Sequence[int], listener: Listener) -> Mapping[int, str]:
+    """Embed shards in this process, one after the other."""
+    embed = worker.start() if numbers else None
+    for number in numbers:
+        assert embed is not None
+        listener.done(number, embed(number))
+    return {}
+
+
+class Job:
+    """A folder of shards. `Job.open` reads one that is there; `Job.create` begins one, or goes on with it.
+
+    Args:
+        folder: the folder.
+        begun: what the job was begun with.
+        plan: its shards.
+    """
+
+    def __init__(self, folder: Path, begun: Contract, plan: list[Shard]) -> None:
+        self.folder, self.begun, self.plan = folder, begun, plan
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Job:
+        """A job that was begun, to be read.
+
+        Raises:
+            JobError: the folder holds no job, or its format is unknown.
+        """
+        folder = Path(folder)
+        begun = read(folder / JOB)
+        if begun is None:
+            state = "is damaged" if (folder / JOB).exists() else "is missing"
+            raise JobError(f"{folder} is no folder of a job: {JOB} {state}; `afterword embed -o {folder}/` begins one")
+        if begun.get("format") != FORMAT:
+            raise JobError(f"{folder} has format {begun.get('format')}, and this version reads {FORMAT}: upgrade")
+        return cls(folder, begun, read_plan(folder / PLAN))
+
+    @classmethod
+    def create(
+        cls, worker: ShardWorker, settings: Mapping[str, Any], shard_rows: int, *, overwrite: bool = False
+    ) -> Job:
+        """Begin a job, or go on with the same one.
+
+        Args:
+            worker: what embeds its shards.
+            settings: what its vectors depend on, by the names of the command's options; another one is refused.
+            shard_rows: the most rows of a shard.
+            overwrite: a job that was begun in another way is removed.
+
+        Raises:
+            JobError: the folder holds another job, or the input has changed; the first difference is named.
+            DataError: another process writes the job; the folder was not made by Afterword; a file cannot be read.
+        """
+        folder, inputs = worker.folder, worker.inputs
+        files = [str(file) for file in inputs.files]
+        now = {"format": FORMAT, "--input": files, "--shard-rows": shard_rows, **plain(settings)}
+        with locked(folder):
+            job = None if overwrite and not _is_same(folder, now) else _begun(folder)
+            if job is None:
+                clear(folder)
+                return cls._begin(worker, now, shard_rows)
+            before = {name: value for name, value in job.begun.items() if name != "files"}
+            with as_job_error():
+                check_same(folder, before, now)
+            if job.begun["files"] != inputs.stamps():
+                other = first_other(inputs, job.plan, shard_rows)
+                if other is not None:
+                    raise JobError(other)
+            return job
+
+    @classmethod
+    def _begin(cls, worker: ShardWorker, now: Contract, shard_rows: int) -> Job:
+        stamps = worker.inputs.stamps()
+        plan = [shard for shard, _ in cut(worker.inputs, shard_rows)]
+        if not plan:
+            raise JobError(f"{worker.inputs.files[0]} holds no row")
+        for name in FOLDERS:
+            (worker.folder / name).mkdir(exist_ok=True)
+        tmp = worker.folder / TMP
+        publish(worker.folder / PLAN, tmp, write_plan(plan))
+        begun = {**now, "files": stamps}
+        publish(worker.folder / JOB, tmp, json.dumps(begun, indent=1).encode())
+        return cls(worker.folder, begun, plan)
+
+    def run(self, worker: ShardWorker, run: Run = here, listener: Listener | None = None) -> Result:
+        """Embed the shards that are not done.
+
+        Args:
+            worker: what embeds them.
+            run: embeds shards: in this process, by `pool.run_local`, or on Ray.
+            listener: told of each shard.
+
+        Raises:
+            JobError: the encoder or the input is another one.
+            DataError: another process writes the job.
+        """
+        told = listener or Silent()
+        with locked(self.folder):
+            for left in (*(self.folder / TMP).iterdir(), *(self.folder / FAILED).iterdir()):
+                left.unlink(missing_ok=True)
+            for number in self.damaged():
+                self.remove(number)
+            done = self.done()
+            told.begin(self.plan, done)
+            try:
+                failed = run(worker, [s.number for s in self.plan if s.number not in done], told)
+            finally:
+                for left in (self.folder / TMP).iterdir():
+                    left.unlink(missing_ok=True)
+            for number, error in failed.items():
+                publish(
+                    self.folder / FAILED / f"{number:06}.json", self.folder / TMP, json.dumps({"error": error}).encode()
+                )
+            result = self.result()
+            if result.complete:
+                self._complete(result)
+            return result
+
+    def _complete(self, result: Result) -> None:
+        (self.folder / COMPLETE).unlink(missing_ok=True)
+        sums = hashlib.blake2b(digest_size=16)
+        for number, found in sorted(self.done().items()):
+            sums.update(f"{number} {found['part']} {found['listing']}\n".encode())
+        totals = {"rows": result.rows, "rejected": result.rejected, "checksum": sums.hexdigest()}
+        publish(self.folder / COMPLETE, self.folder / TMP, json.dumps(totals, indent=1).encode())
+
+    def done(self) -> dict[int, Contract]:
+        """What the markers of finished shards say, by their numbers."""
+        found = {s.number: read_marker(marker(self.folder, s.number)) for s in self.plan}
+        return {number: said for number, said in found.items() if said is not None}
+
+    def damaged(self) -> list[int]:
+        """The numbers of shards whose marker or files are not as they were when they were finished."""
+        return [s.number for s in self.plan if marker(self.folder, s.number).exists() and not self._is_whole(s)]
+
+    def _is_whole(self, shard: Shard) -> bool:
+        said = read_marker(marker(self.folder, shard.number))
+        if said is None or said["rows"] != shard.rows:
+            return False
+        listed = checksum(listing(self.folder, shard.number)) if said["rejected"] else None
+        return (checksum(part(self.folder, shard.number)), listed) == (said["part"], said["listing"])
+
+    def remove(self, number: int) -> None:
+        """Remove a shard, its marker first, so that it is embedded again."""
+        (self.folder / COMPLETE).unlink(missing_ok=True)
+        for path in (marker(self.folder, number), part(self.folder, number), listing(self.folder, number)):
+            path.unlink(missing_ok=True)
+
+    def result(self) -> Result:
+        """What is done."""
+        done = self.done().values()
+        failed = sorted(int(path.stem) for path in (self.folder / FAILED).glob("*.json"))
+        rows, rejected = sum(said["rows"] for said in done), sum(said["rejected"] for said in done)
+        return Result(rows, rejected, len(done), tuple(failed), len(done) == len(self.plan))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all shards are done."""
+        return self.result().complete
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the input."""
+        return sum(shard.rows for shard in self.plan)
+
+    def parts(self) -> list[Path]:
+        """The .parquet files of the finished shards, in the order of the input."""
+        return [part(self.folder, number) for number in sorted(self.done())]
+
+    @property
+    def infos(self) -> dict[str, VectorsInfo]:
+        """What each column of vectors was made by.
+
+        Raises:
+            JobError: no shard is finished.
+        """
+        parts = self.parts()
+        if not parts:
+            raise JobError(f"{self.folder} has no finished shard yet: run its command")
+        return read_info(parts[0])
+
+    def read(self, columns: Sequence[str] | None = None) -> Any:
+        """A `pyarrow.RecordBatchReader` over the finished shards, in the order of the input.
+
+        Args:
+            columns: the columns to read; None = all. A row without a vector has null there.
+
+        Raises:
+            JobError: no shard is finished.
+            MissingExtra: pyarrow is not installed.
+        """
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise MissingExtra("pyarrow", "parquet") from None
+        parts = self.parts()
+        if not parts:
+            raise JobError(f"{self.folder} has no finished shard yet: run its command")
+        schema = pq.read_schema(parts[0])
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
+
+        def batches() -> Iterator[Any]:
+            for path in parts:
+                with pq.ParquetFile(path, pre_buffer=False) as file:
+                    yield from file.iter_batches(columns=None if columns is None else list(columns))
+
+        return pa.RecordBatchReader.from_batches(schema, (b.cast(schema) for b in batches()))
+
+    def rejects(self) -> Iterator[dict[str, Any]]:
+        """The rows without a vector: each its number, its line in its file, and the reason."""
+        for number in sorted(self.done()):
+            with suppress(FileNotFoundError), listing(self.folder, number).open("rb") as file:
+                yield from map(json.loads, file)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a job's folder, which is made if it is not there.
+
+    Raises:
+        DataError: another process holds it; the folder was not made by Afterword; it cannot be written.
+    """
+    try:
+        with lock_folder(folder, "writing", folder):
+            yield
+    except ModelError as e:
+        raise DataError(str(e)) from None
+    except PermissionError as e:
+        raise DataError(f"{folder} cannot be written: {e.strerror}: chmod u+w {folder}") from None
+
+
+def clear(folder: Path) -> None:
+    """Remove all that a job has written; the files that say what it is go last."""
+    for name in (DONE, SHARDS, REJECTS, FAILED, TMP):
+        for path in sorted((folder / name).glob("*")):
+            path.unlink()
+        with suppress(OSError):
+            (folder / name).rmdir()
+    for name in (COMPLETE, PLAN, MADE_BY, JOB):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _begun(folder: Path) -> Job | None:
+    """The job of a folder; None if none was begun, or if it was interrupted before its plan was whole."""
+    if not (folder / JOB).exists() and not any((folder / DONE).glob("*.json")):
+        return None
+    return Job.open(folder)
+
+
+def _is_same(folder: Path, now: Contract) -> bool:
+    begun = read(folder / JOB)
+    return begun is not None and {k: v for k, v in begun.items() if k != "files"} == now and (folder / PLAN).exists()
+
+
+def kept(job: Job) -> str:
+    """What is kept if a run ends now, and how it goes on."""
+    rows = sum(said["rows"] for said in job.done().values())
+    if not rows:
+        return f"no shard was finished; the same command goes on with {job.folder}"
+    return f"{plural(rows, 'row')} kept in {job.folder}; the same command goes on from there"

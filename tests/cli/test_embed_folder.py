@@ -1,0 +1,109 @@
+"""`embed -o FOLDER/`: killed between any two of its steps, the same command gives the bytes of an unbroken run."""
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.conftest import Run
+from tests.killed import forked
+
+from afterword import Encoder
+from afterword.jobs.job import Job
+
+TEXTS = ["one", "", "银行 and a bank", "four", "five"]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    file = tmp_path / "in.jsonl"
+    file.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)))
+    return file
+
+
+def command(llama: Path, rows: Path, folder: Path, *more: object) -> list[object]:
+    return ["embed", "-m", llama, "-i", rows, "-o", f"{folder}/", "--shard-rows", 2, "--id", "id", *more]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    names = [*(folder / "shards").iterdir(), *(folder / "rejects").iterdir(), folder / "plan.jsonl"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in names}
+
+
+def test_a_folder_of_shards(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    words = command(llama, rows, tmp_path / "job")
+    ended = run(*words)
+    assert (ended.code, ended.out) == (1, "") and "5 rows in" in ended.err and "1 rejected, listed in" in ended.err
+    table = Job.open(tmp_path / "job").read().read_all()
+    good = [i for i, text in enumerate(TEXTS) if text]
+    vectors = table["vector"].to_pylist()
+    wanted = Encoder.load(llama).encode([TEXTS[i] for i in good])
+    assert np.array_equal(np.array([vectors[i] for i in good], np.float32), wanted)
+    before = files(tmp_path / "job")
+    again = run(*words)
+    assert again.code == 1 and "5 rows done before" in again.err and files(tmp_path / "job") == before
+    other = run(*words, "--normalize")
+    assert other.code == 2 and "begun with --normalize false, and now it is true" in other.err
+    assert run(*words, "--normalize", "--overwrite").code == 1 and files(tmp_path / "job") != before
+
+
+@pytest.mark.parametrize(
+    ("by", "step"),
+    [
+        pytest.param(signal.SIGKILL, 1, marks=pytest.mark.soak),
+        (signal.SIGKILL, 6),
+        (signal.SIGTERM, 11),
+        (signal.SIGINT, 13),
+    ],
+)
+def test_killed_between_any_two_steps(run: Run, llama: Path, rows: Path, tmp_path: Path, by: int, step: int) -> None:
+    log = tmp_path / "runs" / "log"
+    log.parent.mkdir()
+    code, calls = forked(command(llama, rows, log.parent / "whole"), log)
+    assert code == 1 and len(calls) > 40
+    wanted = files(log.parent / "whole")
+    for at in range(0, len(calls), step):
+        folder = log.parent / f"job{at}"
+        words = command(llama, rows, folder)
+        code, _ = forked(words, log, at, by)
+        assert code == (-by if by == signal.SIGKILL else 130), log.read_text()
+        ended = run(*words)
+        assert ended.code == 1, ended.err
+        assert files(folder) == wanted and not list((folder / "tmp").iterdir())
+        assert Job.open(folder).damaged() == [] and (folder / "complete.json").exists()
+
+
+def test_what_a_folder_needs(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    for words, message in (
+        (["-o", f"{tmp_path}/a/", "a text"], "a job reads files"),
+        (["-o", f"{tmp_path}/a/", "-i", "-"], "a job reads files"),
+        (["-o", f"{tmp_path}/a/", "-i", rows, "--save", tmp_path / "e"], "a job saves no encoder"),
+        (["-o", f"{tmp_path}/a/", "-i", rows, "--rejects", tmp_path / "r"], "lists them in FOLDER/rejects"),
+        (["-o", f"{tmp_path}/a/", "-i", rows, "--workers", "none"], "give a number of processes, or auto"),
+        (["-o", tmp_path / "a.jsonl", "-i", rows, "--workers", "2"], "it goes with a folder"),
+        (["-o", tmp_path / "a.jsonl", "-i", rows, "-i", rows], "several files go into a job"),
+        (["-o", f"{tmp_path}/a/", "-i", tmp_path / "no.jsonl"], "no.jsonl does not exist"),
+        (["-o", f"{tmp_path}/a/", "-i", rows, "--id", "nope"], "has no column 'nope'"),
+        (["-o", f"{tmp_path}/a/", "-i", rows, "--keep", "row"], "the output has a column 'row' of its own"),
+    ):
+        ended = run("embed", "-m", llama, *words)
+        assert ended.code == 2 and message in ended.err, ended.err
+        assert not (tmp_path / "a").exists()
+
+
+def test_too_many_rejects_end_the_run(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    ended = run(*command(llama, rows, tmp_path / "job", "--max-rejects", 0))
+    assert ended.code == 2 and "1 rows have no vector, and --max-rejects is 0" in ended.err
+    assert run(*command(llama, rows, tmp_path / "job")).code == 1
+
+
+def test_without_texts(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    assert run(*command(llama, rows, tmp_path / "job", "--no-text")).code == 1
+    assert Job.open(tmp_path / "job").read().schema.names == ["row", "id", "vector"]
+
+
+def test_a_dry_run_writes_nothing(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    ended = run(*command(llama, rows, tmp_path / "job", "--dry-run"))
+    assert ended.code == 0 and "rows    5, 1 of them without a text" in ended.out and "4 texts" in ended.out
+    assert not (tmp_path / "job").exists()

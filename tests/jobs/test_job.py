@@ -1,0 +1,185 @@
+"""A job is what `encode` gives, row for row and bit for bit, however often it was begun."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from afterword import Encoder
+from afterword.errors import DataError, JobError
+from afterword.jobs.job import Job, kept
+from afterword.jobs.plan import Inputs
+from afterword.jobs.recipe import Load, Recipe
+from afterword.jobs.shard import ShardWorker
+
+TEXTS = ["one", "", "银行 and a bank", "four", None, "six", "seven"]
+Make = Callable[..., ShardWorker]
+
+
+@pytest.fixture
+def make(llama: Path, tmp_path: Path) -> Make:
+    file = tmp_path / "in.jsonl"
+    file.write_text("".join(json.dumps({"id": f"r{i}", "text": t}) + "\n" for i, t in enumerate(TEXTS)))
+
+    def worker(methods: tuple[str, ...] = (), folder: str = "job", id: str | None = "id", **options: object):
+        inputs = Inputs((file,), keep=("id",))
+        columns = {"text": "text", **inputs.kinds()}
+        return ShardWorker(
+            tmp_path / folder, inputs, Recipe(Load(str(llama)), methods, options), columns, "llama", 2, id
+        )
+
+    return worker
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    kinds = ("shards", "rejects")
+    return {f"{kind}/{p.name}": p.read_bytes() for kind in kinds for p in sorted((folder / kind).iterdir())}
+
+
+def test_a_job_is_encode(make: Make, llama: Path) -> None:
+    worker = make(normalize_embeddings=True)
+    job = Job.create(worker, {}, 3)
+    result = job.run(worker)
+    assert (result.rows, result.rejected, result.shards, result.failed, result.complete) == (7, 2, 3, (), True)
+    table = Job.open(worker.folder).read().read_all()
+    assert table.column_names == ["row", "text", "id", "vector"]
+    assert table["row"].to_pylist() == list(range(7)) and table["id"].to_pylist() == [f"r{i}" for i in range(7)]
+    good = [i for i, text in enumerate(TEXTS) if text]
+    wanted = Encoder.load(llama).encode([str(TEXTS[i]) for i in good], normalize_embeddings=True)
+    vectors = table["vector"].to_pylist()
+    assert np.array_equal(np.array([vectors[i] for i in good], np.float32), wanted)
+    assert [i for i, vector in enumerate(vectors) if vector is None] == [1, 4]
+    assert [(r["row"], r["line"], r["reason"]) for r in job.rejects()] == [(1, 2, "is empty"), (4, 5, "is null")]
+    (info,) = job.infos.values()
+    assert info.normalized and info.fingerprint == Encoder.load(llama).fingerprint
+    assert job.read(["id"]).read_all().column_names == ["id"]
+
+
+def test_several_methods_are_several_columns(make: Make) -> None:
+    worker = make(("classical", "echo"))
+    job = Job.create(worker, {}, 100)
+    job.run(worker)
+    assert job.read().schema.names == ["row", "text", "id", "classical", "echo"] and list(job.infos) == [
+        "classical",
+        "echo",
+    ]
+
+
+def test_shards_in_any_order_and_twice_are_the_same_bytes(make: Make) -> None:
+    one, other = make(folder="one"), make(folder="other")
+    Job.create(one, {}, 2).run(one)
+
+    def backwards(worker: ShardWorker, numbers, listener):
+        first, second = worker.start(), worker.start()
+        for number in reversed(numbers):
+            assert first(number) == second(number)
+        return {}
+
+    Job.create(other, {}, 2).run(other, backwards)
+    assert files(one.folder) == files(other.folder)
+
+
+def test_a_shard_that_was_given_up_is_tried_again(make: Make) -> None:
+    worker = make()
+    job = Job.create(worker, {}, 2)
+
+    def some(worker: ShardWorker, numbers, listener):
+        embed = worker.start()
+        for number in numbers[:2]:
+            embed(number)
+        return {numbers[2]: "killed by signal 9"}
+
+    result = job.run(worker, some)
+    assert (result.failed, result.complete, result.rows) == ((2,), False, 4)
+    assert "killed" in (worker.folder / "failed" / "000002.json").read_text() and "4 rows kept" in kept(job)
+    assert [p.name for p in job.parts()] == ["000000.parquet", "000001.parquet"]
+    assert Job.create(worker, {}, 2).run(worker).complete and not list((worker.folder / "failed").iterdir())
+
+
+@pytest.mark.parametrize("what", ["part", "marker", "listing", "cut", "gone"])
+def test_a_damaged_part_is_found_and_made_again(make: Make, what: str) -> None:
+    worker = make()
+    job = Job.create(worker, {}, 2)
+    job.run(worker)
+    before, part = files(worker.folder), worker.folder / "shards" / "000000.parquet"
+    path = {
+        "marker": worker.folder / "done" / "000000.json",
+        "listing": worker.folder / "rejects" / "000000.jsonl",
+    }.get(what, part)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content[:-9] if what == "cut" else content)
+    if what == "gone":
+        path.unlink()
+    assert job.damaged() == [0]
+    assert Job.create(worker, {}, 2).run(worker).complete and files(worker.folder) == before and job.damaged() == []
+
+
+def test_what_is_refused(make: Make, tmp_path: Path) -> None:
+    worker = make()
+    Job.create(worker, {"--model": "a"}, 2).run(worker)
+    before = files(worker.folder)
+    for settings, rows, message in (
+        ({"--model": "b"}, 2, "begun with --model a, and now it is b"),
+        ({"--model": "a"}, 3, "begun with --shard-rows 2, and now it is 3"),
+        ({"--model": "a", "--normalize": True}, 2, "begun with --normalize not given, and now it is true"),
+    ):
+        with pytest.raises(JobError, match=message):
+            Job.create(worker, settings, rows)
+    with pytest.raises(JobError, match=r"is no folder of a job: job\.json is missing"):
+        Job.open(tmp_path)
+    (worker.folder / "job.json").write_text("{")
+    with pytest.raises(JobError, match=r"job\.json is damaged"):
+        Job.create(worker, {"--model": "a"}, 2)
+    assert files(worker.folder) == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    with pytest.raises(DataError, match="mine was not made by Afterword: move it away"):
+        Job.create(make(folder="mine"), {}, 2)
+    assert (tmp_path / "mine" / "file").read_text() == "mine"
+
+
+def test_another_encoder_is_refused_by_the_worker_that_loads_it(make: Make) -> None:
+    worker = make(("classical",))
+    job = Job.create(worker, {}, 2)
+    worker.start()(0)
+    with pytest.raises(JobError, match="was begun with method"):
+        job.run(make(("echo",)))
+    made = json.loads((worker.folder / "made_by.json").read_text())
+    made["fingerprint"] = {"vector": "0"}
+    (worker.folder / "made_by.json").write_text(json.dumps(made))
+    with pytest.raises(JobError, match="was begun with fingerprint"):
+        job.run(worker)
+    assert len(job.parts()) == 1
+
+
+def test_an_input_that_changed_is_refused(make: Make, tmp_path: Path) -> None:
+    worker = make()
+    job = Job.create(worker, {}, 2)
+    file = tmp_path / "in.jsonl"
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"seven", b"eight"))
+    with pytest.raises(JobError, match=r"in\.jsonl has changed .* from line 7 on"):
+        job.run(worker)  # the worker reads other rows than the plan has
+    assert len(job.parts()) == 3
+    with pytest.raises(JobError, match=r"in\.jsonl has changed .* from line 7 on"):
+        Job.create(worker, {}, 2)
+    file.write_bytes(content)
+    assert Job.create(worker, {}, 2).run(worker).complete
+
+
+def test_a_plan_without_its_job_is_made_anew(make: Make) -> None:
+    worker = make()
+    Job.create(worker, {}, 2)
+    (worker.folder / "job.json").unlink()
+    (worker.folder / "plan.jsonl").write_text("half a pl")
+    assert Job.create(worker, {}, 2).run(worker).complete
+
+
+def test_an_empty_input(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text("")
+    with pytest.raises(JobError, match="holds no row"):
+        Job.create(make(), {}, 2)
+    assert not (tmp_path / "job").exists()
