@@ -107,3 +107,12 @@ def test_a_dry_run_writes_nothing(run: Run, llama: Path, rows: Path, tmp_path: P
     ended = run(*command(llama, rows, tmp_path / "job", "--dry-run"))
     assert ended.code == 0 and "rows    5, 1 of them without a text" in ended.out and "4 texts" in ended.out
     assert not (tmp_path / "job").exists()
+
+
+def test_two_workers_write_the_same_bytes(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    assert run(*command(llama, rows, tmp_path / "one")).code == 1
+    ended = run(*command(llama, rows, tmp_path / "two", "--workers", 2, "--threads", 1))
+    assert ended.code == 1 and "5 rows in" in ended.err, ended.err
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    other = run(*command(llama, rows, tmp_path / "two", "--workers", 2, "--threads", 1, "--on-long", "error"))
+    assert other.code == 2 and "begun with --on-long warn" in other.err

@@ -20,6 +20,7 @@ from .evaluate import evaluate
 from .help import NAMES, Verb, Verbs
 from .index import index
 from .inspect import inspect
+from .job import job
 from .methods import methods
 from .similar import similar
 from .train import train
@@ -35,6 +36,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("embed", cls=Verb)(embed)
+app.add_typer(job, name="job")
 app.command("words", cls=Verb)(words)
 app.command("similar", cls=Verb)(similar)
 app.command("duplicates", cls=Verb)(duplicates)

@@ -60,6 +60,7 @@ MaxRejects = Annotated[
 ]
 Id = Annotated[str | None, typer.Option("--id", metavar="NAME", help="The field whose values name a job's rows.")]
 NoText = Annotated[bool, typer.Option("--no-text", help="Leave the texts out of a job's shards.")]
+Recompute = Annotated[int, typer.Option("--recompute", min=0, hidden=True)]  # what `job verify` asks for
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Only tell the rows, tokens, time and size of a job, from a sample.")
 ]
@@ -144,6 +145,7 @@ def embed(
     id: Id = None,
     no_text: NoText = False,
     dry_run: DryRun = False,
+    recompute: Recompute = 0,
     progress: o.Progress = None,
 ) -> int:
     """Embed texts: each row of the input gives one row of the output, or one for each chunk of its text.
@@ -151,7 +153,8 @@ def embed(
     A row that cannot be embedded (blank, not a string, a corrupt line) gives a null row and is listed. The run
     continues, and ends with exit code 1.
     """
-    only_jobs = JobOptions(workers, ray, threads, shard_rows, retries, max_rejects, id, no_text, dry_run)
+    command = dict(locals())
+    only_jobs = JobOptions(workers, ray, threads, shard_rows, retries, max_rejects, id, no_text, dry_run, recompute)
     folder, path = output_of(output, only_jobs)
     methods = read_methods(method)
     if len(methods) > 1 and (condition or condition_field):
@@ -182,7 +185,7 @@ def embed(
         source = read_files(input or [], format, field, kept, id, form, condition, condition_field)
         return run_job(
             folder, source, recipe_of(choice, method, settings, condition, condition_field, chunking, fitted), model,
-            window, given, only_jobs, columns=own, overwrite=overwrite, progress=progress,
+            window, given, only_jobs, columns=own, overwrite=overwrite, progress=progress, command=command,
         )  # fmt: skip
     source_file = one_file(input)
     target = output_to(path, rejects, own, source_file, len(methods), model=model, settings=given, overwrite=overwrite)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from ..files.lines import FileForm
     from ..jobs.chunked import Chunking
     from ..jobs.contract import Contract
-    from ..jobs.job import Result, Run
+    from ..jobs.job import Listener, Result, Run
     from ..jobs.plan import Inputs, Shard
     from ..jobs.recipe import Recipe
+    from ..jobs.shard import ShardWorker
     from .fitting import Fit
     from .model import ModelChoice
 
@@ -42,6 +43,7 @@ class JobOptions:
         id: the field that names rows.
         no_text: leave the texts out of the shards.
         dry_run: only tell what the job would take.
+        recompute: only embed so many shards again, and compare.
     """
 
     workers: str | None = None
@@ -53,6 +55,7 @@ class JobOptions:
     id: str | None = None
     no_text: bool = False
     dry_run: bool = False
+    recompute: int = 0
 
     def check(self) -> None:
         """Validate what belongs together.
@@ -74,9 +77,22 @@ class JobOptions:
 
     def run(self) -> Run:
         """What embeds the shards."""
-        from ..jobs.job import here
+        if self.workers is None:
+            from ..jobs.job import here
 
-        return here
+            return here
+        from ..jobs.pool import run_local
+        from ..jobs.workers_cores import cores, share
+
+        workers = share(cores()) if self.workers == "auto" else int(self.workers)
+
+        def local(worker: ShardWorker, numbers: Sequence[int], listener: Listener) -> Mapping[int, str]:
+            done = run_local(
+                worker, numbers, workers=workers, threads=self.threads, retries=self.retries, listener=listener
+            )
+            return done.failed
+
+        return local
 
 
 def output_of(output: str | None, options: JobOptions) -> tuple[Path | None, Path | None]:
@@ -166,6 +182,7 @@ class JobBar:
         self.folder, self.max_rejects, self.progress = folder, max_rejects, progress
         self.rows: dict[int, int] = {}
         self.rejected = self.finished = self.before = 0
+        self.cut = self.lost = 0
         self.bar: RowsBar | None = None
 
     def begin(self, shards: Sequence[Shard], done: Mapping[int, Contract]) -> None:
@@ -185,6 +202,8 @@ class JobBar:
         assert self.bar is not None
         self.finished += self.rows[number]
         self.rejected += marker["rejected"]
+        self.cut += marker.get("cut", 0)
+        self.lost += marker.get("lost", 0)
         self.bar.begin(self.finished, self.finished)
         self.bar.end()
         if self.max_rejects is not None and self.rejected > self.max_rejects:
@@ -202,7 +221,9 @@ class JobBar:
         say(f"warning: shard {number:06} was given up: {error}")
 
     def end(self) -> None:
-        """Stop the bar."""
+        """Stop the bar, and say how many texts were cut."""
+        if self.cut:
+            say(f"warning: {plural(self.cut, 'text')} truncated, {self.lost:,} tokens dropped: --chunk keeps them")
         if self.bar is not None:
             self.bar.__exit__(None, None, None)
 
@@ -219,6 +240,7 @@ def run_job(
     columns: Mapping[str, Any],
     overwrite: bool,
     progress: bool | None,
+    command: Mapping[str, Any],
 ) -> int:
     """Begin a job or go on with it; returns the exit code: 1 if a row was rejected or a shard given up."""
     from ..jobs.job import Job, kept
@@ -231,8 +253,10 @@ def run_job(
     kinds = {**own, **inputs.kinds()}
     settings = {"--model": model, **settings, "--id": options.id, "--no-text": options.no_text}
     worker = ShardWorker(folder, inputs, recipe, kinds, model, window, options.id)
+    if options.recompute:
+        return compare_again(worker, options.recompute)
     began = time.perf_counter()
-    job = Job.create(worker, settings, options.shard_rows or SHARD_ROWS, overwrite=overwrite)
+    job = Job.create(worker, settings, options.shard_rows or SHARD_ROWS, overwrite=overwrite, command=command)
     bar = JobBar(folder, options.max_rejects, progress)
     with interruptible(lambda: kept(job)):
         try:
@@ -241,6 +265,18 @@ def run_job(
             bar.end()
     say(summary(folder, result, bar.before, time.perf_counter() - began))
     return REJECTED if result.rejected or not result.complete else 0
+
+
+def compare_again(worker: ShardWorker, count: int) -> int:
+    """Embed some shards of a job again, and say which differ; returns the exit code."""
+    from ..jobs.job import Job
+    from ..jobs.verify import recompute
+
+    numbers, other = recompute(Job.open(worker.folder), worker, count)
+    for number in other:
+        print(f"shard {number:06} differs from what was embedded again")
+    print(f"{plural(len(numbers), 'shard')} embedded again: {len(numbers) - len(other)} the same bit for bit")
+    return REJECTED if other else 0
 
 
 def summary(folder: Path, result: Result, before: int, seconds: float) -> str:

@@ -48,6 +48,9 @@ EXAMPLES = {
         "embed -m minilm -i tickets.csv --column body -o vectors.parquet",
         "embed -m minilm -i corpus.jsonl -o vectors/ --workers 2",
     ),
+    "job": ("job status vectors/", "job verify vectors/ --recompute 2"),
+    "job verify": ("job verify vectors/ --recompute 2",),
+    "job join": ("job join vectors/ -o vectors.parquet",),
     "words": ('words -m minilm "We sat on the bank of the river." bank river',),
     "similar": (
         'similar -m minilm "a cat sat down" "the feline took a seat" "interest rates rose"',

@@ -49,6 +49,7 @@ from .vectors_info import VectorsInfo, read_info
 
 FORMAT = 1
 JOB, COMPLETE = "job.json", "complete.json"
+APART = ("files", "command")  # what job.json has beside the settings, which are compared
 
 
 class Listener(Protocol):
@@ -143,7 +144,13 @@ class Job:
 
     @classmethod
     def create(
-        cls, worker: ShardWorker, settings: Mapping[str, Any], shard_rows: int, *, overwrite: bool = False
+        cls,
+        worker: ShardWorker,
+        settings: Mapping[str, Any],
+        shard_rows: int,
+        *,
+        overwrite: bool = False,
+        command: Mapping[str, Any] | None = None,
     ) -> Job:
         """Begin a job, or go on with the same one.
 
@@ -152,6 +159,7 @@ class Job:
             settings: what its vectors depend on, by the names of the command's options; another one is refused.
             shard_rows: the most rows of a shard.
             overwrite: a job that was begun in another way is removed.
+            command: what began the job, for `job verify`; it is not compared.
 
         Raises:
             JobError: the folder holds another job, or the input has changed; the first difference is named.
@@ -164,8 +172,8 @@ class Job:
             job = None if overwrite and not _is_same(folder, now) else _begun(folder)
             if job is None:
                 clear(folder)
-                return cls._begin(worker, now, shard_rows)
-            before = {name: value for name, value in job.begun.items() if name != "files"}
+                return cls._begin(worker, now, shard_rows, plain(command or {}))
+            before = {name: value for name, value in job.begun.items() if name not in APART}
             with as_job_error():
                 check_same(folder, before, now)
             if job.begun["files"] != inputs.stamps():
@@ -175,7 +183,7 @@ class Job:
             return job
 
     @classmethod
-    def _begin(cls, worker: ShardWorker, now: Contract, shard_rows: int) -> Job:
+    def _begin(cls, worker: ShardWorker, now: Contract, shard_rows: int, command: Contract) -> Job:
         stamps = worker.inputs.stamps()
         plan = [shard for shard, _ in cut(worker.inputs, shard_rows)]
         if not plan:
@@ -184,7 +192,7 @@ class Job:
             (worker.folder / name).mkdir(exist_ok=True)
         tmp = worker.folder / TMP
         publish(worker.folder / PLAN, tmp, write_plan(plan))
-        begun = {**now, "files": stamps}
+        begun = {**now, "files": stamps, "command": command}
         publish(worker.folder / JOB, tmp, json.dumps(begun, indent=1).encode())
         return cls(worker.folder, begun, plan)
 
@@ -357,7 +365,7 @@ def _begun(folder: Path) -> Job | None:
 
 def _is_same(folder: Path, now: Contract) -> bool:
     begun = read(folder / JOB)
-    return begun is not None and {k: v for k, v in begun.items() if k != "files"} == now and (folder / PLAN).exists()
+    return begun is not None and {k: v for k, v in begun.items() if k not in APART} == now and (folder / PLAN).exists()
 
 
 def kept(job: Job) -> str:

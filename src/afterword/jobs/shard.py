@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
-from ..errors import DataError, JobError
+from ..errors import DataError, JobError, TextsCut
 from ..files.atomic import FULL, sync
 from .contract import Contract, check_same, plain, read
 from .items import Item
@@ -99,6 +100,20 @@ def publish(path: Path, tmp: Path, content: bytes) -> None:
     """Write a file as a whole; see `published`."""
     with published(path, tmp) as file:
         file.write(content)
+
+
+@contextmanager
+def counted_cuts() -> Iterator[list[int]]:
+    """Note the tokens that each cut text loses, in place of warnings."""
+    lost = list[int]()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always", TextsCut)
+        yield lost
+    for warning in seen:
+        if isinstance(warning.message, TextsCut):
+            lost.extend(warning.message.lost)
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 @contextmanager
@@ -187,12 +202,14 @@ class _Embedding:
             return before
         began = time.perf_counter()
         items = self.read.of(shard)
-        rejected = self.write(shard, items, batch_tokens)
+        with counted_cuts() as cuts:
+            rejected = self.write(shard, items, batch_tokens)
         if rejected:
             publish(listing(folder, number), folder / TMP, b"".join(rejected))
         done = {
             "rows": shard.rows, "rejected": len(rejected), "part": checksum(part(folder, number)),
             "listing": checksum(listing(folder, number)) if rejected else None,
+            "cut": len(cuts), "lost": sum(cuts),
             "seconds": round(time.perf_counter() - began, 3), "host": socket.gethostname(),
         }  # fmt: skip
         publish(marker(folder, number), folder / TMP, json.dumps(done, indent=1).encode())

@@ -1,0 +1,121 @@
+"""``afterword job``: what is done of a job, whether it is whole, and its rows as one file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import plural
+from . import options as o
+from .console import REJECTED, say
+from .embed import embed
+from .help import Verb, Verbs
+
+if TYPE_CHECKING:
+    from ..jobs.job import Job
+
+job = typer.Typer(help="Look at a job of `embed -o FOLDER/`: what is done, and whether it is whole.", cls=Verbs)
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the job.", show_default=False)]
+PATHS = ("fit", "save", "rejects")
+
+
+@job.callback(invoke_without_command=True)
+def _root(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@job.command("status", cls=Verb)
+def status(folder: Folder, as_json: o.AsJson = False) -> int:
+    """Tell how much of a job is done; the exit code is 1 if a shard was given up."""
+    from ..jobs.job import Job
+
+    found = Job.open(folder)
+    said = told(found)
+    if as_json:
+        print(json.dumps(said, ensure_ascii=False))
+        return REJECTED if said["failed"] else 0
+    print(f"rows      {said['done']:,} of {said['rows']:,} done")
+    print(f"shards    {said['shards_done']:,} of {said['shards']:,} done")
+    print(f"rejected  {said['rejected']:,}" + (f", listed in {folder / 'rejects'}" if said["rejected"] else ""))
+    for number, why in said["failed"].items():
+        print(f"given up  shard {number}: {why}")
+    print(f"model     {said['model']}, {', '.join(said['methods']) or 'its own method'}")
+    print("complete" if said["complete"] else "not complete: the command that began it goes on")
+    return REJECTED if said["failed"] else 0
+
+
+def told(found: Job) -> dict[str, Any]:
+    """What `job status` tells, as plain data."""
+    result = found.result()
+    failed = {}
+    for number in result.failed:
+        path = found.folder / "failed" / f"{number:06}.json"
+        failed[f"{number:06}"] = json.loads(path.read_bytes())["error"]
+    return {
+        "rows": found.rows, "done": result.rows, "rejected": result.rejected, "shards": len(found.plan),
+        "shards_done": result.shards, "failed": failed, "complete": result.complete,
+        "model": found.begun.get("--model"), "methods": found.begun.get("--method") or [],
+        "files": [file["file"] for file in found.begun["files"]],
+    }  # fmt: skip
+
+
+@job.command("verify", cls=Verb)
+def verify(
+    folder: Folder,
+    recompute: Annotated[
+        int, typer.Option("--recompute", min=0, metavar="K", help="Embed K shards again, and compare them bit for bit.")
+    ] = 0,
+    trust: Annotated[
+        bool, typer.Option("--trust-job", help="Run the Python code that the job's command names, for --recompute.")
+    ] = False,
+) -> int:
+    """Prove that a job is whole: every file is as its marker says; the exit code is 1 if not."""
+    from ..jobs.job import Job
+    from ..jobs.verify import problems
+
+    found = Job.open(folder)
+    wrong = problems(found)
+    for line in wrong:
+        print(line)
+    if wrong:
+        return REJECTED
+    print(f"{plural(len(found.plan), 'shard')}, {plural(found.rows, 'row')}: every file is as its marker says")
+    return again(found, recompute, trust) if recompute else 0
+
+
+def again(found: Job, count: int, trust: bool) -> int:
+    """Embed shards again, by the command that began the job.
+
+    Raises:
+        typer.BadParameter: it runs Python code, and that was not allowed.
+    """
+    command = dict(found.begun.get("command") or {})
+    code = [m for m in command.get("method") or [] if m.startswith("@")]
+    if (code or command.get("trust_remote_code")) and not trust:
+        named = code[0] if code else "--trust-remote-code"
+        raise typer.BadParameter(f"the job's command runs code ({named}): allow it by --trust-job")
+    command["input"] = [Path(path) for path in command["input"]]
+    command.update({name: command[name] and Path(command[name]) for name in PATHS})
+    command.update(output=f"{found.folder}/", overwrite=False, recompute=count)
+    return embed(**command)
+
+
+@job.command("join", cls=Verb)
+def join(
+    folder: Folder,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FILE", help="A .parquet, .jsonl or .npy file.", show_default=False),
+    ],
+    overwrite: o.Overwrite = False,
+) -> int:
+    """Write all rows of a job to one file, in the order of the input."""
+    from ..jobs.job import Job
+    from ..jobs.join import join as joined
+
+    say(f"{plural(joined(Job.open(folder), output, overwrite=overwrite), 'row')} in {output}")
+    return 0
