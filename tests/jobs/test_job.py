@@ -1,6 +1,7 @@
 """A job is what `encode` gives, row for row and bit for bit, however often it was begun."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,6 +116,60 @@ def test_a_damaged_part_is_found_and_made_again(make: Make, what: str) -> None:
         path.unlink()
     assert job.damaged() == [0]
     assert Job.create(worker, {}, 2).run(worker).complete and files(worker.folder) == before and job.damaged() == []
+
+
+@pytest.mark.parametrize("killed_after", [1, 2, 3])
+def test_a_damaged_part_that_a_killed_run_has_half_removed(
+    make: Make, killed_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make()
+    job = Job.create(worker, {}, 2)
+    job.run(worker)
+    before, part = files(worker.folder), worker.folder / "shards" / "000000.parquet"
+    part.write_bytes(part.read_bytes()[:-9] + b"123456789")
+    real, seen = Path.unlink, []
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.stem == "000000":
+            seen.append(path)
+            if len(seen) > killed_after:
+                raise KeyboardInterrupt
+        real(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    if killed_after < 3:
+        with pytest.raises(KeyboardInterrupt):
+            job.run(worker)
+    monkeypatch.undo()
+    assert Job.create(worker, {}, 2).run(worker).complete and files(worker.folder) == before
+
+
+def test_a_part_without_a_marker_is_not_trusted(make: Make) -> None:
+    worker = make()
+    job = Job.create(worker, {}, 2)
+    job.run(worker)
+    before = files(worker.folder)
+    (worker.folder / "done" / "000001.json").unlink()
+    (worker.folder / "shards" / "000001.parquet").write_bytes(b"rubbish")
+    assert Job.create(worker, {}, 2).run(worker).complete and files(worker.folder) == before
+
+
+def test_a_file_that_was_only_touched_is_compared_once(make: Make, tmp_path: Path) -> None:
+    worker = make()
+    Job.create(worker, {}, 2)
+    os.utime(tmp_path / "in.jsonl", (1, 1))
+    assert Job.create(worker, {}, 2).begun["files"][0]["mtime_ns"] == 10**9
+    assert Job.open(worker.folder).begun["files"][0]["mtime_ns"] == 10**9
+
+
+def test_the_model_may_be_somewhere_else_as_long_as_there_is_work(make: Make) -> None:
+    worker = make()
+    job = Job.create(worker, {"--model": "a"}, 2)
+    worker.start()(0)
+    assert Job.create(worker, {"--model": "b"}, 2).run(worker).complete
+    with pytest.raises(JobError, match="begun with --model a, and now it is b"):
+        Job.create(worker, {"--model": "b"}, 2)
+    assert job.complete
 
 
 def test_what_is_refused(make: Make, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import typer
 from ..errors import plural
 from .console import say
 from .inputs import open_reader
-from .model import MethodsEmbedder, ModelChoice, read_methods
+from .model import ModelChoice, read_methods
 from .similar_texts import embed_side, read_items, summary
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ def gather(
             param_hint="--model",
         )
     items = read_items(open_reader(None, path, kind, field, form=form), alone=False)
+    from ..jobs.embedder import MethodsEmbedder
+
     embedder = MethodsEmbedder.open(choice, read_methods([method] if method else None), dict(settings))
     side = embed_side(items, embedder, True)
     (vectors,) = side.vectors.values()

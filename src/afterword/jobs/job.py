@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import DataError, JobError, MissingExtra, ModelError, plural
+from ..files.atomic import moved_when_written
 from ..files.folder_lock import lock_folder
 from .contract import Contract, check_same, plain, read
 from .parts_folder import checksum
-from .plan import Shard, cut, first_other, read_plan, write_plan
+from .plan import Inputs, Shard, cut, first_other, read_plan, write_plan
 from .shard import (
     DONE,
     FAILED,
@@ -137,7 +138,8 @@ class Job:
         begun = read(folder / JOB)
         if begun is None:
             state = "is damaged" if (folder / JOB).exists() else "is missing"
-            raise JobError(f"{folder} is no folder of a job: {JOB} {state}; `afterword embed -o {folder}/` begins one")
+            fix = "--overwrite starts it anew" if any((folder / DONE).glob("*")) else f"`embed -o {folder}/` begins one"
+            raise JobError(f"{folder} is no folder of a job: {JOB} {state}; {fix}")
         if begun.get("format") != FORMAT:
             raise JobError(f"{folder} has format {begun.get('format')}, and this version reads {FORMAT}: upgrade")
         return cls(folder, begun, read_plan(folder / PLAN))
@@ -174,13 +176,22 @@ class Job:
                 clear(folder)
                 return cls._begin(worker, now, shard_rows, plain(command or {}))
             before = {name: value for name, value in job.begun.items() if name not in APART}
+            if not job.complete:  # the first worker compares the weights, which may be somewhere else now
+                before["--model"] = now.get("--model")
             with as_job_error():
                 check_same(folder, before, now)
             if job.begun["files"] != inputs.stamps():
                 other = first_other(inputs, job.plan, shard_rows)
                 if other is not None:
                     raise JobError(other)
+                job._stamp(inputs)
             return job
+
+    def _stamp(self, inputs: Inputs) -> None:
+        """Note that the files are as they were, though their times are others."""
+        self.begun["files"] = inputs.stamps()
+        with moved_when_written(self.folder / TMP / JOB, self.folder / JOB) as file:
+            file.write(json.dumps(self.begun, indent=1).encode())
 
     @classmethod
     def _begin(cls, worker: ShardWorker, now: Contract, shard_rows: int, command: Contract) -> Job:
@@ -212,8 +223,10 @@ class Job:
         with locked(self.folder):
             for left in (*(self.folder / TMP).iterdir(), *(self.folder / FAILED).iterdir()):
                 left.unlink(missing_ok=True)
-            for number in self.damaged():
-                self.remove(number)
+            whole = self.done().keys() - self.damaged()
+            for shard in self.plan:
+                if shard.number not in whole:  # what is there may be damaged, and a name is taken once
+                    self.remove(shard.number)
             done = self.done()
             told.begin(self.plan, done)
             try:
@@ -255,9 +268,9 @@ class Job:
         return (checksum(part(self.folder, shard.number)), listed) == (said["part"], said["listing"])
 
     def remove(self, number: int) -> None:
-        """Remove a shard, its marker first, so that it is embedded again."""
+        """Remove a shard, so that it is embedded again; its marker last: what is half removed is then removed again."""
         (self.folder / COMPLETE).unlink(missing_ok=True)
-        for path in (marker(self.folder, number), part(self.folder, number), listing(self.folder, number)):
+        for path in (part(self.folder, number), listing(self.folder, number), marker(self.folder, number)):
             path.unlink(missing_ok=True)
 
     def result(self) -> Result:

@@ -191,7 +191,7 @@ class ParquetSink(Sink):
         fields = [(name, kinds[kind] if isinstance(kind, str) else kind) for name, kind in columns.items()]
         fields += [(name, pa.list_(pa.from_numpy_dtype(a.dtype), a.shape[1])) for name, a in vectors.items()]
         self.pa, self.schema, self.read = pa, pa.schema(fields, dict(notes or {})), pq.ParquetFile
-        self.writer = pq.ParquetWriter(file, self.schema)
+        self.writer = pq.ParquetWriter(file, self.schema, compression="snappy")
 
     def write(self, block: Block) -> None:
         """Add a block."""
