@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import options as o
-from .chunked import Chunking
+from .chunked import read_chunking
 from .indexing import IndexWanted, Tuning, build, maintain, measure_only
 from .inputs import check_one, open_reader, read_form
 from .keep import read_keep
@@ -137,7 +137,7 @@ def index(
             "prompt": None, "prompt_name": prompt_name, "normalize_embeddings": False, "truncate_dim": None,
             "batch_tokens": batch_tokens, "on_long": on_long,
         },
-        chunk or "", Chunking.read(chunk, late, 1, False), id, read_keep(keep, OWN), query_prompt_name, language or "",
+        chunk or "", read_chunking(chunk, late, 1, False), id, read_keep(keep, OWN), query_prompt_name, language or "",
         not no_text_search, prune, Tuning(recall, exact, kind, queries), rejects, window, progress,
     )  # fmt: skip
     if measure:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import DataError, plural
-from .chunked import Chunking
 from .console import REJECTED, interruptible, say
-from .inputs import items_of
-from .made_by import contract, made_by
-from .model import MethodsEmbedder, ModelChoice
+from .model import ModelChoice
 from .progress import RowsBar, say_loading
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
     from ..index.index import Index
     from ..index.rows import Located, NewRows
+    from ..jobs.chunked import Chunking
+    from ..jobs.embedder import MethodsEmbedder
     from ..jobs.items import Item
     from ..jobs.output_file import Output
     from ..jobs.store import Store, Totals
@@ -105,16 +104,19 @@ class IndexRun:
 
     def __init__(self, wanted: IndexWanted) -> None:
         from ..index.info import IndexInfo
+        from ..jobs.made_by import made_by
 
         say_loading(wanted.choice.model, wanted.progress)
         self.wanted = wanted
+        from ..jobs.embedder import MethodsEmbedder
+
         embedder = MethodsEmbedder.open(wanted.choice, wanted.methods, wanted.options)
         self.embedder = replace(embedder, options=_document_options(embedder, wanted.options))
         choice = wanted.choice
         loading = {"revision": choice.revision, "max_length": choice.max_length, "dtype": choice.dtype,
                    "products": choice.products}  # fmt: skip
         (base,) = made_by(
-            self.embedder.encoder, self.embedder.methods, self.embedder.options, choice.model, self.output({})
+            self.embedder.encoder, self.embedder.methods, self.embedder.options, choice.model, probed=True
         ).values()
         self.info = IndexInfo(
             **vars(base), chunking=wanted.chunk, late=wanted.chunking is not None and wanted.chunking.late,
@@ -154,6 +156,8 @@ class IndexRun:
         """The rows of the input, split where that is asked for; each keeps its id too."""
         wanted = self.wanted
         names = list(dict.fromkeys([*wanted.keep, *([wanted.id] if wanted.id is not None else [])]))
+        from ..jobs.items import items_of
+
         items = items_of(reader, None, None, names)
         return items if wanted.chunking is None else wanted.chunking.items(items, self.embedder)
 
@@ -239,6 +243,7 @@ def _first(
 ) -> tuple[Index, Totals]:
     """Embed all rows into durable parts, and make the table of them in one commit."""
     from ..index.write import create_from
+    from ..jobs.made_by import contract
     from ..jobs.parts_folder import open_parts
 
     output = run.output(kinds)
