@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +20,14 @@ from .progress import say_loading
 from .write_rows import opened, output_to, write_rows
 
 COLUMNS = {"text": "text"}
+ENCODE = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
+"""Arguments of `Encoder.encode` that options of the command give; ``SPELLED`` has those of another name."""
+SPELLED = {"normalize_embeddings": "normalize"}
+GIVEN = (
+    "prompt", "prompt_name", "normalize", "truncate_dim", "max_length", "on_long", "condition", "condition_field",
+    "dtype", "products", "window", "post",
+)  # fmt: skip
+"""Options that the rows of the output depend on."""
 
 Inputs = Annotated[
     list[Path] | None,
@@ -167,17 +176,8 @@ def embed(
     own = COLUMNS if chunking is None else CHUNK_COLUMNS
     kept = read_keep(keep, [*own, *(methods or [VECTOR]), *(JOB_COLUMNS if folder else ())])
     fitted = Fit.read(fit, post, methods, save, (path, rejects))
-    settings = {
-        "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
-        "truncate_dim": truncate_dim, "batch_tokens": batch_tokens, "on_long": on_long,
-    }  # fmt: skip
-    given = {
-        "verb": "embed", "--method": method or [], "--prompt": prompt, "--prompt-name": prompt_name,
-        "--normalize": normalize, "--truncate-dim": truncate_dim, "--max-length": max_length, "--on-long": on_long,
-        "--condition": condition, "--condition-field": condition_field, "--dtype": dtype, "--products": products,
-        "--window": window, "--keep": kept, "--post": post, "--fit": fitted.digest,
-        **({} if chunking is None else {"--chunk": chunk, "--late": late}),
-    }  # fmt: skip
+    settings = {name: command[SPELLED.get(name, name)] for name in ENCODE}
+    given = given_by(command, kept, fitted.digest)
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
     form = read_form(delimiter, encoding, no_header)
     if folder is not None:
@@ -208,3 +208,16 @@ def embed(
             reader, rows.items(reader, kept), rows.embedding(target.columns, probed), store, target, infos,
             embedder.encoder.device.type, window=window, progress=progress,
         )  # fmt: skip
+
+
+def given_by(command: Mapping[str, Any], kept: Sequence[str], digest: str | None) -> dict[str, Any]:
+    """What the rows of the output depend on, by the names of the options.
+
+    Args:
+        command: the value of each parameter of `embed`.
+        kept: the columns to keep.
+        digest: a hash of the texts that are fitted on.
+    """
+    named = {f"--{name.replace('_', '-')}": command[name] for name in GIVEN}
+    chunks = {} if command["chunk"] is None else {"--chunk": command["chunk"], "--late": command["late"]}
+    return {"verb": "embed", "--method": command["method"] or [], **named, "--keep": kept, "--fit": digest, **chunks}
