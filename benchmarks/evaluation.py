@@ -20,7 +20,7 @@ from models import ROOT, minilm_folder
 from afterword import Encoder
 from afterword.tasks.candidates import candidates
 from afterword.tasks.rows import Folder
-from afterword.tasks.runner import Evaluation, Job
+from afterword.tasks.runner import Evaluation, TaskRun
 from afterword.tasks.sts import SETS, sts
 
 QUICK = "STSB"
@@ -42,7 +42,7 @@ def measure(quick: bool) -> list[Row]:
     out = Path(tempfile.mkdtemp())
     if quick:
         data = beginnings(data, out / "data")
-    jobs = [Job(sts(name), data) for name in ((QUICK,) if quick else SETS)]
+    jobs = [TaskRun(sts(name), data) for name in ((QUICK,) if quick else SETS)]
     texts = list(dict.fromkeys(text for job in jobs for text in job.task.load(data).texts()))
     encoder = Encoder.load(minilm_folder(), device="cpu")
 

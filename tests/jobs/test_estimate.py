@@ -5,13 +5,13 @@ from pathlib import Path
 
 from afterword.jobs.estimate import estimate, sampled
 from afterword.jobs.plan import Inputs
-from afterword.jobs.recipe import Load, Recipe
+from afterword.jobs.recipe import JobRecipe, Load
 
 
 def test_counts_and_sizes(llama: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("".join(json.dumps({"text": t}) + "\n" for t in ["a b", "", "c d e", None]))
-    recipe = Recipe(Load(str(llama)))
+    recipe = JobRecipe(Load(str(llama)))
     found = estimate(Inputs((file,)), recipe)
     opened = recipe.open()
     ids = opened.embedder.encoder.backbone.tokenizer.ids(["a b", "c d e"])

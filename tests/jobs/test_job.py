@@ -12,7 +12,7 @@ from afterword import Encoder
 from afterword.errors import DataError, JobError
 from afterword.jobs.job import Job, kept
 from afterword.jobs.plan import Inputs
-from afterword.jobs.recipe import Load, Recipe
+from afterword.jobs.recipe import JobRecipe, Load
 from afterword.jobs.shard import ShardWorker
 
 TEXTS = ["one", "", "银行 and a bank", "four", None, "six", "seven"]
@@ -28,7 +28,7 @@ def make(llama: Path, tmp_path: Path) -> Make:
         inputs = Inputs((file,), keep=("id",))
         columns = {"text": "text", **inputs.kinds()}
         return ShardWorker(
-            tmp_path / folder, inputs, Recipe(Load(str(llama)), methods, options), columns, "llama", 2, id
+            tmp_path / folder, inputs, JobRecipe(Load(str(llama)), methods, options), columns, "llama", 2, id
         )
 
     return worker

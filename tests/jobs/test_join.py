@@ -8,14 +8,14 @@ from afterword.errors import InputError, JobError
 from afterword.jobs.job import Job
 from afterword.jobs.join import join
 from afterword.jobs.plan import Inputs
-from afterword.jobs.recipe import Load, Recipe
+from afterword.jobs.recipe import JobRecipe, Load
 from afterword.jobs.shard import ShardWorker
 
 
 def test_what_is_refused(llama: Path, tmp_path: Path) -> None:
     file = tmp_path / "in.txt"
     file.write_text("one\ntwo\n")
-    recipe = Recipe(Load(str(llama)), ("classical", "echo"))
+    recipe = JobRecipe(Load(str(llama)), ("classical", "echo"))
     worker = ShardWorker(tmp_path / "job", Inputs((file,)), recipe, {"text": "text"}, "llama", 2)
     job = Job.create(worker, {}, 1)
     with pytest.raises(JobError, match=r"2 of 2 shards of .* are not done"):

@@ -12,7 +12,7 @@ from tests.examples import examples
 
 from afterword.errors import DataError, JobError
 from afterword.files.lines import FileForm
-from afterword.jobs.plan import Inputs, Rows, Shard, cut, files_of, first_other, read_plan, write_plan
+from afterword.jobs.plan import Inputs, Shard, ShardRows, cut, files_of, first_other, read_plan, write_plan
 
 
 def jsonl(path: Path, texts: list[str]) -> Path:
@@ -32,7 +32,7 @@ def test_the_shards_are_all_rows_in_order(tmp_path: Path, sizes: list[int], rows
     shards = plan(inputs, rows)
     assert [s.number for s in shards] == list(range(len(shards))) and sum(s.rows for s in shards) == sum(sizes)
     assert all(0 < s.rows <= rows for s in shards)
-    read, found = Rows(inputs), {}
+    read, found = ShardRows(inputs), {}
     for shard in Random(seed).sample(shards, len(shards)):
         found[shard.number] = [item.text for item in read.of(shard)]
     texts = [f"{i} {k}" for i, n in enumerate(sizes) for k in range(n)]
@@ -52,7 +52,7 @@ def test_tables_with_newlines_gzip_and_other_encodings(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_bytes(table.encode("cp1252"))
     for name, form in (("a.csv", FileForm()), ("b.csv.gz", FileForm()), ("c.csv", FileForm(encoding="cp1252"))):
         inputs = Inputs((tmp_path / name,), form=form, keep=("id",))
-        shards, read = plan(inputs, 2), Rows(inputs)
+        shards, read = plan(inputs, 2), ShardRows(inputs)
         assert [(s.first, s.line, s.rows) for s in shards] == [(0, 2, 2), (2, 5, 2)]
         assert [item.text for item in read.of(shards[1])] == ["é", "c"]
         first = [(i.text, i.problem, i.kept["id"]) for i in read.of(shards[0])]
@@ -65,9 +65,9 @@ def test_an_input_that_changed(tmp_path: Path) -> None:
     shards = plan(inputs, 2)
     assert first_other(inputs, shards, 2) is None
     jsonl(file, ["a", "b", "c", "e"])  # of the same size
-    assert Rows(inputs).of(shards[0])[1].text == "b"
+    assert ShardRows(inputs).of(shards[0])[1].text == "b"
     with pytest.raises(JobError, match=r"a\.jsonl has changed .* among the 2 rows from line 3 on"):
-        Rows(inputs).of(shards[1])
+        ShardRows(inputs).of(shards[1])
     assert "from line 3 on" in (first_other(inputs, shards, 2) or "")
     jsonl(file, ["a", "b", "c", "d", "e"])
     assert "has grown" in (first_other(inputs, shards, 2) or "")

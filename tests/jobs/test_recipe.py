@@ -7,25 +7,25 @@ import numpy as np
 
 from afterword import Encoder, echo
 from afterword.jobs.items import Item
-from afterword.jobs.recipe import Load, Recipe
+from afterword.jobs.recipe import JobRecipe, Load
 from afterword.post import parse_post
 
 TEXTS = ["a", "b c", "d"]
 
 
 def test_a_pickled_recipe_embeds_alike(llama: Path) -> None:
-    recipe = Recipe(Load(str(llama)), ("echo",), {"normalize_embeddings": True})
+    recipe = JobRecipe(Load(str(llama)), ("echo",), {"normalize_embeddings": True})
     opened = pickle.loads(pickle.dumps(recipe)).open()
     items = [Item(i, text) for i, text in enumerate(TEXTS)]
     wanted = Encoder.load(llama, echo()).encode(TEXTS, normalize_embeddings=True)
     assert np.array_equal(opened.encode(items, lambda _: None)["vector"], wanted)
-    several = Recipe(Load(str(llama)), ("echo", "classical")).open().encode(items, lambda _: None)
+    several = JobRecipe(Load(str(llama)), ("echo", "classical")).open().encode(items, lambda _: None)
     assert list(several) == ["echo", "classical"]
 
 
 def test_steps_are_fitted_to_its_texts(llama: Path) -> None:
     texts = tuple(f"text {i} of some" for i in range(9))
-    recipe = Recipe(Load(str(llama)), steps=tuple(parse_post("centre")), texts=texts)
+    recipe = JobRecipe(Load(str(llama)), steps=tuple(parse_post("centre")), texts=texts)
     items = [Item(i, text) for i, text in enumerate(TEXTS)]
     encoder = Encoder.load(llama)
     mean = encoder.encode(list(texts)).astype(np.float64).mean(0)

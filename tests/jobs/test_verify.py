@@ -5,7 +5,7 @@ from pathlib import Path
 
 from afterword.jobs.job import Job
 from afterword.jobs.plan import Inputs
-from afterword.jobs.recipe import Load, Recipe
+from afterword.jobs.recipe import JobRecipe, Load
 from afterword.jobs.shard import ShardWorker
 from afterword.jobs.verify import problems, recompute
 
@@ -13,7 +13,7 @@ from afterword.jobs.verify import problems, recompute
 def test_a_whole_job(llama: Path, tmp_path: Path) -> None:
     file = tmp_path / "in.txt"
     file.write_text("one\ntwo\n\nfour\n")
-    worker = ShardWorker(tmp_path / "job", Inputs((file,)), Recipe(Load(str(llama))), {"text": "text"}, "llama", 2)
+    worker = ShardWorker(tmp_path / "job", Inputs((file,)), JobRecipe(Load(str(llama))), {"text": "text"}, "llama", 2)
     job = Job.create(worker, {}, 1)
     assert len(problems(job)) == 4 and all("is not done" in line for line in problems(job))
     job.run(worker)

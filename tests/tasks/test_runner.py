@@ -20,7 +20,7 @@ from afterword.tasks import results
 from afterword.tasks.candidates import Fitting, candidates
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder, Source
-from afterword.tasks.runner import Evaluation, Job, ProgressListener
+from afterword.tasks.runner import Evaluation, ProgressListener, TaskRun
 from afterword.tasks.task import Embedder, Loaded, Scores, Task
 
 NONE = {"none": ()}
@@ -78,7 +78,7 @@ def evaluate(
     made = candidates(encoder, {s: parse_method(s) for s in specs}, posts or NONE, out, fitting=options.get("fitting"))
     told = Listening()
     evaluation = Evaluation(made, out / "model", told, {"model": "model"}, **options)
-    evaluation.run([Job(task, Folder(data)) for task in (*(Pairs(name, name) for name in tasks), *more)])
+    evaluation.run([TaskRun(task, Folder(data)) for task in (*(Pairs(name, name) for name in tasks), *more)])
     return evaluation, told
 
 
@@ -93,7 +93,7 @@ def test_results_are_those_of_the_encoder_alone(model: Path, data: Path, tmp_pat
         alone = Pairs(task, task).run(Encoder.load(model, method), Folder(data))
         assert result.main == pytest.approx(alone.main, abs=1e-4) and -1 < result.main < 1
         assert np.allclose(result.items["similarity"], alone.items["similarity"], atol=1e-5)
-        assert results.read(found.path(method, Job(Pairs(task, task), Folder(data)))).main == result.main
+        assert results.read(found.path(method, TaskRun(Pairs(task, task), Folder(data)))).main == result.main
     everything = {t for n in "abc" for r in Folder(data).find(n).open() for t in _texts(r)}
     assert told.vectors == told.made == 2 * len(everything)
 

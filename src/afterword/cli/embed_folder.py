@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..files.lines import FileForm
     from ..jobs.chunked import Chunking
     from ..jobs.contract import Contract
-    from ..jobs.job import Listener, Result, Run
+    from ..jobs.job import JobListener, JobResult, Run
     from ..jobs.plan import Inputs, Shard
-    from ..jobs.recipe import Recipe
+    from ..jobs.recipe import JobRecipe
     from ..jobs.shard import ShardWorker
     from .fitting import Fit
     from .model import ModelChoice
@@ -86,7 +86,7 @@ class JobOptions:
 
         workers = share(cores()) if self.workers == "auto" else int(self.workers)
 
-        def local(worker: ShardWorker, numbers: Sequence[int], listener: Listener) -> Mapping[int, str]:
+        def local(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
             done = run_local(
                 worker, numbers, workers=workers, threads=self.threads, retries=self.retries, listener=listener
             )
@@ -166,11 +166,11 @@ def recipe_of(
     condition_field: str | None,
     chunking: Chunking | None,
     fitted: Fit,
-) -> Recipe:
+) -> JobRecipe:
     """How the texts of a job become vectors."""
-    from ..jobs.recipe import Recipe
+    from ..jobs.recipe import JobRecipe
 
-    return Recipe(
+    return JobRecipe(
         choice, tuple(methods or ()), settings, condition, condition_field, chunking, fitted.steps, fitted.texts
     )
 
@@ -231,7 +231,7 @@ class JobBar:
 def run_job(
     folder: Path,
     inputs: Inputs,
-    recipe: Recipe,
+    recipe: JobRecipe,
     model: str,
     window: int,
     settings: Mapping[str, Any],
@@ -279,7 +279,7 @@ def compare_again(worker: ShardWorker, count: int) -> int:
     return REJECTED if other else 0
 
 
-def summary(folder: Path, result: Result, before: int, seconds: float) -> str:
+def summary(folder: Path, result: JobResult, before: int, seconds: float) -> str:
     """The last line of a run."""
     new = result.rows - before
     line = f"{plural(result.rows, 'row')} in {folder}"
@@ -294,7 +294,7 @@ def summary(folder: Path, result: Result, before: int, seconds: float) -> str:
     return line
 
 
-def tell_estimate(inputs: Inputs, recipe: Recipe) -> int:
+def tell_estimate(inputs: Inputs, recipe: JobRecipe) -> int:
     """Print what a job would take."""
     from ..jobs.estimate import estimate
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..post import Post
     from ..tasks.candidates import Candidate
     from ..tasks.runner import Evaluation
-    from ..tasks.task import Job, Task
+    from ..tasks.task import Task, TaskRun
 
 Tasks = Annotated[
     list[str] | None,
@@ -151,7 +151,7 @@ def evaluate(
     return max(reported(evaluation, out), sent_in(evaluation, jobs)) or (REJECTED if len(fits) < len(methods) else 0)
 
 
-def sent_in(evaluation: Evaluation, jobs: Sequence[Job]) -> int:
+def sent_in(evaluation: Evaluation, jobs: Sequence[TaskRun]) -> int:
     """Write the similarities of a test split without labels beside its results, in the form that its authors take.
 
     Returns:
@@ -215,7 +215,7 @@ def mteb_tasks(name: str) -> tuple[Task, ...]:
     return known_by(name)
 
 
-def read_jobs(specs: Sequence[str], where: str | None) -> list[Job]:
+def read_jobs(specs: Sequence[str], where: str | None) -> list[TaskRun]:
     """The tasks that ``--tasks`` names, with the folder of their data, which files of scored pairs do without.
 
     Raises:

@@ -11,7 +11,6 @@ import typer
 from ..errors import plural
 from . import options as o
 from .console import REJECTED, say
-from .embed import embed
 from .help import Verb, Verbs
 
 if TYPE_CHECKING:
@@ -65,6 +64,7 @@ def told(found: Job) -> dict[str, Any]:
 
 @job.command("verify", cls=Verb)
 def verify(
+    context: typer.Context,
     folder: Folder,
     recompute: Annotated[
         int, typer.Option("--recompute", min=0, metavar="K", help="Embed K shards again, and compare them bit for bit.")
@@ -84,24 +84,26 @@ def verify(
     if wrong:
         return REJECTED
     print(f"{plural(len(found.plan), 'shard')}, {plural(found.rows, 'row')}: every file is as its marker says")
-    return again(found, recompute, trust) if recompute else 0
+    return again(context, found, recompute, trust) if recompute else 0
 
 
-def again(found: Job, count: int, trust: bool) -> int:
+def again(context: typer.Context, found: Job, count: int, trust: bool) -> int:
     """Embed shards again, by the command that began the job.
 
     Raises:
         typer.BadParameter: it runs Python code, and that was not allowed.
     """
     command = dict(found.begun.get("command") or {})
-    code = [m for m in command.get("method") or [] if m.startswith("@")]
-    if (code or command.get("trust_remote_code")) and not trust:
-        named = code[0] if code else "--trust-remote-code"
+    files = [m for m in command.get("method") or [] if m.startswith("@")]
+    if (files or command.get("trust_remote_code")) and not trust:
+        named = files[0] if files else "--trust-remote-code"
         raise typer.BadParameter(f"the job's command runs code ({named}): allow it by --trust-job")
     command["input"] = [Path(path) for path in command["input"]]
     command.update({name: command[name] and Path(command[name]) for name in PATHS})
     command.update(output=f"{found.folder}/", overwrite=False, recompute=count)
-    return embed(**command)
+    verbs: Any = context.find_root().command
+    code: int = verbs.get_command(context, "embed").callback(**command)
+    return code
 
 
 @job.command("join", cls=Verb)

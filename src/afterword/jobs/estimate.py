@@ -10,7 +10,7 @@ import numpy as np
 
 from .items import Item
 from .plan import Inputs
-from .recipe import Recipe
+from .recipe import JobRecipe
 
 SAMPLE = 256  # texts
 SEED = 0
@@ -52,7 +52,7 @@ def sampled(inputs: Inputs, most: int = SAMPLE) -> tuple[list[Item], int, int, i
     return drawn, rows, rejected, characters
 
 
-def estimate(inputs: Inputs, recipe: Recipe) -> Estimate:
+def estimate(inputs: Inputs, recipe: JobRecipe) -> Estimate:
     """Embed a sample of the texts, and say what all of them will take.
 
     Raises:

@@ -53,7 +53,7 @@ JOB, COMPLETE = "job.json", "complete.json"
 APART = ("files", "command")  # what job.json has beside the settings, which are compared
 
 
-class Listener(Protocol):
+class JobListener(Protocol):
     """Told of what a run does."""
 
     def begin(self, shards: Sequence[Shard], done: Mapping[int, Contract]) -> None:
@@ -86,7 +86,7 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Result:
+class JobResult:
     """What is done of a job.
 
     Attributes:
@@ -102,11 +102,11 @@ class Result:
     complete: bool
 
 
-Run = Callable[[ShardWorker, Sequence[int], Listener], Mapping[int, str]]
+Run = Callable[[ShardWorker, Sequence[int], JobListener], Mapping[int, str]]
 """Embeds the shards of these numbers; gives the error of each that was given up."""
 
 
-def here(worker: ShardWorker, numbers: Sequence[int], listener: Listener) -> Mapping[int, str]:
+def here(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
     """Embed shards in this process, one after the other."""
     embed = worker.start() if numbers else None
     for number in numbers:
@@ -207,7 +207,7 @@ class Job:
         publish(worker.folder / JOB, tmp, json.dumps(begun, indent=1).encode())
         return cls(worker.folder, begun, plan)
 
-    def run(self, worker: ShardWorker, run: Run = here, listener: Listener | None = None) -> Result:
+    def run(self, worker: ShardWorker, run: Run = here, listener: JobListener | None = None) -> JobResult:
         """Embed the shards that are not done.
 
         Args:
@@ -243,7 +243,7 @@ class Job:
                 self._complete(result)
             return result
 
-    def _complete(self, result: Result) -> None:
+    def _complete(self, result: JobResult) -> None:
         (self.folder / COMPLETE).unlink(missing_ok=True)
         sums = hashlib.blake2b(digest_size=16)
         for number, found in sorted(self.done().items()):
@@ -273,12 +273,12 @@ class Job:
         for path in (part(self.folder, number), listing(self.folder, number), marker(self.folder, number)):
             path.unlink(missing_ok=True)
 
-    def result(self) -> Result:
+    def result(self) -> JobResult:
         """What is done."""
         done = self.done().values()
         failed = sorted(int(path.stem) for path in (self.folder / FAILED).glob("*.json"))
         rows, rejected = sum(said["rows"] for said in done), sum(said["rejected"] for said in done)
-        return Result(rows, rejected, len(done), tuple(failed), len(done) == len(self.plan))
+        return JobResult(rows, rejected, len(done), tuple(failed), len(done) == len(self.plan))
 
     @property
     def complete(self) -> bool:

@@ -143,7 +143,7 @@ def cut(inputs: Inputs, rows: int = SHARD_ROWS) -> Iterator[tuple[Shard, list[It
             number, first, row = number + 1, first + len(items), row + len(items)
 
 
-class Rows:
+class ShardRows:
     """Reads the rows of shards: quickly where they are asked for in order, each file once.
 
     A file is read from its start where a shard comes before the last one: so a .gz file and any encoding can be read.

@@ -107,7 +107,7 @@ class TextRows:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class JobRecipe:
     """What a job's vectors are made by; it can be pickled.
 
     Args:

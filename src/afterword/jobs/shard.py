@@ -25,8 +25,8 @@ from .contract import Contract, check_same, plain, read
 from .items import Item
 from .made_by import contract, made_by
 from .parts_folder import checksum
-from .plan import Inputs, Rows, Shard, read_plan
-from .recipe import Recipe, TextRows
+from .plan import Inputs, Shard, ShardRows, read_plan
+from .recipe import JobRecipe, TextRows
 from .rejects import reject_line
 from .vectors_info import VectorsInfo, to_notes
 from .windows import embed_window, windows
@@ -141,7 +141,7 @@ class ShardWorker:
 
     folder: Path
     inputs: Inputs
-    recipe: Recipe
+    recipe: JobRecipe
     columns: Mapping[str, Any]
     model: str
     window: int
@@ -191,7 +191,7 @@ class _Embedding:
 
     def __init__(self, worker: ShardWorker, rows: TextRows, infos: Mapping[str, VectorsInfo]) -> None:
         self.worker, self.rows, self.notes = worker, rows, to_notes(infos)
-        self.plan, self.read = read_plan(worker.folder / PLAN), Rows(worker.inputs)
+        self.plan, self.read = read_plan(worker.folder / PLAN), ShardRows(worker.inputs)
         self.empty = rows.encode([], lambda _: None)
 
     def shard(self, number: int, batch_tokens: int | None) -> Contract:

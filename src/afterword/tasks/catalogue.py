@@ -14,7 +14,7 @@ from ..files.read import ENDINGS
 from ..spelling import build, did_you_mean, read_spelling
 from .pairs import Pairs, own_file
 from .rows import Folder, Source
-from .task import Job, Task
+from .task import Task, TaskRun
 
 MODULES = ("sts", "csts", "transfer", "wordsense", "coarsewsd", "captions")
 """Modules that define tasks; each lists its own in TASKS."""
@@ -84,7 +84,7 @@ def no_more(_: str) -> Sequence[Task]:
 
 def jobs(
     specs: Sequence[str], source: Source, tasks: Sequence[Task], more: Callable[[str], Sequence[Task]] = no_more
-) -> list[Job]:
+) -> list[TaskRun]:
     """The tasks that strings name, without duplicates. A file is named as it is without its ending.
 
     Args:
@@ -100,7 +100,7 @@ def jobs(
     >>> [job.name for job in jobs(["STS12,STS13"], Folder(Path(".")), local_tasks())]
     ['STS12', 'STS13']
     """
-    by_name: dict[str, Job] = {}
+    by_name: dict[str, TaskRun] = {}
     for job in (job for part in _parts(specs) for job in _jobs_of(part, source, tasks, more)):
         other = by_name.setdefault(job.name, job)
         if _file(other) != _file(job):
@@ -125,14 +125,16 @@ def _parts(specs: Sequence[str]) -> list[str]:
     return parts
 
 
-def _jobs_of(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[str], Sequence[Task]]) -> Iterator[Job]:
+def _jobs_of(
+    spec: str, source: Source, tasks: Sequence[Task], more: Callable[[str], Sequence[Task]]
+) -> Iterator[TaskRun]:
     if spec.endswith(ENDINGS):
         yield _own(Path(spec))
         return
     if spec.lower().startswith("mteb:"):
         if not spec[5:].strip():
             raise InputError(f"{spec!r} names no task of mteb: give one, as in mteb:TNews")
-        yield from (Job(task, source) for task in more(spec))
+        yield from (TaskRun(task, source) for task in more(spec))
         return
     name, options = read_spelling(spec) if ":" in spec else (spec, {})
     theirs = [*FAMILIES, *MTEB, *" ".join(MTEB.values()).split()]
@@ -145,7 +147,7 @@ def _jobs_of(spec: str, source: Source, tasks: Sequence[Task], more: Callable[[s
         )
     for task in members:
         label = task.name + (f":{spec.partition(':')[2]}" if options else "")
-        yield Job(_with(task, options), source, label)
+        yield TaskRun(_with(task, options), source, label)
 
 
 def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
@@ -154,7 +156,7 @@ def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if name.lower() in (task.group.lower(), task.name.lower())]
 
 
-def _own(path: Path) -> Job:
+def _own(path: Path) -> TaskRun:
     """The job for a user's file of scored pairs; one that is named like a task keeps its ending in its name."""
     if not path.is_file():
         raise InputError(f"{path} does not exist: give a file of rows with sentence1, sentence2 and score{COMMA}")
@@ -162,10 +164,10 @@ def _own(path: Path) -> Job:
         next(end for end in sorted(ENDINGS, key=len, reverse=True) if path.name.endswith(end))
     )
     official = name.casefold() in map(str.casefold, groups_of_tasks())
-    return Job(Pairs(path.name if official or not name else name, path.name), Folder(path.parent))
+    return TaskRun(Pairs(path.name if official or not name else name, path.name), Folder(path.parent))
 
 
-def _file(job: Job) -> Path | None:
+def _file(job: TaskRun) -> Path | None:
     """The user's own file that a job reads, without symbolic links; None for a task with a data set of its own."""
     path = own_file(job.task, job.source)
     return None if path is None else path.resolve()

@@ -16,7 +16,7 @@ from .candidates import Candidate, Fitting, clash, file_name
 from .pairs import own_file
 from .results import Result
 from .same_encoder import OTHER, differences, encoder_of
-from .task import Job, Loaded, Scores, as_read
+from .task import Loaded, Scores, TaskRun, as_read
 from .vectors import CachedEmbedder
 
 
@@ -70,7 +70,7 @@ class _Plan:
         left: the encoders that are not finished.
     """
 
-    job: Job
+    job: TaskRun
     revision: str
     data: str | None
     keys: Mapping[str, str]
@@ -112,7 +112,7 @@ class Evaluation:
             if c.unfitted and self.fitting is None:
                 raise NotFitted(f"{c.name} must be fitted: give texts with --fit FILE, or --fit target")
 
-    def check_earlier(self, jobs: Sequence[Job]) -> None:
+    def check_earlier(self, jobs: Sequence[TaskRun]) -> None:
         """Refuse folders that hold results of other encoders, or of other settings: these results would be mixed.
 
         A method of the user's own keeps its name when its code is edited: its results are no other encoder's if all of
@@ -144,7 +144,7 @@ class Evaluation:
                     which = ", ".join(f"{name} {a} there, {b} here" for name, (a, b) in found.items()) or OTHER
                     raise DataError(f"{path} is of another encoder ({which}): give another --name or --out")
 
-    def run(self, jobs: Sequence[Job]) -> None:
+    def run(self, jobs: Sequence[TaskRun]) -> None:
         """Run the unfinished jobs. An error in one task does not stop the others.
 
         Raises:
@@ -162,11 +162,11 @@ class Evaluation:
         ordered = [(c.name, job.name) for c in self.candidates for job in jobs]
         self.results = {at: self.results[at] for at in ordered if at in self.results}
 
-    def path(self, candidate: str, job: Job) -> Path:
+    def path(self, candidate: str, job: TaskRun) -> Path:
         """The file of a result."""
         return self.folder / file_name(candidate) / f"{file_name(job.name)}.json"
 
-    def _plan(self, job: Job) -> _Plan | None:
+    def _plan(self, job: TaskRun) -> _Plan | None:
         """The unfinished part of a job; None if its data cannot be read."""
         try:
             digests = job.task.digests(job.source)
@@ -187,7 +187,7 @@ class Evaluation:
         data = None if own_file(job.task, job.source) is None else next(iter(digests.values()))
         return _Plan(job, revision, data, keys, kept, left)
 
-    def _check_data(self, job: Job, revision: str) -> None:
+    def _check_data(self, job: TaskRun, revision: str) -> None:
         """Tell that saved results are of other data; of a user's own file, refuse to replace them.
 
         Raises:
@@ -205,14 +205,14 @@ class Evaluation:
     def _fit(self, candidate: Candidate) -> str | None:
         return self.fitting.digest if candidate.unfitted and self.fitting else None
 
-    def _finished(self, candidate: str, job: Job, key: str) -> Result | None:
+    def _finished(self, candidate: str, job: TaskRun, key: str) -> Result | None:
         try:
             result = results.read(self.path(candidate, job))
         except DataError:
             return None
         return result if result.key == key else None
 
-    def _collect(self, job: Job, candidate: str, result: Result) -> None:
+    def _collect(self, job: TaskRun, candidate: str, result: Result) -> None:
         asked = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
         self.results[candidate, job.name] = replace(result, scores=asked)
 
@@ -283,13 +283,13 @@ class Evaluation:
         named = {"name": candidate.name, "encoder": candidate.digest, "fit": self._fit(candidate)}
         return {**candidate.about, **named}
 
-    def _fail(self, job: Job, error: Exception, *members: Candidate) -> None:
+    def _fail(self, job: TaskRun, error: Exception, *members: Candidate) -> None:
         for failure in [Failure(job.name, error, c.name) for c in members] or [Failure(job.name, error)]:
             self.failures.append(failure)
             self.listener.failed(failure)
 
     @contextmanager
-    def _timed(self, job: Job, **what: Any) -> Iterator[None]:
+    def _timed(self, job: TaskRun, **what: Any) -> Iterator[None]:
         """Write the seconds to a file of their own: results must not depend on the time."""
         start = time.perf_counter()
         yield

@@ -122,7 +122,7 @@ class Task(ABC):
 
 
 @dataclass(frozen=True)
-class Job:
+class TaskRun:
     """A task to run.
 
     Args:
