@@ -22,6 +22,7 @@ from .index import index
 from .inspect import inspect
 from .job import job
 from .methods import methods
+from .search import search
 from .similar import similar
 from .train import train
 from .tune import tune
@@ -42,6 +43,7 @@ app.command("similar", cls=Verb)(similar)
 app.command("duplicates", cls=Verb)(duplicates)
 app.command("cluster", cls=Verb)(cluster)
 app.command("index", cls=Verb)(index)
+app.command("search", cls=Verb)(search)
 app.command("methods", cls=Verb)(methods)
 app.command("inspect", cls=Verb)(inspect)
 app.add_typer(analyse, name="analyse")

@@ -1,0 +1,124 @@
+"""``afterword search``: the rows of an index that fit a query."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from . import options as o
+from .console import say
+from .inputs import open_reader, read_form
+from .model import ModelChoice
+from .page import Column, page_width, table
+from .searching import encoder_of
+
+if TYPE_CHECKING:
+    from ..index.find import Found
+
+By = Literal["hybrid", "vector", "text"]
+
+
+def search(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the index.")],
+    queries: Annotated[
+        list[str] | None, typer.Argument(metavar="QUERY", help="Queries. Default: those of --input or stdin.")
+    ] = None,
+    input: o.Input = None,
+    format: o.Format = None,
+    field: o.Field = None,
+    delimiter: o.Delimiter = None,
+    encoding: o.Encoding = None,
+    no_header: o.NoHeader = False,
+    model: Annotated[
+        str | None,
+        typer.Option("-m", "--model", metavar="MODEL", help="The model. Default: the one that the index names."),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", metavar="METHOD", help="The method. Default: the one that the index names."),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Number of rows a query.")] = 10,
+    by: Annotated[
+        By | None,
+        typer.Option(
+            "--by",
+            metavar="BY",
+            help="vector finds by meaning and scores by the cosine; text finds by words and scores by BM25; hybrid "
+            "joins both by their ranks. Default: hybrid where the index has a text index, else vector.",
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="SQL", help="Only rows that fit this condition, as in \"year > 2020\"."),
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Compare all vectors, and use no vector index.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="One row a document: its best chunk.")] = False,
+    on_long: o.OnLong = "warn",
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    products: o.Products = None,
+    revision: o.Revision = None,
+    max_length: o.MaxLength = None,
+    trust_remote_code: o.Trust = False,
+    as_json: o.AsJson = False,
+) -> int:
+    """Search an index that `afterword index` made, by meaning and by words.
+
+    The model is the one that the index names, and is refused if it gives other vectors. Code is never run because an
+    index names it: an index of a model with code, or of a method of your own, needs -m and --method.
+    """
+    from ..index.find import Asked, find, way_of
+    from ..index.index import Index
+
+    index = Index.open(folder)
+    asked = Asked(top, by, where, exact, each)
+    way = way_of(index, asked)
+    reader = open_reader(queries, input, format, field, form=read_form(delimiter, encoding, no_header))
+    texts = [row.text or "" for row in reader]
+    vectors = None
+    if way != "text":
+        given = ModelChoice(model or "", device, dtype, max_length, revision, trust_remote_code, products)
+        encoder = encoder_of(index, given, method)
+        name = index.info.query_prompt_name
+        vectors = encoder.encode_query(texts, name, on_long=on_long, on_empty="nan")
+    found = find(index, texts, vectors, asked)
+    typer.echo("\n".join(_json(found) if as_json else page(found)))
+    if any(one.wordless for one in found):
+        without = sum(one.wordless for one in found)
+        say(f"found by vectors alone: no row has a word of {without:,} of {len(found):,} queries")
+    return 0
+
+
+def _json(found: Sequence[Found]) -> list[str]:
+    """A line of JSON for each query."""
+    return [
+        json.dumps(
+            {"query": one.query, "hits": [{**vars(hit), "kept": dict(hit.kept)} for hit in one.hits]},
+            ensure_ascii=False, default=str,
+        )
+        for one in found
+    ]  # fmt: skip
+
+
+def page(found: Sequence[Found]) -> list[str]:
+    """The lines of a page: a block for each query, with a row for each hit."""
+    lines: list[str] = []
+    for one in found:
+        lines += [""] * bool(lines) + ([one.query] if len(found) > 1 else [])
+        lines += table(_columns(one), page_width()) if one.hits else ["no row was found"]
+    return lines
+
+
+def _columns(found: Found) -> list[Any]:
+    hits = found.hits
+    kept = list(hits[0].kept)
+    return [
+        Column([f"{hit.score:.4f}" for hit in hits], "label", "score"),
+        Column([hit.id for hit in hits], "text", "id"),
+        *(Column([str(hit.kept[name]) for hit in hits], "text", name) for name in kept),
+        Column([hit.text for hit in hits], "text", "text"),
+    ]
