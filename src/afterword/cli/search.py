@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..errors import DataError
 from . import options as o
 from .console import say
 from .inputs import open_reader, read_form
@@ -17,6 +18,7 @@ from .page import Column, page_width, table
 from .searching import encoder_of
 
 if TYPE_CHECKING:
+    from ..files.lines import Reader
     from ..index.find import Found
 
 By = Literal["hybrid", "vector", "text"]
@@ -53,7 +55,7 @@ def search(
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="SQL", help="Only rows that fit this condition, as in \"year > 2020\"."),
+        typer.Option("--where", metavar="SQL", help='Only rows that fit this condition, as in "year > 2020".'),
     ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Compare all vectors, and use no vector index.")] = False,
     each: Annotated[bool, typer.Option("--each", help="One row a document: its best chunk.")] = False,
@@ -78,7 +80,7 @@ def search(
     asked = Asked(top, by, where, exact, each)
     way = way_of(index, asked)
     reader = open_reader(queries, input, format, field, form=read_form(delimiter, encoding, no_header))
-    texts = [row.text or "" for row in reader]
+    texts = read_queries(reader)
     vectors = None
     if way != "text":
         given = ModelChoice(model or "", device, dtype, max_length, revision, trust_remote_code, products)
@@ -91,6 +93,23 @@ def search(
         without = sum(one.wordless for one in found)
         say(f"found by vectors alone: no row has a word of {without:,} of {len(found):,} queries")
     return 0
+
+
+def read_queries(reader: Reader) -> list[str]:
+    """The queries of an input.
+
+    Raises:
+        DataError: a row holds none, or there is none.
+    """
+    from ..jobs.items import items_of
+
+    items = list(items_of(reader, None, None, []))
+    for item in items:
+        if item.problem is not None:
+            raise DataError(f"query {item.line} {item.problem}: write what to search for")
+    if not items:
+        raise DataError("there is no query: write one behind the folder, or give --input FILE")
+    return [item.text or "" for item in items]
 
 
 def _json(found: Sequence[Found]) -> list[str]:

@@ -41,7 +41,9 @@ def encoder_of(index: Index, given: ModelChoice, method: str | None) -> Encoder:
     except AfterwordError as e:
         if given.model:
             raise
-        raise DataError(f"{index.folder} names the model {info.model}, which is not loaded: {e}: give -m MODEL") from None
+        raise DataError(
+            f"{index.folder} names the model {info.model}, which is not loaded: {e}: give -m MODEL"
+        ) from None
     encoder = encoder if method is not None else _with_method(encoder, wanted, info.identity)
     check_encoder(index.folder, info, encoder)
     return encoder

@@ -1,0 +1,56 @@
+"""``afterword search``: queries, tables and JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+pytest.importorskip("lancedb")
+
+ROWS = [("O'Brien", "The parcel is late."), ("😀", "银行提高了利率"), ("3", "The bank raised its rates.")]
+
+
+@pytest.fixture
+def folder(run: Run, tmp_path: Path) -> Path:
+    lines = [json.dumps({"n": name, "text": text}, ensure_ascii=False) for name, text in ROWS]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines), "utf-8")
+    given = ["-m", "afterword-mini", "-i", tmp_path / "t.jsonl", "--id", "n", "--keep", "n"]
+    assert run("index", tmp_path / "a", *given).code == 0
+    return tmp_path / "a"
+
+
+def test_json_of_two_queries_is_that_of_each(run: Run, folder: Path):
+    both = run("search", folder, "parcel", "银行", "--json")
+    assert both.code == 0 and both.out == "".join(run("search", folder, q, "--json").out for q in ("parcel", "银行"))
+    first, second = both.rows
+    assert (first["query"], first["hits"][0]["id"], second["hits"][0]["id"]) == ("parcel", "O'Brien", "😀")
+    hit = first["hits"][0]
+    assert (hit["text"], hit["start"], hit["end"], hit["kept"]) == (ROWS[0][1], 0, 19, {"n": "O'Brien"})
+
+
+def test_a_table_and_queries_of_a_file(run: Run, folder: Path):
+    (folder.parent / "q.txt").write_text("parcel\nbank\n", "utf-8")
+    out = run("search", folder, "-i", folder.parent / "q.txt", "--by", "text").out
+    assert out == run("search", folder, "parcel", "bank", "--by", "text").out
+    blocks = [block.splitlines() for block in out.split("\n\n")]
+    assert [block[0] for block in blocks] == ["parcel", "bank"] and "O'Brien" in blocks[0][2]
+    assert run("search", folder, "zebra", "--by", "text").out == "no row was found\n"
+
+
+def test_no_word_in_any_row_is_said_once(run: Run, folder: Path):
+    ended = run("search", folder, "the of", "zebra", "bank")
+    assert ended.err == "found by vectors alone: no row has a word of 2 of 3 queries\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [([""], "query 1 "), (["x", "--where", "nope ="], "--where 'nope ='"), (["x", "--by", "magic"], "--by")],
+)
+def test_mistakes_are_named(run: Run, folder: Path, words: list[str], told: str):
+    ended = run("search", folder, *words)
+    assert ended.code == 2 and told in ended.err and len(ended.err.splitlines()) == 1
+
+
+def test_a_folder_without_an_index(run: Run, tmp_path: Path):
+    assert "does not exist" in run("search", tmp_path / "none", "x").err
