@@ -100,6 +100,8 @@ def test_examples_run_as_typed(run: Run, place: Path, verb: str, monkeypatch: py
     monkeypatch.chdir(place)
     if verb.startswith("job"):
         assert run("embed", "-m", "minilm", "-i", "texts.txt", "-o", "vectors/").code == 0
+    if verb == "search":
+        assert run(*shlex.split(EXAMPLES["index"][0])).code == 0
     for line in EXAMPLES[verb]:
         for output in re.findall(r"-o (\S+[^/\s])(?!\S)", line):
             Path(output).unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from tests.cli.conftest import Run
 
 VERBS = (
     "embed", "words", "similar", "duplicates", "cluster", "methods", "inspect", "train", "evaluate", "compare", "tune",
-    "job", "job status", "job verify", "job join",
+    "index", "search", "job", "job status", "job verify", "job join",
     "analyse", "analyse turning-point", "analyse dependency", "analyse words", "analyse impact",
     "analyse heads", "analyse isotropy", "analyse lengths", "analyse attention", "analyse gains",
 )  # fmt: skip

@@ -63,7 +63,7 @@ EXAMPLES = {
     ),
     "cluster": ("cluster -i vectors.parquet --k 8 -o clusters.csv", "cluster -m minilm -i texts.txt"),
     "index": (
-        "index tickets -m minilm -i tickets.csv --column body --id number",
+        "index tickets -m minilm -i tickets.csv --column body --id id",
         "index tickets --status",
     ),
     "search": ('search tickets "a parcel that never came"', 'search tickets "refund" --by text --top 3'),
