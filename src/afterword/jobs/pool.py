@@ -254,14 +254,9 @@ class _Run:
         for child in self.children:
             if self.waiting and child.ready and child.number is None:
                 with suppress(OSError):  # it has died: `listen` will see it
-                    child.pipe.send((self.waiting[0], self.tokens(self.waiting[0])))
+                    number = self.waiting[0]
+                    child.pipe.send((number, fewer_tokens(self.batch_tokens, self.deaths[number])))
                     child.number = self.waiting.popleft()
-
-    def tokens(self, number: int) -> int | None:
-        """The number of tokens in a batch of a shard: half as many after each death; None = the worker's own."""
-        if not self.deaths[number]:
-            return None
-        return max(SMALLEST, (self.batch_tokens or min(TOKENS.values())) >> self.deaths[number])
 
     def listen(self) -> None:
         """Wait until a process has something to say, or is gone."""
@@ -319,6 +314,22 @@ class _Run:
             else:
                 self.waiting.append(child.number)
                 self.listener.retried(child.number, why)
+
+
+def fewer_tokens(own: int | None, deaths: int) -> int | None:
+    """The number of tokens in a batch of a shard: half as many after each death of a worker at it.
+
+    Args:
+        own: the worker's number; None = the least of the devices' defaults, once a worker has died.
+        deaths: how many workers have died.
+
+    Returns:
+        The number; None = the worker's own.
+
+    >>> fewer_tokens(100, 0), fewer_tokens(100, 1), fewer_tokens(None, 2)
+    (None, 50, 512)
+    """
+    return max(SMALLEST, (own or min(TOKENS.values())) >> deaths) if deaths else None
 
 
 def account(code: int, last_words: str) -> str:
