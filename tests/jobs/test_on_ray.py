@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.jobs.test_pool import Heard, shards, tokens
+from tests.tiny import tiny
 from tests.toy_worker import Toy, lines
 
 from afterword import Encoder
+from afterword.cli import main
 from afterword.errors import DataError
 from afterword.jobs.on_ray import Embed, check_reachable, connected, run_on_ray, told
 from afterword.jobs.pool import Outcome
@@ -66,6 +68,19 @@ def test_vectors_of_a_data_set_of_ones_own():
     expected = Encoder.load("afterword-mini").encode(texts)
     assert [row["text"] for row in rows] == texts
     assert np.array_equal(np.stack([row["vector"] for row in rows]), expected)
+
+
+@pytest.mark.usefixtures("started")
+def test_a_job_on_ray_is_the_job_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    model = tiny("gpt2", tmp_path / "gpt2")
+    (tmp_path / "texts.txt").write_text("".join(f"A text about {i} banks.\n" for i in range(10)))
+    monkeypatch.chdir(tmp_path)
+    command = ["embed", "-m", str(model), "--method", "classical", "-i", "texts.txt", "--shard-rows", "3", "-o"]
+    assert main([*command, "here/"]) == 0
+    assert main([*command, "there/", "--ray", "local", "--workers", "1"]) == 0
+    parts = sorted((tmp_path / "here" / "shards").iterdir())
+    assert len(parts) == 4
+    assert all(part.read_bytes() == (tmp_path / "there" / "shards" / part.name).read_bytes() for part in parts)
 
 
 def test_what_is_told_of_rows_in_any_order():

@@ -77,6 +77,8 @@ class JobOptions:
 
     def run(self) -> Run:
         """What embeds the shards."""
+        if self.ray is not None:
+            return self.on_ray(self.ray)
         if self.workers is None:
             from ..jobs.job import here
 
@@ -93,6 +95,21 @@ class JobOptions:
             return done.failed
 
         return local
+
+    def on_ray(self, address: str) -> Run:
+        """Embeds the shards on Ray."""
+        from ..jobs.on_ray import run_on_ray
+
+        workers = None if self.workers in (None, "auto") else int(self.workers or 1)
+
+        def on_ray(worker: ShardWorker, numbers: Sequence[int], listener: Listener) -> Mapping[int, str]:
+            done = run_on_ray(
+                worker, numbers, address=None if address == "local" else address, workers=workers,
+                threads=self.threads or 1, retries=self.retries, listener=listener,
+            )  # fmt: skip
+            return done.failed
+
+        return on_ray
 
 
 def output_of(output: str | None, options: JobOptions) -> tuple[Path | None, Path | None]:

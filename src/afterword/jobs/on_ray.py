@@ -65,7 +65,7 @@ def run_on_ray(
         tokens = [fewer_tokens(worker.batch_tokens, deaths) for deaths in range(retries + 1)]
         shards = ray.data.from_items(waiting, override_num_blocks=len(waiting)).map_batches(
             Shards,
-            fn_constructor_args=(worker, attempts, tokens, STARTS + size),
+            fn_constructor_args=(worker, attempts, tokens, STARTS + size, os.getcwd()),
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=min(size, len(waiting)), max_tasks_in_flight_per_actor=2),
             num_cpus=threads,

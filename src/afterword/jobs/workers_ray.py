@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ModelError, one_line
+from ..errors import DataError, ModelError, one_line
 from .workers_child import ends_run, sent
 
 if TYPE_CHECKING:
@@ -52,6 +53,20 @@ class Attempts:
         self.deaths.setdefault(number, []).append(why)
 
 
+def enter(place: str) -> None:
+    """Make a folder the current one.
+
+    Raises:
+        DataError: this machine does not have it.
+    """
+    try:
+        os.chdir(place)
+    except OSError as e:
+        raise DataError(
+            f"{place} on {socket.gethostname()}: {e.strerror}: start from a folder that all machines share"
+        ) from None
+
+
 class Shards:
     """Does shards, in an actor of Ray.
 
@@ -60,10 +75,12 @@ class Shards:
         attempts: the actor that counts.
         tokens: the number of tokens in a batch, for each time that a shard may be begun; None = the worker's own.
         starts: how often loading may begin before one model is ready.
+        place: the folder from which the driver's relative paths lead, the same on every machine.
     """
 
-    def __init__(self, worker: Worker, attempts: Any, tokens: Sequence[int | None], starts: int) -> None:
+    def __init__(self, worker: Worker, attempts: Any, tokens: Sequence[int | None], starts: int, place: str) -> None:
         self.worker, self.attempts, self.tokens, self.starts = worker, attempts, tokens, starts
+        self.place = place
         self.do: Do | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +101,7 @@ class Shards:
 
     def _ready(self) -> Do:
         if self.do is None:
+            enter(self.place)
             if self._ask("start") > self.starts:
                 raise ModelError(f"{self.starts} actors of Ray ended before their first shard")
             self.do = self.worker.start()
