@@ -102,7 +102,7 @@ class JobOptions:
 
         workers = None if self.workers in (None, "auto") else int(self.workers or 1)
 
-        def on_ray(worker: ShardWorker, numbers: Sequence[int], listener: Listener) -> Mapping[int, str]:
+        def on_ray(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
             done = run_on_ray(
                 worker, numbers, address=None if address == "local" else address, workers=workers,
                 threads=self.threads or 1, retries=self.retries, listener=listener,
