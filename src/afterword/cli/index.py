@@ -9,6 +9,7 @@ import typer
 
 from . import options as o
 from .chunked import read_chunking
+from .index_stored import build_from
 from .indexing import IndexWanted, Tuning, build, maintain, measure_only
 from .inputs import check_one, open_reader, read_form
 from .keep import read_keep
@@ -22,6 +23,14 @@ def index(
         typer.Option("-m", "--model", metavar="MODEL", show_default=False, help="The model, as for `afterword embed`."),
     ] = None,
     input: o.Input = None,
+    stored: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder.",
+        ),
+    ] = None,
     format: o.Format = None,
     field: o.Field = None,
     delimiter: o.Delimiter = None,
@@ -142,5 +151,10 @@ def index(
     )  # fmt: skip
     if measure:
         return measure_only(wanted)
+    if stored is not None:
+        if input is not None or chunk is not None:
+            other = "--input" if input is not None else "--chunk"
+            raise typer.BadParameter(f"it takes stored vectors, and {other} asks for new ones", param_hint="--from")
+        return build_from(wanted, stored)
     beside = {"--keep": wanted.keep, "--id": [id] if id is not None and id not in wanted.keep else []}
     return build(wanted, open_reader(None, input, format, field, beside, read_form(delimiter, encoding, no_header)))

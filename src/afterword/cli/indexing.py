@@ -84,6 +84,11 @@ class IndexWanted:
     progress: bool | None
 
     @property
+    def columns(self) -> list[str]:
+        """The columns that are read beside the text."""
+        return list(dict.fromkeys([*self.keep, *([] if self.id is None else [self.id])]))
+
+    @property
     def listing(self) -> Path:
         """The file that lists rows without a vector."""
         from ..index.write import REJECTS
@@ -104,12 +109,11 @@ class IndexRun:
 
     def __init__(self, wanted: IndexWanted) -> None:
         from ..index.info import IndexInfo
+        from ..jobs.embedder import MethodsEmbedder
         from ..jobs.made_by import made_by
 
         say_loading(wanted.choice.model, wanted.progress)
         self.wanted = wanted
-        from ..jobs.embedder import MethodsEmbedder
-
         embedder = MethodsEmbedder.open(wanted.choice, wanted.methods, wanted.options)
         self.embedder = replace(embedder, options=_document_options(embedder, wanted.options))
         choice = wanted.choice
@@ -154,11 +158,10 @@ class IndexRun:
 
     def items(self, reader: Reader) -> Iterator[Item]:
         """The rows of the input, split where that is asked for; each keeps its id too."""
-        wanted = self.wanted
-        names = list(dict.fromkeys([*wanted.keep, *([wanted.id] if wanted.id is not None else [])]))
         from ..jobs.items import items_of
 
-        items = items_of(reader, None, None, names)
+        wanted = self.wanted
+        items = items_of(reader, None, None, wanted.columns)
         return items if wanted.chunking is None else wanted.chunking.items(items, self.embedder)
 
     def identify(self, item: Item) -> str | None:
@@ -217,7 +220,7 @@ def _document_options(embedder: MethodsEmbedder, options: dict[str, Any]) -> dic
 
 def build(wanted: IndexWanted, reader: Reader) -> int:
     """Build or update an index. Returns the exit code: 1 if a row was rejected."""
-    from ..index.rows import NewRows, delete
+    from ..index.rows import NewRows
     from ..index.write import check_folder, writing
 
     check_folder(wanted.folder)
@@ -229,12 +232,19 @@ def build(wanted: IndexWanted, reader: Reader) -> int:
         with RowsBar(reader.total, wanted.progress) as bar:
             embed = _first if index is None else _update
             index, totals = embed(run, reader, rows, kinds, bar, index)
-        stale = rows.stale(index, wanted.prune)
-        delete(index, stale)
-        tune(run, index)
-        say(summary(totals, rows.counts, len(stale), index))
-        if totals.rejected:
-            say(f"{totals.rejected:,} rejected, listed in {wanted.listing}")
+        return finish(run, rows, index, totals)
+
+
+def finish(run: IndexRun, rows: NewRows, index: Index, totals: Totals) -> int:
+    """Delete what is gone, make searches quick, measure them, and say what was done. Returns the exit code."""
+    from ..index.rows import delete
+
+    stale = rows.stale(index, run.wanted.prune)
+    delete(index, stale)
+    tune(run, index)
+    say(summary(totals, rows.counts, len(stale), index))
+    if totals.rejected:
+        say(f"{totals.rejected:,} rejected, listed in {run.wanted.listing}")
     return REJECTED if totals.rejected else 0
 
 
@@ -372,6 +382,6 @@ def summary(totals: Totals, counts: Mapping[str, int], deleted: int, index: Inde
     """The last line of a run."""
     embedded = totals.rows - totals.rejected
     parts = [f"{embedded:,} embedded"]
-    parts += [f"{counts[name]:,} {name}" for name in ("known", "repeated") if counts[name]]
+    parts += [f"{counts[name]:,} {name}" for name in ("known", "repeated", "without a vector") if counts[name]]
     parts += [f"{deleted:,} deleted"] if deleted else []
     return f"{', '.join(parts)}; {index.folder} has {plural(index.rows, 'row')}; searches: {searches(index)}"

@@ -10,19 +10,20 @@ from ..errors import DataError
 from ..files.fingerprint import identity
 from ..jobs.contract import first_difference, spelled
 from ..jobs.probes import TOLERANCE, probe_difference, probes
+from ..jobs.vectors_info import VectorsInfo
 from .index import Index
 from .info import IndexInfo
 
 
-def check_encoder(folder: Path, info: IndexInfo, encoder: Any) -> None:
+def check_encoder(folder: Path, info: VectorsInfo, encoder: Any) -> None:
     """Refuse an encoder whose vectors cannot be compared with those of an index.
 
     Its identity is compared first, then the vectors of the probe texts, which also show what no hash can see. Another
     version of a library is no other encoder.
 
     Args:
-        folder: of the index.
-        info: what the index was made by.
+        folder: of the index, or a file of vectors.
+        info: what these were made by.
         encoder: an `Encoder`.
 
     Raises:

@@ -19,7 +19,7 @@ from .info import IndexInfo
 from .tune import SAMPLE, language_of
 
 if TYPE_CHECKING:
-    from pyarrow import Field, RecordBatch, RecordBatchReader
+    from pyarrow import Field, RecordBatch, RecordBatchReader, Schema
 
 LOCK = "writing"  # the folder of the lock
 REJECTS = "rejects.jsonl"
@@ -117,6 +117,23 @@ def _reader(path: Path, info: IndexInfo, kept: list[Field]) -> RecordBatchReader
     return pa.RecordBatchReader.from_batches(schema, rows())
 
 
+def batch_of(block: Block, schema: Schema) -> RecordBatch:
+    """The rows of a block that have a vector, as rows of an index."""
+    import numpy as np
+    import pyarrow as pa
+
+    (vectors,) = block.vectors.values()
+    good = np.logical_not(np.isnan(vectors).any(axis=1))
+    flat = pa.array(vectors[good].astype(np.float32).reshape(-1))
+    arrays = [
+        pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+        if field.name == VECTOR
+        else pa.array(block.columns[field.name], field.type).filter(pa.array(good))
+        for field in schema
+    ]
+    return pa.record_batch(arrays, schema=schema)
+
+
 class Merges(Store):
     """Merges rows into an index by their ids.
 
@@ -132,24 +149,11 @@ class Merges(Store):
 
     def add(self, number: int, first: int, items: Sequence[Item], block: Block) -> None:
         """Hold a window; merge when enough rows are held."""
-        import numpy as np
-        import pyarrow as pa
-
         for row, item in enumerate(items, first):
             if item.problem is not None:
                 self.rejects.add(row, item.line, item.problem)
         self.rows += len(items)
-        (vectors,) = block.vectors.values()
-        good = np.logical_not(np.isnan(vectors).any(axis=1))
-        schema = self.index.table.schema
-        flat = pa.array(vectors[good].astype(np.float32).reshape(-1))
-        arrays = [
-            pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
-            if field.name == VECTOR
-            else pa.array(block.columns[field.name], field.type).filter(pa.array(good))
-            for field in schema
-        ]
-        self._held.append(pa.record_batch(arrays, schema=schema))
+        self._held.append(batch_of(block, self.index.table.schema))
         if sum(map(len, self._held)) >= MERGED:
             self._merge()
 

@@ -1,0 +1,87 @@
+"""Build an index by vectors that are stored, or update it: those of a .parquet file or of a finished job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError
+from .console import say
+from .indexing import IndexRun, IndexWanted, finish
+
+if TYPE_CHECKING:
+    from ..index.index import Index
+    from ..jobs.items import Item
+    from ..jobs.rejects import Rejects
+    from ..jobs.write_vectors import Block
+
+    Blocks = Iterable[tuple[list[Item], Block]]
+
+OF_FILE = ("prompt", "dimension", "normalized")
+"""What the file says of its vectors, where the model alone does not."""
+
+
+def build_from(wanted: IndexWanted, path: Path) -> int:
+    """Build or update an index. Returns the exit code: 1 if a row was rejected."""
+    from ..index.guard import check_encoder
+    from ..index.rows import NewRows
+    from ..index.stored import StoredRows
+    from ..index.write import check_folder, writing
+    from ..jobs.rejects import Rejects
+    from ..jobs.store import Totals
+
+    check_folder(wanted.folder)
+    stored, names = StoredRows(path), wanted.columns
+    kinds = {name: kind for name, kind in stored.kinds(names).items() if name in wanted.keep}
+    with writing(wanted.folder):
+        run = IndexRun(wanted)
+        check_encoder(path, stored.info, run.embedder.encoder)
+        run.info = replace(run.info, **{name: getattr(stored.info, name) for name in OF_FILE})
+        index = run.opened()
+        rows = NewRows(run.info, run.identify, run.locate, kinds, index)
+        with Rejects(wanted.listing, say) as rejects:
+            blocks = stored.blocks(rows, names, kinds)
+            index, count = _create(run, blocks, kinds, rejects) if index is None else _merge(index, blocks, rejects)
+        rows.counts["without a vector"] = stored.missing
+        return finish(run, rows, index, Totals(count + rejects.count, rejects.count))
+
+
+def _create(
+    run: IndexRun, blocks: Iterator[tuple[list[Item], Block]], kinds: dict[str, Any], rejects: Rejects
+) -> tuple[Index, int]:
+    import pyarrow as pa
+
+    from ..index.index import Index, schema_of
+    from ..index.tune import language_of
+    from ..index.write import batch_of
+
+    first = next(blocks, None)
+    if first is None:
+        raise DataError(f"there are no rows: {run.wanted.folder} is not made")
+    info = replace(run.info, language=run.info.language or language_of(first[1].columns["text"]))
+    schema = schema_of(info, [pa.field(name, kind) for name, kind in kinds.items()])
+    good = _accepted(chain([first], blocks), rejects)
+    reader = pa.RecordBatchReader.from_batches(schema, (batch_of(block, schema) for block in good))
+    index = Index.create(run.wanted.folder, reader, info)
+    return index, index.rows
+
+
+def _merge(index: Index, blocks: Blocks, rejects: Rejects) -> tuple[Index, int]:
+    from ..index.write import Merges
+
+    merges, count = Merges(index, rejects), 0
+    for block in _accepted(blocks, rejects):
+        merges.add(0, 0, (), block)
+        count += len(block)
+    merges.finish(0)
+    return index, count
+
+
+def _accepted(blocks: Blocks, rejects: Rejects) -> Iterator[Block]:
+    for rejected, block in blocks:
+        for item in rejected:
+            rejects.add(item.line - 1, item.line, item.problem or "")
+        yield block
