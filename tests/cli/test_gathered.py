@@ -108,3 +108,26 @@ def test_a_listing_reads_back(tmp_path: Path):
     assert pq.read_table(tmp_path / "x.parquet").to_pylist() == rows
     write_listing(tmp_path / "none.parquet", {"line": (), "text": (), "cosine": ()})
     assert pq.read_table(tmp_path / "none.parquet").schema.names == ["line", "text", "cosine"]
+
+
+def test_the_folder_of_a_job_is_read_as_its_file(run: Run, tmp_path: Path):
+    texts = tmp_path / "t.txt"
+    texts.write_text("the bank\n\nrain\nthe bank\nmoney\nrain!\n")
+    words = ["embed", "-m", "afterword-mini", "-i", texts]
+    assert run(*words, "-o", f"{tmp_path}/job/", "--shard-rows", 2).code == 1
+    assert run(*words, "-o", tmp_path / "t.parquet").code == 1
+    for verb in (
+        ("duplicates", "--over", 0.5, "--json", "-i"),
+        ("cluster", "--k", 2, "--json", "-i"),
+        ("similar", "-m", "afterword-mini", "--json", "-i"),
+    ):
+        file, folder = run(*verb, tmp_path / "t.parquet"), run(*verb, tmp_path / "job")
+        assert (folder.code, folder.out) == (file.code, file.out) and file.out, verb
+    words = ["similar", "-m", "afterword-mini", "--json", "a bank", "--against"]
+    one, other = (json.loads(run(*words, path).out)["pairs"] for path in (tmp_path / "t.parquet", tmp_path / "job"))
+    assert [(p["against_lines"], p["similarity"]["vector"]) for p in other] == [
+        (p["against_lines"], pytest.approx(p["similarity"]["vector"], abs=1e-6)) for p in one
+    ]  # products of as many rows as a part has
+    (tmp_path / "job" / "done" / "000001.json").unlink()
+    ended = run("duplicates", "-i", tmp_path / "job")
+    assert ended.code == 2 and "job is not complete: 4 of 6 rows done" in ended.err

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import JobError, plural
+from ..jobs.names import JOB
 from .console import REJECTED, interruptible, say
 from .progress import RowsBar, clock_time
 
@@ -120,7 +121,7 @@ def output_of(output: str | None, options: JobOptions) -> tuple[Path | None, Pat
     """
     options.check()
     path = None if output is None else Path(output)
-    if output is not None and path is not None and (output.endswith(("/", "\\")) or (path / "job.json").is_file()):
+    if output is not None and path is not None and (output.endswith(("/", "\\")) or (path / JOB).is_file()):
         return path, None
     if options.given:
         if path is not None and (path.is_dir() or not path.suffix) and output != "-":

@@ -14,6 +14,7 @@ from ..errors import plural
 from .console import say
 from .inputs import open_reader
 from .model import ModelChoice, read_methods
+from .similar_stored import stored_at
 from .similar_texts import embed_side, read_items, summary
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def gather(
     """Read stored vectors, or read texts and embed them.
 
     Args:
-        path: a .parquet file that `embed` wrote, an index, or a file of texts; None = texts of the standard input.
+        path: a .parquet file that `embed` wrote, the folder of a job, an index, or a file of texts; None = texts of the
+            standard input.
         choice: the model for texts; None = none was given.
         method: the method for texts, or the column of a file with the vectors of several methods.
         settings: options of `Encoder.encode`, None where one was not given.
@@ -87,15 +89,16 @@ def gather(
     from ..jobs.stored_vectors import holds_vectors
 
     if path is not None and ((field is None and holds_vectors(path)) or path.is_dir()):
+        index = path.is_dir() and not holds_vectors(path)
         if choice is not None:
             raise typer.BadParameter(f"{path} holds vectors, which are taken as they are: leave it out, or name the "
                                      "column of the texts by --column to embed them", param_hint="--model")  # fmt: skip
-        if path.is_dir() and (method or field):
+        if index and (method or field):
             raise typer.BadParameter(
                 f"{path} is an index, which has one vector for each text",
                 param_hint="--method" if method else "--column",
             )
-        return _indexed(path) if path.is_dir() else _stored(path, method)
+        return _indexed(path) if index else _stored(path, method)
     if choice is None:
         where = "the standard input" if path is None else str(path)
         raise typer.BadParameter(
@@ -115,12 +118,10 @@ def gather(
 
 
 def _stored(path: Path, method: str | None) -> Gathered:
-    """The vectors of a file, each text once."""
+    """The vectors of a file or a job, each text once."""
     import numpy as np
 
-    from ..jobs.stored_vectors import StoredVectors
-
-    file = StoredVectors(path)
+    file = stored_at(path)
     column = next(iter(file.infos)) if method is None and len(file.infos) == 1 else method
     if column is None or column not in file.infos:
         names = ", ".join(file.infos)

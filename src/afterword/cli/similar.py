@@ -42,10 +42,10 @@ def similar(
         typer.Option(
             "--against",
             metavar="FILE",
-            help="Compare with the texts of this file instead of with each other. Vectors in a .parquet file that "
-            "`afterword embed` wrote are used as they are. They are refused if the model, the method, the maximum "
-            "length or the steps behind the method are others. --prompt and --condition are then those of the texts "
-            "that are compared with the file's.",
+            help="Compare with the texts of this file instead of with each other. Vectors in a .parquet file or a "
+            "folder that `afterword embed` wrote are used as they are. They are refused if the model, the method, the "
+            "maximum length or the steps behind the method are others. --prompt and --condition are then those of the "
+            "texts that are compared with the file's.",
         ),
     ] = None,
     format: o.Format = None,

@@ -1,4 +1,4 @@
-"""Compare texts with vectors that ``embed`` wrote to a .parquet file, if they were made in the same way."""
+"""Compare texts with vectors that ``embed`` wrote to a .parquet file or a folder, if they were made in the same way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import plural
+from ..errors import JobError, plural
 from .console import without_advice
 from .model import ModelChoice, check_condition
 from .similar_texts import Side, check_number, mean_of
@@ -105,7 +105,7 @@ def open_stored(
     those of the file.
 
     Args:
-        path: the file.
+        path: the file, or the folder of a job.
         choice: the model.
         methods: the methods that are given.
         settings: options of `Encoder.encode`.
@@ -117,9 +117,7 @@ def open_stored(
         ModelError: the model or the method is another one, or gives other vectors.
         typer.BadParameter: --truncate-dim is not that of the file; a condition is missing, or has no effect.
     """
-    from ..jobs.stored_vectors import StoredVectors
-
-    file = StoredVectors(path)
+    file = stored_at(path)
     _check_methods(file, methods, choice.model)
     if queries:
         from ..methods.serialize import from_json
@@ -149,6 +147,26 @@ def open_stored(
 
     embedder = MethodsEmbedder(encoder, {name: one.method for name, one in of_methods.items()}, settings, condition)
     return Stored(file, columns, embedder)
+
+
+def stored_at(path: Path) -> StoredVectors:
+    """The vectors of a file, or of a job that is complete.
+
+    Raises:
+        DataError: it holds no vectors of texts.
+        JobError: the job is not complete.
+    """
+    from ..jobs.stored_vectors import StoredVectors
+
+    if not path.is_dir():
+        return StoredVectors(path)
+    from ..jobs.job import Job
+
+    job = Job.open(path)
+    if not job.complete:
+        raise JobError(f"{path} is not complete: {job.result().rows:,} of {plural(job.rows, 'row')} done; the command "
+                       "that began it goes on")  # fmt: skip
+    return StoredVectors(path, job.parts())
 
 
 def _check_methods(file: StoredVectors, methods: Mapping[str, AnyMethod], model: str) -> None:

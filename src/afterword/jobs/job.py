@@ -27,6 +27,7 @@ from ..errors import DataError, JobError, MissingExtra, ModelError, plural
 from ..files.atomic import moved_when_written
 from ..files.folder_lock import lock_folder
 from .contract import Contract, check_same, plain, read
+from .names import JOB
 from .parts_folder import checksum
 from .plan import Inputs, Shard, cut, first_other, read_plan, write_plan
 from .shard import (
@@ -49,7 +50,7 @@ from .shard import (
 from .vectors_info import VectorsInfo, read_info
 
 FORMAT = 1
-JOB, COMPLETE = "job.json", "complete.json"
+COMPLETE = "complete.json"
 APART = ("files", "command")  # what job.json has beside the settings, which are compared
 
 

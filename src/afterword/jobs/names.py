@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from ..errors import TooLong, WordNotFound
 
 CHUNK_COLUMNS = {"text": "text", "line": "number", "chunk": "number", "start": "number", "end": "number"}
+JOB = "job.json"  # what a job, or the parts of a file, were begun with
 VECTOR = "vector"  # the name of a row's vector, if there is only one
 
 ARGUMENT = re.compile(

@@ -30,6 +30,7 @@ from ..files.atomic import FULL, moved_when_written, remove_left, sync, temporar
 from ..files.folder_lock import LOCK, lock_folder
 from .contract import Contract, check_same, plain, read, read_marker
 from .items import Item
+from .names import JOB
 from .output_file import Output
 from .rejects import forget, leave, reject_line
 from .store import RowsKey, Store, Totals
@@ -37,7 +38,7 @@ from .vectors_info import VectorsInfo
 from .write_vectors import Array, Block, Sink
 
 FORMAT = 1
-JOB, COMPLETE = "job.json", "complete.json"
+COMPLETE = "complete.json"
 SHARDS, REJECTS, DONE, TMP = FOLDERS = ("shards", "rejects", "done", "tmp")
 NUMBER = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
 OURS = re.compile(r"[0-9]{6,}\.(jsonl|npy|parquet|json)|joined|job\.json|complete\.json")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import DataError
 from ..files.lines import TEXT
+from .names import JOB
 from .vectors_info import PREFIX, VectorsInfo, read_info
 from .write_vectors import Array
 
@@ -131,7 +132,9 @@ def _made_by(infos: Mapping[str, VectorsInfo]) -> list[tuple[str, str, int]]:
 
 
 def holds_vectors(path: Path) -> bool:
-    """Whether a file is a .parquet file in whose metadata ``embed`` has written what its vectors were made by."""
+    """Whether ``embed`` has written the path: a .parquet file with what its vectors were made by, or a job's folder."""
+    if path.is_dir():
+        return (path / JOB).is_file()
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return False
     try:
