@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
-import lancedb
 import numpy as np
 import pytest
-from lancedb.embeddings import get_registry
-from lancedb.pydantic import LanceModel, Vector
 
 from afterword import Encoder
-from afterword.adapters.lancedb import NAME, loaded
 from afterword.errors import AfterwordError, InputError
+
+lancedb = pytest.importorskip("lancedb", reason="the extra search is not installed")
+from lancedb.embeddings import get_registry  # noqa: E402
+from lancedb.pydantic import LanceModel, Vector  # noqa: E402
+
+from afterword.adapters.lancedb import NAME, loaded  # noqa: E402
 
 TEXTS = ["The bank raised its rates.", "We walked along the river.", "银行昨天提高了利率。"]
 
