@@ -10,7 +10,8 @@ import pytest
 
 from afterword import Encoder
 from afterword.errors import DataError, JobError
-from afterword.jobs.job import Job, kept
+from afterword.jobs import Job
+from afterword.jobs.job import kept
 from afterword.jobs.plan import Inputs
 from afterword.jobs.recipe import JobRecipe, Load
 from afterword.jobs.shard import ShardWorker

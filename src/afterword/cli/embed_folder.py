@@ -81,8 +81,12 @@ class JobOptions:
         if self.ray is not None:
             return self.on_ray(self.ray)
         if self.workers is None:
+            import torch
+
             from ..jobs.job import here
 
+            if self.threads is not None:
+                torch.set_num_threads(self.threads)
             return here
         from ..jobs.pool import run_local
         from ..jobs.workers_cores import cores, share
