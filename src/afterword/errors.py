@@ -13,6 +13,7 @@
     │   └── NoSuchHead          the model does not have that layer or head
     ├── NotFitted               a method or step is used before it is fitted
     ├── DataError               a file or folder cannot be used
+    │   ├── JobError            a folder is no job, was begun in another way, or its input has changed
     │   ├── MissingDataset      a file or folder does not exist
     │   └── BadRow              a row of a file is wrong; named by file and line
     └── MissingExtra            an optional dependency is not installed (also an ImportError)

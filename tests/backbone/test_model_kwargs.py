@@ -43,7 +43,7 @@ def test_a_quantisation_config_reaches_the_model(tmp_path: Path) -> None:
     from transformers import BitsAndBytesConfig
 
     config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)
-    folder = tiny("llama", tmp_path)
+    folder = tiny("llama", tmp_path, intermediate_size=128)  # rows of whole blocks, as AVX512-BF16 needs them
     encoder = Encoder.load(folder, classical(), quantization_config=config)
     kinds = {type(m).__name__ for m in encoder.backbone.model.modules()}
     assert "Linear4bit" in kinds and np.isfinite(encoder.encode("dog")).all()
