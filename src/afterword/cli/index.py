@@ -79,7 +79,7 @@ def index(
         typer.Option(
             "--language",
             metavar="NAME",
-            help="Language of the text index, such as English or German: its stems and stop words; or none. "
+            help="Language of the text index, such as English or German: its stems; or none. "
             "Default: English, or none where most letters are not Latin.",
         ),
     ] = None,

@@ -43,7 +43,7 @@ class IndexInfo(VectorsInfo):
         late: whether a chunk's vector knows the rest of its text.
         id_column: the column of the input that holds ids; None = ids are hashes of texts.
         query_prompt_name: the model's prompt for queries; None = the one that `Encoder.encode_query` chooses.
-        language: of the text index, such as English; ``none`` for neither stems nor stop words; "" = by the texts.
+        language: of the text index, such as English; ``none`` for no stems; "" = by the texts.
         text_search: whether there is a text index.
         loading: options that the model was loaded with, by the names of `Encoder.load`.
         metric: how vectors are compared.
