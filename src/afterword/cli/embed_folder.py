@@ -59,10 +59,10 @@ class JobOptions:
     recompute: int = 0
 
     def check(self) -> None:
-        """Validate what belongs together.
+        """Validate the number of processes.
 
         Raises:
-            typer.BadParameter: --workers is no number, or goes with --ray only by a number.
+            typer.BadParameter: --workers is neither a number of processes nor auto.
         """
         if self.workers is not None and self.workers != "auto" and not (self.workers.isdigit() and int(self.workers)):
             raise typer.BadParameter(f"{self.workers!r}: give a number of processes, or auto", param_hint="--workers")
