@@ -53,10 +53,11 @@ LATER = (
     "classical:pool=weighted", "classical:temperature=0.8", "classical:states=values:all",
     "classical:states=values:upper", "classical:states=attention:all", "reba:pool=mean,states=values:all",
     "prompt:variant=released,states=attention:all", "prompt:template=cot", "prompt:template=ke", "ensemble:ck",
-    "token_prepending", "scsp", "echo:template=rewrite_paragraph",
+    "token_prepending", "scsp", "echo:template=rewrite_paragraph", "prompt:template=eol,states=layer:-2",
+    "prompt:template=eol,states=attention:all", "ensemble:metaeol",
 )  # fmt: skip
 """Methods published from 2022 to 2026, for decoders: SGPT, TempScale, Value Aggregation, AlignedWVA, Pretended CoT,
-Knowledge Enhancement, CK, Token Prepending and SCSP. MetaEOL takes eight forwards."""
+Knowledge Enhancement, CK, Token Prepending, SCSP and MetaEOL, which takes eight forwards."""
 LATER_CHINESE = (
     "classical:pool=weighted", "classical:temperature=0.8", "classical:states=values:all",
     "reba:pool=mean,states=values:all", "token_prepending", "scsp",
@@ -176,7 +177,8 @@ TABLES = {
          Run("zh-sts", ("afterword-mini",), LATER_CHINESE),
          Run("zh-sts", ("afterword-mini",), ("classical",), FROM_HEAD),
          Run("zh-sts", ("afterword-mini",), ("classical",), STEPS, "target"),
-         Run("zh-sts", ("afterword-mini",), ("sif",), ("none", "remove_top:k=1,centre=false"), "target")),
+         Run("zh-sts", ("afterword-mini",), ("sif",), ("none", "remove_top:k=1,centre=false"), "target"),
+         *(replace(step, tasks="zh-sts") for step in (*TRAINED, *SISTERS))),
         CHINESE, CHINESE,
     ),
     "words": Shown(
