@@ -142,6 +142,7 @@ def test_a_read_only_folder(
     assert "job" in capsys.readouterr().err and not (tmp_path / "job").exists()
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("by", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_a_signal_ends_the_workers(
     command: Callable[..., list[object]], wanted: dict[str, bytes], tmp_path: Path, by: int
@@ -166,6 +167,7 @@ def test_a_closed_standard_output(
     assert code == 1 and "60 rows in" in said and files(tmp_path / "job") == wanted
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.soak)])
 def test_killed_at_any_time(
     command: Callable[..., list[object]], wanted: dict[str, bytes], tmp_path: Path, kills: int
