@@ -9,6 +9,7 @@ import typer
 
 from . import options as o
 from .chunked import read_chunking
+from .index_reembed import reembed
 from .index_stored import build_from
 from .indexing import IndexWanted, Tuning, build, maintain, measure_only
 from .inputs import check_one, open_reader, read_form
@@ -29,6 +30,14 @@ def index(
             "--from",
             metavar="PATH",
             help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder.",
+        ),
+    ] = None,
+    from_index: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-index",
+            metavar="FOLDER",
+            help="Embed the texts of this index by MODEL: ids, kept columns and chunks stay as they are there.",
         ),
     ] = None,
     format: o.Format = None,
@@ -152,9 +161,20 @@ def index(
     if measure:
         return measure_only(wanted)
     if stored is not None:
-        if input is not None or chunk is not None:
-            other = "--input" if input is not None else "--chunk"
-            raise typer.BadParameter(f"it takes stored vectors, and {other} asks for new ones", param_hint="--from")
+        _check_alone("--from", "takes stored vectors, and {} asks for new ones", input, chunk, from_index=from_index)
         return build_from(wanted, stored)
+    if from_index is not None:
+        _check_alone(
+            "--from-index", "takes the rows of an index as they are, which holds no whole texts: leave {} out",
+            input, chunk, id=id, keep=keep,
+        )  # fmt: skip
+        return reembed(wanted, from_index)
     beside = {"--keep": wanted.keep, "--id": [id] if id is not None and id not in wanted.keep else []}
     return build(wanted, open_reader(None, input, format, field, beside, read_form(delimiter, encoding, no_header)))
+
+
+def _check_alone(option: str, told: str, input: Path | None, chunk: str | None, **others: object) -> None:
+    """Refuse options that ask for other rows than `option` takes."""
+    for name, value in {"input": input, "chunk": chunk, **others}.items():
+        if value is not None and value != []:
+            raise typer.BadParameter(f"it {told.format('--' + name.replace('_', '-'))}", param_hint=option)

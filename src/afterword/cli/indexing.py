@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,6 +154,7 @@ class IndexRun:
         left.unlink(missing_ok=True)
         check_encoder(folder, index.info, self.embedder.encoder)
         check_settings(index, self.info, self.wanted.keep)
+        self.info = replace(self.info, ids=index.info.ids)
         return index
 
     def items(self, reader: Reader) -> Iterator[Item]:
@@ -218,14 +219,20 @@ def _document_options(embedder: MethodsEmbedder, options: dict[str, Any]) -> dic
     return {**options, "prompt_name": name, "prompt": "" if name is None else None}
 
 
-def build(wanted: IndexWanted, reader: Reader) -> int:
-    """Build or update an index. Returns the exit code: 1 if a row was rejected."""
+def build(wanted: IndexWanted, reader: Reader, begin: Callable[[IndexWanted], IndexRun] | None = None) -> int:
+    """Build or update an index. Returns the exit code: 1 if a row was rejected.
+
+    Args:
+        wanted: what the command asks for.
+        reader: the open input.
+        begin: makes the run; None = an `IndexRun`.
+    """
     from ..index.rows import NewRows
     from ..index.write import check_folder, writing
 
     check_folder(wanted.folder)
     with writing(wanted.folder):
-        run = IndexRun(wanted)
+        run = (begin or IndexRun)(wanted)
         index = run.opened()
         kinds = {name: reader.kinds[name] for name in wanted.keep}
         rows = NewRows(run.info, run.identify, run.locate, kinds, index)

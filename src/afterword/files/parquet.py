@@ -63,7 +63,7 @@ class ParquetRowsReader(Reader):
 
     def _record(self, batch: Any, row: int) -> Record:
         try:
-            return Record(self.at, {name: _value(batch.column(name)[row]) for name in self.columns})
+            return Record(self.at, {name: value_of(batch.column(name)[row]) for name in self.columns})
         except UnicodeDecodeError as e:
             return Record(self.at, None, f"is not UTF-8: {e.reason} at byte {e.start}")
 
@@ -103,7 +103,7 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def _value(scalar: Any) -> Any:
+def value_of(scalar: Any) -> Any:
     """A value as Python has it; one in nanoseconds, which Python's own types cannot hold, as their number.
 
     Raises:

@@ -46,6 +46,7 @@ class IndexInfo(VectorsInfo):
         language: of the text index, such as English; ``none`` for no stems; "" = by the texts.
         text_search: whether there is a text index.
         loading: options that the model was loaded with, by the names of `Encoder.load`.
+        ids: of another index, whose ids this one keeps: what these are hashes by; empty where there is none.
         metric: how vectors are compared.
         format: of the index.
         measured: None before the first measurement.
@@ -58,6 +59,7 @@ class IndexInfo(VectorsInfo):
     language: str = ""
     text_search: bool = True
     loading: Mapping[str, Any] = field(default_factory=dict)
+    ids: Mapping[str, Any] = field(default_factory=dict)
     metric: str = METRIC
     format: int = FORMAT
     measured: Recall | None = None
@@ -105,12 +107,13 @@ class IndexInfo(VectorsInfo):
             raise DataError(f"has format {values['format']}, and this version of Afterword reads {FORMAT}: update it")
         measured = json.loads((vector or {}).get(KEY.encode(), b"null"))
         base = VectorsInfo.from_metadata(notes)
-        own = {name: values[name] for name in OWN}
+        own = {name: values[name] for name in OWN if name in values}
         return cls(**vars(base), **own, measured=None if measured is None else Recall(**measured))
 
 
 OWN = (
-    "chunking", "late", "id_column", "query_prompt_name", "language", "text_search", "loading", "metric", "format",
+    "chunking", "late", "id_column", "query_prompt_name", "language", "text_search", "loading", "ids", "metric",
+    "format",
 )  # fmt: skip
 """The values that an index has beyond those of a file of vectors."""
 

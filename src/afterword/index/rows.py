@@ -82,6 +82,7 @@ class NewRows:
         index: Index | None = None,
     ) -> None:
         self.info, self.identify, self.locate, self.columns = info, identify, locate, columns
+        self._hashed = replace(info, **info.ids)  # what ids that are hashes depend on
         self.counts: Counter[str] = Counter()
         self._known = {} if index is None else known_rows(index)
         self._seen: dict[bytes, bytes] = {}
@@ -117,7 +118,7 @@ class NewRows:
         if id == "":
             return replace(item, problem="has an empty id"), None
         own = hash_of(item.text or "", self.info, document if self.info.late else "")
-        doc = id or (hash_of(document, self.info) if self.info.chunking else own)
+        doc = id or hash_of(document if self.info.chunking else item.text or "", self._hashed)
         number = f"#{chunk}" if self.info.chunking else ""
         return item, RowPlace(f"{doc}{number}", doc, chunk, start, end, own, item.beside)
 
