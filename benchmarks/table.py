@@ -25,6 +25,8 @@ ORDER = (
     "ditto_time",
     "methods_cost",
     "duplicates",
+    "jobs",
+    "index",
     "many",
     "evaluation",
     "training",

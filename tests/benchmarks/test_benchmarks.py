@@ -37,13 +37,17 @@ NAMES = (
     "tune",
     "methods_cost",
     "duplicates",
+    "jobs",
+    "index",
 )
 SHARED = {
     "minilm", "short_and_equal", "ceiling", "mini", "template", "ditto_time", "evaluation", "training", "degradation",
-    "tune", "methods_cost",
+    "tune", "methods_cost", "jobs", "index",
 }  # fmt: skip
-PROC = {"reba_memory", "load_memory", "against_paper", "training", "tune"}
-SOAK = {"reba_memory", "reba_chunked", "load_memory", "training", "degradation", "mini", "methods_cost"}
+PROC = {"reba_memory", "load_memory", "against_paper", "training", "tune", "jobs"}
+SOAK = {
+    "reba_memory", "reba_chunked", "load_memory", "training", "degradation", "mini", "methods_cost", "jobs", "index",
+}  # fmt: skip
 ALONE = "reba_memory"
 """It runs as users run it: a pass in a process of its own, and each call of that in another. The others run here."""
 
