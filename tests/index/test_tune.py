@@ -61,6 +61,7 @@ def test_recall_is_raised_until_it_holds(tmp_path: Path):
     rows = index.table.to_arrow()[VECTOR].combine_chunks().flatten().to_numpy().reshape(-1, 32)[:3]
     found = measure(index, np.concatenate([queries, rows]), 0.95)
     assert found.recall >= 0.95 and found.refine == 10 and found.queries == 20  # the vectors of rows are left out
+    assert measure(index, rows, 0.95, held_out=False).queries == 3
     index_vectors(index, exact=True)
     assert not has_index(index, VECTOR)
 

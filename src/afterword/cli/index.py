@@ -9,6 +9,7 @@ import typer
 
 from . import options as o
 from .chunked import read_chunking
+from .index_queries import read_measuring
 from .index_reembed import reembed
 from .index_stored import build_from
 from .indexing import IndexWanted, Tuning, build, maintain, measure_only
@@ -113,8 +114,13 @@ def index(
     ] = False,
     measure: Annotated[bool, typer.Option("--measure", help="Only measure the recall@10 of searches.")] = False,
     queries: Annotated[
-        int, typer.Option("--queries", min=1, metavar="N", help="Number of queries that recall is measured by.")
-    ] = 200,
+        str,
+        typer.Option(
+            "--queries",
+            metavar="N|FILE",
+            help="What recall is measured by: the first halves of N texts of the index, or the queries of a file.",
+        ),
+    ] = "200",
     max_length: o.MaxLength = None,
     on_long: o.OnLong = "warn",
     batch_tokens: o.BatchTokens = None,
@@ -156,7 +162,7 @@ def index(
             "batch_tokens": batch_tokens, "on_long": on_long,
         },
         chunk or "", read_chunking(chunk, late, 1, False), id, read_keep(keep, OWN), query_prompt_name, language or "",
-        not no_text_search, prune, Tuning(recall, exact, kind, queries), rejects, window, progress,
+        not no_text_search, prune, Tuning(recall, exact, kind, read_measuring(queries)), rejects, window, progress,
     )  # fmt: skip
     if measure:
         return measure_only(wanted)

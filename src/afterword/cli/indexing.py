@@ -41,13 +41,13 @@ class Tuning:
         recall: the recall@10 that they must have.
         exact: no vector index is built.
         kind: of the vector index, as `tune.index_vectors` has it.
-        queries: the number of queries that recall is measured by.
+        queries: that recall is measured by; a number = the first halves of so many texts of the index.
     """
 
     recall: float
     exact: bool
     kind: str | None
-    queries: int
+    queries: int | list[str]
 
 
 @dataclass(frozen=True)
@@ -318,8 +318,10 @@ def measure(run: IndexRun, index: Index) -> None:
     from ..index.index import VECTOR
 
     wanted = run.wanted.tuning
-    texts = t.half_texts(index, wanted.queries) if t.has_index(index, VECTOR) else []
-    measured = t.measure(index, run.queries(texts), wanted.recall)
+    own = isinstance(wanted.queries, int)
+    texts = t.half_texts(index, wanted.queries) if isinstance(wanted.queries, int) else wanted.queries
+    queries = run.queries(texts if t.has_index(index, VECTOR) else [])
+    measured = t.measure(index, queries, wanted.recall, held_out=own)
     index.note(measured)
     if measured.recall < wanted.recall:
         say(
