@@ -56,6 +56,15 @@ def test_plain_chunks_are_embedded_by_themselves(run: Run, llama: Path, encoder:
     assert np.isnan(made[3]).all() and np.array_equal(np.delete(made, 3, 0), np.concatenate([w[0] for w in wanted]))
 
 
+def test_plain_chunks_share_tokens(run: Run, llama: Path, encoder: Encoder, rows: Path, tmp_path: Path):
+    ended = run(*command(llama, rows, "--chunk", "9", "--overlap", "3"))
+    made = [row for row in ended.rows if row["vector"] is not None]
+    wanted = encoder.encode_chunks([TEXTS[i] for i in (0, 2, 3)], tokens=9, overlap=3, late=False)
+    assert [(row["start"], row["end"]) for row in made] == [span for one in wanted for span in one.spans]
+    assert np.array_equal(array(made), np.concatenate([one.vectors for one in wanted]))
+    assert made[0]["end"] - made[1]["start"] == 3  # bytes are tokens here
+
+
 def test_plain_chunks_by_several_methods(run: Run, llama: Path):
     ended = run("embed", "-m", llama, "--method", "echo", "--method", "classical", "--chunk", "sentences", "One. Two.")
     assert ended.code == 0 and [len(row["echo"]) for row in ended.rows] == [64, 64]
@@ -100,6 +109,10 @@ def test_a_file_of_chunks_is_searched_and_equal_texts_stay_apart(run: Run, llama
     ("words", "told"),
     [
         (["--late"], "it needs chunks: give --chunk 256"),
+        (["--overlap", "8"], "it needs chunks: give --chunk 256 too"),
+        (["--chunk", "8", "--overlap", "8"], "8 is not less than --chunk 8: give 0 to 7"),
+        (["--chunk", "sentences:8", "--overlap", "2"], "sentences share no tokens"),
+        (["--chunk", "8", "--overlap", "2", "--late"], "--late chunks share no tokens"),
         (["--chunk", "words"], "'words': write a number of tokens, sentences, paragraphs"),
         (["--chunk", "0"], "'0': write a number"),
         (["--chunk", "sentences:"], "'sentences:': write a number"),

@@ -1,6 +1,7 @@
 """An index holds the vectors of `encode`; an update embeds what is new, and deletes what is gone."""
 
 import csv
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,22 @@ def test_rows_without_a_vector_are_listed_and_left_out(indexed: Indexed):
     assert [row["reason"] for row in listed] == ["is blank", "has the id '1' of another row"]
     assert len(indexed.rows) == 4
     assert indexed([*ROWS, ("9", " ", "mail")]).code == 1
+
+
+def test_chunks_that_share_tokens_are_an_index_of_their_own(indexed: Indexed):
+    text = "  The bank raised its rates, and so did O'Brien's. 银行提高了利率。"
+    words = ("--chunk", "16", "--overlap", "5")
+    assert indexed([("a", text, "x")], *words, method="echo").code == 0
+    rows = sorted(indexed.rows.values(), key=lambda row: row["chunk"])
+    assert len(rows) > 3 and all(text[row["start"] : row["end"]] == row["text"] for row in rows)
+    shared = [a["end"] - b["start"] for a, b in itertools.pairwise(rows)]
+    assert min(shared) > 0 and rows[0]["start"] == 2 and rows[-1]["end"] == len(text)
+    assert f"0 embedded, {len(rows)} known" in indexed([("a", text, "x")], *words, method="echo").last
+    for other, now in (["--overlap", "4"], "4"), ([], "not given"):
+        ended = indexed([("a", text, "x")], "--chunk", "16", *other, method="echo")
+        assert ended.code == 2 and f"was made with --overlap 5, and now it is {now}" in ended.err
+    status = json.loads(indexed.run("index", indexed.folder, "--status", "--json").out)
+    assert status["chunk"] == "16, 5 shared"
 
 
 def test_another_method_or_setting_is_refused(indexed: Indexed):

@@ -153,7 +153,8 @@ def test_a_causal_model_is_told_of(backbone: Backbone):
         (None, {"tokens": 40}, "tokens=40: max_length=40 leaves 39 for a chunk"),
         ("sentences", {"overlap": 39}, "overlap=39: windows hold 39 tokens of a text, give 0 to 38"),
         ("sentences", {"overlap": 20.5}, "overlap=20.5: windows hold 39 tokens"),
-        ("sentences", {"overlap": 3, "late": False}, "overlap=3 is of windows"),
+        ("sentences", {"overlap": 3, "late": False}, "overlap=3: chunks share tokens where tokens=256 alone"),
+        (None, {"tokens": 8, "overlap": 8, "late": False}, "overlap=8: chunks of 8 tokens can share 0 to 7"),
     ],
 )
 def test_what_cannot_be_used(backbone: Backbone, chunks, options, told: str):

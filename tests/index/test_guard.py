@@ -61,6 +61,7 @@ def test_another_width_is_refused(mini: Encoder, made: IndexInfo):
         ({"chunking": "256"}, "--chunk not given, and now it is 256"),
         ({"id_column": "n"}, "--id"),
         ({"late": True}, "--late"),
+        ({"overlap": 8}, "--overlap not given, and now it is 8"),
     ],
 )
 def test_another_setting_is_named(tmp_path: Path, other: dict, named: str):

@@ -1,5 +1,7 @@
 """Chunks cover their text in any script, and each token is in one of them."""
 
+from itertools import pairwise
+
 import pytest
 import regex
 from hypothesis import given
@@ -104,6 +106,41 @@ def test_a_token_is_in_the_chunk_that_holds_its_first_visible_character():
 def test_spans_that_cannot_be_used(spans, told: str):
     with pytest.raises(InputError, match=told):
         check_spans(spans, "ab  cd", "text 3")
+
+
+@examples(60)
+@given(
+    letters=st.lists(st.sampled_from(PIECES), min_size=1, max_size=30),
+    lengths=st.lists(st.integers(1, 4), min_size=1),
+    tokens=st.integers(2, 9),
+    shared=st.integers(1, 8),
+    most=st.one_of(st.none(), st.integers(1, 5)),
+)
+def test_chunks_that_share_tokens_cover_a_text(letters, lengths, tokens, shared, most):
+    text, offsets = "".join(letters), [(0, 0)]
+    while offsets[-1][1] < len(text):
+        at = offsets[-1][1]
+        offsets.append((at, min(at + lengths[len(offsets) % len(lengths)], len(text))))
+    if not text.strip():
+        return
+    alone = split(text, offsets, None, tokens, most, "text 7")
+    spans = split(text, offsets, None, tokens, most, "text 7", shared)
+    assert spans[0][0] == 0 and spans[-1][1] == len(text) and spans[0] == alone[0]
+    letter = {0, *(m.end() for m in regex.finditer(r"\X", text))}
+    for (a, b), (c, d) in pairwise(spans):
+        assert a < c <= b < d and {c, b} <= letter and text[c] != " "
+    assert all(text[a:b].strip() for a, b in spans)
+
+
+def test_chunks_share_so_many_tokens():
+    def shared(text: str, tokens: int, overlap: int) -> list[str]:
+        return [text[a:b] for a, b in split(text, letters(text), None, tokens, None, "text 0", overlap)]
+
+    assert shared("abcdefghij", 4, 2) == ["abcd", "cdef", "efgh", "ghij"]
+    assert shared("abcdefghi", 4, 3) == ["abcd", "bcde", "cdef", "defg", "efgh", "fghi"]
+    assert shared("abcd", 4, 3) == ["abcd"] and shared("abcde", 4, 1) == ["abcd", "de"]
+    assert shared("ab e\u0301\u0301f", 4, 2) == ["ab ", "e\u0301\u0301f"]  # no letter is divided
+    assert shared("ab  cdef", 4, 1) == ["ab  ", "b  c", "cdef"]  # none begins with a blank
 
 
 def test_token_ids_have_no_sentences():

@@ -10,16 +10,20 @@ if TYPE_CHECKING:
     from ..jobs.chunked import Chunking
 
 
-def read_chunking(spelled: str | None, late: bool, methods: int, conditioned: bool) -> Chunking | None:
-    """The options --chunk and --late; None where they are not given.
+def read_chunking(
+    spelled: str | None, late: bool, methods: int, conditioned: bool, overlap: int | None = None
+) -> Chunking | None:
+    """The options --chunk, --late and --overlap; None where they are not given.
 
     Raises:
-        typer.BadParameter: the spelling is unknown, or --late cannot be.
+        typer.BadParameter: the spelling is unknown, or --late or --overlap cannot be.
 
     >>> read_chunking("sentences:256", True, 1, False)
-    Chunking(unit='sentences', tokens=256, late=True)
+    Chunking(unit='sentences', tokens=256, late=True, overlap=0)
     """
     if spelled is None:
+        if overlap is not None:
+            raise typer.BadParameter("it needs chunks: give --chunk 256 too", param_hint="--overlap")
         if late:
             raise typer.BadParameter("it needs chunks: give --chunk 256 or --chunk sentences", param_hint="--late")
         return None
@@ -34,6 +38,15 @@ def read_chunking(spelled: str | None, late: bool, methods: int, conditioned: bo
         raise typer.BadParameter("chunks take no condition: leave one of the two out", param_hint="--chunk")
     if late and methods > 1:
         raise typer.BadParameter("it goes with one method: run the command once for each", param_hint="--late")
+    if overlap is not None and (unit or late):
+        other = "--late chunks" if late else unit
+        raise typer.BadParameter(
+            f"{other} share no tokens: give --chunk 256 alone, or no --overlap", param_hint="--overlap"
+        )
+    if overlap is not None and overlap >= int(number):
+        raise typer.BadParameter(
+            f"{overlap} is not less than --chunk {number}: give 0 to {int(number) - 1}", param_hint="--overlap"
+        )
     from ..jobs.chunked import Chunking
 
-    return Chunking(unit or None, int(number) if number else None, late)
+    return Chunking(unit or None, int(number) if number else None, late, overlap or 0)

@@ -111,6 +111,7 @@ def embed(
         bool,
         typer.Option("--late", help="Late chunking: a chunk's vector is taken from a forward of its whole text."),
     ] = False,
+    overlap: o.Overlap = None,
     post: Annotated[
         str | None,
         typer.Option(
@@ -172,7 +173,7 @@ def embed(
     check_one(condition=condition, condition_field=condition_field)
     conditioned = condition is not None or condition_field is not None
     check_condition(methods.values(), "--condition or --condition-field", conditioned)
-    chunking = read_chunking(chunk, late, len(methods), conditioned)
+    chunking = read_chunking(chunk, late, len(methods), conditioned, overlap)
     own = COLUMNS if chunking is None else CHUNK_COLUMNS
     kept = read_keep(keep, [*own, *(methods or [VECTOR]), *(JOB_COLUMNS if folder else ())])
     fitted = Fit.read(fit, post, methods, save, (path, rejects))
@@ -220,4 +221,5 @@ def given_by(command: Mapping[str, Any], kept: Sequence[str], digest: str | None
     """
     named = {f"--{name.replace('_', '-')}": command[name] for name in GIVEN}
     chunks = {} if command["chunk"] is None else {"--chunk": command["chunk"], "--late": command["late"]}
+    chunks |= {"--overlap": command["overlap"]} if command["overlap"] else {}
     return {"verb": "embed", "--method": command["method"] or [], **named, "--keep": kept, "--fit": digest, **chunks}

@@ -23,8 +23,8 @@ GROUPS = {
     "texts labels tasks frequencies corpus first above baseline published average draws id from from-index",
     "Index": "language no-text-search recall exact kind prune status optimize measure queries where each",
     "Method": "method template copies both-ways heads head layer token post fit prompt prompt-name query-prompt-name "
-    "condition condition-field chunk late pool states pivot centre normalize truncate-dim on-long by over k margin "
-    "criterion quick",
+    "condition condition-field chunk overlap late pool states pivot centre normalize truncate-dim on-long by over k "
+    "margin criterion quick",
     "Loss": "loss weights temperature scale mini-batch matryoshka",
     "LoRA and new layers": "rank alpha dropout targets full-rank four-bit add fresh keep-adapter",
     "Training": "learning-rate warmup batch-size accumulate epochs steps distinct seed seeds every patience resume "

@@ -84,6 +84,7 @@ def index(
         bool,
         typer.Option("--late", help="Late chunking: a chunk's vector is taken from a forward of its whole text."),
     ] = False,
+    overlap: o.Overlap = None,
     language: Annotated[
         str | None,
         typer.Option(
@@ -161,8 +162,9 @@ def index(
             "prompt": None, "prompt_name": prompt_name, "normalize_embeddings": False, "truncate_dim": None,
             "batch_tokens": batch_tokens, "on_long": on_long,
         },
-        chunk or "", read_chunking(chunk, late, 1, False), id, read_keep(keep, OWN), query_prompt_name, language or "",
-        not no_text_search, prune, Tuning(recall, exact, kind, read_measuring(queries)), rejects, window, progress,
+        chunk or "", read_chunking(chunk, late, 1, False, overlap), id, read_keep(keep, OWN), query_prompt_name,
+        language or "", not no_text_search, prune, Tuning(recall, exact, kind, read_measuring(queries)), rejects,
+        window, progress,
     )  # fmt: skip
     if measure:
         return measure_only(wanted)

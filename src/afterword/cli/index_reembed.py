@@ -42,7 +42,7 @@ class ReembedRun(IndexRun):
 
         super().__init__(wanted)
         self.old = old
-        self.info = replace(self.info, ids=ids_of(old))
+        self.info = replace(self.info, ids=ids_of(old), overlap=old.info.overlap)
 
     def opened(self) -> Index | None:
         """The index as it is; see `IndexRun.opened`.

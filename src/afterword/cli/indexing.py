@@ -124,6 +124,7 @@ class IndexRun:
         ).values()
         self.info = IndexInfo(
             **vars(base), chunking=wanted.chunk, late=wanted.chunking is not None and wanted.chunking.late,
+            overlap=0 if wanted.chunking is None else wanted.chunking.overlap,
             id_column=wanted.id, query_prompt_name=wanted.query_prompt_name, language=wanted.language,
             text_search=wanted.text_search, loading=loading,
         )  # fmt: skip
@@ -369,7 +370,7 @@ def status_of(index: Index) -> dict[str, Any]:
         "model": info.model,
         "method": info.method.get("name", ""),
         "dimension": info.dimension,
-        "chunk": info.chunking or "whole texts",
+        "chunk": (info.chunking or "whole texts") + (f", {info.overlap} shared" if info.overlap else ""),
         "kept": ", ".join(index.kept) or "nothing",
         "text search": info.language if info.text_search else "no",
         "searches": searches(index),

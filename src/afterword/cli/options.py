@@ -95,6 +95,12 @@ NoHeader = Annotated[
         "--no-header", help="The first row of a .csv or .tsv file is data: its columns are named 1, 2, and so on."
     ),
 ]
+Overlap = Annotated[
+    int | None,
+    typer.Option(
+        "--overlap", min=0, metavar="N", help="With --chunk N tokens: so many of them are in the chunk before, too."
+    ),
+]
 Keep = Annotated[
     list[str] | None,
     typer.Option(

@@ -74,9 +74,10 @@ class Chunker:
             return self.backbone.tokenizer.spell([text])[0]
         return Spelled(list(text), [(i, i + 1) for i in range(len(text))])
 
-    def spans(self, texts: Sequence[Text], chunks: Any, tokens: int | None) -> list[list[Span]]:
-        """The spans of the chunks of each text; arguments and errors are those of `Encoder.encode_chunks`."""
+    def spans(self, texts: Sequence[Text], chunks: Any, tokens: int | None, shared: int = 0) -> list[list[Span]]:
+        """The spans of the chunks of each text; arguments and errors are those of `Encoder.chunk_spans`."""
         tokens = count("tokens", tokens)
+        _check_shared(chunks, tokens, shared)
         check_ids(texts, self.backbone.vocabulary_size)
         if chunks is not None and not isinstance(chunks, str):
             given = listed(chunks, "chunks")
@@ -88,16 +89,14 @@ class Chunker:
         if tokens is not None and self.room is not None and tokens > self.room:
             raise InputError(f"tokens={tokens}: max_length={self.limits.max_length} leaves {self.room} for a chunk")
         return [
-            split(text, self._spelled(text).offsets, chunks, tokens, self.room, f"text {t}")
+            split(text, self._spelled(text).offsets, chunks, tokens, self.room, f"text {t}", shared)
             for t, text in enumerate(texts)
         ]
 
     def plain(
         self, texts: Sequence[Text], spans: list[list[Span]], overlap: int | None, post: Sequence[Post]
     ) -> list[Array]:
-        """Vectors of chunks that are embedded by themselves, without the blanks around them."""
-        if overlap is not None:
-            raise InputError(f"overlap={overlap} is of windows, which chunks by themselves have not: leave it out")
+        """Vectors of chunks that are embedded by themselves, without the blanks around them; the spans overlap."""
         parts = [text[a:b] for text, own in zip(texts, spans, strict=True) for a, b in own]
         parts = [part.strip() if isinstance(part, str) else part for part in parts]
         (rows,) = sentence_vectors(self.backbone, [self.method], parts, self.limits, post)
@@ -176,6 +175,20 @@ class Chunker:
         for start, numbers in taken.items():
             (window,) = self._write([ids[start : start + self.room]])
             yield window, [[i - start for i in tokens[k]] for k in numbers], numbers
+
+
+def _check_shared(chunks: Any, tokens: int | None, shared: int) -> None:
+    """Refuse an overlap that chunks cannot have.
+
+    Raises:
+        InputError: the chunks are no numbers of tokens, or have no more tokens than they would share.
+    """
+    if not shared and isinstance(shared, int):
+        return
+    if chunks is not None or tokens is None:
+        raise InputError(f"overlap={shared}: chunks share tokens where tokens=256 alone says how long they are")
+    if not isinstance(shared, int) or not 0 <= shared < tokens:
+        raise InputError(f"overlap={shared}: chunks of {tokens} tokens can share 0 to {tokens - 1}")
 
 
 def narrowest(chunkers: Iterable[Chunker]) -> Chunker:

@@ -69,13 +69,18 @@ class PartsOfTexts(Interface):
         return rows[0] if single else rows
 
     def chunk_spans(
-        self, texts: str | Sequence[Text], chunks: Any = None, *, tokens: int | None = None,
+        self, texts: str | Sequence[Text], chunks: Any = None, *, tokens: int | None = None, overlap: int = 0,
         prompt_name: str | None = None, prompt: str | None = None,
     ) -> Any:  # fmt: skip
-        """The spans of the chunks of `encode_chunks`: a list for one string, else a list of lists."""
+        """The spans of the chunks of `encode_chunks`: a list for one string, else a list of lists.
+
+        Args:
+            texts, chunks, tokens, prompt_name, prompt: as for `encode_chunks`.
+            overlap: number of tokens that two chunks of ``tokens`` share, unless that divides a letter.
+        """
         method, single = self._prompted(self.method, prompt, prompt_name), isinstance(texts, str)
         chunker = narrowest(Chunker(self.backbone, one, Limits(self.max_length)) for one in method.members)
-        spans = chunker.spans(check_texts([texts] if single else texts), chunks, tokens)
+        spans = chunker.spans(check_texts([texts] if single else texts), chunks, tokens, overlap)
         return spans[0] if single else spans
 
     def encode_chunks(
@@ -104,7 +109,8 @@ class PartsOfTexts(Interface):
             chunks: "sentences", "paragraphs", or for each text spans (start, end) of characters, in order.
             tokens: split into chunks of so many tokens; with sentences or paragraphs, join whole ones up to so many.
             late: False embeds each chunk by itself, without its context, as `encode` does.
-            overlap: number of tokens that two windows of a text share; None = half a window.
+            overlap: number of tokens that two windows of a text share; None = half a window. With late=False, that two
+                chunks of ``tokens`` share; None = 0.
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, truncate_dim: as
                 for `encode`.
 
@@ -122,7 +128,8 @@ class PartsOfTexts(Interface):
         chunkers, own = [Chunker(self.backbone, one, limits) for one in method.members], own_steps(method, steps)
         chunker, single = narrowest(chunkers), isinstance(texts, str)
         listed = check_texts([texts] if single else texts)
-        spans = chunker.spans(listed, [chunks] if single and not isinstance(chunks, str | None) else chunks, tokens)
+        chunks = [chunks] if single and not isinstance(chunks, str | None) else chunks
+        spans = chunker.spans(listed, chunks, tokens, 0 if late or overlap is None else overlap)
         parts = [(each.late if late else each.plain)(listed, spans, overlap, own) for each in chunkers]
         found = [SpanVectors(joined_rows(method, rows, steps), text) for *rows, text in zip(*parts, spans, strict=True)]
         return found[0] if single else found

@@ -42,7 +42,8 @@ def check_encoder(folder: Path, info: VectorsInfo, encoder: Any) -> None:
 
 
 SETTINGS = {
-    "prompt": "the prompt", "chunking": "--chunk", "late": "--late", "id_column": "--id", "dimension": "the dimension",
+    "prompt": "the prompt", "chunking": "--chunk", "late": "--late", "overlap": "--overlap", "id_column": "--id",
+    "dimension": "the dimension",
 }  # fmt: skip
 """What must stay the same in an index, by the name of its option."""
 

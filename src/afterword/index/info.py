@@ -41,6 +41,7 @@ class IndexInfo(VectorsInfo):
     Attributes:
         chunking: how texts are split, such as ``256`` or ``sentences``; "" if each text is a row.
         late: whether a chunk's vector knows the rest of its text.
+        overlap: the number of tokens that two chunks share.
         id_column: the column of the input that holds ids; None = ids are hashes of texts.
         query_prompt_name: the model's prompt for queries; None = the one that `Encoder.encode_query` chooses.
         language: of the text index, such as English; ``none`` for no stems; "" = by the texts.
@@ -54,6 +55,7 @@ class IndexInfo(VectorsInfo):
 
     chunking: str = ""
     late: bool = False
+    overlap: int = 0
     id_column: str | None = None
     query_prompt_name: str | None = None
     language: str = ""
@@ -112,8 +114,8 @@ class IndexInfo(VectorsInfo):
 
 
 OWN = (
-    "chunking", "late", "id_column", "query_prompt_name", "language", "text_search", "loading", "ids", "metric",
-    "format",
+    "chunking", "late", "overlap", "id_column", "query_prompt_name", "language", "text_search", "loading", "ids",
+    "metric", "format",
 )  # fmt: skip
 """The values that an index has beyond those of a file of vectors."""
 

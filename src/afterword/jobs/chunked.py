@@ -43,11 +43,13 @@ class Chunking:
     Args:
         unit, tokens: as ``chunks`` and ``tokens`` of `Encoder.encode_chunks`.
         late: whether it does.
+        overlap: as that of `Encoder.chunk_spans`.
     """
 
     unit: str | None
     tokens: int | None
     late: bool
+    overlap: int = 0
 
     def items(self, items: Iterable[Item], embedder: MethodsEmbedder) -> Iterator[Item]:
         """A row for each chunk; a text that cannot be split is a row with a problem.
@@ -58,7 +60,7 @@ class Chunking:
         encoders = [_with(embedder.encoder, method) for method in embedder.methods.values()]
         given = {name: embedder.options[name] for name in ("prompt", "prompt_name")}
         for encoder in encoders:
-            encoder.chunk_spans([], self.unit, tokens=self.tokens, **given)
+            encoder.chunk_spans([], self.unit, tokens=self.tokens, overlap=self.overlap, **given)
         return self._items(items, encoders[0], given)
 
     def _items(self, items: Iterable[Item], encoder: Encoder, given: dict[str, Any]) -> Iterator[Item]:
@@ -68,7 +70,7 @@ class Chunking:
                 yield item
                 continue
             try:
-                spans = encoder.chunk_spans(text, self.unit, tokens=self.tokens, **given)
+                spans = encoder.chunk_spans(text, self.unit, tokens=self.tokens, overlap=self.overlap, **given)
             except WordNotFound as e:
                 yield Item(item.line, item.text, str(e).removeprefix("text 0 "), None, item.kept)
                 continue

@@ -52,8 +52,9 @@ def check_spans(spans: Sequence[object], text: Text, where: str) -> list[Span]:
 
 
 def split(
-    text: Text, offsets: Sequence[Offset], unit: str | None, tokens: int | None, most: int | None, where: str
-) -> list[Span]:
+    text: Text, offsets: Sequence[Offset], unit: str | None, tokens: int | None, most: int | None, where: str,
+    shared: int = 0,
+) -> list[Span]:  # fmt: skip
     """Spans that cover a text. A chunk begins with a visible character that begins a token, never inside a letter.
 
     Args:
@@ -62,6 +63,7 @@ def split(
         tokens: join units to chunks of at most so many tokens, and split longer ones; None = each unit is a chunk.
         most: split longer units in any case.
         where: names the text in errors.
+        shared: tokens that a chunk of ``tokens`` has in common with the one before it, where no letter is divided.
 
     Raises:
         InputError: a list of token ids has no sentences.
@@ -78,6 +80,9 @@ def split(
     fine[: seen[0] + 1] = [False] * (seen[0] + 1)
     units = [0, *(fine.index(True, bisect_left(starts, border)) for border in _borders(text, unit)), len(starts)]
     limit, cuts = min(tokens or len(starts), most or len(starts)), [0]
+    if shared:
+        ends = [*starts, len(text)]
+        return [(ends[a] if a else 0, ends[b]) for a, b in _sharing(fine, limit, shared)]
     for a, b in pairwise(units):
         if a > cuts[-1] and (tokens is None or b - cuts[-1] > limit):
             cuts.append(a)
@@ -85,6 +90,25 @@ def split(
             a = cuts[-1]
             cuts.append(next((k for k in range(a + limit, a, -1) if fine[k]), None) or fine.index(True, a + limit))
     return list(pairwise([0, *(starts[k] for k in cuts[1:] if k < len(starts)), len(text)]))
+
+
+def _sharing(fine: Sequence[bool], limit: int, shared: int) -> list[Span]:
+    """Chunks (a, b) of at most `limit` tokens, each beginning `shared` tokens before the last one's end.
+
+    Where a chunk may not begin there, it begins earlier, and shares more; or later, if it would end no later than the
+    last one.
+
+    Args:
+        fine: whether a chunk may begin at each token; the last entry is the end of the text.
+    """
+    last, found = len(fine) - 1, [(0, 0)]
+    while found[-1][1] < last:
+        before, after = found[-1]
+        end = fine.index(True, after + 1)  # the nearest end; a chunk that begins too early does not reach it
+        begins = [k for k in range(max(before + 1, end - limit), after + 1) if fine[k]] or [after]
+        a = max((k for k in begins if k <= after - shared), default=begins[0])
+        found.append((a, max((k for k in range(end, min(a + limit, last) + 1) if fine[k]), default=end)))
+    return found[1:]
 
 
 def tokens_of_spans(spans: Sequence[Span], offsets: Sequence[Offset], text: Text) -> list[list[int]]:
