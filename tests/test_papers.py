@@ -12,6 +12,7 @@ from afterword.cli import app
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/papers.md").read_text("utf-8")
+VERBS = typer.main.get_command(app)
 VERDICTS = {"holds", "does not hold", "not decidable here"}
 FIGURES = {"BeLLM": (5, 6), "ReBA": (5, 6), "Ditto": (4, 6)}
 """How many figures and tables each paper has."""
@@ -37,7 +38,7 @@ def tables(head: str) -> list[list[list[str]]]:
 def parsed(line: str) -> None:
     """Have the command line's own parser read a command, without running it."""
     words = shlex.split(line)[1:]
-    command, parent, name = typer.main.get_command(app), None, "afterword"
+    command, parent, name = VERBS, None, "afterword"
     while True:
         context = command.make_context(name, words, parent=parent)
         if not hasattr(command, "commands"):

@@ -17,7 +17,10 @@ TEXTS = ["one", "", "银行 and a bank", "four", "five"]
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    file = tmp_path / "in.jsonl"
+    return texts(tmp_path / "in.jsonl")
+
+
+def texts(file: Path) -> Path:
     file.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)))
     return file
 
@@ -48,6 +51,16 @@ def test_a_folder_of_shards(run: Run, llama: Path, rows: Path, tmp_path: Path) -
     assert run(*words, "--normalize", "--overwrite").code == 1 and files(tmp_path / "job") != before
 
 
+@pytest.fixture(scope="module")
+def whole(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, bytes]]:
+    """How many calls an unbroken run makes, and the files that it leaves."""
+    folder = tmp_path_factory.mktemp("whole")
+    texts(folder / "in.jsonl")
+    code, calls = forked(command(llama, folder / "in.jsonl", folder / "job"), folder / "log")
+    assert code == 1 and len(calls) > 40
+    return len(calls), files(folder / "job")
+
+
 @pytest.mark.parametrize(
     ("by", "step"),
     [
@@ -57,13 +70,13 @@ def test_a_folder_of_shards(run: Run, llama: Path, rows: Path, tmp_path: Path) -
         (signal.SIGINT, 13),
     ],
 )
-def test_killed_between_any_two_steps(run: Run, llama: Path, rows: Path, tmp_path: Path, by: int, step: int) -> None:
+def test_killed_between_any_two_steps(
+    run: Run, llama: Path, rows: Path, whole: tuple[int, dict[str, bytes]], tmp_path: Path, by: int, step: int
+) -> None:
     log = tmp_path / "runs" / "log"
     log.parent.mkdir()
-    code, calls = forked(command(llama, rows, log.parent / "whole"), log)
-    assert code == 1 and len(calls) > 40
-    wanted = files(log.parent / "whole")
-    for at in range(0, len(calls), step):
+    calls, wanted = whole
+    for at in range(0, calls, step):
         folder = log.parent / f"job{at}"
         words = command(llama, rows, folder)
         code, _ = forked(words, log, at, by)
@@ -109,10 +122,13 @@ def test_a_dry_run_writes_nothing(run: Run, llama: Path, rows: Path, tmp_path: P
     assert not (tmp_path / "job").exists()
 
 
-def test_two_workers_write_the_same_bytes(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
-    assert run(*command(llama, rows, tmp_path / "one")).code == 1
-    ended = run(*command(llama, rows, tmp_path / "two", "--workers", 2, "--threads", 1))
+def test_workers_write_the_same_bytes(
+    run: Run, llama: Path, rows: Path, whole: tuple[int, dict[str, bytes]], tmp_path: Path
+) -> None:
+    """One that starts as a program of its own; tests/jobs has two, of which one or both are killed."""
+    workers = ["--workers", 1, "--threads", 1]
+    ended = run(*command(llama, rows, tmp_path / "job", *workers))
     assert ended.code == 1 and "5 rows in" in ended.err, ended.err
-    assert files(tmp_path / "two") == files(tmp_path / "one")
-    other = run(*command(llama, rows, tmp_path / "two", "--workers", 2, "--threads", 1, "--on-long", "error"))
+    assert files(tmp_path / "job") == whole[1]
+    other = run(*command(llama, rows, tmp_path / "job", *workers, "--on-long", "error"))
     assert other.code == 2 and "begun with --on-long warn" in other.err
