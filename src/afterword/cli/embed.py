@@ -164,7 +164,9 @@ def embed(
     continues, and ends with exit code 1.
     """
     command = dict(locals())
-    only_jobs = JobOptions(workers, ray, threads, shard_rows, retries, max_rejects, id, no_text, dry_run, recompute)
+    only_jobs = JobOptions(
+        workers, ray, threads, shard_rows, retries, max_rejects, id, no_text, dry_run, recompute, device
+    )
     folder, path = output_of(output, only_jobs)
     methods = read_methods(method)
     if len(methods) > 1 and (condition or condition_field):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..files.lines import FileForm
     from ..jobs.chunked import Chunking
     from ..jobs.contract import Contract
-    from ..jobs.job import JobListener, JobResult, Run
+    from ..jobs.job import JobResult, Run
     from ..jobs.plan import Inputs, Shard
     from ..jobs.recipe import JobRecipe
     from ..jobs.shard import ShardWorker
@@ -45,6 +45,7 @@ class JobOptions:
         no_text: leave the texts out of the shards.
         dry_run: only tell what the job would take.
         recompute: only embed so many shards again, and compare.
+        device: of each process; on Ray, one that names cuda takes a GPU.
     """
 
     workers: str | None = None
@@ -57,6 +58,7 @@ class JobOptions:
     no_text: bool = False
     dry_run: bool = False
     recompute: int = 0
+    device: str | None = None
 
     def check(self) -> None:
         """Validate the number of processes.
@@ -78,43 +80,11 @@ class JobOptions:
 
     def run(self) -> Run:
         """What embeds the shards."""
-        if self.ray is not None:
-            return self.on_ray(self.ray)
-        if self.workers is None:
-            import torch
+        from ..jobs.runs import run_by
 
-            from ..jobs.job import here
-
-            if self.threads is not None:
-                torch.set_num_threads(self.threads)
-            return here
-        from ..jobs.pool import run_local
-        from ..jobs.workers_cores import cores, share
-
-        workers = share(cores()) if self.workers == "auto" else int(self.workers)
-
-        def local(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
-            done = run_local(
-                worker, numbers, workers=workers, threads=self.threads, retries=self.retries, listener=listener
-            )
-            return done.failed
-
-        return local
-
-    def on_ray(self, address: str) -> Run:
-        """Embeds the shards on Ray."""
-        from ..jobs.on_ray import run_on_ray
-
-        workers = None if self.workers in (None, "auto") else int(self.workers or 1)
-
-        def on_ray(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
-            done = run_on_ray(
-                worker, numbers, address=None if address == "local" else address, workers=workers,
-                threads=self.threads or 1, retries=self.retries, listener=listener,
-            )  # fmt: skip
-            return done.failed
-
-        return on_ray
+        workers: Any = self.workers if self.workers in (None, "auto") else int(self.workers)
+        gpus = 1.0 if (self.device or "").startswith("cuda") else 0.0
+        return run_by(workers, self.ray, self.threads, self.retries, gpus)
 
 
 def output_of(output: str | None, options: JobOptions) -> tuple[Path | None, Path | None]:
@@ -170,12 +140,8 @@ def read_files(
     condition_field: str | None,
 ) -> Inputs:
     """The files of a job; its rows' ids are kept like other columns."""
-    from ..files.sources import check_file
     from ..jobs.plan import Inputs, files_of
 
-    for path in paths:
-        if not path.is_dir():
-            check_file(path)
     keep = (*([id] if id is not None else []), *kept)
     return Inputs(files_of(paths), kind, field, keep, form, condition, condition_field)
 

@@ -3,11 +3,12 @@
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Job"]
+PLACES = {"Job": ".job", "embed_files": ".embed_folder"}
+__all__ = list(PLACES)
 
 
 def __getattr__(name: str) -> Any:
-    """`Job`, which is imported when it is first asked for: it needs torch."""
-    if name in __all__:
-        return import_module(".job", __name__).Job
+    """What is imported when it is first asked for: it needs torch."""
+    if name in PLACES:
+        return getattr(import_module(PLACES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,6 +30,7 @@ from .contract import Contract, check_same, plain, read
 from .names import JOB
 from .parts_folder import checksum
 from .plan import Inputs, Shard, cut, first_other, read_plan, write_plan
+from .pool import ShardListener
 from .shard import (
     DONE,
     FAILED,
@@ -54,20 +55,11 @@ COMPLETE = "complete.json"
 APART = ("files", "command")  # what job.json has beside the settings, which are compared
 
 
-class JobListener(Protocol):
+class JobListener(ShardListener, Protocol):
     """Told of what a run does."""
 
     def begin(self, shards: Sequence[Shard], done: Mapping[int, Contract]) -> None:
         """Called once, with the whole plan and the markers of shards that earlier runs have finished."""
-
-    def done(self, number: int, marker: Contract) -> None:
-        """A shard is done."""
-
-    def retried(self, number: int, why: str) -> None:
-        """A worker died at a shard, which is tried again."""
-
-    def failed(self, number: int, error: str) -> None:
-        """A shard was given up."""
 
 
 class Silent:

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import JobError
 from ..files.lines import USUAL_FORM, FileForm, Reader
 from ..files.read import FORMATS, format_of, open_texts
+from ..files.sources import check_file
 from .items import Item, items_of
 from .store import RowsKey
 from .windows import windows
@@ -114,9 +115,12 @@ def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
 
     Raises:
         JobError: a folder holds none, or a file is given twice.
+        MissingDataset: there is no such file.
     """
     files: list[Path] = []
     for path in paths:
+        if not path.is_dir():
+            check_file(path)
         inside = sorted(f for f in path.iterdir() if f.is_file() and format_of(f) in FORMATS) if path.is_dir() else None
         if inside == []:
             raise JobError(f"{path} holds no .{', .'.join(FORMATS)} file")

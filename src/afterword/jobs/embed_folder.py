@@ -1,0 +1,85 @@
+"""Embed files of texts into a folder of shards, by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import JobError
+from .job import Job, JobListener
+from .plan import SHARD_ROWS, Inputs, files_of
+from .recipe import JobRecipe, Load
+from .runs import run_by
+from .shard import ShardWorker
+from .windows import WINDOW
+
+OPTIONS = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
+"""Arguments of `Encoder.encode` that the texts of a job may have."""
+
+
+def embed_files(
+    folder: str | Path,
+    files: Sequence[str | Path] | str | Path,
+    model: str | Path,
+    method: str | None = None,
+    *,
+    field: str | None = None,
+    id: str | None = None,
+    keep: Sequence[str] = (),
+    with_text: bool = True,
+    load: Mapping[str, Any] | None = None,
+    workers: int | Literal["auto"] | None = None,
+    ray: str | None = None,
+    threads: int | None = None,
+    retries: int = 3,
+    shard_rows: int = SHARD_ROWS,
+    overwrite: bool = False,
+    listener: JobListener | None = None,
+    **options: Any,
+) -> Job:
+    """Embed files of texts into a folder of shards; after any interruption, the same call goes on.
+
+    It does what ``afterword embed -o FOLDER/`` does; docs/jobs.md tells what is promised. A folder that the command has
+    begun is gone on with by the command, and one that a call has begun by the call.
+
+    Args:
+        folder: of the job.
+        files: .txt, .jsonl, .csv, .tsv or .parquet files or folders of them; all but .parquet may be gzipped.
+        model: as `Encoder.load` takes it.
+        method: as ``--method`` spells it; None = the model's own.
+        field: the column or field that holds the texts; None = as ``afterword embed`` finds it.
+        id: the column whose values name rows.
+        keep: columns that are written beside the vectors.
+        with_text: whether the texts are written too.
+        load: more arguments of `Encoder.load`.
+        workers, ray, threads, retries: as `runs.run_by` takes them.
+        shard_rows: the most rows of a shard, which is the most that is embedded again after a kill.
+        overwrite: a job that was begun in another way is removed.
+        listener: told of each shard.
+        options: those of `Encoder.encode` that `OPTIONS` names.
+
+    Returns:
+        The job: `Job.complete` says whether all shards are done, `Job.rejects` gives the rows without a vector, and
+        `Job.read` rows and vectors.
+
+    Raises:
+        JobError: the folder holds another job, the input has changed, or an option is none of a job.
+        DataError: a file cannot be read, or another process writes the folder.
+        ModelError: the model cannot be loaded.
+    """
+    wrong = sorted(options.keys() - set(OPTIONS))
+    if wrong:
+        raise JobError(f"{wrong[0]!r} is no option of a job's texts: there are {', '.join(OPTIONS)}")
+    paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
+    named = [] if id is None or id in keep else [id]
+    inputs = Inputs(files_of(paths), field=field, keep=(*named, *keep))
+    recipe = JobRecipe(Load(str(model), dict(load or {})), () if method is None else (method,), options)
+    columns = {**({"text": "text"} if with_text else {}), **inputs.kinds()}
+    worker = ShardWorker(Path(folder), inputs, recipe, columns, str(model), WINDOW, id)
+    settings = {"--model": str(model), "--method": list(recipe.methods), "field": field, "id": id, "keep": list(keep),
+                "with_text": with_text, "load": dict(load or {}), "options": options}  # fmt: skip
+    job = Job.create(worker, settings, shard_rows, overwrite=overwrite)
+    gpus = float(str((load or {}).get("device", "")).startswith("cuda"))
+    job.run(worker, run_by(workers, ray, threads, retries, gpus), listener)
+    return job

@@ -1,0 +1,65 @@
+"""What embeds the shards of a job: this process, several, or Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import torch
+
+from ..errors import InputError
+from .job import JobListener, Run, here
+from .on_ray import run_on_ray
+from .pool import run_local
+from .shard import ShardWorker
+from .workers_cores import cores, share
+
+
+def run_by(
+    workers: int | Literal["auto"] | None = None,
+    ray: str | None = None,
+    threads: int | None = None,
+    retries: int = 3,
+    gpus: float = 0,
+) -> Run:
+    """What embeds the shards.
+
+    Args:
+        workers: the number of processes, or "auto" for what the cores are enough for; None = this process alone.
+        ray: the address of a Ray cluster, or "auto"; "local" starts one on this machine; None = no Ray.
+        threads: of each process.
+        retries: how often a shard is tried again whose process died.
+        gpus: of each process on Ray.
+
+    Raises:
+        InputError: there are fewer workers or threads than one.
+    """
+    for name, number in (("workers", workers), ("threads", threads)):
+        if number != "auto" and number is not None and number < 1:
+            raise InputError(f"{name}={number}: give 1 or more")
+    if ray is not None:
+        return _on_ray(ray, None if workers == "auto" else workers, threads or 1, retries, gpus)
+    if workers is not None:
+        return _local(workers, threads, retries)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return here
+
+
+def _local(workers: int | Literal["auto"], threads: int | None, retries: int) -> Run:
+    count = share(cores()) if workers == "auto" else workers
+
+    def local(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
+        return run_local(worker, numbers, workers=count, threads=threads, retries=retries, listener=listener).failed
+
+    return local
+
+
+def _on_ray(address: str, workers: int | None, threads: int, retries: int, gpus: float) -> Run:
+    def on_ray(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
+        return run_on_ray(
+            worker, numbers, address=None if address == "local" else address, workers=workers, threads=threads,
+            gpus=gpus, retries=retries, listener=listener,
+        ).failed  # fmt: skip
+
+    return on_ray
