@@ -1,6 +1,6 @@
 """What makes `make test` quick without losing a law: nothing that was checked a moment ago is checked again.
 
-The shapes of each checked function are checked in its first calls of every test, and in every hundredth one after
+The shapes of each checked function are checked in its first call of every test, and in every hundredth one after
 that. The self-check runs once for a model: for the same class, configuration, weights and tokenizer, a later load in
 this process takes over what it found; the tests of the self-check itself always run it. A training draws its losses in
 the tests that are marked `draws_losses`. AFTERWORD_CHECK_ALL=1 does everything each time, and `make soak` sets it.
@@ -18,8 +18,8 @@ from typing import Any
 
 import jaxtyping
 
-FIRST, LATER = 4, 100
-"""The first calls of a function in a test have their shapes checked, and each of so many later ones."""
+LATER = 100
+"""The first call of a function in a test has its shapes checked, and each of so many later ones."""
 
 ALL = os.environ.get("AFTERWORD_CHECK_ALL", "0") != "0"
 
@@ -59,7 +59,7 @@ def _sampled(every: Callable[..., Any]) -> Callable[..., Any]:
             def call(*args: Any, **kwargs: Any) -> Any:
                 nonlocal calls, last
                 calls, last = (calls + 1 if last == _begun[0] else 1), _begun[0]
-                return (checked if calls <= FIRST or calls % LATER == 0 else function)(*args, **kwargs)
+                return (checked if calls % LATER == 1 else function)(*args, **kwargs)
 
             return call
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from contextlib import redirect_stdout
@@ -79,7 +80,7 @@ def _file(module: ModuleType, names: set[str]) -> Path | None:
     It is read from the module's dictionary: attribute access makes some modules import others.
     """
     file = getattr(module, "__dict__", {}).get("__file__")
-    return Path(file).resolve() if isinstance(file, str) and Path(file).name in names else None
+    return Path(file).resolve() if isinstance(file, str) and os.path.basename(file) in names else None
 
 
 def _free_name(path: Path) -> str:
