@@ -37,14 +37,14 @@ def test_the_names():
     assert set(afterword.__all__) <= set(dir(afterword))
 
 
-def test_a_warning_about_weights_in_four_bits_is_left_out(caplog: pytest.LogCaptureFixture):
+def test_a_warning_about_weights_in_four_bits_is_left_out(logged):
     """bitsandbytes warns on some processors when it is imported, as PEFT does; its other warnings are shown."""
     source = Path(pytest.importorskip("bitsandbytes").__file__).parent / "backends" / "cpu" / "ops.py"
     assert f'logger.warning(\n                "{afterword.FOUR_BITS} from' in source.read_text()
     logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
     logger.warning(f"{afterword.FOUR_BITS} from kernels-community: %s", "no module")
     logger.warning("something else")
-    assert caplog.messages == ["something else"]
+    assert logged.messages == ["something else"]
 
 
 def test_an_unknown_name_is_an_attribute_error():

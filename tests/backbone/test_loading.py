@@ -3,7 +3,6 @@ import logging
 import shutil
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -117,11 +116,14 @@ def test_a_state_may_be_narrower_than_the_layers(tmp_path: Path):
     assert encode(backbone, classical(), texts()).shape == (len(texts()), 32)
 
 
-def test_loading_is_quiet_and_restores_what_it_changed(llama: Path, capfd: pytest.CaptureFixture[str], caplog: Any):
+def test_loading_is_quiet_and_restores_what_it_changed(llama: Path, capfd: pytest.CaptureFixture[str]):
     hf_logging.set_verbosity_info()
     hf_logging.enable_progress_bar()
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.INFO)
     try:
-        with warnings.catch_warnings(record=True) as said, caplog.at_level(logging.INFO):
+        with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             capfd.readouterr()
             load_backbone(llama)
@@ -133,6 +135,7 @@ def test_loading_is_quiet_and_restores_what_it_changed(llama: Path, capfd: pytes
             load_backbone(llama)
         assert hf_logging.get_verbosity() == logging.INFO and hf_logging.is_progress_bar_enabled()
     finally:
+        root.setLevel(before)
         hf_logging.set_verbosity_error()
         hf_logging.disable_progress_bar()
 

@@ -225,15 +225,11 @@ def test_a_hub_that_does_not_answer_is_asked_once(silent, tmp_path: Path, capfd:
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_downloaded_model_is_loaded_where_the_hub_does_not_answer(
-    silent, models: Path, cache: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_downloaded_model_is_loaded_where_the_hub_does_not_answer(silent, models: Path, cache: Path, logged) -> None:
     for subfolder in ("", "inside/encoder"):
         encoder = Encoder.load("someone/model", classical(), cache_folder=cache, subfolder=subfolder)
         assert (encoder.encode("dog") == Encoder.load(models / subfolder, classical()).encode("dog")).all()
-    assert (
-        len(silent) == 2 and [r.getMessage()[:33] for r in caplog.records] == ["someone/model is loaded from the "] * 2
-    )
+    assert len(silent) == 2 and [text[:33] for text in logged.messages] == ["someone/model is loaded from the "] * 2
 
 
 def test_what_the_hub_does_not_have(asked, tmp_path: Path) -> None:
