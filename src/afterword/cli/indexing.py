@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,11 +149,11 @@ class IndexRun:
         from ..index.index import Index, exists
         from ..index.write import create_from
 
-        folder, left = self.wanted.folder, self.output({}).file
-        if not exists(folder) and not left.is_file():
+        folder, left = self.wanted.folder, self.output({})
+        if not exists(folder) and not left.file.is_file():
             return None
-        index = Index.open(folder) if exists(folder) else create_from(folder, left)
-        left.unlink(missing_ok=True)
+        index = Index.open(folder) if exists(folder) else create_from(folder, left.file)
+        _remove(left)
         check_encoder(folder, index.info, self.embedder.encoder)
         check_settings(index, self.info, self.wanted.keep)
         self.info = replace(self.info, ids=index.info.ids)
@@ -211,6 +212,20 @@ class IndexRun:
         encoder = self.embedder.encoder
         found: Array = encoder.encode_query(list(texts), self.info.query_prompt_name, on_long="ignore", on_empty="nan")
         return found[np.isfinite(found).all(1)]
+
+
+def _remove(left: Output) -> None:
+    """Remove the rows of a first build that are in the table, and what a killed run left beside them."""
+    from ..jobs.parts_folder import open_parts
+
+    folder = left.file.parent
+    if left.parts.is_dir():
+        with open_parts(left, say) as parts:  # it was killed before it removed them
+            parts.finished = True
+    left.file.unlink(missing_ok=True)
+    if folder.is_dir():
+        with suppress(OSError):  # somebody's own file
+            folder.rmdir()
 
 
 def _document_options(embedder: MethodsEmbedder, options: dict[str, Any]) -> dict[str, Any]:
@@ -277,8 +292,7 @@ def _first(
         output.file.unlink()
         raise DataError(f"the input is empty: {run.wanted.folder} is not made")
     index = create_from(run.wanted.folder, output.file)
-    output.file.unlink()
-    output.file.parent.rmdir()
+    _remove(output)
     return index, totals
 
 

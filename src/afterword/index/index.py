@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TABLE = "rows"
 JOB = "job"  # the folder of the first build
+LOCK = "writing"  # the folder of the lock
 VECTOR = "vector"
 OWN = ("id", "doc", "chunk", "start", "end", "text", "hash", VECTOR)
 """The columns that every index has; the kept ones stand before the vector."""
@@ -47,7 +48,7 @@ class Index:
                 f"{folder} does not exist: make an index by `afterword index {folder} -m MODEL -i FILE`"
             )
         if not exists(folder):
-            if (folder / JOB).is_dir():
+            if (folder / JOB).is_dir() or (folder / LOCK).is_dir():
                 raise DataError(f"{folder} holds no rows yet: its first build goes on by the same `afterword index`")
             raise DataError(f"{folder} is no index: `afterword index` makes one in a new folder")
         try:

@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, ModelError
+from ..files.atomic import temporary
 from ..files.folder_lock import lock_folder
 from ..jobs.items import Item, kept_columns
 from ..jobs.rejects import Rejects
 from ..jobs.store import Store, Totals
 from ..jobs.write_vectors import Block
-from .index import JOB, TABLE, VECTOR, Index, exists, schema_of
+from .index import JOB, LOCK, TABLE, VECTOR, Index, exists, schema_of
 from .info import IndexInfo
 from .tune import SAMPLE, language_of
 
 if TYPE_CHECKING:
     from pyarrow import Field, RecordBatch, RecordBatchReader, Schema
 
-LOCK = "writing"  # the folder of the lock
 REJECTS = "rejects.jsonl"
-OURS = {LOCK, JOB, REJECTS, f"{TABLE}.lance"}
+OURS = {LOCK, JOB, REJECTS, temporary(Path(REJECTS)).name, f"{TABLE}.lance"}
 """What the folder of an index holds before its first build has ended."""
 MERGED = 65536  # rows of one merge
 READ = 4096  # rows that are read of a file at a time

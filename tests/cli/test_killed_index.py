@@ -1,0 +1,69 @@
+"""A first build that was killed anywhere goes on by the same command, and gives the index of an unbroken one."""
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+from tests.killed import forked
+from tests.tiny import tiny
+
+from afterword.index.index import Index, exists
+
+ROWS = 'n,text\n1,The bank.\nO\'Brien,银行\n3," "\n4,river\n'
+STEP = 6  # of the places where `make test` kills
+
+
+class Build:
+    """A command line that builds an index in a folder of its own."""
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        self.folder, self.index = folder, folder / "index"
+        (folder / "in.csv").write_text(ROWS)
+        self.words: list[object] = [
+            "index", self.index, "-m", model, "--method", "classical", "-i", folder / "in.csv", "--id", "n",
+            "--window", 2,
+        ]  # fmt: skip
+
+    def forked(self, at: int | None = None) -> tuple[int, list[str]]:
+        return forked(self.words, self.folder / "log", at)
+
+    @property
+    def made(self) -> tuple[list[dict], list[int], list[str]]:
+        """The rows with their vectors, the lines of rejected rows, and the names of what is in the folder."""
+        rows = Index.open(self.index).table.to_arrow().sort_by("id").to_pylist()
+        lines = [json.loads(line)["line"] for line in (self.index / "rejects.jsonl").read_text().splitlines()]
+        return rows, lines, sorted(path.name for path in self.index.iterdir())
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny("gpt2", tmp_path_factory.mktemp("model") / "gpt2")
+
+
+@pytest.fixture(scope="module")
+def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
+    return Build(tmp_path_factory.mktemp("whole"), model)
+
+
+@pytest.mark.parametrize("every", [STEP, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_killed_first_build_goes_on(run: Run, model: Path, whole: Build, tmp_path: Path, every: int):
+    code, calls = whole.forked()
+    assert code == 1 and len(calls) > 30
+    first = next(i for i, call in enumerate(calls) if call.endswith("/job"))  # the folder and its lock are there
+    unindexed = next(i for i, call in enumerate(calls) if re.fullmatch("unlink .*/job/rows.parquet", call))
+    for at in sorted({*range(first, len(calls), every), unindexed}):
+        (tmp_path / str(at)).mkdir()
+        build = Build(tmp_path / str(at), model)
+        assert build.forked(at)[0] == -signal.SIGKILL
+        found = run("search", build.index, "bank")
+        if exists(build.index):
+            wanted = "has no text index yet: the same `afterword index`" if at == unindexed else ""
+            assert found.code == (2 if wanted else 0) and wanted in found.err, calls[at]
+        else:
+            assert found.code == 2 and "first build goes on by the same `afterword index`" in found.err, calls[at]
+        assert len(found.err.splitlines()) == found.code // 2
+        assert run(*build.words).code == 1
+        assert build.made == whole.made, calls[at]
