@@ -70,6 +70,10 @@ def test_prune_deletes_what_the_input_no_longer_has(indexed: Indexed):
     ended = indexed(ROWS[2:], "--prune")
     assert ended.last == f"0 embedded, 2 known, 2 deleted; {indexed.folder} has 2 rows; searches: exact"
     assert set(indexed.rows) == {ROWS[2][0], ROWS[3][0]}
+    long = ("😀'" * 3000, "text", "x")
+    assert "1 embedded, 2 known" in indexed([*ROWS[2:], long]).last
+    assert "1 embedded, 2 deleted" in indexed([(long[0], "other", "x")], "--prune").last
+    assert indexed.rows[long[0]]["text"] == "other" and len(indexed.rows) == 1
 
 
 def test_a_kept_value_that_changed_is_stored(indexed: Indexed):
@@ -82,7 +86,7 @@ def test_rows_without_a_vector_are_listed_and_left_out(indexed: Indexed):
     ended = indexed([*ROWS, ("9", " ", "mail"), ("1", "another text", "mail")])
     assert ended.code == 1 and ended.last == f"2 rejected, listed in {indexed.folder / 'rejects.jsonl'}"
     listed = [json.loads(line) for line in (indexed.folder / "rejects.jsonl").read_text().splitlines()]
-    assert [row["reason"] for row in listed] == ["is blank", "has the id '1' of another row"]
+    assert [row["reason"] for row in listed] == ["is blank", "has the id '1' of the row in line 2"]
     assert len(indexed.rows) == 4
     assert indexed([*ROWS, ("9", " ", "mail")]).code == 1
 

@@ -35,7 +35,7 @@ def test_without_ids_equal_texts_are_one_row():
 def test_an_id_of_two_texts_is_rejected():
     rows = NewRows(info(), lambda item: "7", located, {})
     found = taken(rows, ["a", "b", "a"])
-    assert [item.problem for item in found] == [None, "has the id '7' of another row"]
+    assert [item.problem for item in found] == [None, "has the id '7' of the row in line 1"]
     assert rows.counts == {"repeated": 1}
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..errors import DataError, InputError
 from .index import OWN, VECTOR, Index
-from .tune import REFINE
+from .tune import REFINE, has_index
+from .where import why
 
 By = Literal["hybrid", "vector", "text"]
 K = 60  # of reciprocal rank fusion: G. V. Cormack et al., SIGIR 2009
@@ -78,11 +79,16 @@ def way_of(index: Index, asked: Asked) -> By:
     """How an index is searched.
 
     Raises:
-        DataError: words are to be searched for, and the index has no text index.
+        DataError: words are to be searched for, and the index has no text index, or not yet.
     """
     if asked.by in ("hybrid", "text") and not index.info.text_search:
         raise DataError(f"{index.folder} was made with --no-text-search: search it by vector")
-    return asked.by or ("hybrid" if index.info.text_search else "vector")
+    by = asked.by or ("hybrid" if index.info.text_search else "vector")
+    if by != "vector" and not has_index(index, "text"):
+        raise DataError(
+            f"{index.folder} has no text index yet: the same `afterword index` makes it, or search by vector"
+        )
+    return by
 
 
 def find(
@@ -129,13 +135,14 @@ def _find(index: Index, text: str, vector: NDArray[np.floating[Any]] | None, ask
 
 
 def _by_vector(index: Index, vector: Any, asked: Asked, count: int) -> list[Row]:
-    info = index.info
+    info, rows = index.info, list[Row]()
     search = index.table.search(vector, vector_column_name=VECTOR).distance_type(info.metric)
-    if asked.exact or info.nprobes is None:
-        search = search.bypass_vector_index()
-    else:
+    if not asked.exact and info.nprobes is not None:
         search = search.nprobes(info.nprobes).refine_factor(info.refine or REFINE)
-    rows = _rows(index, search, asked, count, "_distance")
+        rows = _rows(index, search, asked, count, "_distance")
+    if len(rows) < count:  # the partitions that are searched may hold fewer rows that fit
+        search = index.table.search(vector, vector_column_name=VECTOR).distance_type(info.metric).bypass_vector_index()
+        rows = _rows(index, search, asked, count, "_distance")
     return _sorted({**row, "score": 1 - row.pop("_distance")} for row in rows)
 
 
@@ -152,9 +159,10 @@ def _rows(index: Index, search: Any, asked: Asked, count: int, score: str) -> li
     try:
         rows: list[Row] = search.limit(count).select([*names, score]).to_list()
     except (ValueError, RuntimeError, OSError) as e:
+        if asked.where is not None:
+            raise DataError(why(asked.where, str(e), names)) from None
         told = str(e).splitlines()[0].removeprefix("Invalid input, ")
-        what = "" if asked.where is None else f"--where {asked.where!r}: "
-        raise DataError(f"{what}{index.folder} cannot be searched: {told:.300}") from None
+        raise DataError(f"{index.folder} cannot be searched: {told:.300}") from None
     return rows
 
 

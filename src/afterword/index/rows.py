@@ -100,12 +100,14 @@ class NewRows:
                 continue
             key, value = _digest(place.id), self._value(item, place)
             if key in self._seen:
-                if self._seen[key] == value:
+                first = self._seen[key]
+                if first[: len(value)] == value:
                     self.counts["repeated"] += 1
                 else:
-                    yield replace(item, problem=f"has the id {place.id[:80]!r} of another row", beside=place)
+                    line = int.from_bytes(first[len(value) :])
+                    yield replace(item, problem=f"has the id {place.id[:80]!r} of the row in line {line}", beside=place)
                 continue
-            self._seen[key] = value
+            self._seen[key] = value + item.line.to_bytes(8)  # less than a tuple; there may be millions
             self._docs.add(_digest(place.doc))
             if self._known.get(key) == value:
                 self.counts["known"] += 1
