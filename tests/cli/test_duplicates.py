@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
+from afterword.cli.duplicates import by_pairs
+from afterword.cli.progress import RowsBar
+
 TEXTS = [
     "the parcel is late",
     "the parcel is late!",
@@ -51,6 +54,16 @@ def test_texts_are_embedded_with_a_model(run: Run, texts: Path, vectors: Path):
     stored = run("duplicates", "-i", vectors, "--over", 0.8, "--json")
     assert ended.code == 1 and "rejected: 1 of 7 rows" in ended.err
     assert ended.out == stored.out and json.loads(ended.out)["without_vector"] == 1
+
+
+def test_a_bar_moves_by_the_pairs_that_were_compared(run: Run, vectors: Path):
+    assert "100 %" in run("duplicates", "-i", vectors, "--progress").err
+    bar, seen = RowsBar(100, show=False), []
+    bar._draw = lambda at, rows: seen.append((round(at), round(rows)))  # type: ignore[method-assign]
+    done = by_pairs(bar, 100)
+    for more in (50, 40, 10):
+        done(more)
+    assert seen == [(75, 75), (99, 99), (100, 100)]
 
 
 def test_over_1_only_equal_vectors_repeat(run: Run, vectors: Path):

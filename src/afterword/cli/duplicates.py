@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from .gathered import Gathered, check_output, gather, say_notes, write_listing
 from .inputs import read_form
 from .model import ModelChoice
 from .page import Column, page_width, table
+from .progress import RowsBar
 
 if TYPE_CHECKING:
     from ..groups.duplicates import Duplicates
@@ -61,6 +62,7 @@ def duplicates(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
     as_json: o.AsJson = False,
+    progress: o.Progress = None,
 ) -> int:
     """Find texts that repeat others, or nearly so, and keep one of each.
 
@@ -77,7 +79,8 @@ def duplicates(
     choice = model and ModelChoice(model, device, dtype, max_length, revision, trust_remote_code)
     settings = {"prompt": prompt, "batch_tokens": batch_tokens, "on_long": on_long}
     found = gather(input, choice or None, method, settings, field, format, form)
-    listing = listed(found, near_duplicates(found.vectors, over))
+    with RowsBar(len(found.vectors), progress) as bar:
+        listing = listed(found, near_duplicates(found.vectors, over, by_pairs(bar, len(found.vectors))))
     if output is not None:
         write_listing(output, {found.key: [*map(found.named, listing.kept)], "text": _texts(found, listing.kept)})
     if repeats is not None:
@@ -85,6 +88,19 @@ def duplicates(
     typer.echo("\n".join(_json(found, listing, over) if as_json else page(found, listing, over)))
     say_notes(found)
     return REJECTED if found.rejected else 0
+
+
+def by_pairs(bar: RowsBar, rows: int) -> Callable[[int], None]:
+    """Moves a bar as far as the share of all pairs that was compared: the first rows are compared with all others."""
+    left = rows
+    bar.begin(rows, rows)
+
+    def done(more: int) -> None:
+        nonlocal left
+        before, left = left, left - more
+        bar.more((before**2 - left**2) / rows)
+
+    return done
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from . import options as o
 from .chunked import read_chunking
 from .index_queries import read_measuring
 from .index_reembed import reembed
+from .index_status import maintain
 from .index_stored import build_from
-from .indexing import IndexWanted, Tuning, build, maintain, measure_only
+from .indexing import IndexWanted, Tuning, build, measure_only
 from .inputs import check_one, open_reader, read_form
 from .keep import read_keep
 from .model import ModelChoice, check_condition, read_methods
@@ -30,7 +31,8 @@ def index(
         typer.Option(
             "--from",
             metavar="PATH",
-            help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder.",
+            help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder. "
+            "-m names the model that they were made by.",
         ),
     ] = None,
     from_index: Annotated[

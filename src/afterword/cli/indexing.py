@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from ..errors import DataError, plural
 from .console import REJECTED, interruptible, say
+from .index_status import searches, summary
 from .model import ModelChoice
 from .progress import RowsBar, say_loading
 
@@ -357,55 +357,3 @@ def measure_only(wanted: IndexWanted) -> int:
         measure(run, index)
     typer.echo(searches(index))
     return 0
-
-
-def maintain(folder: Path, optimize: bool, as_json: bool) -> int:
-    """Print what is in an index; or put new rows into its indexes and remove old versions."""
-    from ..index.index import Index
-    from ..index.tune import optimize as optimized
-    from ..index.write import writing
-
-    index = Index.open(folder)
-    if optimize:
-        with writing(folder):
-            optimized(index)
-    values = status_of(index)
-    typer.echo(
-        json.dumps(values, ensure_ascii=False) if as_json else "\n".join(f"{k:<12} {v}" for k, v in values.items())
-    )
-    return 0
-
-
-def status_of(index: Index) -> dict[str, Any]:
-    """What is in an index, by name."""
-    info = index.info
-    return {
-        "rows": index.rows,
-        "model": info.model,
-        "method": info.method.get("name", ""),
-        "dimension": info.dimension,
-        "chunk": (info.chunking or "whole texts") + (f", {info.overlap} shared" if info.overlap else ""),
-        "kept": ", ".join(index.kept) or "nothing",
-        "text search": info.language if info.text_search else "no",
-        "searches": searches(index),
-        "bytes": sum(path.stat().st_size for path in index.folder.rglob("*") if path.is_file()),
-    }
-
-
-def searches(index: Index) -> str:
-    """How exact the searches of an index are."""
-    found = index.info.measured
-    if found is None:
-        return "not measured: afterword index --measure"
-    if found.nprobes is None:
-        return "exact"
-    return f"recall@10 {found.recall:.3f} by {found.queries:,} queries, {found.nprobes} partitions searched"
-
-
-def summary(totals: Totals, counts: Mapping[str, int], deleted: int, index: Index) -> str:
-    """The last line of a run."""
-    embedded = totals.rows - totals.rejected
-    parts = [f"{embedded:,} embedded"]
-    parts += [f"{counts[name]:,} {name}" for name in ("known", "repeated", "without a vector") if counts[name]]
-    parts += [f"{deleted:,} deleted"] if deleted else []
-    return f"{', '.join(parts)}; {index.folder} has {plural(index.rows, 'row')}; searches: {searches(index)}"
