@@ -40,8 +40,9 @@ def test_it_stays_when_an_encoder_is_saved_and_loaded(tmp_path: Path, kind: str,
     assert Encoder.load(tmp_path / "again").fingerprint == encoder.fingerprint
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_it_stays_in_another_process(folder: Path, encoder: Encoder):
+    """In `make test` the fresh process of tests/files/test_write_encoder.py says its fingerprint."""
     code = f"from afterword import Encoder, classical; print(Encoder.load({str(folder)!r}, classical()).fingerprint)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == encoder.fingerprint

@@ -150,6 +150,8 @@ for name in names:
         assert "afterword" not in sys.modules
         model = SentenceTransformer(name, trust_remote_code=True, device="cpu")
         np.save(name, model.encode_query(sys.argv[2:]))
+        from afterword import Encoder
+        print(Encoder.load(name).fingerprint, flush=True)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
@@ -165,7 +167,9 @@ def test_a_fresh_process_gives_the_same(names: list[str], models: Path, tmp_path
         encoders[name] = replace(Encoder.load(models / kind, method), post=(Normalise(),), prompts=PROMPTS)
         encoders[name].save(tmp_path / name)
     command = [sys.executable, "-c", FRESH, ",".join(encoders), *TEXTS]
-    subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, check=True, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.split() == [encoder.fingerprint for encoder in encoders.values()]
     for name, encoder in encoders.items():
         assert close(np.load(tmp_path / f"{name}.npy"), encoder.encode_query(TEXTS))
 
