@@ -87,6 +87,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [f"{word} {i}" for i, word in enumerate("cat dog king river bank".split() * 40)]
     (folder / "texts.txt").write_text("\n".join(texts[:8]) + "\n")
     (folder / "tickets.csv").write_text("id,body\n" + "".join(f"{i},{text}\n" for i, text in enumerate(texts[:8])))
+    (folder / "queries.jsonl").write_text('{"id": "q", "text": "dog"}\n')
+    (folder / "judged.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
     rows = list(zip(texts[::3], texts[1::3], texts[2::3], strict=False))
     pairs = [{"sentence1": a, "sentence2": b, "score": i % 6} for i, (a, b, _) in enumerate(rows)]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))

@@ -21,7 +21,7 @@ GROUPS = {
     "Model": "model sentence-transformer revision trust-remote-code max-length",
     "Input": "input against pairs format field column delimiter encoding no-header occurrence span row data dev test "
     "texts labels tasks frequencies corpus first above baseline published average draws id from from-index",
-    "Index": "language no-text-search recall exact kind prune status optimize measure queries where each",
+    "Index": "language no-text-search recall exact kind prune status optimize measure queries qrels where each",
     "Method": "method template copies both-ways heads head layer token post fit prompt prompt-name query-prompt-name "
     "condition condition-field chunk overlap late pool states pivot centre normalize truncate-dim on-long by over k "
     "margin criterion quick",
@@ -66,7 +66,11 @@ EXAMPLES = {
         "index tickets -m minilm -i tickets.csv --column body --id id",
         "index tickets --status",
     ),
-    "search": ('search tickets "a parcel that never came"', 'search tickets "refund" --by text --top 3'),
+    "search": (
+        'search tickets "a parcel that never came"',
+        'search tickets "refund" --by text --top 3',
+        "search tickets --queries queries.jsonl --qrels judged.tsv",
+    ),
     "methods": ("methods", "methods reba"),
     "inspect": ("inspect -m minilm",),
     "analyse turning-point": ("analyse turning-point -m afterword-mini --dev pairs.jsonl",),

@@ -13,6 +13,7 @@ from ..errors import DataError
 from . import options as o
 from .console import say
 from .inputs import open_reader, read_form
+from .judging import check_judging, judge_index
 from .model import ModelChoice
 from .page import Column, page_width, table
 from .searching import encoder_of
@@ -43,7 +44,27 @@ def search(
         str | None,
         typer.Option("--method", metavar="METHOD", help="The method. Default: the one that the index names."),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Number of rows a query.")] = 10,
+    judged_queries: Annotated[
+        Path | None,
+        typer.Option(
+            "--queries",
+            metavar="FILE",
+            help="Judge the index: search for the queries of this .jsonl, .csv, .tsv or .parquet file, with an id "
+            "(_id or id) and a text in each row, and print nDCG@10, recall@10 and MRR@10 by --qrels.",
+        ),
+    ] = None,
+    qrels: Annotated[
+        Path | None,
+        typer.Option(
+            "--qrels",
+            metavar="FILE",
+            help="The judgements: BEIR's table of query-id, corpus-id and score, the same fields in .jsonl, or TREC's "
+            "four columns. A document with a score above 0 is relevant.",
+        ),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, metavar="N", help="Number of rows a query. Default: 10.")
+    ] = None,
     by: Annotated[
         By | None,
         typer.Option(
@@ -72,22 +93,33 @@ def search(
 
     The model is the one that the index names, and is refused if it gives other vectors. Code is never run because an
     index names it: an index of a model with code, or of a method of your own, needs -m and --method.
+
+    With --queries and --qrels it judges the index by your own queries: by text, by vectors, and by both.
     """
     from ..index.find import Asked, find, way_of
     from ..index.index import Index
 
     index = Index.open(folder)
-    asked = Asked(top, by, where, exact, each)
+    asked = Asked(top or 10, by, where, exact, each)
     way = way_of(index, asked)
-    reader = open_reader(queries, input, format, field, form=read_form(delimiter, encoding, no_header))
-    texts = read_queries(reader)
-    vectors = None
-    if way != "text":
-        given = ModelChoice(model or "", device, dtype, max_length, revision, trust_remote_code, products)
+    form = read_form(delimiter, encoding, no_header)
+    given = ModelChoice(model or "", device, dtype, max_length, revision, trust_remote_code, products)
+
+    def vectors_of(texts: list[str]) -> Any:
+        if way == "text":
+            return None
         encoder = encoder_of(index, given, method)
-        name = index.info.query_prompt_name
-        vectors = encoder.encode_query(texts, name, on_long=on_long, on_empty="nan")
-    found = find(index, texts, vectors, asked)
+        return encoder.encode_query(texts, index.info.query_prompt_name, on_long=on_long, on_empty="nan")
+
+    if judged_queries is not None or qrels is not None:
+        files = check_judging(
+            judged_queries, qrels, texts=queries, input=input, format=format, column=field, delimiter=delimiter,
+            encoding=encoding, no_header=no_header, top=top,
+        )  # fmt: skip
+        typer.echo("\n".join(judge_index(index, files, asked, vectors_of, as_json)))
+        return 0
+    texts = read_queries(open_reader(queries, input, format, field, form=form))
+    found = find(index, texts, vectors_of(texts), asked)
     typer.echo("\n".join(_json(found) if as_json else page(found)))
     if any(one.wordless for one in found):
         without = sum(one.wordless for one in found)
