@@ -332,7 +332,7 @@ def main() -> None:
         for step in TABLES[name].runs:
             if (left := lacking(step, has)).methods:
                 run(left, args.data, args.out)
-    found = read_results(args.out)
+    found, page = read_results(args.out), args.page.read_text(encoding="utf-8")  # it may have changed meanwhile
     for name in names:
         page = replaced(page, name, written(TABLES[name], found, cells_of(page, name)))
     args.page.write_text(page, encoding="utf-8")
