@@ -42,7 +42,7 @@ from afterword.jobs.shard import ShardWorker
 from afterword.text.tokenizer import Tokenizer
 
 MINI = ROOT / "src/afterword/models/afterword-mini"
-SHARD = 256  # rows
+SHARD = 128  # rows
 WORKERS = 2
 
 
@@ -275,13 +275,13 @@ def going_on(rows: int, shard: int, rounds: int) -> Row:
 
 def measure(quick: bool) -> list[Row]:
     """All of it."""
-    texts = wikipedia(2 * SHARD if quick else 8192)
-    rows = [
-        one_worker(texts[:64] if quick else texts, 1 if quick else 3),
+    texts = wikipedia(64 if quick else 4096)
+    return [
+        *([] if quick else several(texts, 3)),
+        one_worker(texts, 1 if quick else 3),
         memory((300, 600) if quick else (100_000, 1_000_000)),
         going_on(*((64, 16, 1) if quick else (100_000, 8192, 3))),
     ]
-    return rows if quick else [*rows, *several(texts, 3)]
 
 
 if __name__ == "__main__":
