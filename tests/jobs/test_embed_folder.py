@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from afterword import Encoder
-from afterword.errors import DataError, JobError
+from afterword.errors import DataError, InputError, JobError, MethodError
 from afterword.jobs import Job, embed_files
 
 TEXTS = ["one", "", "银行 and a bank", "four"]
@@ -54,6 +54,11 @@ def test_without_texts_and_of_a_folder_of_files(file: Path, llama: Path, tmp_pat
 def test_what_no_job_has_is_refused_before_anything_is_made(file: Path, llama: Path, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="'conditions' is no option of a job's texts: there are prompt, prompt_name"):
         embed_files(tmp_path / "job", file, llama, conditions=["a"])
+    for wrong, error in (
+        ({"method": "nope"}, MethodError), ({"shard_rows": 0}, JobError), ({"workers": 0}, InputError),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            embed_files(tmp_path / "job", file, llama, **wrong)
     with pytest.raises(DataError, match="nowhere"):
         embed_files(tmp_path / "job", tmp_path / "nowhere.txt", llama)
     assert not (tmp_path / "job").exists()

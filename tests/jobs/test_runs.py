@@ -11,9 +11,9 @@ from afterword.jobs.runs import run_by
 from afterword.jobs.workers_cores import cores, share
 
 
-@pytest.mark.parametrize(("name", "number"), [("workers", 0), ("workers", -1), ("threads", 0)])
+@pytest.mark.parametrize(("name", "number"), [("workers", 0), ("workers", -1), ("threads", 0), ("retries", -1)])
 def test_less_than_one_is_refused(name: str, number: int) -> None:
-    with pytest.raises(InputError, match=f"{name}={number}: give 1 or more"):
+    with pytest.raises(InputError, match=f"{name}={number}: give {int(name != 'retries')} or more"):
         run_by(**{name: number})
 
 

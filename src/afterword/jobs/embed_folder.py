@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import JobError
+from ..methods.serialize import parse_method
 from .job import Job, JobListener
 from .plan import SHARD_ROWS, Inputs, files_of
 from .recipe import JobRecipe, Load
@@ -65,12 +66,20 @@ def embed_files(
 
     Raises:
         JobError: the folder holds another job, the input has changed, or an option is none of a job.
+        InputError: a number is too small.
+        MethodError: there is no such method.
         DataError: a file cannot be read, or another process writes the folder.
         ModelError: the model cannot be loaded.
     """
     wrong = sorted(options.keys() - set(OPTIONS))
     if wrong:
         raise JobError(f"{wrong[0]!r} is no option of a job's texts: there are {', '.join(OPTIONS)}")
+    if not isinstance(shard_rows, int) or shard_rows < 1:
+        raise JobError(f"shard_rows={shard_rows}: give 1 or more")
+    if method is not None:
+        parse_method(method)  # before a folder is begun with it
+    gpus = float(str((load or {}).get("device", "")).startswith("cuda"))
+    run = run_by(workers, ray, threads, retries, gpus)
     paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
     named = [] if id is None or id in keep else [id]
     inputs = Inputs(files_of(paths), field=field, keep=(*named, *keep))
@@ -80,6 +89,5 @@ def embed_files(
     settings = {"--model": str(model), "--method": list(recipe.methods), "field": field, "id": id, "keep": list(keep),
                 "with_text": with_text, "load": dict(load or {}), "options": options}  # fmt: skip
     job = Job.create(worker, settings, shard_rows, overwrite=overwrite)
-    gpus = float(str((load or {}).get("device", "")).startswith("cuda"))
-    job.run(worker, run_by(workers, ray, threads, retries, gpus), listener)
+    job.run(worker, run, listener)
     return job

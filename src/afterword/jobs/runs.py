@@ -32,11 +32,11 @@ def run_by(
         gpus: of each process on Ray.
 
     Raises:
-        InputError: there are fewer workers or threads than one.
+        InputError: there are fewer workers or threads than one, or fewer retries than none.
     """
-    for name, number in (("workers", workers), ("threads", threads)):
-        if number != "auto" and number is not None and number < 1:
-            raise InputError(f"{name}={number}: give 1 or more")
+    for name, number, least in (("workers", workers, 1), ("threads", threads, 1), ("retries", retries, 0)):
+        if number != "auto" and number is not None and number < least:
+            raise InputError(f"{name}={number}: give {least} or more")
     if ray is not None:
         return _on_ray(ray, None if workers == "auto" else workers, threads or 1, retries, gpus)
     if workers is not None:
