@@ -239,3 +239,28 @@ def test_an_empty_input(make: Make, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="holds no row"):
         Job.create(make(), {}, 2)
     assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("files", None), ("files", ["in.jsonl"]), ("files", [{"file": 5}]), ("--method", "echo"), ("command", [])],
+)
+def test_a_job_file_with_other_values_is_damaged(name: str, value: object, make: Make) -> None:
+    worker = make()
+    job = Job.create(worker, {"--method": ["classical"]}, 100)
+    path = worker.folder / "job.json"
+    path.write_text(json.dumps({**job.begun, name: value}))
+    with pytest.raises(JobError, match=rf"job\.json is damaged: '{name}' is not what a job writes; --overwrite"):
+        Job.open(worker.folder)
+    Job.create(worker, {"--method": ["classical"]}, 100, overwrite=True)
+    assert Job.open(worker.folder).begun == job.begun
+
+
+def test_a_marker_of_other_rows_is_of_no_finished_shard(make: Make) -> None:
+    worker = make()
+    job = Job.create(worker, {}, 4)
+    assert job.run(worker).complete
+    path = worker.folder / "done" / "000001.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rows": 99}))
+    assert (job.result().rows, job.complete, job.damaged()) == (4, False, [1])
+    assert job.run(worker).complete and job.result().rows == 7 and job.damaged() == []

@@ -83,3 +83,20 @@ def spelled(value: Any) -> str:
     ('not given', 'echo', '["id"]')
     """
     return "not given" if value is None or value == [] else str(value) if isinstance(value, str) else json.dumps(value)
+
+
+def wrong_value(begun: Contract) -> str | None:
+    """The first value of a job.json that has another type than a job writes; None if there is none.
+
+    >>> wrong_value({"files": [], "--method": "echo"})
+    '--method'
+    """
+    files, methods = begun.get("files"), begun.get("--method")
+    stamps = {"file": str, "size": int, "mtime_ns": int}
+    right = {
+        "files": isinstance(files, list)
+        and all(isinstance(f, dict) and all(type(f.get(k)) is kind for k, kind in stamps.items()) for f in files),
+        "--method": methods is None or (isinstance(methods, list) and all(isinstance(m, str) for m in methods)),
+        "command": isinstance(begun.get("command", {}), dict),
+    }
+    return next((name for name, good in right.items() if not good), None)

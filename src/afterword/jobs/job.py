@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from ..errors import DataError, JobError, MissingExtra, ModelError, plural
 from ..files.atomic import moved_when_written
 from ..files.folder_lock import lock_folder
-from .contract import Contract, check_same, plain, read
+from .contract import Contract, check_same, plain, read, wrong_value
 from .names import JOB
 from .parts_folder import checksum
 from .plan import Inputs, Shard, cut, first_other, read_plan, write_plan
@@ -135,6 +135,11 @@ class Job:
             raise JobError(f"{folder} is no folder of a job: {JOB} {state}; {fix}")
         if begun.get("format") != FORMAT:
             raise JobError(f"{folder} has format {begun.get('format')}, and this version reads {FORMAT}: upgrade")
+        damaged = wrong_value(begun)
+        if damaged is not None:
+            raise JobError(
+                f"{folder / JOB} is damaged: {damaged!r} is not what a job writes; --overwrite starts it anew"
+            )
         return cls(folder, begun, read_plan(folder / PLAN))
 
     @classmethod
@@ -246,8 +251,8 @@ class Job:
 
     def done(self) -> dict[int, Contract]:
         """What the markers of finished shards say, by their numbers."""
-        found = {s.number: read_marker(marker(self.folder, s.number)) for s in self.plan}
-        return {number: said for number, said in found.items() if said is not None}
+        found = {s: read_marker(marker(self.folder, s.number)) for s in self.plan}
+        return {s.number: said for s, said in found.items() if said is not None and said["rows"] == s.rows}
 
     def damaged(self) -> list[int]:
         """The numbers of shards whose marker or files are not as they were when they were finished."""
@@ -371,7 +376,9 @@ def _begun(folder: Path) -> Job | None:
 
 def _is_same(folder: Path, now: Contract) -> bool:
     begun = read(folder / JOB)
-    return begun is not None and {k: v for k, v in begun.items() if k not in APART} == now and (folder / PLAN).exists()
+    if begun is None or wrong_value(begun) is not None:
+        return False
+    return {k: v for k, v in begun.items() if k not in APART} == now and (folder / PLAN).exists()
 
 
 def kept(job: Job) -> str:
