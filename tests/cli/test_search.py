@@ -54,3 +54,13 @@ def test_mistakes_are_named(run: Run, folder: Path, words: list[str], told: str)
 
 def test_a_folder_without_an_index(run: Run, tmp_path: Path):
     assert "does not exist" in run("search", tmp_path / "none", "x").err
+
+
+def test_a_kept_column_named_score_stays_what_it_is(run: Run, gpt2: Path, tmp_path: Path):
+    texts = tmp_path / "scored.jsonl"
+    texts.write_text('{"id": "a", "text": "one parcel", "score": 5}\n{"id": "b", "text": "a dog", "score": 6}\n')
+    made = run("index", tmp_path / "scored", "-m", gpt2, "-i", texts, "--id", "id", "--keep", "score")
+    assert made.code == 0, made.err
+    for by in ("hybrid", "vector", "text"):
+        (hit,) = json.loads(run("search", tmp_path / "scored", "parcel", "--by", by, "--top", 1, "--json").out)["hits"]
+        assert hit["id"] == "a" and hit["kept"] == {"score": "5"} and hit["score"] != 5

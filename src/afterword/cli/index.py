@@ -142,7 +142,6 @@ def index(
     Search it by `afterword search`. A row that cannot be embedded is left out and listed, and the run ends with exit
     code 1.
     """
-    from ..index.index import OWN
     from ..index.tune import KINDS
 
     check_one(status=status or None, optimize=optimize or None, measure=measure or None)
@@ -164,7 +163,7 @@ def index(
             "prompt": None, "prompt_name": prompt_name, "normalize_embeddings": False, "truncate_dim": None,
             "batch_tokens": batch_tokens, "on_long": on_long,
         },
-        chunk or "", read_chunking(chunk, late, 1, False, overlap), id, read_keep(keep, OWN), query_prompt_name,
+        chunk or "", read_chunking(chunk, late, 1, False, overlap), id, _read_keep(keep), query_prompt_name,
         language or "", not no_text_search, prune, Tuning(recall, exact, kind, read_measuring(queries)), rejects,
         window, progress,
     )  # fmt: skip
@@ -188,3 +187,20 @@ def _check_alone(option: str, told: str, input: Path | None, chunk: str | None, 
     for name, value in {"input": input, "chunk": chunk, **others}.items():
         if value is not None and value != []:
             raise typer.BadParameter(f"it {told.format('--' + name.replace('_', '-'))}", param_hint=option)
+
+
+def _read_keep(keep: list[str] | None) -> list[str]:
+    """The names of the columns to keep.
+
+    Raises:
+        typer.BadParameter: LanceDB can have no column of this name.
+    """
+    from ..index.index import OWN, RESERVED
+
+    names = read_keep(keep, (*OWN, *RESERVED))
+    dotted = next((name for name in names if "." in name), None)
+    if dotted is not None:
+        raise typer.BadParameter(
+            f"{dotted!r}: an index has no column with a dot in its name: rename it", param_hint="--keep"
+        )
+    return names

@@ -16,6 +16,7 @@ from .where import why
 
 By = Literal["hybrid", "vector", "text"]
 K = 60  # of reciprocal rank fusion: G. V. Cormack et al., SIGIR 2009
+SCORE = "_score"  # a name that no kept column has
 DEEPER = 4  # hybrid: so many times as many rows of each side are fused
 
 Row = dict[str, Any]
@@ -143,13 +144,12 @@ def _by_vector(index: Index, vector: Any, asked: Asked, count: int) -> list[Row]
     if len(rows) < count:  # the partitions that are searched may hold fewer rows that fit
         search = index.table.search(vector, vector_column_name=VECTOR).distance_type(info.metric).bypass_vector_index()
         rows = _rows(index, search, asked, count, "_distance")
-    return _sorted({**row, "score": 1 - row.pop("_distance")} for row in rows)
+    return _sorted({**row, SCORE: 1 - row.pop("_distance")} for row in rows)
 
 
 def _by_text(index: Index, text: str, asked: Asked, count: int) -> list[Row]:
     search = index.table.search(text, query_type="fts", fts_columns="text")
-    rows = _rows(index, search, asked, count, "_score")
-    return _sorted({**row, "score": row.pop("_score")} for row in rows)
+    return _sorted(_rows(index, search, asked, count, SCORE))
 
 
 def _rows(index: Index, search: Any, asked: Asked, count: int, score: str) -> list[Row]:
@@ -167,14 +167,14 @@ def _rows(index: Index, search: Any, asked: Asked, count: int, score: str) -> li
 
 
 def _sorted(rows: Any) -> list[Row]:
-    return sorted(rows, key=lambda row: (-row["score"], row["id"]))
+    return sorted(rows, key=lambda row: (-row[SCORE], row["id"]))
 
 
 def fused(sides: Sequence[Sequence[Row]]) -> list[Row]:
     """Reciprocal rank fusion: a row scores the sum of 1 / (60 + its rank) over the sides that found it.
 
     >>> a, b, c = ({"id": name} for name in "abc")
-    >>> [(row["id"], round(row["score"], 4)) for row in fused([[a, b], [b, c]])]
+    >>> [(row["id"], round(row[SCORE], 4)) for row in fused([[a, b], [b, c]])]
     [('b', 0.0325), ('a', 0.0164), ('c', 0.0161)]
     """
     scores: dict[str, float] = {}
@@ -182,7 +182,7 @@ def fused(sides: Sequence[Sequence[Row]]) -> list[Row]:
         for rank, row in enumerate(side, 1):
             scores[row["id"]] = scores.get(row["id"], 0.0) + 1 / (K + rank)
     rows = {row["id"]: row for side in sides for row in side}
-    return _sorted({**row, "score": scores[name]} for name, row in rows.items())
+    return _sorted({**row, SCORE: scores[name]} for name, row in rows.items())
 
 
 def _best(rows: Sequence[Row]) -> list[Row]:
@@ -195,4 +195,4 @@ def _best(rows: Sequence[Row]) -> list[Row]:
 
 def _hit(index: Index, row: Row) -> Hit:
     own = {name: row[name] for name in OWN if name not in (VECTOR, "hash")}
-    return Hit(**own, score=float(row["score"]), kept={name: row[name] for name in index.kept})
+    return Hit(**own, score=float(row[SCORE]), kept={name: row[name] for name in index.kept})

@@ -19,6 +19,11 @@ LOCK = "writing"  # the folder of the lock
 VECTOR = "vector"
 OWN = ("id", "doc", "chunk", "start", "end", "text", "hash", VECTOR)
 """The columns that every index has; the kept ones stand before the vector."""
+RESERVED = (
+    "_score", "_distance", "_relevance_score", "_query_index", "_rowid", "_rowaddr", "_rowoffset",
+    "_row_created_at_version", "_row_last_updated_at_version",
+)  # fmt: skip
+"""Names of LanceDB's own, which no column may have."""
 UNIQUE = {"lance-schema:unenforced-primary-key": "true"}  # without it, two merges at once add an id twice
 
 
