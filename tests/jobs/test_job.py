@@ -264,3 +264,12 @@ def test_a_marker_of_other_rows_is_of_no_finished_shard(make: Make) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "rows": 99}))
     assert (job.result().rows, job.complete, job.damaged()) == (4, False, [1])
     assert job.run(worker).complete and job.result().rows == 7 and job.damaged() == []
+
+
+def test_a_plan_of_a_file_that_the_job_has_not_is_damaged(make: Make) -> None:
+    worker = make()
+    job = Job.create(worker, {}, 100)
+    line = json.loads((worker.folder / "plan.jsonl").read_text())
+    (worker.folder / "plan.jsonl").write_text(json.dumps({**line, "file": 1}) + "\n")
+    with pytest.raises(JobError, match=r"plan\.jsonl is damaged: it names more files than job\.json"):
+        Job.open(job.folder)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -105,3 +106,16 @@ def test_columns_of_other_types(tmp_path: Path) -> None:
         Inputs((tmp_path / "a.csv", tmp_path / "b.jsonl"), keep=("id",)).kinds()
     with pytest.raises(DataError, match="no column 'nope'"):
         Inputs((tmp_path / "a.csv",), keep=("nope",)).kinds()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("number", 5), ("file", 3), ("first", 1), ("first", -2), ("row", 7), ("rows", 0), ("rows", -1)]
+)
+def test_a_plan_whose_shards_do_not_follow_each_other_is_damaged(name: str, value: int, tmp_path: Path) -> None:
+    shards = [Shard(0, 0, 0, 0, 1, 2, 9, "a"), Shard(1, 0, 2, 2, 3, 2, 9, "b"), Shard(2, 1, 0, 4, 1, 1, 3, "c")]
+    path = tmp_path / "plan.jsonl"
+    path.write_bytes(write_plan(shards))
+    assert read_plan(path) == shards
+    path.write_bytes(write_plan([shards[0], replace(shards[1], **{name: value}), shards[2]]))
+    with pytest.raises(JobError, match="is damaged: --overwrite starts the job anew"):
+        read_plan(path)

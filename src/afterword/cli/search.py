@@ -63,7 +63,8 @@ def search(
         ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option("--top", min=1, metavar="N", help="Number of rows a query. Default: 10.")
+        int | None,
+        typer.Option("--top", min=1, max=1_000_000, metavar="N", help="Number of rows a query. Default: 10."),
     ] = None,
     by: Annotated[
         By | None,

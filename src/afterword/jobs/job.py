@@ -140,7 +140,10 @@ class Job:
             raise JobError(
                 f"{folder / JOB} is damaged: {damaged!r} is not what a job writes; --overwrite starts it anew"
             )
-        return cls(folder, begun, read_plan(folder / PLAN))
+        plan = read_plan(folder / PLAN)
+        if plan and plan[-1].file >= len(begun["files"]):
+            raise JobError(f"{folder / PLAN} is damaged: it names more files than {JOB}; --overwrite starts it anew")
+        return cls(folder, begun, plan)
 
     @classmethod
     def create(

@@ -214,9 +214,22 @@ def read_plan(path: Path) -> list[Shard]:
         found = [Shard(**_checked(json.loads(line))) for line in path.read_bytes().splitlines()]
     except (OSError, ValueError, TypeError) as e:
         raise JobError(f"{path} cannot be read ({e}): --overwrite starts the job anew") from None
-    if [shard.number for shard in found] != list(range(len(found))):
+    if not _is_whole(found):
         raise JobError(f"{path} is damaged: --overwrite starts the job anew")
     return found
+
+
+def _is_whole(shards: Sequence[Shard]) -> bool:
+    """Whether each shard begins where the one before it ends, in its file or at the start of a later one."""
+    before = Shard(-1, 0, 0, 0, 0, 0, 0, "")
+    for shard in shards:
+        first = before.first + before.rows if shard.file == before.file else 0
+        if (shard.number, shard.first, shard.row) != (before.number + 1, first, before.row + before.rows):
+            return False
+        if shard.rows < 1 or shard.file < before.file:
+            return False
+        before = shard
+    return True
 
 
 def _checked(values: Any) -> Mapping[str, Any]:
