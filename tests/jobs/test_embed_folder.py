@@ -56,9 +56,12 @@ def test_what_no_job_has_is_refused_before_anything_is_made(file: Path, llama: P
         embed_files(tmp_path / "job", file, llama, conditions=["a"])
     for wrong, error in (
         ({"method": "nope"}, MethodError), ({"shard_rows": 0}, JobError), ({"workers": 0}, InputError),
+        ({"keep": ["row"]}, JobError), ({"keep": ["id"], "id": "name"}, JobError), ({"keep": ["vector"]}, JobError),
     ):  # fmt: skip
         with pytest.raises(error):
             embed_files(tmp_path / "job", file, llama, **wrong)
+    with pytest.raises(JobError, match="no file is given"):
+        embed_files(tmp_path / "job", [], llama)
     with pytest.raises(DataError, match="nowhere"):
         embed_files(tmp_path / "job", tmp_path / "nowhere.txt", llama)
     assert not (tmp_path / "job").exists()

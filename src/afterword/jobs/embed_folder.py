@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ..errors import JobError
 from ..methods.serialize import parse_method
 from .job import Job, JobListener
+from .names import VECTOR
 from .plan import SHARD_ROWS, Inputs, files_of
 from .recipe import JobRecipe, Load
 from .runs import run_by
@@ -17,6 +18,9 @@ from .windows import WINDOW
 
 OPTIONS = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
 """Arguments of `Encoder.encode` that the texts of a job may have."""
+
+TAKEN = ("row", "id", "text", VECTOR)
+"""Columns of a shard, whose names no kept column may have."""
 
 
 def embed_files(
@@ -78,10 +82,15 @@ def embed_files(
         raise JobError(f"shard_rows={shard_rows}: give 1 or more")
     if method is not None:
         parse_method(method)  # before a folder is begun with it
+    taken = next((name for name in keep if name in TAKEN and name != id), None)
+    if taken is not None:
+        raise JobError(f"a job has a column {taken!r} of its own: rename that of the input")
     gpus = float(str((load or {}).get("device", "")).startswith("cuda"))
     run = run_by(workers, ray, threads, retries, gpus)
     paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
     named = [] if id is None or id in keep else [id]
+    if not paths:
+        raise JobError("no file is given: give one or more")
     inputs = Inputs(files_of(paths), field=field, keep=(*named, *keep))
     recipe = JobRecipe(Load(str(model), dict(load or {})), () if method is None else (method,), options)
     columns = {**({"text": "text"} if with_text else {}), **inputs.kinds()}
