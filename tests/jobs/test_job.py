@@ -10,8 +10,10 @@ import pytest
 
 from afterword import Encoder
 from afterword.errors import DataError, JobError
+from afterword.index.stored import parts_of
 from afterword.jobs import Job
 from afterword.jobs.job import kept
+from afterword.jobs.join import join
 from afterword.jobs.plan import Inputs
 from afterword.jobs.recipe import JobRecipe, Load
 from afterword.jobs.shard import ShardWorker
@@ -273,3 +275,17 @@ def test_a_plan_of_a_file_that_the_job_has_not_is_damaged(make: Make) -> None:
     (worker.folder / "plan.jsonl").write_text(json.dumps({**line, "file": 1}) + "\n")
     with pytest.raises(JobError, match=r"plan\.jsonl is damaged: it names more files than job\.json"):
         Job.open(job.folder)
+
+
+def test_a_damaged_part_is_neither_joined_nor_indexed(make: Make, tmp_path: Path) -> None:
+    worker = make()
+    job = Job.create(worker, {}, 4)
+    job.run(worker)
+    path = worker.folder / "shards" / "000001.parquet"
+    written = bytearray(path.read_bytes())
+    written[20] ^= 1
+    path.write_bytes(written)
+    for use in (lambda: join(job, tmp_path / "all.parquet"), lambda: parts_of(worker.folder)):
+        with pytest.raises(JobError, match=r"000001\.parquet is damaged: the job's command embeds it again"):
+            use()
+    assert not (tmp_path / "all.parquet").exists()

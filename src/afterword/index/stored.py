@@ -101,11 +101,12 @@ def parts_of(path: Path) -> list[Path]:
     """The files of vectors: the file itself, or the parts of a finished job in their order.
 
     Raises:
-        DataError: there is no such file or job, or the job has not ended.
+        DataError: there is no such file or job, or the job has not ended or is damaged.
     """
     if not path.is_dir():
         return [path]
     job = Job.open(path)
     if not job.complete:
         raise DataError(f"{path} is no finished job: the command that began it goes on with it")
+    job.check_whole()
     return job.parts()

@@ -268,6 +268,11 @@ class Job:
         listed = checksum(listing(self.folder, shard.number)) if said["rejected"] else None
         return (checksum(part(self.folder, shard.number)), listed) == (said["part"], said["listing"])
 
+    def check_whole(self) -> None:
+        """Raise a JobError if a file is not as its marker says."""
+        if damaged := self.damaged():
+            raise JobError(f"{part(self.folder, damaged[0])} is damaged: the job's command embeds it again")
+
     def remove(self, number: int) -> None:
         """Remove a shard, so that it is embedded again; its marker last: what is half removed is then removed again."""
         (self.folder / COMPLETE).unlink(missing_ok=True)

@@ -35,6 +35,7 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
     if not result.complete:
         left = len(job.plan) - result.shards
         raise JobError(f"{left} of {len(job.plan)} shards of {job.folder} are not done: give its command again")
+    job.check_whole()
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists: choose another name, or --overwrite")
     infos = job.infos
