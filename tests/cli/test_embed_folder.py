@@ -132,3 +132,11 @@ def test_workers_write_the_same_bytes(
     assert files(tmp_path / "job") == whole[1]
     other = run(*command(llama, rows, tmp_path / "job", *workers, "--on-long", "error"))
     assert other.code == 2 and "begun with --on-long warn" in other.err
+
+
+def test_a_finished_job_refuses_another_column(run: Run, gpt2: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("a,b\none,two\n")
+    words = ("embed", "-m", gpt2, "-i", tmp_path / "c.csv", "-o", f"{tmp_path}/v/", "--column")
+    assert run(*words, "a").code == 0 and run(*words, "a").code == 0
+    ended = run(*words, "b")
+    assert ended.code == 2 and "was begun with --column a, and now it is b" in ended.err
