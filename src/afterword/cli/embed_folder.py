@@ -240,7 +240,8 @@ def run_job(
     own = {name: kind for name, kind in columns.items() if name != "text" or not options.no_text}
     kinds = {**own, **inputs.kinds()}
     settings = {"--model": model, **settings, "--id": options.id, "--no-text": options.no_text,
-                "--column": inputs.field, "--format": inputs.kind, "the files": str(inputs.form)}  # fmt: skip
+                "--column": inputs.field, "--format": inputs.kind, "--delimiter": inputs.form.delimiter,
+                "--encoding": inputs.form.encoding, "--no-header": None if inputs.form.header else True}  # fmt: skip
     worker = ShardWorker(folder, inputs, recipe, kinds, model, window, options.id)
     if options.recompute:
         return compare_again(worker, options.recompute)

@@ -15,6 +15,7 @@ from .find import Asked, By, find
 from .index import Index
 from .judgements import Judgements
 from .rows import BATCH
+from .where import why
 
 CUT = 10
 WAYS: tuple[By, ...] = ("hybrid", "vector", "text")
@@ -150,8 +151,7 @@ def _absent(index: Index, documents: Mapping[str, None], where: str | None) -> l
     try:
         there = {doc for batch in search.to_batches(BATCH) for doc in batch["doc"].to_pylist() if doc in documents}
     except (ValueError, RuntimeError, OSError) as e:
-        told = str(e).splitlines()[0].removeprefix("Invalid input, ")
-        raise DataError(f"--where {where!r}: {told:.300}") from None
+        raise DataError(why(where or "", str(e), index.table.schema.names)) from None
     return [document for document in documents if document not in there]
 
 
