@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import Pipe
 from pathlib import Path
 from threading import Thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -19,20 +20,21 @@ from afterword.jobs.workers_child import ends_run, sent, serve
 def words(toy: Toy, *tasks: tuple[int, int | None]) -> list[tuple[str, Any]]:
     """What a worker says until its first error."""
     ours, theirs = Pipe()
-    thread = Thread(target=serve, args=(theirs,))
-    thread.start()
+    before = set(enumerate_threads())
+    serving = Thread(target=serve, args=(theirs,))
+    serving.start()
     ours.send_bytes(pickle.dumps(toy))
     for task in tasks:
         ours.send(task)
-    thread.join()
-    theirs.close()
+    serving.join()
     found = []
-    with ours:
-        while ours.poll():
-            try:
-                found.append(ours.recv())
-            except EOFError:
-                break
+    while ours.poll():
+        found.append(ours.recv())
+    ours.close()
+    # Its reader sees that the pipe is closed, and must end before the test does, which gives os._exit back.
+    for reader in set(enumerate_threads()) - before:
+        reader.join()
+    theirs.close()
     return found
 
 
@@ -52,11 +54,14 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ({5: ["row"]}, ("refused", "a.txt:3: is blank")),
     ],
 )
-def test_it_says_what_it_did(tmp_path: Path, faults: Mapping[int, Sequence[str]], last: tuple[str, str]):
+def test_it_says_what_it_did(
+    tmp_path: Path, left: list[int], faults: Mapping[int, Sequence[str]], last: tuple[str, str]
+):
     ready, done, (kind, error) = words(Toy(tmp_path, faults), (4, None), (5, 16))
     assert ready == ("ready", None)
     assert done == ("done", {"rows": 4, "pid": os.getpid()})
     assert (kind, str(error)) == last
+    assert left == [1], "its process ends when nobody gives it shards"
 
 
 def test_an_error_at_the_start(tmp_path: Path):
