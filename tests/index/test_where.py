@@ -1,6 +1,7 @@
-"""A condition that cannot be used is told in one line, which shows nothing that the user did not write."""
+"""A condition is read whole, or refused in one line, which shows nothing that the user did not write."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.index.rows import DIMENSION, info, reader
 
@@ -13,32 +14,98 @@ from afterword.index.index import Index
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    return Index.create(tmp_path_factory.mktemp("a") / "i", reader(["x", "y"]), info(text_search=False))
+    made_by = info(text_search=False)
+    rows = reader(["x", "y"], made_by).read_all()
+    for name, values in {"year": ["2019", "x"], "n": [1, 2], "price": [1.5, 2.5]}.items():
+        rows = rows.add_column(7, name, pa.array(values))
+    rows = rows.replace_schema_metadata(made_by.to_schema())
+    return Index.create(tmp_path_factory.mktemp("a") / "i", rows.to_reader(), made_by)
+
+
+def found(index: Index, where: str) -> set[str]:
+    (one,) = find(index, ["any"], np.ones((1, DIMENSION), np.float32), Asked(where=where))
+    return {hit.id for hit in one.hits}
 
 
 @pytest.mark.parametrize(
     ("where", "told"),
     [
-        ("yera > 3", "--where 'yera > 3': no column yera; there are id, doc, chunk, start, end, text"),
+        ("yera > 3", "--where 'yera > 3': no column yera; there are id, doc, chunk, start, end, text, price, n, year"),
         (
             'id = "a b"',
-            "no column a b; there are id, doc, chunk, start, end, text; a text stands in single quotes: 'a b'",
+            "no column a b; there are id, doc, chunk, start, end, text, price, n, year; a text stands in single "
+            "quotes: 'a b'",
         ),
         ("chunk >", "--where 'chunk >' cannot be read: expected an expression, found its end"),
         ("id = 'O'Brien'", "a quote is not closed; two stand for one"),
         (" ", "--where ' ' is empty: write a condition"),
         ("chunk", "--where 'chunk' is no condition: compare with something"),
-        ("chunk = 'a'", "is of another type than its column, Int64"),
+        ("chunk = 'a'", "chunk holds whole numbers, and 'a' is none: write a value of this type"),
+        ("n > 1.5", "n holds whole numbers, and 1.5 is none: write cast(n as double)"),
+        ("year > 2020", "year holds texts, and 2020 is none: write try_cast(year as double)"),
+        ("'id' = 'n' and 2020.5 < year", "year holds texts, and 2020.5 is none"),
+        ("year = true", "year holds texts, and true is none: write 'true'"),
+        ("id > year and doc > 1", "a column holds texts, and 1 is none"),
+        ("year + 1 > 3", "cannot be used: Cannot coerce arithmetic expression texts + whole numbers to valid types"),
+        ("lower(n) = 'a'", "cannot be used: Function 'lower' requires texts, but received whole numbers"),
+        ("n like 'a%'", "There isn't a common type to coerce whole numbers and texts in LIKE expression"),
+        ("sum(n) > 1", "a condition is about one row, without counts and sums of many"),
+        ("n / 0 > 1", "cannot be used: Divide by zero error"),
         ("nope(chunk) > 1", "Invalid function 'nope'"),
-        ("cast(text as int) > 1", "Cannot cast string 'x'"),
+        ("cast(year as int) > 1", "a row has 'x', which is no number: write try_cast"),
         ("regexp_match(text, '(')", "Regular expression did not compile"),
     ],
 )
 def test_each_mistake_is_named(index: Index, where: str, told: str):
     with pytest.raises(DataError) as caught:
-        find(index, ["any"], np.ones((1, DIMENSION), np.float32), Asked(where=where))
+        found(index, where)
     said = str(caught.value)
     assert told in said and "\n" not in said
     assert not any(
-        inner in said for inner in ("SELECT", "cannot be searched", "/root", "lance", "hash", "Invalid input")
+        inner in said
+        for inner in (
+            "SELECT",
+            "cannot be searched",
+            "/root",
+            "lance",
+            "hash",
+            "Invalid input",
+            "Utf8",
+            "Int64",
+            "planning",
+        )
     )
+
+
+@pytest.mark.parametrize(
+    ("where", "rest"),
+    [
+        ("n = 1 n = 2", "'n = 2'"),
+        ("id='0' garbage", "'garbage'"),
+        ("1=1; DROP", "'; DROP'"),
+        ("id='0';", "';'"),
+        ("id='0'garbage", "'garbage'"),
+        ("id='0') or (id='1'", "\") or (id='1'\""),
+        ("id='0') garbage (x", "') garbage (x'"),
+        ("id='0'), (id='1'", "\"), (id='1'\""),
+        ("id='0' order by n", "'order by n'"),
+        ("id='a -- b' /* c */ 'd'", "\"'d'\""),
+    ],
+)
+def test_what_stands_behind_a_condition_is_refused_by_name(index: Index, where: str, rest: str):
+    with pytest.raises(DataError) as caught:
+        found(index, where)
+    said = str(caught.value)
+    assert f": {rest} stands behind the first whole condition, and would not be read" in said and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "id = '0' -- it's garbage", "id = '0' /* ) */", "id = '0' or id = 'a) b; -- c /* O''Brien'", "`id` = '0'",
+        "(id = '0') or (id = '2')", "id in ('0',\n'2') and not n = 2", "try_cast(year as double) > 2018", "price < 2",
+        "year = '2019'", "year > '2018' and year < 'w'",
+    ],
+)  # fmt: skip
+def test_a_whole_condition_is_read_whole(index: Index, where: str):
+    assert found(index, where) == {"0"}

@@ -77,7 +77,7 @@ def search(
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="SQL", help='Only rows that fit this condition, as in "year > 2020".'),
+        typer.Option("--where", metavar="SQL", help="Only rows that fit this condition, as in \"channel = 'email'\"."),
     ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Compare all vectors, and use no vector index.")] = False,
     each: Annotated[bool, typer.Option("--each", help="One row a document: its best chunk.")] = False,

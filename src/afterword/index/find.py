@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import DataError, InputError
 from .index import OWN, VECTOR, Index
 from .tune import REFINE, has_index
-from .where import why
+from .where import check_where, refused
 
 By = Literal["hybrid", "vector", "text"]
 K = 60  # of reciprocal rank fusion: G. V. Cormack et al., SIGIR 2009
@@ -112,6 +112,8 @@ def find(
     """
     asked = asked or Asked()
     by = way_of(index, asked)
+    if asked.where is not None:
+        check_where(index, asked.where)
     for number, text in enumerate(texts, 1):
         if not text.strip():
             raise InputError(f"query {number} is blank: there is nothing to search for")
@@ -160,7 +162,7 @@ def _rows(index: Index, search: Any, asked: Asked, count: int, score: str) -> li
         rows: list[Row] = search.limit(count).select([*names, score]).to_list()
     except (ValueError, RuntimeError, OSError) as e:
         if asked.where is not None:
-            raise DataError(why(asked.where, str(e), names)) from None
+            raise refused(index, asked.where, e) from None
         told = str(e).splitlines()[0].removeprefix("Invalid input, ")
         raise DataError(f"{index.folder} cannot be searched: {told:.300}") from None
     return rows

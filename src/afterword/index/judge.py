@@ -15,7 +15,7 @@ from .find import Asked, By, find
 from .index import Index
 from .judgements import Judgements
 from .rows import BATCH
-from .where import why
+from .where import check_where, refused
 
 CUT = 10
 WAYS: tuple[By, ...] = ("hybrid", "vector", "text")
@@ -147,11 +147,12 @@ def _absent(index: Index, documents: Mapping[str, None], where: str | None) -> l
     """The documents of which no row of the index fits the condition."""
     search = index.table.search().select(["doc"]).limit(None)
     if where is not None:
+        check_where(index, where)
         search = search.where(where)
     try:
         there = {doc for batch in search.to_batches(BATCH) for doc in batch["doc"].to_pylist() if doc in documents}
     except (ValueError, RuntimeError, OSError) as e:
-        raise DataError(why(where or "", str(e), index.table.schema.names)) from None
+        raise refused(index, where or "", e) from None
     return [document for document in documents if document not in there]
 
 

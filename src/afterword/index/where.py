@@ -1,30 +1,101 @@
-"""Why a condition on the columns of an index cannot be used, in one plain line."""
+"""A condition on the columns of an index is read whole, or refused in one plain line that says why."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
+
+from ..errors import DataError
+from .index import VECTOR, Index
 
 NO_COLUMN = re.compile(r'No field named ("?)(.+?)\1\. ')
 UNREADABLE = re.compile(r"\(sql parser error: (.*)\)$")
+BROKEN = re.compile(r"sql parser error|Invalid function 'cast'")  # of a condition that is put where `_whole` has it
 UNCLOSED = "Unterminated string literal"
 NO_CONDITION = "does not return a boolean"
-OTHER_KIND = re.compile(r"Received literal \w+?\((.*?)\) and could not convert to literal of type '(\w+)")
+OTHER_KIND = re.compile(r"Received literal (\w+?)\((.*?)\) and could not convert to literal of type '(\w+)")
+NO_CAST = re.compile(r"Cannot cast string '(.*)' to value of (\w+) type")
+AGGREGATE = re.compile(r"Physical plan does not support logical expression (Aggregate|Window)Function")
 PLACE = re.compile(r",? /\S+:\d+:\d+")  # in the source of LanceDB
-PREFIXES = re.compile(r"^(Invalid input, |lance error: |Invalid user input: |Query Execution error: )+")
+PREFIXES = re.compile(
+    r"^(Invalid input, |lance error: |Invalid user input: |Query Execution error: |Error during planning: |"
+    r"Error parsing function: |"
+    r"Error applying filter expression to batch: |Error optimizing sql filter: .*?\((?=Invalid user input: )|"
+    r"Arrow error: )+"
+)
+ADVICE = re.compile(r"\.?\. No function matches .*| in lance$")  # of the planner, about types that nobody wrote
+TEXT, WHOLE, NUMBER, TRUTH = "texts", "whole numbers", "numbers", "true or false"
+KINDS = {r"(large_?)?(string|utf8)(view)?": TEXT, r"u?int\d+": WHOLE, r"float\d*|double|halffloat": NUMBER,
+         r"bool(ean)?": TRUTH}  # fmt: skip
+"""What a column holds, by Arrow's name of its type."""
+TYPE = re.compile(r"\b(Large)?(Utf8|String|U?Int\d+|Float\d+|Boolean)(View)?\b")
+ENDS = re.compile(r"\b|(?=[^\w\s])")  # where a condition may end
+TRIED = 1000  # such places that are tried
 
 
-def why(where: str, told: str, columns: Sequence[str]) -> str:
+def kinds_of(index: Index) -> dict[str, str]:
+    """What each column holds that conditions are about."""
+    return {field.name: kind_of(str(field.type)) for field in index.table.schema if field.name not in (VECTOR, "hash")}
+
+
+def kind_of(type: str) -> str:
+    """What a column holds, by Arrow's name of its type, or by DataFusion's.
+
+    >>> kind_of("string"), kind_of("Utf8"), kind_of("Int64"), kind_of("date32[day]")
+    ('texts', 'texts', 'whole numbers', 'date32[day]')
+    """
+    return next((kind for name, kind in KINDS.items() if re.fullmatch(name, type.lower())), type)
+
+
+def check_where(index: Index, where: str) -> None:
+    """Refuse a condition of which LanceDB reads only the beginning, and drops the rest without a word.
+
+    A condition that cannot be read at all passes: the search itself refuses it.
+
+    Raises:
+        DataError: something stands behind the first whole condition.
+    """
+    if not BROKEN.search(_told(index, _whole(where))) or _told(index, where):
+        return
+    ends = [place.start() for place in ENDS.finditer(where)][-TRIED:]
+    end = next((end for end in reversed(ends) if not _told(index, _whole(where[:end]))), 0)
+    rest = repr(where[end:].strip())[:80] if end else "something"
+    raise DataError(
+        f"--where {where!r:.200}: {rest} stands behind the first whole condition, and would not be read: join two by "
+        "AND or OR"
+    )
+
+
+def _whole(where: str) -> str:
+    """A condition in a place that only a whole expression fits."""
+    return f"cast({where}\n as boolean)"
+
+
+def _told(index: Index, where: str) -> str:
+    """Why a condition cannot be planned; "" if it can. No row is read."""
+    try:
+        index.table.search().where(where).explain_plan()
+    except (ValueError, RuntimeError, OSError) as e:
+        return str(e) or "no reason was given"
+    return ""
+
+
+def refused(index: Index, where: str, error: Exception) -> DataError:
+    """The error of a condition that LanceDB has refused."""
+    return DataError(why(where, str(error), kinds_of(index)))
+
+
+def why(where: str, told: str, columns: Mapping[str, str]) -> str:
     r"""The reason why a condition cannot be used.
 
     Args:
         where: the condition.
         told: LanceDB's own message, which shows a statement that nobody wrote.
-        columns: the columns that conditions are about.
+        columns: what the columns hold that conditions are about.
 
-    >>> why("yera > 3", "Invalid input, Schema error: No field named yera. Valid fields are", ["id", "year"])
+    >>> why("yera > 3", "Invalid input, Schema error: No field named yera. Valid", {"id": "texts", "year": "texts"})
     "--where 'yera > 3': no column yera; there are id, year"
-    >>> why("a >", "SELECT 1 FROM t WHERE a > (sql parser error: Expected: an expression, found: EOF)", [])
+    >>> why("a >", "SELECT 1 FROM t WHERE a > (sql parser error: Expected: an expression, found: EOF)", {})
     "--where 'a >' cannot be read: expected an expression, found its end"
     """
     start, told = f"--where {where!r:.200}", told.splitlines()[0] if told.strip() else "no reason was given"
@@ -41,5 +112,26 @@ def why(where: str, told: str, columns: Sequence[str]) -> str:
     if NO_CONDITION in told:
         return f'{start} is no condition: compare with something, as in "chunk = 0"'
     if found := OTHER_KIND.search(told):
-        return f"{start}: {found[1]} is of another type than its column, {found[2]}"
-    return f"{start} cannot be used: {PREFIXES.sub('', PLACE.sub('', told)):.200}"
+        return f"{start}: {_other_kind(where, found[1], found[2], found[3], columns)}"
+    if found := NO_CAST.search(told):
+        return f"{start}: a row has {found[1]!r:.40}, which is no number: write try_cast, which leaves such rows out"
+    if found := AGGREGATE.search(told):
+        return f"{start} cannot be used: a condition is about one row, without counts and sums of many"
+    told = ADVICE.sub("", PREFIXES.sub("", PLACE.sub("", told)))
+    return f"{start} cannot be used: {TYPE.sub(lambda name: kind_of(name[0]), told):.200}"
+
+
+def _other_kind(where: str, type: str, value: str, wanted: str, columns: Mapping[str, str]) -> str:
+    """What to write where a column holds something else than the value that it is compared with."""
+    holds, given = kind_of(wanted), kind_of(type)
+    plain = re.sub(r"'(''|[^'])*'", "''", where)
+    named = [
+        name for name in columns if columns[name] == holds and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain)
+    ]
+    name = named[0] if len(named) == 1 else "a column"
+    value = "'" + value.strip('"') + "'" if given == TEXT else value
+    fixes = {
+        (TEXT, WHOLE): f"try_cast({name} as double)", (TEXT, NUMBER): f"try_cast({name} as double)",
+        (TEXT, TRUTH): f"'{value}'", (WHOLE, NUMBER): f"cast({name} as double)",
+    }  # fmt: skip
+    return f"{name} holds {holds}, and {value} is none: write {fixes.get((holds, given), 'a value of this type')}"
