@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("lancedb")
@@ -67,6 +68,45 @@ def test_hybrid_joins_the_ranks_of_both_sides(index: Index):
 def test_equal_scores_stand_by_id():
     rows = [{"id": name} for name in "ba"]
     assert [row["id"] for row in fused([rows[:1], rows[1:]])] == ["a", "b"]
+
+
+@pytest.fixture(scope="module")
+def equal(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """90 rows with one text and one vector, in no order, and ten others."""
+    names = [f"{i:03d}" for i in np.random.default_rng(1).permutation(100)]
+    rows = reader(["the bank"] * 90 + ["a tree"] * 10, info(language="none"), ids=names).read_all()
+    vectors = np.random.default_rng(0).standard_normal((100, DIMENSION)).astype(np.float32)
+    vectors[:90] = QUERY[0]
+    values = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), DIMENSION)
+    place = rows.schema.get_field_index("vector")
+    rows = rows.set_column(place, rows.schema.field("vector"), values)
+    made = Index.create(tmp_path_factory.mktemp("e") / "i", rows.to_reader(), info(language="none"))
+    index_texts(made)
+    return made
+
+
+@pytest.mark.parametrize("by", ["vector", "text", "hybrid"])
+def test_of_equal_rows_those_with_the_first_ids_are_found(equal: Index, by: str):
+    same = sorted(equal.table.search().where("text = 'the bank'").limit(None).to_arrow()["id"].to_pylist())
+    for top in 1, 3, 10, 60:
+        assert ids(equal, "bank", by=by, top=top) == same[:top]
+
+
+def test_the_rows_that_are_read_for_equal_scores_are_bounded(equal: Index, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("afterword.index.find.TIED", 5)
+    found = ids(equal, "bank", by="text", top=20)
+    assert found == sorted(found) and len(found) == 20
+
+
+def test_fewer_hits_are_the_first_of_more(tmp_path: Path):
+    draw = np.random.default_rng(2)
+    made_by = info(language="none")
+    rows = reader(["bank " * n + "tree" for n in draw.integers(0, 9, 60).tolist()], made_by, seed=3)
+    made = Index.create(tmp_path / "i", rows, made_by)
+    index_texts(made)
+    for query in draw.standard_normal((5, 1, DIMENSION)).astype(np.float32):
+        tops = [find(made, ["bank"], query, Asked(top=top))[0].hits for top in (1, 3, 10)]
+        assert tops[0] == tops[2][:1] and tops[1] == tops[2][:3]
 
 
 def test_without_a_word_vectors_alone_are_taken(index: Index):

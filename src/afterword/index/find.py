@@ -18,6 +18,8 @@ By = Literal["hybrid", "vector", "text"]
 K = 60  # of reciprocal rank fusion: G. V. Cormack et al., SIGIR 2009
 SCORE = "_score"  # a name that no kept column has
 DEEPER = 4  # hybrid: so many times as many rows of each side are fused
+LEAST = 10  # rows are looked for at least, so that fewer are the first of these
+TIED = 10_000  # rows more are read to find the first ids among rows that score as the last one does
 
 Row = dict[str, Any]
 
@@ -104,7 +106,9 @@ def find(
         asked: what is wanted; None = ten rows.
 
     Returns:
-        What was found, by query. Rows with equal scores are in the order of their ids.
+        What was found, by query. Rows with equal scores are in the order of their ids; where more than `TIED` rows
+        score as the last one does, these are the first by id of so many. Fewer hits are the first of more; a hybrid
+        search of more than `LEAST` hits, or of documents, looks deeper on both sides, which can change their order.
 
     Raises:
         InputError: a query is blank, or has no vector.
@@ -125,7 +129,7 @@ def find(
 
 def _find(index: Index, text: str, vector: NDArray[np.floating[Any]] | None, asked: Asked, by: By) -> Found:
     """Search deeper and deeper, until there are enough documents or all rows were seen."""
-    depth = asked.top
+    depth = max(asked.top, LEAST)
     while True:
         deep = DEEPER * depth if by == "hybrid" else depth
         near = [] if by == "text" else _by_vector(index, vector, asked, deep)
@@ -146,26 +150,31 @@ def _by_vector(index: Index, vector: Any, asked: Asked, count: int) -> list[Row]
     if len(rows) < count:  # the partitions that are searched may hold fewer rows that fit
         search = index.table.search(vector, vector_column_name=VECTOR).distance_type(info.metric).bypass_vector_index()
         rows = _rows(index, search, asked, count, "_distance")
-    return _sorted({**row, SCORE: 1 - row.pop("_distance")} for row in rows)
+    return _sorted({**row, SCORE: 1 - row.pop("_distance")} for row in rows)[:count]
 
 
 def _by_text(index: Index, text: str, asked: Asked, count: int) -> list[Row]:
     search = index.table.search(text, query_type="fts", fts_columns="text")
-    return _sorted(_rows(index, search, asked, count, SCORE))
+    return _sorted(_rows(index, search, asked, count, SCORE))[:count]
 
 
 def _rows(index: Index, search: Any, asked: Asked, count: int, score: str) -> list[Row]:
+    """The best rows, and all that score as the last of them: LanceDB cuts these anywhere."""
     names = [name for name in index.table.schema.names if name not in (VECTOR, "hash")]
     if asked.where is not None:
         search = search.where(asked.where, prefilter=True)
+    wanted, most = count + 1, count + TIED
     try:
-        rows: list[Row] = search.limit(count).select([*names, score]).to_list()
+        while True:
+            rows: list[Row] = search.limit(wanted).select([*names, score]).to_list()
+            if len(rows) < wanted or rows[count - 1][score] != rows[-1][score] or wanted == most:
+                return rows
+            wanted = min(4 * wanted, most)
     except (ValueError, RuntimeError, OSError) as e:
         if asked.where is not None:
             raise refused(index, asked.where, e) from None
         told = str(e).splitlines()[0].removeprefix("Invalid input, ")
         raise DataError(f"{index.folder} cannot be searched: {told:.300}") from None
-    return rows
 
 
 def _sorted(rows: Any) -> list[Row]:
