@@ -76,6 +76,51 @@ def test_prune_deletes_what_the_input_no_longer_has(indexed: Indexed):
     assert indexed.rows[long[0]]["text"] == "other" and len(indexed.rows) == 1
 
 
+def test_a_rejected_row_is_not_pruned(indexed: Indexed):
+    indexed(ROWS)
+    ended = indexed([("1", " ", "mail"), *ROWS[1:3]], "--prune")
+    assert ended.code == 1 and "2 known, 1 deleted" in ended.err
+    assert set(indexed.rows) == {"1", "O'Brien", ROWS[2][0]}
+    ended = indexed([("", "text", "mail"), *ROWS[1:3]], "--prune")
+    assert ended.code == 1 and len(indexed.rows) == 3
+    told = "nothing is pruned: 1 rejected row without an id, the first in line 2, may be among the 1 that the input no "
+    assert told + "longer has: mend or remove them, and prune again\n" in ended.err
+
+
+@pytest.mark.parametrize("id", [["--id", "n"], []])
+def test_an_unreadable_line_is_no_removed_row(run: Run, gpt2: Path, tmp_path: Path, id: list[str]):
+    path = tmp_path / "t.jsonl"
+    given = ("index", tmp_path / "a", "-m", gpt2, "-i", path, *id)
+    lines = ['{"n": 1, "text": "a bank"}', '{"n": 2, "text": "a river"}', '{"n": 3, "text": "a tree"}']
+    path.write_text("\n".join(lines))
+    assert run(*given).code == 0
+    path.write_text("\n".join([lines[0], lines[1][:9], '{"n": 4, "text": "new"}']))
+    ended = run(*given, "--prune")
+    assert ended.code == 1 and "may be among the 2 that the input no longer has" in ended.err
+    assert Index.open(tmp_path / "a").rows == 4
+    path.write_text("\n".join([*lines, lines[1][:9], '{"n": 4, "text": "new"}']))
+    ended = run(*given, "--prune")
+    assert ended.code == 1 and "pruned" not in ended.err
+
+
+def test_chunks_of_a_rejected_text_stay(indexed: Indexed):
+    indexed([("a", "One. Two.", "x"), ("b", "Three.", "x")], "--chunk", "sentences")
+    before = set(indexed.rows)
+    assert indexed([("a", " ", "x")], "--chunk", "sentences").code == 1
+    assert set(indexed.rows) == before
+    assert indexed([("a", " ", "x"), ("c", "Four.", "x")], "--chunk", "sentences", "--prune").code == 1
+    assert set(indexed.rows) == {*(id for id in before if id[0] == "a"), "c#0"}
+
+
+@pytest.mark.parametrize("rows", [[], [("1", " ", "mail"), ("", "text", "mail")]])
+def test_an_input_without_a_row_prunes_nothing(indexed: Indexed, rows: list[tuple[str, ...]]):
+    indexed(ROWS)
+    ended = indexed(rows, "--prune")
+    assert ended.code == 2 and "no row of the input can be used: --prune would delete" in ended.last
+    assert len(indexed.rows) == 4
+    assert indexed(rows).code == len(rows) // 2
+
+
 def test_a_kept_value_that_changed_is_stored(indexed: Indexed):
     indexed(ROWS, "--keep", "channel")
     indexed([(*ROWS[0][:2], "letter"), *ROWS[1:]], "--keep", "channel")

@@ -262,13 +262,37 @@ def finish(run: IndexRun, rows: NewRows, index: Index, totals: Totals) -> int:
     """Delete what is gone, make searches quick, measure them, and say what was done. Returns the exit code."""
     from ..index.rows import delete
 
-    stale = rows.stale(index, run.wanted.prune)
+    stale = rows.stale(index, False)
+    if run.wanted.prune:
+        stale = _pruned(rows, index, stale)
     delete(index, stale)
     tune(run, index)
     say(summary(totals, rows.counts, len(stale), index))
     if totals.rejected:
         say(f"{totals.rejected:,} rejected, listed in {run.wanted.listing}")
     return REJECTED if totals.rejected else 0
+
+
+def _pruned(rows: NewRows, index: Index, stale: list[str]) -> list[str]:
+    """The ids of rows that --prune deletes: only `stale` where rejected rows may be any others.
+
+    Raises:
+        DataError: no row of the input could be used.
+    """
+    gone = rows.stale(index, True)
+    if gone and rows.empty:
+        raise DataError(
+            f"no row of the input can be used: --prune would delete {len(gone):,} of {plural(index.rows, 'row')} of "
+            f"{index.folder}, and nothing is deleted. Give the whole input, or remove the folder"
+        )
+    if not rows.nameless or len(gone) == len(stale):
+        return gone
+    say(
+        f"nothing is pruned: {plural(len(rows.nameless), 'rejected row')} without an id, the first in line "
+        f"{rows.nameless[0]}, may be among the {len(gone):,} that the input no longer has: mend or remove them, and "
+        "prune again"
+    )
+    return stale
 
 
 def _first(

@@ -71,6 +71,7 @@ class NewRows:
 
     Attributes:
         counts: the rows that were ``known``, and those that were ``repeated`` in the input.
+        nameless: the lines of rejected rows without an id, which may be any row of the index.
     """
 
     def __init__(
@@ -87,15 +88,17 @@ class NewRows:
         self._known = {} if index is None else known_rows(index)
         self._seen: dict[bytes, bytes] = {}
         self._docs: set[bytes] = set()
+        self._rejected: set[bytes] = set()  # documents
+        self.nameless: list[int] = []
 
     def new(self, items: Iterable[Item]) -> Iterator[Item]:
         """The rows that must be embedded; a row that is rejected passes on."""
         for item in items:
-            if item.problem is not None:
-                yield item
-                continue
-            item, place = self._placed(item)
+            place = None
+            if item.problem is None:
+                item, place = self._placed(item)
             if place is None:
+                self._stays(item)
                 yield item
                 continue
             key, value = _digest(place.id), self._value(item, place)
@@ -124,12 +127,25 @@ class NewRows:
         number = f"#{chunk}" if self.info.chunking else ""
         return item, RowPlace(f"{doc}{number}", doc, chunk, start, end, own, item.beside)
 
+    def _stays(self, item: Item) -> None:
+        """A row of the index is not gone because its row in the input is rejected, unless its text is its id."""
+        id = self.identify(item)
+        if id:
+            self._rejected.add(_digest(id))
+        elif id == "" or item.text is None:
+            self.nameless.append(item.line)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no row of the input could be used."""
+        return not self._seen
+
     def _value(self, item: Item, place: RowPlace) -> bytes:
         kept = kept_columns([item], self.columns, parquet=True)
         return _value_of(place.hash, place.start, place.end, [as_text(values[0]) for values in kept.values()])
 
     def stale(self, index: Index, prune: bool) -> list[str]:
-        """The ids of rows that are no longer in the input.
+        """The ids of rows that are no longer in the input, which does not mean those that were rejected.
 
         Args:
             index: the index, after it was updated.
@@ -139,7 +155,9 @@ class NewRows:
             id
             for batch in batches(index, ["id", "doc"])
             for id, doc in zip(batch["id"].to_pylist(), batch["doc"].to_pylist(), strict=True)
-            if _digest(id) not in self._seen and (prune or _digest(doc) in self._docs)
+            if _digest(id) not in self._seen
+            and (prune or _digest(doc) in self._docs)
+            and _digest(doc) not in self._rejected
         ]
 
 
