@@ -134,6 +134,8 @@ def test_rows_without_a_vector_are_listed_and_left_out(indexed: Indexed):
     assert [row["reason"] for row in listed] == ["is blank", "has the id '1' of the row in line 2"]
     assert len(indexed.rows) == 4
     assert indexed([*ROWS, ("9", " ", "mail")]).code == 1
+    (again,) = (indexed.folder / "rejects.jsonl").read_text().splitlines()
+    assert json.loads(again) == {"row": 4, "line": 7, "reason": "is blank"} == {**listed[0], "line": 7}
 
 
 def test_chunks_that_share_tokens_are_an_index_of_their_own(indexed: Indexed):

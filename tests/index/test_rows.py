@@ -1,13 +1,15 @@
 """Rows are told apart by their ids and by what their vectors depend on; what is gone is found, and deleted by id."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.index.rows import info, reader
 
 from afterword.index.index import Index
-from afterword.index.rows import Located, NewRows, delete, hash_of
+from afterword.index.rows import Located, NewRows, delete, hash_of, known_rows
 from afterword.jobs.items import Item
 
 ODD = ["O'Brien", 'say "no"', "👩‍👩‍👧", "x" * 10_000, "%_\\", "'; DROP TABLE rows; --", "银行"]
@@ -74,3 +76,27 @@ def test_what_the_input_no_longer_has_is_stale(tmp_path: Path):
     taken(rows, ["a", "b"])
     assert rows.stale(index, prune=False) == []
     assert rows.stale(index, prune=True) == ["9"]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.list_(pa.float32()), pa.struct([("x", pa.float32())])])
+def test_values_that_json_does_not_have_are_told_apart(tmp_path: Path, kind: pa.DataType):
+    made_by = info()
+    values = [math.nan, math.inf, -math.inf, None, 0.5]
+    shaped = [[v] if pa.types.is_list(kind) else {"x": v} if pa.types.is_struct(kind) else v for v in values]
+    rows = reader(["a"] * 5, made_by).read_all()
+    rows = rows.set_column(6, rows.schema.field("hash"), pa.array([hash_of("a", made_by)] * 5))
+    rows = rows.add_column(7, "v", pa.array(shaped, kind)).replace_schema_metadata(made_by.to_schema())
+    made = Index.create(tmp_path / "a", rows.to_reader(), made_by)
+    assert len(set(known_rows(made).values())) == len(values)
+    items = [Item(i, "a", kept={"v": value}) for i, value in enumerate(shaped)]
+    for ids in range(5), [1, 0, 3, 2, 4]:
+        beside = dict(enumerate(ids))
+        again = NewRows(made_by, lambda item, ids=beside: str(ids[item.line]), located, {"v": kind}, made)
+        assert len([*again.new(items)]) == (0 if beside[0] == 0 else 4)
+
+
+def test_numbers_are_those_of_the_input(tmp_path: Path):
+    rows = NewRows(info(), lambda item: item.text, located, {})
+    texts = ["a", "a", "", "b"]
+    assert [item.text for item in taken(rows, texts)] == ["a", "", "b"]
+    assert list(rows.numbers) == [0, 2, 3]

@@ -329,7 +329,7 @@ def _update(
 
     assert index is not None
     with Rejects(run.wanted.listing, say) as rejects:
-        merges = Merges(index, rejects)
+        merges = Merges(index, rejects, rows.numbers)
         with interruptible(merges.kept):
             return index, _embedded(run, reader, rows, run.embedding(kinds), merges, bar)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,6 +73,7 @@ class NewRows:
 
     Attributes:
         counts: the rows that were ``known``, and those that were ``repeated`` in the input.
+        numbers: of the rows that were handed on, among all rows of the input, from 0.
         nameless: the lines of rejected rows without an id, which may be any row of the index.
     """
 
@@ -89,33 +92,38 @@ class NewRows:
         self._seen: dict[bytes, bytes] = {}
         self._docs: set[bytes] = set()
         self._rejected: set[bytes] = set()  # documents
+        self.numbers = array("q")
         self.nameless: list[int] = []
 
     def new(self, items: Iterable[Item]) -> Iterator[Item]:
         """The rows that must be embedded; a row that is rejected passes on."""
-        for item in items:
-            place = None
-            if item.problem is None:
-                item, place = self._placed(item)
-            if place is None:
-                self._stays(item)
-                yield item
-                continue
-            key, value = _digest(place.id), self._value(item, place)
-            if key in self._seen:
-                first = self._seen[key]
-                if first[: len(value)] == value:
-                    self.counts["repeated"] += 1
-                else:
-                    line = int.from_bytes(first[len(value) :])
-                    yield replace(item, problem=f"has the id {place.id[:80]!r} of the row in line {line}", beside=place)
-                continue
+        for number, item in enumerate(items):
+            found = self._new(item)
+            if found is not None:
+                self.numbers.append(number)
+                yield found
+
+    def _new(self, item: Item) -> Item | None:
+        place = None
+        if item.problem is None:
+            item, place = self._placed(item)
+        if place is None:
+            self._stays(item)
+            return item
+        key, value = _digest(place.id), self._value(item, place)
+        first = self._seen.get(key)
+        if first is None:
             self._seen[key] = value + item.line.to_bytes(8)  # less than a tuple; there may be millions
             self._docs.add(_digest(place.doc))
-            if self._known.get(key) == value:
-                self.counts["known"] += 1
-            else:
-                yield replace(item, beside=place)
+            if self._known.get(key) != value:
+                return replace(item, beside=place)
+            self.counts["known"] += 1
+        elif first[: len(value)] == value:
+            self.counts["repeated"] += 1
+        else:
+            line = int.from_bytes(first[len(value) :])
+            return replace(item, problem=f"has the id {place.id[:80]!r} of the row in line {line}", beside=place)
+        return None
 
     def _placed(self, item: Item) -> tuple[Item, RowPlace | None]:
         chunk, start, end, document = self.locate(item)
@@ -142,7 +150,7 @@ class NewRows:
 
     def _value(self, item: Item, place: RowPlace) -> bytes:
         kept = kept_columns([item], self.columns, parquet=True)
-        return _value_of(place.hash, place.start, place.end, [as_text(values[0]) for values in kept.values()])
+        return _value_of(place.hash, place.start, place.end, [values[0] for values in kept.values()])
 
     def stale(self, index: Index, prune: bool) -> list[str]:
         """The ids of rows that are no longer in the input, which does not mean those that were rejected.
@@ -161,8 +169,21 @@ class NewRows:
         ]
 
 
-def _value_of(hash: str, start: int, end: int, kept: Sequence[str | None]) -> bytes:
-    return _digest([hash, start, end, *kept])
+def _value_of(hash: str, start: int, end: int, kept: Sequence[Any]) -> bytes:
+    return _digest([hash, start, end, *(as_text(_marked(value)) for value in kept)])
+
+
+def _marked(value: Any) -> Any:
+    """A kept value in which floats that JSON does not have are told apart.
+
+    >>> _marked([1.5, math.nan, -math.inf])
+    [1.5, 'float nan', 'float -inf']
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float {value}"
+    if isinstance(value, Mapping):
+        return {name: _marked(part) for name, part in value.items()}
+    return [_marked(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def batches(index: Index, columns: Sequence[str]) -> Iterator[Any]:
@@ -177,7 +198,7 @@ def known_rows(index: Index) -> dict[bytes, bytes]:
     for batch in batches(index, names):
         columns = [batch[name].to_pylist() for name in names]
         for id, hash, start, end, *kept in zip(*columns, strict=True):
-            found[_digest(id)] = _value_of(hash, start, end, [as_text(value) for value in kept])
+            found[_digest(id)] = _value_of(hash, start, end, kept)
     return found
 
 

@@ -140,10 +140,11 @@ class Merges(Store):
     Args:
         index: the index.
         rejects: the list of rows without a vector.
+        numbers: of the rows, among all rows of the input.
     """
 
-    def __init__(self, index: Index, rejects: Rejects) -> None:
-        self.index, self.rejects = index, rejects
+    def __init__(self, index: Index, rejects: Rejects, numbers: Sequence[int] = ()) -> None:
+        self.index, self.rejects, self.numbers = index, rejects, numbers
         self.rows = 0
         self._held: list[Any] = []
 
@@ -151,7 +152,7 @@ class Merges(Store):
         """Hold a window; merge when enough rows are held."""
         for row, item in enumerate(items, first):
             if item.problem is not None:
-                self.rejects.add(row, item.line, item.problem)
+                self.rejects.add(self.numbers[row], item.line, item.problem)
         self.rows += len(items)
         self._held.append(batch_of(block, self.index.table.schema))
         if sum(map(len, self._held)) >= MERGED:
