@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from afterword.errors import DataError
+from afterword.errors import BadRow, DataError
 from afterword.index.judgements import read_judgements, read_query_file
 
 WANTED = {"q1": {"d 1": 2.0, "7": 0.0}, "3": {"7": 1.0}}
@@ -94,3 +94,16 @@ def test_broken_judgements_are_named(tmp_path: Path, name: str, text: str, told:
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=told):
         read_judgements(tmp_path / name)
+
+
+@pytest.mark.parametrize(("name", "cut"), [("a.tsv", "\t"), ("a.csv", ",")])
+def test_blanks_around_ids_of_a_table_are_dropped(tmp_path: Path, name: str, cut: str):
+    rows = [("query-id", "corpus-id", "score"), (" q1", "d 1 ", " 2 "), ("q1 ", "\u00a0d2", "0")]
+    (tmp_path / name).write_text("\n".join(map(cut.join, rows)))
+    assert read_judgements(tmp_path / name) == {"q1": {"d 1": 2.0, "d2": 0.0}}
+    (tmp_path / name).write_text(f"_id{cut}text\n q1 {cut} a bank\n")
+    assert read_query_file(tmp_path / name) == {"q1": " a bank"}
+    (tmp_path / name).write_text(f"_id{cut}text\n  {cut}a bank\n")
+    with pytest.raises(BadRow, match="is no id"):
+        read_query_file(tmp_path / name)
+    assert read_query_file(lines(tmp_path / "q.jsonl", [{"_id": " q1", "text": "a"}])) == {" q1": "a"}

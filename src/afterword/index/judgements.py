@@ -59,7 +59,7 @@ def read_judgements(path: Path) -> Judgements:
     Args:
         path: a .jsonl, .csv, .tsv or .parquet file with the ids of a query (`JUDGED_QUERY`) and of a document
             (`JUDGED_DOCUMENT`) and a score in each row, such as BEIR's qrels/test.tsv; or a file of any other name with
-            TREC's four columns: query, anything, document, score.
+            TREC's four columns: query, anything, document, score. Blanks around ids are dropped in .csv and .tsv.
 
     Raises:
         MissingDataset: there is no such file.
@@ -118,6 +118,8 @@ def _value(path: Path, line: int, fields: Mapping[str, Any], names: Sequence[str
 
 def _id(path: Path, line: int, fields: Mapping[str, Any], names: Sequence[str]) -> str:
     value = _value(path, line, fields, names)
+    if isinstance(value, str) and format_of(path) in ("csv", "tsv"):
+        value = value.strip()  # blanks beside a comma or a tab
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise BadRow(path, line, f"{value!r:.40} is no id: give a string or a whole number as {names[0]}")
     return str(value)
