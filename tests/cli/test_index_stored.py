@@ -1,5 +1,6 @@
 """An index of stored vectors is that of the texts that they were made from."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,12 +25,36 @@ def test_it_is_the_index_of_the_texts(run: Run, gpt2: Path, tmp_path: Path, outp
     columns = ("--id", "n", "--keep", "channel")
     assert run("index", tmp_path / "a", *usual, *columns, "-i", tmp_path / "t.csv").code == 1
     ended = run("index", tmp_path / "b", *usual, *columns, "--from", vectors)
-    told = f"2 embedded, 1 without a vector; {tmp_path / 'b'} has 2 rows; searches: exact"
-    assert ended.code == 1 and told in ended.err
+    assert ended.code == 1 and f"2 embedded; {tmp_path / 'b'} has 2 rows; searches: exact" in ended.err
+    listed, wanted = ((tmp_path / name / "rejects.jsonl").read_text() for name in "ba")
+    reason = "is blank" if output == "job/" else "has no vector"
+    assert listed.splitlines()[0] == json.dumps({"row": 1, "line": 3 - (output != "job/"), "reason": reason})
+    assert len(listed.splitlines()) == len(wanted.splitlines()) == 2 and ended.last.startswith("2 rejected, listed in")
     assert rows_of(tmp_path / "a") == rows_of(tmp_path / "b")
     again = run("index", tmp_path / "b", *usual, *columns, "--from", vectors)
-    assert "0 embedded, 2 known, 1 without a vector" in again.err
+    assert again.code == 1 and "0 embedded, 2 known" in again.err and again.last.startswith("2 rejected")
+    (tmp_path / "t.csv").write_text(ROWS.replace("1,The bank.", "1, "))
+    assert (
+        run("embed", *usual, "-i", tmp_path / "t.csv", "--keep", "n,channel", "-o", f"{tmp_path}/2{output}").code == 1
+    )
+    pruned = run("index", tmp_path / "b", *usual, *columns, "--from", tmp_path / f"2{output}", "--prune")
+    assert pruned.code == 1 and rows_of(tmp_path / "b")["id"].to_pylist() == ["1", "3"]  # a rejected row is not pruned
+    (tmp_path / "t.csv").write_text(ROWS)
     assert "0 embedded, 2 known" in run("index", tmp_path / "b", *usual, *columns, "-i", tmp_path / "t.csv").err
+
+
+def test_the_ids_of_a_job_go_by_their_own_name(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "t.csv").write_text("n,text\n7,The bank.\n8,river\n")
+    usual = ("-m", gpt2, "--method", "classical")
+    assert run("embed", *usual, "-i", tmp_path / "t.csv", "--id", "n", "-o", f"{tmp_path}/job/").code == 0
+    told = run("index", tmp_path / "a", *usual, "--id", "n", "--from", tmp_path / "job").last
+    assert told == f"2 embedded; {tmp_path / 'a'} has 2 rows; searches: exact"
+    assert rows_of(tmp_path / "a")["id"].to_pylist() == ["7", "8"]
+    assert "0 embedded, 2 known" in run("index", tmp_path / "a", *usual, "--id", "n", "-i", tmp_path / "t.csv").last
+    assert run("index", tmp_path / "b", *usual, "--id", "id", "--from", tmp_path / "job").code == 0
+    assert rows_of(tmp_path / "b")["id"].to_pylist() == ["7", "8"]
+    ended = run("index", tmp_path / "c", *usual, "--id", "m", "--from", tmp_path / "job")
+    assert ended.code == 2 and "has no column 'm': it has row, text, id, vector" in ended.last
 
 
 @pytest.mark.parametrize(

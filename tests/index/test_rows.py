@@ -34,6 +34,13 @@ def test_without_ids_equal_texts_are_one_row():
     assert rows.counts == {"repeated": 1}
 
 
+def test_an_equal_text_with_other_kept_values_is_listed():
+    rows = NewRows(info(), lambda item: None, located, {"n": "json"})
+    found = list(rows.new(Item(line, "a", kept={"n": n}) for line, n in enumerate([1, 1, 2], 1)))
+    told = "has the text of the row in line 1 and other kept values: ids of a column keep both, by --id"
+    assert [item.problem for item in found] == [None, told] and rows.counts == {"repeated": 1}
+
+
 def test_an_id_of_two_texts_is_rejected():
     rows = NewRows(info(), lambda item: "7", located, {})
     found = taken(rows, ["a", "b", "a"])

@@ -63,6 +63,6 @@ def summary(totals: Totals, counts: Mapping[str, int], deleted: int, index: Inde
     """The last line of a run."""
     embedded = totals.rows - totals.rejected
     parts = [f"{embedded:,} embedded"]
-    parts += [f"{counts[name]:,} {name}" for name in ("known", "repeated", "without a vector") if counts[name]]
+    parts += [f"{counts[name]:,} {name}" for name in ("known", "repeated") if counts[name]]
     parts += [f"{deleted:,} deleted"] if deleted else []
     return f"{', '.join(parts)}; {index.folder} has {plural(index.rows, 'row')}; searches: {searches(index)}"

@@ -14,11 +14,11 @@ from .indexing import IndexRun, IndexWanted, finish
 
 if TYPE_CHECKING:
     from ..index.index import Index
-    from ..jobs.items import Item
+    from ..index.stored import Reject
     from ..jobs.rejects import Rejects
     from ..jobs.write_vectors import Block
 
-    Blocks = Iterable[tuple[list[Item], Block]]
+    Blocks = Iterable[tuple[list[Reject], Block]]
 
 OF_FILE = ("prompt", "dimension", "normalized")
 """What the file says of its vectors, where the model alone does not."""
@@ -45,12 +45,11 @@ def build_from(wanted: IndexWanted, path: Path) -> int:
         with Rejects(wanted.listing, say) as rejects:
             blocks = stored.blocks(rows, names, kinds)
             index, count = _create(run, blocks, kinds, rejects) if index is None else _merge(index, blocks, rejects)
-        rows.counts["without a vector"] = stored.missing
         return finish(run, rows, index, Totals(count + rejects.count, rejects.count))
 
 
 def _create(
-    run: IndexRun, blocks: Iterator[tuple[list[Item], Block]], kinds: dict[str, Any], rejects: Rejects
+    run: IndexRun, blocks: Iterator[tuple[list[Reject], Block]], kinds: dict[str, Any], rejects: Rejects
 ) -> tuple[Index, int]:
     import pyarrow as pa
 
@@ -82,6 +81,6 @@ def _merge(index: Index, blocks: Blocks, rejects: Rejects) -> tuple[Index, int]:
 
 def _accepted(blocks: Blocks, rejects: Rejects) -> Iterator[Block]:
     for rejected, block in blocks:
-        for item in rejected:
-            rejects.add(item.line - 1, item.line, item.problem or "")
+        for one in rejected:
+            rejects.add(*one)
         yield block

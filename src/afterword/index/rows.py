@@ -122,7 +122,12 @@ class NewRows:
             self.counts["repeated"] += 1
         else:
             line = int.from_bytes(first[len(value) :])
-            return replace(item, problem=f"has the id {place.id[:80]!r} of the row in line {line}", beside=place)
+            same = f"has the id {place.id[:80]!r} of the row in line {line}"
+            if self.identify(item) is None and not self.info.chunking:
+                same = (
+                    f"has the text of the row in line {line} and other kept values: ids of a column keep both, by --id"
+                )
+            return replace(item, problem=same, beside=place)
         return None
 
     def _placed(self, item: Item) -> tuple[Item, RowPlace | None]:

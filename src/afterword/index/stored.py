@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import DataError
 from ..jobs.items import Item
@@ -18,6 +18,14 @@ from .write import columns_of
 READ = 4096  # rows that are read at a time
 
 
+class Reject(NamedTuple):
+    """A row that is not taken: its number from 0, its line from 1, and the reason."""
+
+    row: int
+    line: int
+    reason: str
+
+
 class StoredRows:
     """Stored texts and vectors.
 
@@ -26,7 +34,7 @@ class StoredRows:
 
     Attributes:
         info: what the vectors were made by.
-        missing: the number of rows without a vector that were read.
+        without: the rows of a job without a vector, as it lists them, by their numbers.
 
     Raises:
         DataError: there are no such vectors; the job has not ended; the file holds chunks, or vectors of several
@@ -34,7 +42,10 @@ class StoredRows:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.parts, self.missing = path, parts_of(path), 0
+        self.path, self.parts = path, parts_of(path)
+        job = Job.open(path) if path.is_dir() else None
+        self.without = {} if job is None else {row["row"]: row for row in job.rejects()}
+        self._ids = None if job is None else job.begun.get("--id")  # a job writes this column as "id"
         infos = read_info(self.parts[0])
         if list(infos) != [VECTOR]:
             raise DataError(f"{path} holds vectors of {len(infos)} methods, {', '.join(infos)}: embed by one")
@@ -49,19 +60,22 @@ class StoredRows:
         return pq.read_schema(self.parts[0])
 
     def kinds(self, names: list[str]) -> dict[str, Any]:
-        """The types of columns.
+        """The types of columns; the ids of a job go by the name of their column in its input too.
 
         Raises:
             DataError: there is no such column.
         """
         schema = self._schema
         for name in names:
-            if name not in schema.names:
+            if self._own(name) not in schema.names:
                 raise DataError(f"{self.path} has no column {name!r}: it has {', '.join(schema.names)}")
-        return {name: schema.field(name).type for name in names}
+        return {name: schema.field(self._own(name)).type for name in names}
 
-    def blocks(self, rows: NewRows, names: list[str], kinds: Mapping[str, Any]) -> Iterator[tuple[list[Item], Block]]:
-        """The rows that are new to an index, block by block, with their vectors; a rejected one has none.
+    def _own(self, name: str) -> str:
+        return "id" if name == self._ids and name not in self._schema.names else name
+
+    def blocks(self, rows: NewRows, names: list[str], kinds: Mapping[str, Any]) -> Iterator[tuple[list[Reject], Block]]:
+        """The rows that are new to an index, block by block, with their vectors; and those that are rejected.
 
         Args:
             rows: takes the rows.
@@ -70,21 +84,30 @@ class StoredRows:
         """
         import pyarrow as pa
 
-        for first, batch in self._batches(["text", *names, VECTOR]):
-            columns = {name: batch[name].to_pylist() for name in ["text", *names]}
+        own = {name: self._own(name) for name in names}
+        for first, batch in self._batches(["text", *own.values(), VECTOR]):
+            texts, columns = batch["text"].to_pylist(), {name: batch[own[name]].to_pylist() for name in names}
             there = batch[VECTOR].is_valid().to_pylist()
-            self.missing += there.count(False)
             items = [
-                Item(first + i, text, kept={name: columns[name][i] for name in names})
-                for i, text in enumerate(columns["text"])
-                if there[i]
-            ]
+                Item(
+                    first + i, text, None if there[i] else self._listed(first + i).reason,
+                    kept={name: columns[name][i] for name in names},
+                )
+                for i, text in enumerate(texts)
+            ]  # fmt: skip
             found = list(rows.new(items))
             good = [item for item in found if item.problem is None]
-            rejected = [item for item in found if item.problem is not None]
+            rejected = [self._listed(item.line, item.problem) for item in found if item.problem is not None]
             lists = batch[VECTOR].take(pa.array([item.line - first for item in good], pa.int64()))
             vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, lists.type.list_size)
             yield rejected, Block(columns_of(good, kinds), {VECTOR: vectors})
+
+    def _listed(self, number: int, problem: str | None = None) -> Reject:
+        """A rejected row with a number from 1: as the job has listed it, where it did."""
+        said = self.without.get(number - 1)
+        if said is not None:
+            return Reject(said["row"], said["line"], said["reason"])
+        return Reject(number - 1, number, problem or "has no vector")
 
     def _batches(self, columns: list[str]) -> Iterator[tuple[int, Any]]:
         import pyarrow.parquet as pq
