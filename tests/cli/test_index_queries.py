@@ -20,6 +20,9 @@ def test_queries_of_a_file_are_all_searched_for(run: Run, gpt2: Path, tmp_path: 
     assert "by 20 queries" in run(*usual, "--measure", "--queries", 20).out
     measured = Index.open(tmp_path / "a").info.measured
     assert measured is not None and measured.queries == 20
+    assert run("index", tmp_path / "b", *usual[2:], "-i", rows).last.endswith("searches: exact")
+    told = run("index", tmp_path / "b", *usual[2:], "--measure", "--queries", queries).out
+    assert told == "exact: every search compares all vectors, so recall is 1\n"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from afterword.cli.page import PIPE, RED, Column, cut, one_line, page_width, styled, table, wrapped
+from afterword.cli.page import JOINERS, PIPE, RED, Column, cut, one_line, page_width, styled, table, wrapped
 
 texts = st.text(
     st.characters(codec="utf-8") | st.sampled_from("中é e\u0301\u200d\ufe0f👩\x1b\u202e\n\t…"), max_size=200
@@ -17,7 +17,7 @@ texts = st.text(
 @given(text=texts, cells=st.integers(0, 100))
 def test_a_text_is_cut_to_its_cells(text: str, cells: int):
     found, whole = cut(text, cells), one_line(text)
-    assert cell_len(found) <= cells and all(c.isprintable() for c in found)
+    assert cell_len(found) <= cells and all(c.isprintable() or c in JOINERS for c in found)
     assert found == whole if cell_len(whole) <= cells else found[:-1] == whole[: len(found[:-1])]
     if cell_len(whole) > cells > 0:  # nothing more would have fitted, but a wide character
         assert found.endswith("…") and cell_len(found) >= cells - 1
@@ -27,6 +27,15 @@ def test_what_a_terminal_would_obey_is_not_printed():
     assert one_line("a\x1b[31mred\nb") == "a\N{REPLACEMENT CHARACTER}[31mred b"
     assert one_line("\u202eabc\u200d\ufeff\x00") == "abc\N{REPLACEMENT CHARACTER}"
     assert one_line("each word 每个词 ❤\ufe0f") == "each word 每个词 ❤"
+    assert one_line("a\u200db \u200d\u202e") == "ab "
+
+
+@pytest.mark.parametrize("whole", ["👩\u200d👩\u200d👧", "क\u094d\u200dष", "می\u200cخواهم", "❤\u200d🔥"])
+def test_joined_characters_stay_joined(whole: str):
+    assert one_line(whole) == cut(whole, 12) == whole
+    assert cut(f"{whole} {'x' * 20}", 13).startswith(f"{whole} xx")
+    assert cut("ab👩\u200d👩\u200d👧cdef", 5) == "ab👩\u200d👩\u200d👧…"
+    assert cut("ab👩\u200d👩\u200d👧cdef", 4) == "ab…"
 
 
 @given(
@@ -60,6 +69,10 @@ def test_columns_share_what_is_left():
         "b  22",
     ]
     assert table([Column([], "label")], 40) == []
+
+
+def test_a_label_cannot_move_the_cursor():
+    assert table([Column(["a\x1b[2J"], "label"), Column(["x"], "text")], 40) == ["a\N{REPLACEMENT CHARACTER}[2J  x"]
 
 
 def test_prose_breaks_between_words():

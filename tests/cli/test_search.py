@@ -1,8 +1,12 @@
 """``afterword search``: queries, tables and JSON."""
 
 import json
+import math
+from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Run
 
@@ -64,3 +68,20 @@ def test_a_kept_column_named_score_stays_what_it_is(run: Run, gpt2: Path, tmp_pa
     for by in ("hybrid", "vector", "text"):
         (hit,) = json.loads(run("search", tmp_path / "scored", "parcel", "--by", by, "--top", 1, "--json").out)["hits"]
         assert hit["id"] == "a" and hit["kept"] == {"score": "5"} and hit["score"] != 5
+
+
+def test_kept_values_of_any_type_are_written_as_embed_writes_them(run: Run, gpt2: Path, tmp_path: Path):
+    columns = {"n": ["a", "b"], "text": ["one parcel", "a dog"], "raw": [b"a", None], "at": [datetime(2026, 1, 31)] * 2,
+               "x": [math.nan, 0.5], "e": ["👩\u200d👩\u200d👧", "b\x1b[31m"]}  # fmt: skip
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    given = ("-m", gpt2, "-i", tmp_path / "t.parquet")
+    assert run("index", tmp_path / "a", *given, "--id", "n", "--keep", "raw,at,x,e").code == 0
+    (written, _) = run("embed", *given, "--keep", "raw,at,x,e").rows
+    (one,) = run("search", tmp_path / "a", "parcel", "--by", "text", "--json").rows
+    kept = {"raw": "YQ==", "at": "2026-01-31T00:00:00", "x": None, "e": "👩\u200d👩\u200d👧"}
+    assert one["hits"][0]["kept"] == kept == {name: written[name] for name in kept}
+    head, *lines = run("search", tmp_path / "a", "parcel dog", "--by", "text").out.splitlines()
+    assert head.split() == ["score", "id", "raw", "at", "x", "e", "text"]
+    shown = sorted(line.split()[1:] for line in lines)
+    assert shown[0][:3] == ["a", "YQ==", "2026-01-31T00:00:00"] and shown[0][3] == "👩\u200d👩\u200d👧"
+    assert shown[1][:3] == ["b", "2026-01-31T00:00:00", "0.5"] and "\x1b" not in "".join(lines)

@@ -15,6 +15,8 @@ NARROWEST = 20  # width of the narrowest page
 GAP = 2  # spaces between columns
 TEXT = 12  # width in cells that a column of texts gets at least, if scores can be moved to another table for it
 
+JOINERS = "\u200c\u200d"
+"""The zero-width non-joiner of Persian and Indic scripts, and the joiner of these and of emoji."""
 BOLD, RED, YELLOW = "1", "31", "33"
 
 
@@ -53,16 +55,20 @@ def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -
 def one_line(text: str) -> str:
     r"""A text on one line, without characters that a terminal would obey or that change the width of others.
 
-    >>> one_line("a\nb\x1b[31m")
-    'a b\ufffd[31m'
+    Joiners inside other scripts and emoji stay: these are other characters without them.
+
+    >>> one_line("a\nb\x1b[31m"), one_line("a\u200db")
+    ('a b\ufffd[31m', 'ab')
     """
     line = " ".join(text.split())
     if line.isascii() and line.isprintable():
         return line
-    return "".join(map(_printable, line))
+    return "".join(_printable(before, character) for before, character in zip(" " + line, line, strict=False))
 
 
-def _printable(character: str) -> str:
+def _printable(before: str, character: str) -> str:
+    if character in JOINERS and not before.isascii() and before not in JOINERS:
+        return character
     if unicodedata.category(character) == "Cf" or "\ufe00" <= character <= "\ufe0f":
         return ""
     return character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
@@ -79,12 +85,12 @@ def cut(text: str, cells: int) -> str:
     line = one_line(text)
     if cell_len(line) <= cells:
         return line
-    held = 0
-    for end, character in enumerate(line):
-        held += get_character_cell_size(character)
-        if held > cells - 1:
-            return line[:end] + "…" * (cells > 0)
-    return line
+    held = end = 0
+    while end < len(line) and (held := held + get_character_cell_size(line[end])) < cells:
+        end += 1
+    while end < len(line) and cell_len(line[: end + 1]) < cells:  # joined emoji take fewer cells than each alone
+        end += 1
+    return line[:end].rstrip(JOINERS) + "…" * (cells > 0)
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,7 @@ def _rows(columns: Sequence[Column], widths: Sequence[int]) -> Iterator[str]:
     for row in ([tuple(c.head for c in columns)] if any(c.head for c in columns) else []) + rows:
         line = ""
         for column, width, cell in zip(columns, widths, row, strict=True):
-            text = cut(cell, width) if column.kind == "text" else cell
+            text = cut(cell, width) if column.kind == "text" else one_line(cell)
             space = " " * (width - cell_len(text))
             line += (text + space if column.kind == "text" else space + text) + " " * GAP
         yield line.rstrip(" ")

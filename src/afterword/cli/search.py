@@ -146,14 +146,16 @@ def read_queries(reader: Reader) -> list[str]:
 
 
 def _json(found: Sequence[Found]) -> list[str]:
-    """A line of JSON for each query."""
+    """A line of JSON for each query; kept values are written as `embed` writes them."""
+    from ..jobs.items import as_json
+
     return [
         json.dumps(
-            {"query": one.query, "hits": [{**vars(hit), "kept": dict(hit.kept)} for hit in one.hits]},
-            ensure_ascii=False, default=str,
+            {"query": one.query, "hits": [{**vars(hit), "kept": as_json(hit.kept)} for hit in one.hits]},
+            ensure_ascii=False,
         )
         for one in found
-    ]  # fmt: skip
+    ]
 
 
 def page(found: Sequence[Found]) -> list[str]:
@@ -166,11 +168,17 @@ def page(found: Sequence[Found]) -> list[str]:
 
 
 def _columns(found: Found) -> list[Any]:
+    from ..jobs.items import as_json
+
     hits = found.hits
     kept = list(hits[0].kept)
     return [
         Column([f"{hit.score:.4f}" for hit in hits], "label", "score"),
         Column([hit.id for hit in hits], "text", "id"),
-        *(Column([str(hit.kept[name]) for hit in hits], "text", name) for name in kept),
+        *(Column([_cell(as_json(hit.kept[name])) for hit in hits], "text", name) for name in kept),
         Column([hit.text for hit in hits], "text", "text"),
     ]
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
