@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
@@ -76,6 +77,38 @@ def test_the_rows_of_an_index_are_named_by_their_ids(run: Run, tmp_path: Path):
     for option in ("--method", "--column"):
         ended = run("duplicates", "-i", tmp_path / "a", option, "x")
         assert ended.code == 2 and f"Invalid value for {option}" in ended.err and "is an index" in ended.err
+
+
+@pytest.mark.parametrize("stored", ["v.parquet", "v/", "index"])
+def test_lists_have_what_was_kept(run: Run, tmp_path: Path, stored: str):
+    pytest.importorskip("lancedb")
+    columns = {"id": ["a", "b", "c", "d"], "text": ["rain", "a bank", "a bank", "rain!"], "repeats": [1.5, None, 2, 3],
+               "raw": [b"a", b"b", b"c", None]}  # fmt: skip
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    given = ("-m", "afterword-mini", "-i", tmp_path / "t.parquet", "--keep")
+    if stored == "index":
+        assert run("index", tmp_path / stored, *given, "repeats,raw", "--id", "id").code == 0
+    else:
+        assert run("embed", *given, "repeats,raw", "-o", f"{tmp_path}/{stored}").code == 0
+    order = "abcd"
+    if stored == "index":
+        order = "".join(Index.open(tmp_path / stored).table.to_arrow()["id"].to_pylist())
+    for ending in "jsonl", "csv", "parquet":
+        kept, repeats = tmp_path / f"kept.{ending}", tmp_path / f"repeats.{ending}"
+        ended = run("duplicates", "-i", tmp_path / stored, "--over", 0.999, "-o", kept, "--repeats", repeats)
+        assert ended.code == 0, ended.err
+    rows = [json.loads(line) for line in (tmp_path / "kept.jsonl").read_text().splitlines()]
+    first = "b" if order.index("b") < order.index("c") else "c"
+    wanted = {"a": (1.5, "YQ=="), first: (None, "Yg==") if first == "b" else (2, "Yw=="), "d": (3, None)}
+    name = (lambda row: row["id"]) if stored == "index" else (lambda row: order[row["line"] - 1])
+    assert {name(row): (row["repeats"], row["raw"]) for row in rows} == wanted
+    (other,) = pq.read_table(tmp_path / "repeats.parquet").to_pylist()
+    assert (other["kept_repeats"], other["raw"]) == ((2, b"c") if first == "b" else (None, b"b"))
+    with (tmp_path / "kept.csv").open(newline="") as file:
+        assert {row["raw"] for row in csv.DictReader(file)} == {str(raw or "") for _, raw in wanted.values()}
+    assert run("cluster", "-i", tmp_path / stored, "--k", 2, "-o", tmp_path / "c.jsonl").code == 0
+    clustered = [json.loads(line) for line in (tmp_path / "c.jsonl").read_text().splitlines()]
+    assert {row["raw"] for row in clustered} == {"YQ==", "Yg==", "Yw==", None}
 
 
 def test_a_folder_that_is_no_index(run: Run, tmp_path: Path):

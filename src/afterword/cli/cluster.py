@@ -73,7 +73,7 @@ def cluster(
             for line in lines
         )
         numbers, shown, labels = zip(*rows, strict=True)
-        write_listing(output, {found.key: [*map(found.named, numbers)], "text": shown, "cluster": labels})
+        write_listing(output, found.listed(numbers, text=shown, cluster=labels))
     typer.echo("\n".join(_json(found, clusters) if as_json else page(found, clusters)))
     say_notes(found)
     return REJECTED if found.rejected else 0

@@ -82,9 +82,10 @@ def duplicates(
     with RowsBar(len(found.vectors), progress) as bar:
         listing = listed(found, near_duplicates(found.vectors, over, by_pairs(bar, len(found.vectors))))
     if output is not None:
-        write_listing(output, {found.key: [*map(found.named, listing.kept)], "text": _texts(found, listing.kept)})
+        write_listing(output, found.listed(listing.kept, text=_texts(found, listing.kept)))
     if repeats is not None:
-        write_listing(repeats, _columns(found, listing))
+        lines = [line for line, _, _ in listing.repeats]
+        write_listing(repeats, found.listed(lines, **_columns(found, listing)))
     typer.echo("\n".join(_json(found, listing, over) if as_json else page(found, listing, over)))
     say_notes(found)
     return REJECTED if found.rejected else 0
@@ -139,15 +140,14 @@ def _texts(found: Gathered, lines: Sequence[int]) -> list[str]:
 
 
 def _columns(found: Gathered, listing: Listing) -> dict[str, Sequence[Any]]:
-    """The table of the repeats."""
+    """The table of the repeats, without their names."""
     lines, kept, cosines = zip(*listing.repeats, strict=True) if listing.repeats else ((), (), ())
-    names, others = (list(map(found.named, some)) for some in (lines, kept))
-    return {found.key: names, "text": _texts(found, lines), "repeats": others, "cosine": cosines}
+    return {"text": _texts(found, lines), "repeats": list(map(found.named, kept)), "cosine": cosines}
 
 
 def _json(found: Gathered, listing: Listing, over: float) -> list[str]:
     """One line of JSON: counts, and all repeats."""
-    columns = _columns(found, listing)
+    columns = {found.key: [found.named(line) for line, _, _ in listing.repeats], **_columns(found, listing)}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     counts = {"over": over, "rows": found.rows, "kept": len(listing.kept), "without_vector": found.missing}
     return [json.dumps({**counts, "repeats": rows}, ensure_ascii=False)]

@@ -36,6 +36,7 @@ class Gathered:
         rejected: whether these rows were rejected now.
         notes: lines on them.
         ids: the rows' ids, where the input is an index.
+        kept: the columns that were kept beside the texts, as Arrow has them, of rows in ascending order from 1.
     """
 
     vectors: Array
@@ -45,6 +46,12 @@ class Gathered:
     rejected: bool
     notes: Sequence[str] = ()
     ids: Sequence[str] | None = None
+    kept: Callable[[Sequence[int]], Mapping[str, Any]] = lambda _: {}
+
+    def listed(self, lines: Sequence[int], **columns: Sequence[Any]) -> dict[str, Any]:
+        """The columns of a list of rows: their names, these, and what was kept, as kept_NAME where NAME is taken."""
+        own = {self.key: [*map(self.named, lines)], **columns}
+        return {**own, **{f"kept_{n}" if n in own else n: values for n, values in self.kept(lines).items()}}
 
     @property
     def key(self) -> str:
@@ -121,6 +128,8 @@ def _stored(path: Path, method: str | None) -> Gathered:
     """The vectors of a file or a job, each text once."""
     import numpy as np
 
+    from ..files.lines import TEXT
+
     file = stored_at(path)
     column = next(iter(file.infos)) if method is None and len(file.infos) == 1 else method
     if column is None or column not in file.infos:
@@ -134,8 +143,27 @@ def _stored(path: Path, method: str | None) -> Gathered:
     every, missing = np.concatenate(rows), file.missing()
     notes = [f"no vector: {missing:,} of {plural(len(file), 'row')} of {path}"] if missing else []
     return Gathered(
-        np.concatenate(vectors), file.lines(every), lambda some: file.texts(every[list(some)]), missing, False, notes
-    )
+        np.concatenate(vectors), file.lines(every), lambda some: file.texts(every[list(some)]), missing, False, notes,
+        kept=lambda lines: _kept(file.parts, {TEXT, *file.infos, *(["row"] if path.is_dir() else [])}, lines),
+    )  # fmt: skip
+
+
+def _kept(parts: Sequence[Path], other: set[str], lines: Sequence[int]) -> dict[str, Any]:
+    """Some rows, in ascending order, of all columns of parts but the others."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names, rows, start, found = None, np.asarray(lines, np.int64) - 1, 0, []
+    for part in parts:
+        with pq.ParquetFile(part, pre_buffer=False) as file:
+            names = names or [name for name in file.schema_arrow.names if name not in other]
+            end = start + file.metadata.num_rows
+            low, high = np.searchsorted(rows, [start, end])
+            found.append(file.read(columns=names).take(pa.array(rows[low:high] - start)))
+            start = end
+    table = pa.concat_tables(found)
+    return {name: table[name] for name in table.schema.names}
 
 
 def _indexed(folder: Path) -> Gathered:
@@ -145,11 +173,12 @@ def _indexed(folder: Path) -> Gathered:
     from ..index.index import VECTOR, Index
 
     index = Index.open(folder)
-    rows = index.table.search().select(["id", "text", VECTOR]).limit(max(1, index.rows)).to_arrow()
+    rows = index.table.search().select(["id", "text", *index.kept, VECTOR]).limit(max(1, index.rows)).to_arrow()
     vectors = rows[VECTOR].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     return Gathered(
         np.asarray(vectors, np.float32).reshape(-1, index.info.dimension), [[n] for n in range(1, len(rows) + 1)],
         lambda some: rows["text"].take(list(some)).to_pylist(), 0, False, ids=rows["id"].to_pylist(),
+        kept=lambda lines: {name: rows[name].take([line - 1 for line in lines]) for name in index.kept},
     )  # fmt: skip
 
 
@@ -178,7 +207,8 @@ def write_listing(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     from ..errors import MissingExtra
     from ..files.atomic import atomic_file
 
-    rows = zip(*columns.values(), strict=True)
+    table = path.suffix.lower() == ".csv"
+    rows = zip(*(_written(values, table) for values in columns.values()), strict=True)
     with atomic_file(path) as file:
         if path.suffix.lower() == ".parquet":
             try:
@@ -188,17 +218,30 @@ def write_listing(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
                 raise MissingExtra("pyarrow", "parquet") from None
             name = pa.string() if "id" in columns else pa.int64()
             types = {"text": pa.string(), "cosine": pa.float64(), "id": name, "repeats": name}
-            pq.write_table(pa.table({k: pa.array(v, types.get(k, pa.int64())) for k, v in columns.items()}), file)
+            plain = {k: v for k, v in columns.items() if not isinstance(v, pa.ChunkedArray)}
+            made = {k: pa.array(v, types.get(k, pa.int64())) for k, v in plain.items()}
+            pq.write_table(pa.table({**columns, **made}), file)
             return
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        if path.suffix.lower() == ".csv":
-            table = csv.writer(text, lineterminator="\n")
-            table.writerow(columns)
-            table.writerows(rows)
+        if table:
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(rows)
         else:
             text.writelines(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n" for row in rows)
         text.flush()
         text.detach()
+
+
+def _written(values: Any, table: bool) -> Sequence[Any]:
+    """A column as JSON has it, or as text for a table; one that Arrow does not hold stays as it is."""
+    from ..files.parquet import value_of
+    from ..jobs.items import as_json, as_text
+
+    if isinstance(values, Sequence):
+        return values
+    found = [as_json(value_of(value)) for value in values]
+    return list(map(as_text, found)) if table else found
 
 
 def say_notes(found: Gathered) -> None:
