@@ -1,6 +1,7 @@
 """Searches of an index: by vectors, by words, and by both."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ from afterword.errors import DataError, InputError
 from afterword.index.find import Asked, find, fused
 from afterword.index.index import Index
 from afterword.index.info import Recall
+from afterword.index.rows import delete
 from afterword.index.tune import index_texts, index_vectors
+from afterword.index.write import merge
 
 TEXTS = ["the bank of the river", "银行提高了利率", "河边有一棵树", "銀行は金利を上げた"]
 TEXTS += ["ธนาคารขึ้นดอกเบี้ย", "bank bank"]
@@ -170,3 +173,15 @@ def test_each_gives_the_best_chunk_of_a_document(tmp_path: Path):
     (found,) = find(made, ["any"], QUERY, Asked(top=3, each=True))
     assert [(hit.doc, hit.id) for hit in found.hits] == list(best.items())[:3]
     assert len(find(made, ["any"], QUERY, Asked(top=9, each=True))[0].hits) == 4
+
+
+@pytest.mark.parametrize("by", ["vector", "text", "hybrid"])
+def test_a_version_that_is_gone_is_left_for_the_latest(tmp_path: Path, by: str):
+    Index.create(tmp_path / "i", reader(TEXTS, info(language="none")), info(language="none"))
+    index_texts(Index.open(tmp_path / "i"))
+    reading, writing = Index.open(tmp_path / "i"), Index.open(tmp_path / "i")
+    delete(writing, ["5"])
+    merge(writing, reader(["bank three"], ids=["x"]).read_all())
+    with pytest.warns(UserWarning, match="every version except the latest"):
+        writing.table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+    assert set(ids(reading, "bank", by=by)) >= {"0", "x"} and "5" not in ids(reading, "bank", by=by)

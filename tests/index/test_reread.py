@@ -1,5 +1,6 @@
 """The rows of an index are an input, in one order; ids that are hashes say what they are hashes by."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tests.index.rows import info, reader
 from afterword.errors import DataError
 from afterword.index.index import Index
 from afterword.index.reread import IndexReader, ids_of
+from afterword.index.rows import delete
 
 
 def test_rows_are_read_without_their_vectors(tmp_path: Path):
@@ -30,3 +32,18 @@ def test_what_ids_are_hashes_by_goes_from_index_to_index(tmp_path: Path):
 def test_late_chunks_cannot_be_read(tmp_path: Path):
     with pytest.raises(DataError, match="has --late chunks"):
         IndexReader(Index.create(tmp_path / "a", reader(["x"]), info(chunking="8", late=True)))
+
+
+def test_an_index_whose_files_others_removed_is_named(tmp_path: Path):
+    made_by = info(text_search=False)
+    Index.create(tmp_path / "a", reader(["x", "y", "z"], made_by), made_by)
+    delete(Index.open(tmp_path / "a"), ["0"])
+    reading, writing = Index.open(tmp_path / "a"), Index.open(tmp_path / "a")
+    delete(writing, ["1"])
+    with pytest.warns(UserWarning, match="every version except the latest"):
+        writing.table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+    with pytest.raises(DataError) as caught:
+        list(IndexReader(reading))
+    said = str(caught.value)
+    assert f"{tmp_path / 'a'} cannot be read: another process has changed it meanwhile: run this again" in said
+    assert "\n" not in said and "/root" not in said

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import DataError, InputError
 from .index import OWN, VECTOR, Index
 from .tune import REFINE, has_index
-from .where import check_where, refused
+from .where import GONE, check_where, refused, unreadable
 
 By = Literal["hybrid", "vector", "text"]
 K = 60  # of reciprocal rank fusion: G. V. Cormack et al., SIGIR 2009
@@ -22,6 +22,10 @@ LEAST = 10  # rows are looked for at least, so that fewer are the first of these
 TIED = 10_000  # rows more are read to find the first ids among rows that score as the last one does
 
 Row = dict[str, Any]
+
+
+class GoneError(DataError):
+    """Files of the version that is searched are gone: others have changed the index since it was opened."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,14 @@ def find(
         if by != "text" and (vectors is None or not np.isfinite(vectors[number - 1]).all()):
             raise InputError(f"query {number}, {text!r:.60}, has no vector: search by text, or write other words")
     queries: Sequence[NDArray[np.floating[Any]] | None] = [None] * len(texts) if vectors is None else list(vectors)
-    return [_find(index, text, vector, asked, by) for text, vector in zip(texts, queries, strict=True)]
+    found = []
+    for text, vector in zip(texts, queries, strict=True):
+        try:
+            found.append(_find(index, text, vector, asked, by))
+        except GoneError:
+            index.table.checkout_latest()
+            found.append(_find(index, text, vector, asked, by))
+    return found
 
 
 def _find(index: Index, text: str, vector: NDArray[np.floating[Any]] | None, asked: Asked, by: By) -> Found:
@@ -171,10 +182,9 @@ def _rows(index: Index, search: Any, asked: Asked, count: int, score: str) -> li
                 return rows
             wanted = min(4 * wanted, most)
     except (ValueError, RuntimeError, OSError) as e:
-        if asked.where is not None:
-            raise refused(index, asked.where, e) from None
-        told = str(e).splitlines()[0].removeprefix("Invalid input, ")
-        raise DataError(f"{index.folder} cannot be searched: {told:.300}") from None
+        if GONE in str(e):
+            raise GoneError(str(unreadable(index, e))) from None
+        raise unreadable(index, e) if asked.where is None else refused(index, asked.where, e) from None
 
 
 def _sorted(rows: Any) -> list[Row]:

@@ -14,8 +14,8 @@ from ..errors import DataError
 from .find import Asked, By, find
 from .index import Index
 from .judgements import Judgements
-from .rows import BATCH
-from .where import check_where, refused
+from .rows import batches
+from .where import check_where
 
 CUT = 10
 WAYS: tuple[By, ...] = ("hybrid", "vector", "text")
@@ -145,14 +145,10 @@ def task_of(
 
 def _absent(index: Index, documents: Mapping[str, None], where: str | None) -> list[str]:
     """The documents of which no row of the index fits the condition."""
-    search = index.table.search().select(["doc"]).limit(None)
     if where is not None:
         check_where(index, where)
-        search = search.where(where)
-    try:
-        there = {doc for batch in search.to_batches(BATCH) for doc in batch["doc"].to_pylist() if doc in documents}
-    except (ValueError, RuntimeError, OSError) as e:
-        raise refused(index, where or "", e) from None
+    found = (doc for batch in batches(index, ["doc"], where) for doc in batch["doc"].to_pylist())
+    there = {doc for doc in found if doc in documents}
     return [document for document in documents if document not in there]
 
 

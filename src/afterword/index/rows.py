@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..jobs.items import Item, as_text, kept_columns
 from .index import Index
 from .info import IndexInfo
+from .where import refused, unreadable
 
 BATCH = 8192  # rows that are read of a table at a time
 IDS = 1000  # ids in one deletion
@@ -191,9 +192,17 @@ def _marked(value: Any) -> Any:
     return [_marked(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def batches(index: Index, columns: Sequence[str]) -> Iterator[Any]:
-    """Some columns of all rows, batch by batch."""
-    yield from index.table.search().select(list(columns)).limit(None).to_batches(BATCH)
+def batches(index: Index, columns: Sequence[str], where: str | None = None) -> Iterator[Any]:
+    """Some columns of all rows, or of those that fit a condition, batch by batch.
+
+    Raises:
+        DataError: the condition cannot be used; or files are gone, because others have changed the index meanwhile.
+    """
+    search = index.table.search().select(list(columns)).limit(None)
+    try:
+        yield from (search if where is None else search.where(where)).to_batches(BATCH)
+    except (ValueError, RuntimeError, OSError) as e:
+        raise unreadable(index, e) if where is None else refused(index, where, e) from None
 
 
 def known_rows(index: Index) -> dict[bytes, bytes]:

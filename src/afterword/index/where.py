@@ -15,6 +15,8 @@ UNCLOSED = "Unterminated string literal"
 NO_CONDITION = "does not return a boolean"
 OTHER_KIND = re.compile(r"Received literal (\w+?)\((.*?)\) and could not convert to literal of type '(\w+)")
 NO_CAST = re.compile(r"Cannot cast string '(.*)' to value of (\w+) type")
+GONE = "Not found: "
+"""How LanceDB begins to tell of a file that is gone: the versions that nobody needs are removed with their files."""
 AGGREGATE = re.compile(r"Physical plan does not support logical expression (Aggregate|Window)Function")
 PLACE = re.compile(r",? /\S+:\d+:\d+")  # in the source of LanceDB
 PREFIXES = re.compile(
@@ -83,6 +85,13 @@ def _told(index: Index, where: str) -> str:
 def refused(index: Index, where: str, error: Exception) -> DataError:
     """The error of a condition that LanceDB has refused."""
     return DataError(why(where, str(error), kinds_of(index)))
+
+
+def unreadable(index: Index, error: Exception) -> DataError:
+    """The error of an index that cannot be read: its files are damaged, or were removed by those who write."""
+    told = PREFIXES.sub("", PLACE.sub("", str(error).splitlines()[0] if str(error) else type(error).__name__))
+    often = ": another process has changed it meanwhile: run this again" if GONE in told else ""
+    return DataError(f"{index.folder} cannot be read{often}: {told:.300}")
 
 
 def why(where: str, told: str, columns: Mapping[str, str]) -> str:
