@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Ended, Run
 
@@ -179,3 +181,34 @@ def test_chunks_have_exact_offsets_and_those_of_a_shorter_text_go(indexed: Index
     assert len([row for row in rows.values() if row["doc"] == "a"]) >= 3 and "b#0" in rows
     ended = indexed([("a", "The bank raised.", "x")], "--chunk", "sentences", *late, method="echo")
     assert "deleted" in ended.last and set(indexed.rows) == {"a#0", "b#0"}
+
+
+def test_kept_values_of_another_type_are_refused_before_anything_is_embedded(run: Run, gpt2: Path, tmp_path: Path):
+    columns = {"n": ["1", "2"], "text": ["a bank", "river"], "year": pa.array([2020, 2021], pa.int16())}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text("n,text,year\n1,a bank,2020\n3,new,2023\n")
+    given = ("-m", gpt2, "--id", "n", "--keep", "year")
+    for first, second, old, new in (
+        ("parquet", "csv", "whole numbers", "texts"),
+        ("csv", "parquet", "texts", "whole numbers"),
+    ):
+        folder = tmp_path / f"of-{first}"
+        assert run("index", folder, *given, "-i", tmp_path / f"t.{first}").code == 0
+        ended = run("index", folder, *given, "-i", tmp_path / f"t.{second}")
+        told = f"{folder} keeps 'year' as {old}, and now it is {new}: give a file of the kind that it was made of, or"
+        assert ended.code == 2 and told in ended.last and Index.open(folder).rows == 2
+    pq.write_table(pa.table({**columns, "year": [2020, 7]}), tmp_path / "t.parquet")
+    assert "1 embedded, 1 known" in run("index", tmp_path / "of-parquet", *given, "-i", tmp_path / "t.parquet").last
+    pq.write_table(pa.table({**columns, "year": [2020, 2**40]}), tmp_path / "t.parquet")
+    ended = run("index", tmp_path / "of-parquet", *given, "-i", tmp_path / "t.parquet")
+    assert ended.code == 2 and "the column 'year' is of type int16 in the index: " in ended.last
+
+
+def test_the_same_file_of_any_types_is_known_again(run: Run, gpt2: Path, tmp_path: Path):
+    columns = {"text": ["a bank", "river"], "l": [[1], [2, 3]], "d": pa.array(["x", "y"]).dictionary_encode(),
+               "t": pa.array([1, 2], pa.timestamp("us")), "m": [{"a": 1}, {"a": None}], "b": [b"x", None],
+               "v": pa.array(["x", "y"], pa.large_string()), "f": pa.array([1, 2.5], pa.float32())}  # fmt: skip
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    given = ("index", tmp_path / "a", "-m", gpt2, "-i", tmp_path / "t.parquet", "--keep", "l,d,t,m,b,v,f")
+    assert run(*given).code == 0
+    assert "0 embedded, 2 known" in run(*given).last

@@ -171,9 +171,13 @@ def _indexed(folder: Path) -> Gathered:
     import numpy as np
 
     from ..index.index import VECTOR, Index
+    from ..index.where import unreadable
 
     index = Index.open(folder)
-    rows = index.table.search().select(["id", "text", *index.kept, VECTOR]).limit(max(1, index.rows)).to_arrow()
+    try:
+        rows = index.table.search().select(["id", "text", *index.kept, VECTOR]).limit(max(1, index.rows)).to_arrow()
+    except (ValueError, RuntimeError, OSError) as e:
+        raise unreadable(index, e) from None
     vectors = rows[VECTOR].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     return Gathered(
         np.asarray(vectors, np.float32).reshape(-1, index.info.dimension), [[n] for n in range(1, len(rows) + 1)],

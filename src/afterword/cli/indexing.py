@@ -243,6 +243,7 @@ def build(wanted: IndexWanted, reader: Reader, begin: Callable[[IndexWanted], In
         reader: the open input.
         begin: makes the run; None = an `IndexRun`.
     """
+    from ..index.guard import check_kinds
     from ..index.rows import NewRows
     from ..index.write import check_folder, writing
 
@@ -251,6 +252,8 @@ def build(wanted: IndexWanted, reader: Reader, begin: Callable[[IndexWanted], In
         run = (begin or IndexRun)(wanted)
         index = run.opened()
         kinds = {name: reader.kinds[name] for name in wanted.keep}
+        if index is not None:
+            check_kinds(index, kinds)
         rows = NewRows(run.info, run.identify, run.locate, kinds, index)
         with RowsBar(reader.total, wanted.progress) as bar:
             embed = _first if index is None else _update

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..jobs.probes import TOLERANCE, probe_difference, probes
 from ..jobs.vectors_info import VectorsInfo
 from .index import Index
 from .info import IndexInfo
+from .where import KINDS, NUMBER, WHOLE, kind_of
 
 
 def check_encoder(folder: Path, info: VectorsInfo, encoder: Any) -> None:
@@ -68,3 +69,23 @@ def check_settings(index: Index, now: IndexInfo, kept: Sequence[str]) -> None:
             f"{index.folder} was made with {option} {spelled(old or None)}, and now it is {spelled(new or None)}: give "
             "the same, or make a new index"
         )
+
+
+def check_kinds(index: Index, kinds: Mapping[str, Any]) -> None:
+    """Refuse kept values of another type than those of an index, such as texts of a .csv file beside numbers.
+
+    Args:
+        index: the index.
+        kinds: the types of the kept columns, as `Reader.kinds` has them.
+
+    Raises:
+        DataError: a type differs; the first is named. Numbers of another width are no other type.
+    """
+    for name, kind in kinds.items():
+        old = kind_of(str(index.table.schema.field(name).type))
+        new = kind_of("string" if kind in ("json", "text") else str(kind))
+        if old != new and (old, new) != (NUMBER, WHOLE) and {old, new} <= {*KINDS.values()}:
+            raise DataError(
+                f"{index.folder} keeps {name!r} as {old}, and now it is {new}: give a file of the kind that it was "
+                "made of, or make a new index"
+            )

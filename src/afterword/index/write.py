@@ -118,7 +118,11 @@ def _reader(path: Path, info: IndexInfo, kept: list[Field]) -> RecordBatchReader
 
 
 def batch_of(block: Block, schema: Schema) -> RecordBatch:
-    """The rows of a block that have a vector, as rows of an index."""
+    """The rows of a block that have a vector, as rows of an index.
+
+    Raises:
+        DataError: a kept value does not fit its column.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -128,10 +132,20 @@ def batch_of(block: Block, schema: Schema) -> RecordBatch:
     arrays = [
         pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
         if field.name == VECTOR
-        else pa.array(block.columns[field.name], field.type).filter(pa.array(good))
+        else _column(block.columns[field.name], field).filter(pa.array(good))
         for field in schema
     ]
     return pa.record_batch(arrays, schema=schema)
+
+
+def _column(values: Sequence[Any], field: Field) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowException, OverflowError) as e:
+        told = str(e).splitlines()[0]
+        raise DataError(f"the column {field.name!r} is of type {field.type} in the index: {told:.200}") from None
 
 
 class Merges(Store):
