@@ -36,6 +36,7 @@ def found(index: Index, where: str) -> set[str]:
             "no column a b; there are id, doc, chunk, start, end, text, price, n, year; a text stands in single "
             "quotes: 'a b'",
         ),
+        ("text match 'a'", "cannot be read: match is no operator"),
         ("chunk >", "--where 'chunk >' cannot be read: expected an expression, found its end"),
         ("id = 'O'Brien'", "a quote is not closed; two stand for one"),
         (" ", "--where ' ' is empty: write a condition"),

@@ -11,6 +11,7 @@ from .index import VECTOR, Index
 NO_COLUMN = re.compile(r'No field named ("?)(.+?)\1\. ')
 UNREADABLE = re.compile(r"\(sql parser error: (.*)\)$")
 BROKEN = re.compile(r"sql parser error|Invalid function 'cast'")  # of a condition that is put where `_whole` has it
+INFIX = re.compile(r'No infix parser for token Word\(Word \{ value: "(.*?)".*')
 UNCLOSED = "Unterminated string literal"
 NO_CONDITION = "does not return a boolean"
 OTHER_KIND = re.compile(r"Received literal (\w+?)\((.*?)\) and could not convert to literal of type '(\w+)")
@@ -116,7 +117,12 @@ def why(where: str, told: str, columns: Mapping[str, str]) -> str:
     if UNCLOSED in told:
         return f"{start} cannot be read: a quote is not closed; two stand for one inside a text, as in 'O''Brien'"
     if found := UNREADABLE.search(told):
-        reason = found[1].replace("Expected: ", "expected ").replace("found: ", "found ").replace("EOF", "its end")
+        reason = (
+            INFIX.sub(r"\1 is no operator", found[1])
+            .replace("Expected: ", "expected ")
+            .replace("found: ", "found ")
+            .replace("EOF", "its end")
+        )
         return f"{start} cannot be read: {reason}"
     if NO_CONDITION in told:
         return f'{start} is no condition: compare with something, as in "chunk = 0"'
