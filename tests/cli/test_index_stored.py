@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Run
 
@@ -70,3 +71,14 @@ def test_vectors_of_another_method_are_refused(run: Run, gpt2: Path, tmp_path: P
     run("embed", "-m", gpt2, "--method", "echo", "-i", tmp_path / "t.csv", "-o", tmp_path / "v.parquet")
     ended = run("index", tmp_path / "a", "-m", gpt2, "--method", "classical", "--from", tmp_path / "v.parquet")
     assert ended.code == 2 and "v.parquet was made by" in ended.err
+
+
+def test_rows_that_are_all_without_a_vector_make_no_index(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "t.csv").write_text(ROWS)
+    usual, path = ("-m", gpt2, "--method", "classical"), tmp_path / "v.parquet"
+    assert run("embed", *usual, "-i", tmp_path / "t.csv", "-o", path).code == 1
+    table = pq.read_table(path)
+    pq.write_table(table.slice(1, 1), path)
+    ended = run("index", tmp_path / "a", *usual, "--from", path)
+    assert ended.code == 2 and f"no row has a vector: {tmp_path / 'a'} is not made" in ended.last
+    assert not (tmp_path / "a" / "rows.lance").exists()

@@ -59,13 +59,13 @@ def _create(
     from ..index.tune import language_of
     from ..index.write import batch_of
 
-    first = next(blocks, None)
+    good = _accepted(blocks, rejects)
+    first = next((block for block in good if len(block)), None)
     if first is None:
-        raise DataError(f"there are no rows: {run.wanted.folder} is not made")
-    info = replace(run.info, language=run.info.language or language_of(first[1].columns["text"]))
+        raise DataError(f"no row has a vector: {run.wanted.folder} is not made")
+    info = replace(run.info, language=run.info.language or language_of(first.columns["text"]))
     schema = schema_of(info, [pa.field(name, kind) for name, kind in kinds.items()])
-    good = _accepted(chain([first], blocks), rejects)
-    reader = pa.RecordBatchReader.from_batches(schema, (batch_of(block, schema) for block in good))
+    reader = pa.RecordBatchReader.from_batches(schema, (batch_of(block, schema) for block in chain([first], good)))
     index = Index.create(run.wanted.folder, reader, info)
     return index, index.rows
 
