@@ -9,6 +9,8 @@ import pytest
 from tests.cli.conftest import Run
 
 from afterword import Encoder
+from afterword.jobs import Job, embed_files
+from afterword.jobs.contract import sealed
 from afterword.jobs.stored_vectors import StoredVectors
 
 TEXTS = ["one", "", "银行 and a bank", "four", "five"]
@@ -78,9 +80,9 @@ def test_a_shard_that_is_whole_and_wrong_is_found_by_embedding_it_again(
 def test_a_job_is_not_trusted_with_code(run: Run, words: list[object], tmp_path: Path) -> None:
     run(*words)
     path = tmp_path / "job" / "job.json"
-    begun = json.loads(path.read_text())
+    begun = Job.open(path.parent).begun
     begun["command"]["method"] = ["@evil.py:method"]
-    path.write_text(json.dumps(begun))
+    path.write_text(json.dumps(sealed(begun)))
     ended = run("job", "verify", tmp_path / "job", "--recompute", 1)
     assert ended.code == 2 and "runs code (@evil.py:method)" in ended.err
 
@@ -89,3 +91,22 @@ def test_a_folder_that_is_no_job(run: Run, tmp_path: Path) -> None:
     for verb in ("status", "verify"):
         ended = run("job", verb, tmp_path)
         assert ended.code == 2 and "is no folder of a job: job.json is missing" in ended.err
+
+
+def test_a_job_that_python_has_begun_is_embedded_again(
+    run: Run, words: list[object], llama: Path, tmp_path: Path
+) -> None:
+    embed_files(tmp_path / "job", tmp_path / "in.jsonl", llama, field="text", id="id", shard_rows=2)
+    ended = run("job", "verify", tmp_path / "job", "--recompute", 2)
+    assert ended.code == 0 and "2 the same bit for bit" in ended.out
+    ended = run(*words)
+    assert ended.code == 2 and "was begun by `embed_files` in Python" in ended.err
+
+
+def test_a_job_of_no_command_of_this_version(run: Run, words: list[object], tmp_path: Path) -> None:
+    run(*words)
+    path = tmp_path / "job" / "job.json"
+    begun = Job.open(path.parent).begun
+    path.write_text(json.dumps(sealed({**begun, "command": {"input": ["in.jsonl"]}})))
+    ended = run("job", "verify", tmp_path / "job", "--recompute", 1)
+    assert ended.code == 2 and "was begun by no command of this version" in ended.err

@@ -2,14 +2,19 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from afterword import Encoder
-from afterword.errors import DataError, JobError
+from afterword.errors import DataError, InputError, JobError
+from afterword.files.stamps import model_stamps
 from afterword.index.stored import parts_of
 from afterword.jobs import Job
 from afterword.jobs.job import kept
@@ -244,15 +249,14 @@ def test_an_empty_input(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("files", None), ("files", ["in.jsonl"]), ("files", [{"file": 5}]), ("--method", "echo"), ("command", [])],
+    ("name", "value"), [("files", None), ("--method", "echo"), ("plan", "1f"), ("strange", 1), ("command", {"a": 1})]
 )
 def test_a_job_file_with_other_values_is_damaged(name: str, value: object, make: Make) -> None:
     worker = make()
     job = Job.create(worker, {"--method": ["classical"]}, 100)
     path = worker.folder / "job.json"
-    path.write_text(json.dumps({**job.begun, name: value}))
-    with pytest.raises(JobError, match=rf"job\.json is damaged: '{name}' is not what a job writes; --overwrite"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    with pytest.raises(JobError, match=r"job\.json is damaged; --overwrite starts it anew"):
         Job.open(worker.folder)
     Job.create(worker, {"--method": ["classical"]}, 100, overwrite=True)
     assert Job.open(worker.folder).begun == job.begun
@@ -268,13 +272,75 @@ def test_a_marker_of_other_rows_is_of_no_finished_shard(make: Make) -> None:
     assert job.run(worker).complete and job.result().rows == 7 and job.damaged() == []
 
 
-def test_a_plan_of_a_file_that_the_job_has_not_is_damaged(make: Make) -> None:
+def test_a_plan_that_lost_its_last_line_is_damaged(make: Make) -> None:
+    worker = make()
+    Job.create(worker, {}, 3).run(worker)
+    path = worker.folder / "plan.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(JobError, match=r"plan\.jsonl is damaged: --overwrite"):
+        Job.open(worker.folder)
+
+
+def test_a_finished_job_sees_that_its_input_was_written_anew_with_the_same_size_and_time(
+    make: Make, tmp_path: Path
+) -> None:
+    worker, file = make(), tmp_path / "in.jsonl"
+    Job.create(worker, {}, 3).run(worker)
+    state = file.stat()
+    file.write_bytes(file.read_bytes().replace(b"seven", b"SEVEN"))
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    with pytest.raises(JobError, match=r"in\.jsonl has changed since the job was begun"):
+        Job.create(worker, {}, 3)
+    job = Job.create(worker, {}, 3, overwrite=True)
+    assert not job.complete and job.run(worker).complete
+
+
+def test_a_finished_job_sees_that_its_models_weights_were_changed_in_place(
+    make: Make, llama: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(llama, model)
+    worker = make()
+    worker = replace(worker, model=str(model), recipe=replace(worker.recipe, load=Load(str(model))))
+    threads = torch.get_num_threads()
+    Job.create(worker, {}, 3).run(worker)
+    os.utime(model / "config.json", (1, 1))
+    assert Job.create(worker, {}, 3).complete  # its weights are the same
+    assert Job.open(worker.folder).begun["model files"] == model_stamps(str(model))
+    weights = load_file(model / "model.safetensors")
+    weights["norm.weight"] += 1
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+    with pytest.raises(JobError, match="was begun with identity"):
+        Job.create(worker, {}, 3)
+    Job.open(worker.folder).remove(1)
+    assert len(Job.create(worker, {}, 3).done()) == 2
+    assert Job.create(worker, {}, 3, overwrite=True).done() == {}
+    assert torch.get_num_threads() == threads
+
+
+def test_a_beginning_without_a_vector_gives_way_to_another_command(make: Make) -> None:
+    with pytest.raises(InputError, match="truncate_dim=1000"):
+        Job.create(make(truncate_dim=1000), {"--dimensions": 1000}, 3).run(make(truncate_dim=1000))
+    worker = make()
+    assert Job.create(worker, {"--dimensions": None}, 3).run(worker).complete
+    with pytest.raises(JobError, match="--dimensions"):
+        Job.create(worker, {"--dimensions": 8}, 3)
+
+
+@pytest.mark.parametrize("columns", [["id", "id"], ["nope"]])
+def test_columns_that_are_not_there_or_named_twice(columns: list[str], make: Make) -> None:
     worker = make()
     job = Job.create(worker, {}, 100)
-    line = json.loads((worker.folder / "plan.jsonl").read_text())
-    (worker.folder / "plan.jsonl").write_text(json.dumps({**line, "file": 1}) + "\n")
-    with pytest.raises(JobError, match=r"plan\.jsonl is damaged: it names more files than job\.json"):
-        Job.open(job.folder)
+    job.run(worker)
+    with pytest.raises(JobError, match=f"column '{columns[-1]}': name each once, of row, text, id, vector"):
+        job.read(columns)
+
+
+def test_who_has_begun_a_job_is_named(make: Make) -> None:
+    worker = make()
+    Job.create(worker, {"verb": "embed_files"}, 100).run(worker)
+    with pytest.raises(JobError, match="was begun by `embed_files` in Python: go on with that"):
+        Job.create(worker, {"verb": "embed"}, 100)
 
 
 def test_a_damaged_part_is_neither_joined_nor_indexed(make: Make, tmp_path: Path) -> None:

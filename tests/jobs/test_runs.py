@@ -1,11 +1,13 @@
 """What embeds shards is chosen by its numbers."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from afterword.errors import InputError
 from afterword.jobs import runs
-from afterword.jobs.job import here
+from afterword.jobs.job import Silent
 from afterword.jobs.pool import Outcome
 from afterword.jobs.runs import run_by
 from afterword.jobs.workers_cores import cores, share
@@ -17,12 +19,31 @@ def test_less_than_one_is_refused(name: str, number: int) -> None:
         run_by(**{name: number})
 
 
-def test_without_workers_this_process_embeds_with_so_many_threads() -> None:
-    before = torch.get_num_threads()
-    try:
-        assert run_by(threads=before + 1) is here and torch.get_num_threads() == before + 1
-    finally:
-        torch.set_num_threads(before)
+@pytest.mark.parametrize(("name", "value"), [("threads", "1"), ("retries", 1.0), ("workers", True)])
+def test_what_is_no_number_is_refused(name: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"{name}={value!r}: give"):
+        run_by(**{name: value})
+
+
+class _Threads:
+    """A worker that notes torch's threads."""
+
+    def start(self) -> Callable[[int], dict[str, int]]:
+        return lambda number: {"threads": torch.get_num_threads(), "number": number}
+
+
+class _Notes(Silent):
+    def __init__(self) -> None:
+        self.found = list[dict[str, int]]()
+
+    def done(self, number: int, marker: dict[str, int]) -> None:
+        self.found.append(marker)
+
+
+def test_without_workers_this_process_embeds_with_so_many_threads_and_has_its_own_again() -> None:
+    before, notes = torch.get_num_threads(), _Notes()
+    run_by(threads=before + 1)(_Threads(), [4], notes)
+    assert notes.found == [{"threads": before + 1, "number": 4}] and torch.get_num_threads() == before
 
 
 def test_processes_and_actors_get_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

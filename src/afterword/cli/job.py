@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import plural
+from ..errors import JobError, plural
 from . import options as o
 from .console import REJECTED, say
+from .embed_folder import compare_again
 from .help import Verb, Verbs
 
 if TYPE_CHECKING:
@@ -93,16 +95,26 @@ def again(context: typer.Context, found: Job, count: int, trust: bool) -> int:
     Raises:
         typer.BadParameter: it runs Python code, and that was not allowed.
     """
+    from ..jobs.embed_folder import VERB, worker_of
+
+    ours = found.begun.get("verb") == VERB
     command = dict(found.begun.get("command") or {})
-    files = [m for m in command.get("method") or [] if m.startswith("@")]
-    if (files or command.get("trust_remote_code")) and not trust:
+    methods = (found.begun.get("--method") or []) if ours else command.get("method") or []
+    options = found.begun.get("load") or {} if ours else command
+    files = [m for m in methods if str(m).startswith("@")]
+    if (files or options.get("trust_remote_code")) and not trust:
         named = files[0] if files else "--trust-remote-code"
         raise typer.BadParameter(f"the job's command runs code ({named}): allow it by --trust-job")
+    if ours:
+        return compare_again(worker_of(found), count)
+    verbs: Any = context.find_root().command
+    embed = verbs.get_command(context, "embed").callback
+    if not command.keys() == signature(embed).parameters.keys():
+        raise JobError(f"{found.folder} was begun by no command of this version: verify it by what has begun it")
     command["input"] = [Path(path) for path in command["input"]]
     command.update({name: command[name] and Path(command[name]) for name in PATHS})
     command.update(output=f"{found.folder}/", overwrite=False, recompute=count)
-    verbs: Any = context.find_root().command
-    code: int = verbs.get_command(context, "embed").callback(**command)
+    code: int = embed(**command)
     return code
 
 

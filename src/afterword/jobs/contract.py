@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from ..errors import DataError
 
 Contract = dict[str, Any]
+SEAL = "hash"
 
 
 def plain(values: Mapping[str, Any]) -> Contract:
@@ -85,18 +87,14 @@ def spelled(value: Any) -> str:
     return "not given" if value is None or value == [] else str(value) if isinstance(value, str) else json.dumps(value)
 
 
-def wrong_value(begun: Contract) -> str | None:
-    """The first value of a job.json that has another type than a job writes; None if there is none.
+def sealed(values: Contract) -> Contract:
+    """Values with a hash of them, by which `read_sealed` sees that they are as they were written."""
+    written = json.dumps(values, sort_keys=True).encode()
+    return {**values, SEAL: hashlib.blake2b(written, digest_size=16).hexdigest()}
 
-    >>> wrong_value({"files": [], "--method": "echo"})
-    '--method'
-    """
-    files, methods = begun.get("files"), begun.get("--method")
-    stamps = {"file": str, "size": int, "mtime_ns": int}
-    right = {
-        "files": isinstance(files, list)
-        and all(isinstance(f, dict) and all(type(f.get(k)) is kind for k, kind in stamps.items()) for f in files),
-        "--method": methods is None or (isinstance(methods, list) and all(isinstance(m, str) for m in methods)),
-        "command": isinstance(begun.get("command", {}), dict),
-    }
-    return next((name for name, good in right.items() if not good), None)
+
+def read_sealed(path: Path) -> Contract | None:
+    """The values of a file of JSON; None if there is none, or if they are not as they were written."""
+    found = read(path) or {}
+    values = {name: value for name, value in found.items() if name != SEAL}
+    return values if SEAL in found and sealed(values) == found else None

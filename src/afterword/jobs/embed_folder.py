@@ -16,6 +16,8 @@ from .runs import run_by
 from .shard import ShardWorker
 from .windows import WINDOW
 
+VERB = "embed_files"
+
 OPTIONS = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
 """Arguments of `Encoder.encode` that the texts of a job may have."""
 
@@ -88,15 +90,36 @@ def embed_files(
     gpus = float(str((load or {}).get("device", "")).startswith("cuda"))
     run = run_by(workers, ray, threads, retries, gpus)
     paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
-    named = [] if id is None or id in keep else [id]
     if not paths:
         raise JobError("no file is given: give one or more")
-    inputs = Inputs(files_of(paths), field=field, keep=(*named, *keep))
-    recipe = JobRecipe(Load(str(model), dict(load or {})), () if method is None else (method,), options)
-    columns = {**({"text": "text"} if with_text else {}), **inputs.kinds()}
-    worker = ShardWorker(Path(folder), inputs, recipe, columns, str(model), WINDOW, id)
-    settings = {"--model": str(model), "--method": list(recipe.methods), "field": field, "id": id, "keep": list(keep),
-                "with_text": with_text, "load": dict(load or {}), "options": options}  # fmt: skip
+    settings = {"verb": VERB, "--model": str(model), "--method": [] if method is None else [method], "field": field,
+                "id": id, "keep": list(keep), "with_text": with_text, "load": dict(load or {}),
+                "options": options}  # fmt: skip
+    worker = _worker(Path(folder), files_of(paths), settings)
     job = Job.create(worker, settings, shard_rows, overwrite=overwrite)
     job.run(worker, run, listener)
     return job
+
+
+def worker_of(job: Job) -> ShardWorker:
+    """What embeds the shards of a job that `embed_files` has begun.
+
+    Raises:
+        JobError: something else has begun it, or job.json is damaged.
+    """
+    begun = job.begun
+    if begun.get("verb") != VERB:
+        raise JobError(f"{job.folder} was not begun by embed_files: go on with what has begun it")
+    try:
+        return _worker(job.folder, files_of([Path(path) for path in begun["--input"]]), begun)
+    except (KeyError, TypeError, AttributeError) as e:
+        raise JobError(f"{job.folder} is damaged: job.json lacks or has a wrong {e}; --overwrite starts anew") from None
+
+
+def _worker(folder: Path, files: tuple[Path, ...], settings: Mapping[str, Any]) -> ShardWorker:
+    id, keep = settings["id"], settings["keep"]
+    named = [] if id is None or id in keep else [id]
+    inputs = Inputs(files, field=settings["field"], keep=(*named, *keep))
+    recipe = JobRecipe(Load(settings["--model"], settings["load"]), tuple(settings["--method"]), settings["options"])
+    columns = {**({"text": "text"} if settings["with_text"] else {}), **inputs.kinds()}
+    return ShardWorker(folder, inputs, recipe, columns, settings["--model"], WINDOW, id)

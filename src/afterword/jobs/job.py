@@ -18,18 +18,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..errors import DataError, JobError, MissingExtra, ModelError, plural
+from ..errors import JobError, MissingExtra, plural
 from ..files.atomic import moved_when_written
-from ..files.folder_lock import lock_folder
-from .contract import Contract, check_same, plain, read, wrong_value
+from ..files.stamps import model_stamps, stamps
+from .contract import Contract, check_same, plain, read_sealed, sealed
+from .job_folder import COMPLETE, clear, is_untouched, locked
 from .names import JOB
 from .parts_folder import checksum
-from .plan import Inputs, Shard, cut, first_other, read_plan, write_plan
+from .plan import Shard, cut, first_other, plan_key, read_plan, write_plan
 from .pool import ShardListener
 from .shard import (
     DONE,
@@ -37,8 +38,6 @@ from .shard import (
     FOLDERS,
     MADE_BY,
     PLAN,
-    REJECTS,
-    SHARDS,
     TMP,
     ShardWorker,
     as_job_error,
@@ -47,12 +46,17 @@ from .shard import (
     part,
     publish,
     read_marker,
+    threads_of,
 )
+from .torch_threads import torch_threads
 from .vectors_info import VectorsInfo, read_info
 
 FORMAT = 1
-COMPLETE = "complete.json"
-APART = ("files", "command")  # what job.json has beside the settings, which are compared
+ANEW = "--overwrite starts it anew"
+APART = ("files", "model files", "plan", "command")  # what job.json has beside the settings, which are compared
+
+WRITERS = {"embed": "`afterword embed`", "embed_files": "`embed_files` in Python"}
+"""Who begins jobs, by the setting "verb"; their settings have other names."""
 
 
 class JobListener(ShardListener, Protocol):
@@ -101,10 +105,11 @@ Run = Callable[[ShardWorker, Sequence[int], JobListener], Mapping[int, str]]
 
 def here(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
     """Embed shards in this process, one after the other."""
-    embed = worker.start() if numbers else None
-    for number in numbers:
-        assert embed is not None
-        listener.done(number, embed(number))
+    with torch_threads(None):
+        embed = worker.start() if numbers else None
+        for number in numbers:
+            assert embed is not None
+            listener.done(number, embed(number))
     return {}
 
 
@@ -128,21 +133,14 @@ class Job:
             JobError: the folder holds no job, or its format is unknown.
         """
         folder = Path(folder)
-        begun = read(folder / JOB)
+        begun = read_sealed(folder / JOB)
         if begun is None:
-            state = "is damaged" if (folder / JOB).exists() else "is missing"
-            fix = "--overwrite starts it anew" if any((folder / DONE).glob("*")) else f"`embed -o {folder}/` begins one"
-            raise JobError(f"{folder} is no folder of a job: {JOB} {state}; {fix}")
-        if begun.get("format") != FORMAT:
-            raise JobError(f"{folder} has format {begun.get('format')}, and this version reads {FORMAT}: upgrade")
-        damaged = wrong_value(begun)
-        if damaged is not None:
-            raise JobError(
-                f"{folder / JOB} is damaged: {damaged!r} is not what a job writes; --overwrite starts it anew"
-            )
-        plan = read_plan(folder / PLAN)
-        if plan and plan[-1].file >= len(begun["files"]):
-            raise JobError(f"{folder / PLAN} is damaged: it names more files than {JOB}; --overwrite starts it anew")
+            found = (folder / JOB).exists()
+            fix = f"`embed -o {folder}/` begins one" if not found and is_untouched(folder) else ANEW
+            raise JobError(f"{folder} is no folder of a job: {JOB} is {'damaged' if found else 'missing'}; {fix}")
+        if begun["format"] != FORMAT:
+            raise JobError(f"{folder} has format {begun['format']}, and this version reads {FORMAT}: upgrade")
+        plan = read_plan(folder / PLAN, begun["plan"])
         return cls(folder, begun, plan)
 
     @classmethod
@@ -172,40 +170,56 @@ class Job:
         files = [str(file) for file in inputs.files]
         now = {"format": FORMAT, "--input": files, "--shard-rows": shard_rows, **plain(settings)}
         with locked(folder):
-            job = None if overwrite and not _is_same(folder, now) else _begun(folder)
-            if job is None:
-                clear(folder)
-                return cls._begin(worker, now, shard_rows, plain(command or {}))
-            before = {name: value for name, value in job.begun.items() if name not in APART}
-            if not job.complete:  # the first worker compares the weights, which may be somewhere else now
-                before["--model"] = now.get("--model")
-            with as_job_error():
-                check_same(folder, before, now)
-            if job.begun["files"] != inputs.stamps():
-                other = first_other(inputs, job.plan, shard_rows)
-                if other is not None:
-                    raise JobError(other)
-                job._stamp(inputs)
-            return job
+            try:
+                job = _begun(folder)
+                if job is not None:
+                    job._check(worker, now, shard_rows, overwrite)
+                    return job
+            except JobError:
+                if not overwrite and not is_untouched(folder):
+                    raise
+            clear(folder)  # of an interrupted beginning, or of one by which nothing was embedded
+            return cls._begin(worker, now, shard_rows, plain(command or {}))
 
-    def _stamp(self, inputs: Inputs) -> None:
-        """Note that the files are as they were, though their times are others."""
-        self.begun["files"] = inputs.stamps()
-        with moved_when_written(self.folder / TMP / JOB, self.folder / JOB) as file:
-            file.write(json.dumps(self.begun, indent=1).encode())
+    def _check(self, worker: ShardWorker, now: Contract, shard_rows: int, overwrite: bool) -> None:
+        """Raise a JobError if the command, the input or the model is another one.
+
+        The model of an unfinished job is compared by its first worker, but for one that may be removed.
+        """
+        before = {name: value for name, value in self.begun.items() if name not in APART}
+        if not self.complete:  # the first worker compares the weights, which may be somewhere else now
+            before["--model"] = now.get("--model")
+        if before.get("verb") != now.get("verb") and {before.get("verb"), now.get("verb")} <= WRITERS.keys():
+            writer = WRITERS[before["verb"]]
+            raise JobError(f"{self.folder} was begun by {writer}: go on with that, or start anew by overwrite")
+        with as_job_error():
+            check_same(self.folder, before, now)
+        stamped = stamps_of(worker)
+        if self.begun["files"] != stamped["files"]:
+            other = first_other(worker.inputs, self.plan, shard_rows)
+            if other is not None:
+                raise JobError(other)
+        moved = self.begun["model files"] != stamped["model files"]
+        if (self.complete and moved) or (overwrite and not self.complete and (self.folder / MADE_BY).exists()):
+            with torch_threads(threads_of(self.folder)):
+                worker.start()
+        if any(self.begun[name] != stamp for name, stamp in stamped.items()):  # only times or places are others
+            self.begun.update(stamped)
+            with moved_when_written(self.folder / TMP / JOB, self.folder / JOB) as file:
+                file.write(json.dumps(sealed(self.begun), indent=1).encode())
 
     @classmethod
     def _begin(cls, worker: ShardWorker, now: Contract, shard_rows: int, command: Contract) -> Job:
-        stamps = worker.inputs.stamps()
+        stamped = stamps_of(worker)
         plan = [shard for shard, _ in cut(worker.inputs, shard_rows)]
         if not plan:
             raise JobError(f"{worker.inputs.files[0]} holds no row")
         for name in FOLDERS:
             (worker.folder / name).mkdir(exist_ok=True)
-        tmp = worker.folder / TMP
-        publish(worker.folder / PLAN, tmp, write_plan(plan))
-        begun = {**now, "files": stamps, "command": command}
-        publish(worker.folder / JOB, tmp, json.dumps(begun, indent=1).encode())
+        tmp, written = worker.folder / TMP, write_plan(plan)
+        publish(worker.folder / PLAN, tmp, written)
+        begun = {**now, **stamped, "plan": plan_key(written), "command": command}
+        publish(worker.folder / JOB, tmp, json.dumps(sealed(begun), indent=1).encode())
         return cls(worker.folder, begun, plan)
 
     def run(self, worker: ShardWorker, run: Run = here, listener: JobListener | None = None) -> JobResult:
@@ -319,7 +333,7 @@ class Job:
             columns: the columns to read; None = all. A row without a vector has null there.
 
         Raises:
-            JobError: no shard is finished.
+            JobError: no shard is finished, or a column is not there or named twice.
             MissingExtra: pyarrow is not installed.
         """
         try:
@@ -332,6 +346,9 @@ class Job:
             raise JobError(f"{self.folder} has no finished shard yet: run its command")
         schema = pq.read_schema(parts[0])
         if columns is not None:
+            wrong = [name for name in columns if name not in schema.names or list(columns).count(name) > 1]
+            if wrong:
+                raise JobError(f"column {wrong[0]!r}: name each once, of {', '.join(schema.names)}")
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
 
         def batches() -> Iterator[Any]:
@@ -348,31 +365,9 @@ class Job:
                 yield from map(json.loads, file)
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a job's folder, which is made if it is not there.
-
-    Raises:
-        DataError: another process holds it; the folder was not made by Afterword; it cannot be written.
-    """
-    try:
-        with lock_folder(folder, "writing", folder):
-            yield
-    except ModelError as e:
-        raise DataError(str(e)) from None
-    except PermissionError as e:
-        raise DataError(f"{folder} cannot be written: {e.strerror}: chmod u+w {folder}") from None
-
-
-def clear(folder: Path) -> None:
-    """Remove all that a job has written; the files that say what it is go last."""
-    for name in (DONE, SHARDS, REJECTS, FAILED, TMP):
-        for path in sorted((folder / name).glob("*")):
-            path.unlink()
-        with suppress(OSError):
-            (folder / name).rmdir()
-    for name in (COMPLETE, PLAN, MADE_BY, JOB):
-        (folder / name).unlink(missing_ok=True)
+def stamps_of(worker: ShardWorker) -> Contract:
+    """Stamps of the input's and the model's files, by their names in job.json."""
+    return {"files": stamps(worker.inputs.files), "model files": model_stamps(worker.model)}
 
 
 def _begun(folder: Path) -> Job | None:
@@ -380,13 +375,6 @@ def _begun(folder: Path) -> Job | None:
     if not (folder / JOB).exists() and not any((folder / DONE).glob("*.json")):
         return None
     return Job.open(folder)
-
-
-def _is_same(folder: Path, now: Contract) -> bool:
-    begun = read(folder / JOB)
-    if begun is None or wrong_value(begun) is not None:
-        return False
-    return {k: v for k, v in begun.items() if k not in APART} == now and (folder / PLAN).exists()
 
 
 def kept(job: Job) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -104,11 +105,6 @@ class Inputs:
             found = kinds
         return found
 
-    def stamps(self) -> list[dict[str, Any]]:
-        """Path, size and time of each file: what changes when a file does."""
-        states = [(path, path.stat()) for path in self.files]
-        return [{"file": str(path), "size": s.st_size, "mtime_ns": s.st_mtime_ns} for path, s in states]
-
 
 def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
     """The files that are named, and those with a known ending in folders that are named, by their names' order.
@@ -204,17 +200,27 @@ def write_plan(shards: Iterable[Shard]) -> bytes:
     return b"".join(json.dumps(asdict(shard)).encode() + b"\n" for shard in shards)
 
 
-def read_plan(path: Path) -> list[Shard]:
+def plan_key(written: bytes) -> str:
+    """A hash of a plan that was written: a plan that lost its last lines would be that of a smaller job."""
+    return hashlib.blake2b(written, digest_size=16).hexdigest()
+
+
+def read_plan(path: Path, key: str | None = None) -> list[Shard]:
     """A plan that was written.
+
+    Args:
+        path: its file.
+        key: its `plan_key`; None = not compared.
 
     Raises:
         JobError: it is missing or damaged.
     """
     try:
-        found = [Shard(**_checked(json.loads(line))) for line in path.read_bytes().splitlines()]
+        written = path.read_bytes()
+        found = [Shard(**_checked(json.loads(line))) for line in written.splitlines()]
     except (OSError, ValueError, TypeError) as e:
         raise JobError(f"{path} cannot be read ({e}): --overwrite starts the job anew") from None
-    if not _is_whole(found):
+    if not _is_whole(found) or key not in (None, plan_key(written)):
         raise JobError(f"{path} is damaged: --overwrite starts the job anew")
     return found
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import torch
-
 from ..errors import InputError
 from .job import JobListener, Run, here
 from .on_ray import run_on_ray
 from .pool import run_local
 from .shard import ShardWorker
+from .torch_threads import torch_threads
 from .workers_cores import cores, share
 
 
@@ -32,18 +31,26 @@ def run_by(
         gpus: of each process on Ray.
 
     Raises:
-        InputError: there are fewer workers or threads than one, or fewer retries than none.
+        InputError: there are fewer workers or threads than one, or fewer retries than none; or one is no number.
     """
     for name, number, least in (("workers", workers, 1), ("threads", threads, 1), ("retries", retries, 0)):
-        if number != "auto" and number is not None and number < least:
-            raise InputError(f"{name}={number}: give {least} or more")
+        if number is None or (name == "workers" and number == "auto"):
+            continue
+        if type(number) is not int or number < least:
+            raise InputError(f"{name}={number!r}: give {least} or more")
     if ray is not None:
         return _on_ray(ray, None if workers == "auto" else workers, threads or 1, retries, gpus)
     if workers is not None:
         return _local(workers, threads, retries)
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return here
+    return here if threads is None else _here(threads)
+
+
+def _here(threads: int) -> Run:
+    def alone(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
+        with torch_threads(threads):
+            return here(worker, numbers, listener)
+
+    return alone
 
 
 def _local(workers: int | Literal["auto"], threads: int | None, retries: int) -> Run:

@@ -57,8 +57,9 @@ def marker(folder: Path, number: int) -> Path:
 def read_marker(path: Path) -> Contract | None:
     """What the marker of a shard says; None if there is none, or if it is damaged."""
     found = read(path) or {}
-    whole = all(type(found.get(name)) is int for name in ("rows", "rejected")) and isinstance(found.get("part"), str)
-    return found if whole and "listing" in found else None
+    rows, rejected = found.get("rows"), found.get("rejected")
+    counted = type(rows) is int and type(rejected) is int and 0 <= rejected <= rows
+    return found if counted and isinstance(found.get("part"), str) and "listing" in found else None
 
 
 @contextmanager
@@ -187,6 +188,12 @@ def check_made_by(folder: Path, infos: Mapping[str, VectorsInfo], device: str, m
         before = {**before, "--model": model}
     with as_job_error():
         check_same(folder, before, now)
+
+
+def threads_of(folder: Path) -> int | None:
+    """As many threads as the job's workers had, for other numbers give other last bits; None if that is not known."""
+    threads = (read(folder / MADE_BY) or {}).get("--threads")
+    return threads if type(threads) is int and threads > 0 else None
 
 
 class _Embedding:

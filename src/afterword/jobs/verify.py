@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-import torch
-
-from .contract import read
 from .job import Job
-from .shard import FOLDERS, MADE_BY, PLAN, ShardWorker, listing, part
+from .shard import FOLDERS, MADE_BY, PLAN, ShardWorker, listing, part, threads_of
+from .torch_threads import torch_threads
 
 
 def problems(job: Job) -> list[str]:
@@ -58,24 +54,11 @@ def recompute(job: Job, worker: ShardWorker, count: int, seed: int = 0) -> tuple
             (folder / name).mkdir()
         for name in (PLAN, MADE_BY):
             shutil.copyfile(job.folder / name, folder / name)
-        with threads_of(job):
+        with torch_threads(threads_of(job.folder)):
             embed = replace(worker, folder=folder).start()
             for number in numbers:
                 embed(number)
         return numbers, [number for number in numbers if not _alike(job.folder, folder, number)]
-
-
-@contextmanager
-def threads_of(job: Job) -> Iterator[None]:
-    """Run torch with as many threads as the job's workers had: other numbers give other last bits."""
-    before = torch.get_num_threads()
-    threads = (read(job.folder / MADE_BY) or {}).get("--threads")
-    if isinstance(threads, int):
-        torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _alike(one: Path, other: Path, number: int) -> bool:
