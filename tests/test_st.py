@@ -64,7 +64,7 @@ def test_built_by_hand_it_works_and_saves(name: str, models: Path, tmp_path: Pat
     expected = replace(Encoder.load(models / kind, method), post=(Normalise(),)).encode(TEXTS)
     assert abs(model.encode(TEXTS) - expected).max() <= 1e-6
     assert abs(model.encode(TEXTS, batch_size=1) - expected).max() <= 1e-6
-    model.save(str(tmp_path / "a"))
+    model.save(str(tmp_path / "a"), create_model_card=False)
     again = SentenceTransformer(str(tmp_path / "a"), trust_remote_code=True, device="cpu")
     assert isinstance(again[0], Afterword) and again[0].method == method
     assert np.array_equal(again.encode(TEXTS), model.encode(TEXTS))
@@ -290,7 +290,7 @@ def test_it_trains_with_the_librarys_trainer(method: Method, options: dict, mode
     model = by_hand(module(models, "llama", method))
     losses = fitted(model, tmp_path, **options)
     assert np.mean(losses[-3:]) < 0.8 * np.mean(losses[:3])
-    model.save(str(tmp_path / "saved"))
+    model.save(str(tmp_path / "saved"), create_model_card=False)
     again = SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
     assert np.array_equal(again.encode(TEXTS), model.encode(TEXTS))
     assert abs(Encoder.load(tmp_path / "saved").encode(TEXTS) - model.encode(TEXTS)).max() <= 1e-6
@@ -331,7 +331,7 @@ def test_adapters_run_train_and_are_saved_whole(around: bool, models: Path, tmp_
     loss_of(model[0]).backward()
     found = gradients(model)
     assert found and all("lora_" in name for name in found)
-    model.save(str(tmp_path / "a"))
+    model.save(str(tmp_path / "a"), create_model_card=False)
     for path in models.iterdir():
         assert str(path) not in (tmp_path / "a" / "config.json").read_text()
     again = SentenceTransformer(str(tmp_path / "a"), trust_remote_code=True, device="cpu")
