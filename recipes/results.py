@@ -255,7 +255,7 @@ def written(shown: Shown, found: list[Row], old: dict[tuple[str, str], str]) -> 
     Args:
         shown: the table.
         found: the results of all encoders.
-        old: the page's cells, by the names of their lines and columns: they stay where an encoder has no results.
+        old: the page's cells, by the names of their lines and columns: they stay where there is no result.
             A line that is neither there nor in the results is left out.
     """
     by = {encoder_of(row): row.results for row in found}
@@ -271,9 +271,10 @@ def written(shown: Shown, found: list[Row], old: dict[tuple[str, str], str]) -> 
             scores = [*(_number(results.get(task)) for task in shown.columns), _mean(results, shown.average)]
         else:
             scores = []
-        line = lines.setdefault(name, scores if results and scores else [old.get((name, head), "-") for head in heads])
-        if heads == models and results:
-            line[models.index(model)] = _mean(results, shown.average)
+        line = lines.setdefault(name, [old.get((name, head), "-") for head in heads])
+        if heads == models:
+            scores = [_mean(results, shown.average) if m == model else "-" for m in models]
+        line[:] = [score if score != "-" else before for score, before in zip(scores, line, strict=True)]
     return aligned([["", *heads], *([name, *line] for name, line in lines.items() if set(line) != {"-"})])
 
 
@@ -332,7 +333,8 @@ def main() -> None:
         for step in TABLES[name].runs:
             if (left := lacking(step, has)).methods:
                 run(left, args.data, args.out)
-    found, page = read_results(args.out), args.page.read_text(encoding="utf-8")  # it may have changed meanwhile
+    found = read_results(args.out) if args.out.is_dir() else []
+    page = args.page.read_text(encoding="utf-8")  # it may have changed meanwhile
     for name in names:
         page = replaced(page, name, written(TABLES[name], found, cells_of(page, name)))
     args.page.write_text(page, encoding="utf-8")
