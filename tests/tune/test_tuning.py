@@ -14,9 +14,10 @@ from afterword.tune import Grid, tune
 pytestmark = pytest.mark.filterwarnings("ignore:ditto on")
 
 
-def test_noise_is_not_believed(tmp_path):
+@pytest.mark.parametrize("cases", [4, pytest.param(8, marks=pytest.mark.soak)])
+def test_noise_is_not_believed(tmp_path, cases: int):
     encoder = load("bert", tmp_path)
-    claims = [tune(encoder, made_up(60, seed), seed=seed).choice.improved for seed in range(8)]
+    claims = [tune(encoder, made_up(60, seed), seed=seed).choice.improved for seed in range(cases)]
     assert sum(claims) <= 1
 
 
