@@ -54,6 +54,8 @@ def test_the_ids_of_a_job_go_by_their_own_name(run: Run, gpt2: Path, tmp_path: P
     assert "0 embedded, 2 known" in run("index", tmp_path / "a", *usual, "--id", "n", "-i", tmp_path / "t.csv").last
     assert run("index", tmp_path / "b", *usual, "--id", "id", "--from", tmp_path / "job").code == 0
     assert rows_of(tmp_path / "b")["id"].to_pylist() == ["7", "8"]
+    assert run("index", tmp_path / "d", *usual, "--from", tmp_path / "job").code == 0  # they are taken without a word
+    assert rows_of(tmp_path / "d")["id"].to_pylist() == ["7", "8"]
     ended = run("index", tmp_path / "c", *usual, "--id", "m", "--from", tmp_path / "job")
     assert ended.code == 2 and "has no column 'm': it has row, text, id, vector" in ended.last
 

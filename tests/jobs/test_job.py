@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from afterword import Encoder
+from afterword import Encoder, echo
 from afterword.errors import DataError, InputError, JobError
 from afterword.files.stamps import model_stamps
 from afterword.index.stored import parts_of
@@ -22,6 +22,7 @@ from afterword.jobs.join import join
 from afterword.jobs.plan import Inputs
 from afterword.jobs.recipe import JobRecipe, Load
 from afterword.jobs.shard import ShardWorker
+from afterword.methods.serialize import to_json
 
 TEXTS = ["one", "", "银行 and a bank", "four", None, "six", "seven"]
 Make = Callable[..., ShardWorker]
@@ -318,6 +319,16 @@ def test_a_finished_job_sees_that_its_models_weights_were_changed_in_place(
     assert torch.get_num_threads() == threads
 
 
+def test_a_finished_job_sees_that_the_file_of_its_method_was_changed(make: Make, tmp_path: Path) -> None:
+    file = tmp_path / "own_method.json"
+    file.write_text(json.dumps(to_json(echo())))
+    worker = make((f"@{file}",))
+    Job.create(worker, {}, 3).run(worker)
+    file.write_text(json.dumps(to_json(echo(copies=3))))
+    with pytest.raises(JobError, match="was begun with method"):
+        Job.create(worker, {}, 3)
+
+
 def test_a_beginning_without_a_vector_gives_way_to_another_command(make: Make) -> None:
     with pytest.raises(InputError, match="truncate_dim=1000"):
         Job.create(make(truncate_dim=1000), {"--dimensions": 1000}, 3).run(make(truncate_dim=1000))
@@ -334,6 +345,21 @@ def test_columns_that_are_not_there_or_named_twice(columns: list[str], make: Mak
     job.run(worker)
     with pytest.raises(JobError, match=f"column '{columns[-1]}': name each once, of row, text, id, vector"):
         job.read(columns)
+
+
+def test_a_shard_in_anothers_place_is_not_read(make: Make) -> None:
+    worker = make()
+    job = Job.create(worker, {"--id": "id"}, 2)
+    job.run(worker)
+    assert job.id == "id" and job.read(["row"]).read_all()["row"].to_pylist() == list(range(7))
+    first, second, other = (worker.folder / "shards" / name for name in ("000000.parquet", "000001.parquet", "x"))
+    first.rename(other)
+    second.rename(first)
+    other.rename(second)
+    with pytest.raises(JobError, match=r"000000\.parquet is damaged: the job's command embeds it again"):
+        job.read(["row"]).read_all()
+    with pytest.raises(JobError, match="columns='id': give a list of names"):
+        job.read("id")
 
 
 def test_who_has_begun_a_job_is_named(make: Make) -> None:

@@ -21,10 +21,10 @@ def test_a_folder_is_untouched_until_a_shard_is_written(tmp_path: Path) -> None:
 
 def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
-    for name in ("shards/000000.parquet", "job.json", "plan.jsonl", "complete.json", "notes.txt"):
+    for name in ("shards/000000.parquet", "shards/mine.txt", "job.json", "plan.jsonl", "complete.json", "notes.txt"):
         (tmp_path / name).touch()
     clear(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine.txt", "notes.txt", "shards"]
 
 
 def test_one_process_holds_a_folder_which_is_ours(tmp_path: Path) -> None:
@@ -32,5 +32,6 @@ def test_one_process_holds_a_folder_which_is_ours(tmp_path: Path) -> None:
     (tmp_path / "theirs" / "a.txt").touch()
     with pytest.raises(DataError, match="was not made by Afterword"), locked(tmp_path / "theirs"):
         pass
-    with locked(tmp_path / "ours"), pytest.raises(DataError, match="writing"), locked(tmp_path / "ours"):
+    told = f"^another call in this process is writing {tmp_path / 'ours'}: wait for it$"
+    with locked(tmp_path / "ours"), pytest.raises(DataError, match=told), locked(tmp_path / "ours"):
         pass

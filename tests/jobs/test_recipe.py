@@ -31,3 +31,10 @@ def test_steps_are_fitted_to_its_texts(llama: Path) -> None:
     mean = encoder.encode(list(texts)).astype(np.float64).mean(0)
     found = recipe.open().encode(items, lambda _: None)["vector"]
     assert np.allclose(found, encoder.encode(TEXTS) - mean, atol=1e-5)
+
+
+def test_the_files_of_its_methods(tmp_path: Path) -> None:
+    for name in ("a.py", "b.json"):
+        (tmp_path / name).write_text("{}")
+    methods = ("echo", f"@{tmp_path}/a.py:two", f"@{tmp_path}/b.json", f"@{tmp_path}/c.py:three")
+    assert JobRecipe(Load("m"), methods).files == [tmp_path / "a.py", tmp_path / "b.json"]

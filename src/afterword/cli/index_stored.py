@@ -34,7 +34,9 @@ def build_from(wanted: IndexWanted, path: Path) -> int:
     from ..jobs.store import Totals
 
     check_folder(wanted.folder)
-    stored, names = StoredRows(path), wanted.columns
+    stored = StoredRows(path)
+    wanted = replace(wanted, id=stored.id) if wanted.id is None else wanted  # a job knows its ids
+    names = wanted.columns
     kinds = {name: kind for name, kind in stored.kinds(names).items() if name in wanted.keep}
     with writing(wanted.folder):
         run = IndexRun(wanted)

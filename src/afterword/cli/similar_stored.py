@@ -154,7 +154,7 @@ def stored_at(path: Path) -> StoredVectors:
 
     Raises:
         DataError: it holds no vectors of texts.
-        JobError: the job is not complete.
+        JobError: the job is not complete, or damaged.
     """
     from ..jobs.stored_vectors import StoredVectors
 
@@ -166,6 +166,7 @@ def stored_at(path: Path) -> StoredVectors:
     if not job.complete:
         raise JobError(f"{path} is not complete: {job.result().rows:,} of {plural(job.rows, 'row')} done; the command "
                        "that began it goes on")  # fmt: skip
+    job.check_whole()
     return StoredVectors(path, job.parts())
 
 

@@ -34,6 +34,7 @@ class StoredRows:
 
     Attributes:
         info: what the vectors were made by.
+        id: the column of a job's input that holds ids, which the job writes as "id"; None if it has none.
         without: the rows of a job without a vector, as it lists them, by their numbers.
 
     Raises:
@@ -45,7 +46,7 @@ class StoredRows:
         self.path, self.parts = path, parts_of(path)
         job = Job.open(path) if path.is_dir() else None
         self.without = {} if job is None else {row["row"]: row for row in job.rejects()}
-        self._ids = None if job is None else job.begun.get("--id")  # a job writes this column as "id"
+        self.id = None if job is None else job.id
         infos = read_info(self.parts[0])
         if list(infos) != [VECTOR]:
             raise DataError(f"{path} holds vectors of {len(infos)} methods, {', '.join(infos)}: embed by one")
@@ -72,7 +73,7 @@ class StoredRows:
         return {name: schema.field(self._own(name)).type for name in names}
 
     def _own(self, name: str) -> str:
-        return "id" if name == self._ids and name not in self._schema.names else name
+        return "id" if name == self.id and name not in self._schema.names else name
 
     def blocks(self, rows: NewRows, names: list[str], kinds: Mapping[str, Any]) -> Iterator[tuple[list[Reject], Block]]:
         """The rows that are new to an index, block by block, with their vectors; and those that are rejected.

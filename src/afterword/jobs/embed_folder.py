@@ -77,6 +77,8 @@ def embed_files(
         DataError: a file cannot be read, or another process writes the folder.
         ModelError: the model cannot be loaded.
     """
+    if not isinstance(model, str | Path):
+        raise JobError(f"model={model!r}: give the name or the folder of a model, which each process loads")
     wrong = sorted(options.keys() - set(OPTIONS))
     if wrong:
         raise JobError(f"{wrong[0]!r} is no option of a job's texts: there are {', '.join(OPTIONS)}")

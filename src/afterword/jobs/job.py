@@ -310,6 +310,12 @@ class Job:
         """The number of rows of the input."""
         return sum(shard.rows for shard in self.plan)
 
+    @property
+    def id(self) -> str | None:
+        """The column of the input that holds ids, which the shards have as "id"; None if it has none."""
+        found: str | None = self.begun.get("--id", self.begun.get("id"))
+        return found
+
     def parts(self) -> list[Path]:
         """The .parquet files of the finished shards, in the order of the input."""
         return [part(self.folder, number) for number in sorted(self.done())]
@@ -341,18 +347,24 @@ class Job:
             import pyarrow.parquet as pq
         except ImportError:
             raise MissingExtra("pyarrow", "parquet") from None
-        parts = self.parts()
+        done = self.done()
+        parts = {part(self.folder, shard.number): shard for shard in self.plan if shard.number in done}
         if not parts:
             raise JobError(f"{self.folder} has no finished shard yet: run its command")
-        schema = pq.read_schema(parts[0])
+        first = next(iter(parts))
+        schema = pq.read_schema(first)
         if columns is not None:
+            if isinstance(columns, str):
+                raise JobError(f"columns={columns!r}: give a list of names")
             wrong = [name for name in columns if name not in schema.names or list(columns).count(name) > 1]
             if wrong:
                 raise JobError(f"column {wrong[0]!r}: name each once, of {', '.join(schema.names)}")
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
 
         def batches() -> Iterator[Any]:
-            for path in parts:
+            for path, shard in parts.items():
+                if not self._is_whole(shard):
+                    raise JobError(f"{path} is damaged: the job's command embeds it again")
                 with pq.ParquetFile(path, pre_buffer=False) as file:
                     yield from file.iter_batches(columns=None if columns is None else list(columns))
 
@@ -366,8 +378,9 @@ class Job:
 
 
 def stamps_of(worker: ShardWorker) -> Contract:
-    """Stamps of the input's and the model's files, by their names in job.json."""
-    return {"files": stamps(worker.inputs.files), "model files": model_stamps(worker.model)}
+    """Stamps of the files of the input, and of the model with its methods, by their names in job.json."""
+    made_by = [*model_stamps(worker.model), *stamps(worker.recipe.files)]
+    return {"files": stamps(worker.inputs.files), "model files": made_by}
 
 
 def _begun(folder: Path) -> Job | None:

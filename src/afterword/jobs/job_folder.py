@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from .names import JOB
 from .shard import DONE, FAILED, MADE_BY, PLAN, REJECTS, SHARDS, TMP
 
 COMPLETE = "complete.json"
+NUMBER = 6 * "[0-9]"  # how the names of a shard's files begin
 
 
 @contextmanager
@@ -25,15 +27,16 @@ def locked(folder: Path) -> Iterator[None]:
         with lock_folder(folder, "writing", folder):
             yield
     except ModelError as e:
-        raise DataError(str(e)) from None
+        told = str(e).partition("; if there is none")[0]  # whoever removes a job's lock or folder loses its shards
+        raise DataError(told.replace(f"another process ({os.getpid()})", "another call in this process")) from None
     except PermissionError as e:
         raise DataError(f"{folder} cannot be written: {e.strerror}: chmod u+w {folder}") from None
 
 
 def clear(folder: Path) -> None:
-    """Remove all that a job has written; the files that say what it is go last."""
+    """Remove all that a job has written, and nothing else; the files that say what it is go last."""
     for name in (DONE, SHARDS, REJECTS, FAILED, TMP):
-        for path in sorted((folder / name).glob("*")):
+        for path in sorted((folder / name).glob("*" if name == TMP else f"{NUMBER}.*")):
             path.unlink()
         with suppress(OSError):
             (folder / name).rmdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ..encode.options import choose_prompt
@@ -128,6 +129,13 @@ class JobRecipe:
     chunking: Chunking | None = None
     steps: tuple[Post, ...] = ()
     texts: tuple[str, ...] | None = None
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that hold its methods, as far as they are there."""
+        named = [method.removeprefix("@") for method in self.methods if method.startswith("@")]
+        paths = [Path(name[: name.index(".py:") + 3] if ".py:" in name else name).expanduser() for name in named]
+        return [path for path in paths if path.is_file()]
 
     def open(self, batch_tokens: int | None = None) -> TextRows:
         """Load the encoder, and fit what is fitted."""
