@@ -6,6 +6,7 @@ With names, only these figures are drawn: ``python scripts/pictures.py DATA turn
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -14,11 +15,19 @@ from afterword.cli import main
 TO = Path(__file__).parent.parent / "docs" / "pictures"
 MOST = 100_000  # bytes of a file
 SMALL = "-m afterword-mini -m DATA/models/babyllama-tok105 -m DATA/models/babyllama-tok361 "
+BANK = "The bank was steep."
+CAPITOL = "For those who follow social media transitions on Capitol Hill, this will be a little different."
 COMMANDS = {
     "turning-point": f"analyse turning-point {SMALL} -m DATA/models/llama2c-stories260K "
     "--dev DATA/en/sts/stsb.dev.jsonl.gz --pool mean --template none",
     "dependency": "analyse dependency -m afterword-mini -m DATA/models/babyllama-tok105 -m minilm "
     "--pairs DATA/en/sts/stsb.test.jsonl.gz --method classical",
+    "heads": "analyse heads -m minilm --dev DATA/en/sts/stsb.dev.jsonl.gz --head 1-10",
+    "isotropy": "analyse isotropy -m minilm --pairs DATA/en/sts/stsb.test.jsonl.gz --method classical:states=first_last "
+    "--method ditto:head=1-10 --method ditto:head=1-9",
+    "lengths": "analyse lengths -m afterword-mini --tasks zh-sts --data DATA --max-length 512",
+    "reba-attention": f"analyse attention -m afterword-mini --method reba --layer 6 '{BANK}'",
+    "ditto-attention": f"analyse attention -m minilm --head 1-9 --head 6-11 '{CAPITOL}'",
 }
 """The command of each figure; further options draw it to docs/pictures/NAME.svg and NAME-dark.svg."""
 
@@ -33,8 +42,8 @@ def draw(data: str, names: list[str]) -> int:
     if unknown := set(names) - set(COMMANDS):
         sys.exit(f"no figure {', '.join(sorted(unknown))}: there are {', '.join(COMMANDS)}")
     for name in names or COMMANDS:
-        words = COMMANDS[name].replace("DATA", data).split()
-        print(f"{name}: afterword {' '.join(words)}", flush=True)
+        words = shlex.split(COMMANDS[name].replace("DATA", data))
+        print(f"{name}: afterword {shlex.join(words)}", flush=True)
         if code := main([*words, "--plot", str(TO / f"{name}.svg"), "--dark"]):
             return code
     large = [path.name for path in TO.glob("*.svg") if path.stat().st_size > MOST]
