@@ -23,8 +23,8 @@ COMMANDS = {
     "dependency": "analyse dependency -m afterword-mini -m DATA/models/babyllama-tok105 -m minilm "
     "--pairs DATA/en/sts/stsb.test.jsonl.gz --method classical",
     "heads": "analyse heads -m minilm --dev DATA/en/sts/stsb.dev.jsonl.gz --head 1-10",
-    "isotropy": "analyse isotropy -m minilm --pairs DATA/en/sts/stsb.test.jsonl.gz --method classical:states=first_last "
-    "--method ditto:head=1-10 --method ditto:head=1-9",
+    "isotropy": "analyse isotropy -m minilm --pairs DATA/en/sts/stsb.test.jsonl.gz "
+    "--method classical:states=first_last --method ditto:head=1-10 --method ditto:head=1-9",
     "lengths": "analyse lengths -m afterword-mini --tasks zh-sts --data DATA --max-length 512",
     "reba-attention": f"analyse attention -m afterword-mini --method reba --layer 6 '{BANK}'",
     "ditto-attention": f"analyse attention -m minilm --head 1-9 --head 6-11 '{CAPITOL}'",

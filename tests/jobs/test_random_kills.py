@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -47,7 +48,8 @@ def killed(words: list[str], done: Path, chance: Random) -> list[int]:
         time.sleep(0.002)
     time.sleep(chance.random() * 0.02)
     if workers and chance.random() < 0.3:
-        os.kill(chance.choice(workers), signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may have ended by itself
+            os.kill(chance.choice(workers), signal.SIGKILL)
         time.sleep(chance.random() * 0.02)
     workers = [*{*workers, *child_of(driver)}]
     os.kill(driver, signal.SIGKILL)
