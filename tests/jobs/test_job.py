@@ -313,6 +313,11 @@ def test_a_finished_job_sees_that_its_models_weights_were_changed_in_place(
     save_file(weights, model / "model.safetensors", {"format": "pt"})
     with pytest.raises(JobError, match="was begun with identity"):
         Job.create(worker, {}, 3)
+    model.rename(tmp_path / "away")
+    assert Job.create(worker, {}, 3).complete  # nothing is there to compare
+    (tmp_path / "away").rename(model)
+    with pytest.raises(JobError, match="was begun with identity"):
+        Job.create(worker, {}, 3)
     Job.open(worker.folder).remove(1)
     assert len(Job.create(worker, {}, 3).done()) == 2
     assert Job.create(worker, {}, 3, overwrite=True).done() == {}

@@ -19,6 +19,8 @@ def test_one_waits_for_the_other_and_all_have_their_own_number_again() -> None:
     with torch_threads(before + 1):
         thread.start()
         inside.wait()
+        thread.join(0.3)
+        assert thread.is_alive() and not found, "it waits"
         with torch_threads(None):
             found.append(("one", torch.get_num_threads()))
     thread.join()

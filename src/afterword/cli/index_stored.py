@@ -37,6 +37,8 @@ def build_from(wanted: IndexWanted, path: Path) -> int:
     stored = StoredRows(path)
     wanted = replace(wanted, id=stored.id) if wanted.id is None else wanted  # a job knows its ids
     names = wanted.columns
+    if left := stored.others(names):
+        say(f"note: {path} keeps {', '.join(left)} too: --keep takes them")
     kinds = {name: kind for name, kind in stored.kinds(names).items() if name in wanted.keep}
     with writing(wanted.folder):
         run = IndexRun(wanted)

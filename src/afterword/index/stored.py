@@ -72,6 +72,11 @@ class StoredRows:
                 raise DataError(f"{self.path} has no column {name!r}: it has {', '.join(schema.names)}")
         return {name: schema.field(self._own(name)).type for name in names}
 
+    def others(self, names: list[str]) -> list[str]:
+        """The columns that were kept beside the vectors and are not among these names."""
+        known = {"row", "line", "text", VECTOR, *map(self._own, names)}
+        return [name for name in self._schema.names if name not in known]
+
     def _own(self, name: str) -> str:
         return "id" if name == self.id and name not in self._schema.names else name
 

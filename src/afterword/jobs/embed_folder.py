@@ -107,15 +107,12 @@ def worker_of(job: Job) -> ShardWorker:
     """What embeds the shards of a job that `embed_files` has begun.
 
     Raises:
-        JobError: something else has begun it, or job.json is damaged.
+        JobError: something else has begun it.
+        MissingDataset: its input is gone.
     """
-    begun = job.begun
-    if begun.get("verb") != VERB:
+    if job.begun.get("verb") != VERB:
         raise JobError(f"{job.folder} was not begun by embed_files: go on with what has begun it")
-    try:
-        return _worker(job.folder, files_of([Path(path) for path in begun["--input"]]), begun)
-    except (KeyError, TypeError, AttributeError) as e:
-        raise JobError(f"{job.folder} is damaged: job.json lacks or has a wrong {e}; --overwrite starts anew") from None
+    return _worker(job.folder, files_of([Path(path) for path in job.begun["--input"]]), job.begun)
 
 
 def _worker(folder: Path, files: tuple[Path, ...], settings: Mapping[str, Any]) -> ShardWorker:

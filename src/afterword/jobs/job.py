@@ -199,7 +199,9 @@ class Job:
             other = first_other(worker.inputs, self.plan, shard_rows)
             if other is not None:
                 raise JobError(other)
-        moved = self.begun["model files"] != stamped["model files"]
+        moved = (
+            stamped["model files"] and self.begun["model files"] != stamped["model files"]
+        )  # a gone model is no other
         if (self.complete and moved) or (overwrite and not self.complete and (self.folder / MADE_BY).exists()):
             with torch_threads(threads_of(self.folder)):
                 worker.start()

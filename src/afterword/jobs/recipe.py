@@ -11,6 +11,7 @@ from ..encode.options import choose_prompt
 from ..encoder import Encoder
 from ..files.lines import Reader
 from ..methods import AnyMethod
+from ..methods.method_file import SPELLING
 from ..methods.serialize import parse_method
 from ..post import Post
 from .chunked import Chunking, columns
@@ -133,9 +134,10 @@ class JobRecipe:
     @property
     def files(self) -> list[Path]:
         """The files that hold its methods, as far as they are there."""
-        named = [method.removeprefix("@") for method in self.methods if method.startswith("@")]
-        paths = [Path(name[: name.index(".py:") + 3] if ".py:" in name else name).expanduser() for name in named]
-        return [path for path in paths if path.is_file()]
+        named = [method for method in self.methods if method.startswith("@")]
+        python = [SPELLING.fullmatch(method) for method in named]
+        paths = [Path(code["path"] if code else text[1:]) for text, code in zip(named, python, strict=True)]
+        return [path.expanduser() for path in paths if path.expanduser().is_file()]
 
     def open(self, batch_tokens: int | None = None) -> TextRows:
         """Load the encoder, and fit what is fitted."""
