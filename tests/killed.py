@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,6 +13,14 @@ from afterword.cli import main
 
 CALLS = "fsync replace link unlink rmdir mkdir".split()
 """What a run does to files, one call after the other: between any two of these it may be killed."""
+LOADED = [
+    "tests.killed",
+    "afterword.encoder",
+    "afterword.jobs.embedder",
+    "transformers.models.gpt2.modeling_gpt2",
+    "pyarrow.parquet",
+]
+"""What a process has loaded from which others are forked: each of them would take seconds for it."""
 
 
 def watched(see: Callable[[str, Any], None]) -> None:
@@ -47,6 +56,29 @@ def forked(words: list[object], log: Path, at: int | None = None, by: int = sign
             os._exit(code)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status), log.with_suffix(".calls").read_text().splitlines()
+
+
+def forked_without_lancedb(words: list[object], log: Path, at: int | None = None) -> tuple[int, list[str]]:
+    """As `forked` with SIGKILL, but forked from a process that has loaded torch and no LanceDB.
+
+    LanceDB's threads are not in a fork of a process that has used it: now and then the child dies of signal 11.
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
+    child = context.Process(target=_exits, args=(words, log, at))
+    child.start()
+    child.join()
+    assert child.exitcode is not None
+    return child.exitcode, log.with_suffix(".calls").read_text().splitlines()
+
+
+def _exits(words: list[object], log: Path, at: int | None) -> None:
+    assert "lancedb" not in sys.modules
+    code = 99
+    try:
+        code = _child(words, log, at, signal.SIGKILL)
+    finally:
+        os._exit(code)
 
 
 def _child(words: list[object], log: Path, at: int | None, by: int) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
-from tests.killed import forked
+from tests.killed import forked_without_lancedb
 from tests.tiny import tiny
 
 from afterword.index.index import Index, exists
@@ -28,7 +28,7 @@ class Build:
         ]  # fmt: skip
 
     def forked(self, at: int | None = None) -> tuple[int, list[str]]:
-        return forked(self.words, self.folder / "log", at)
+        return forked_without_lancedb(self.words, self.folder / "log", at)
 
     @property
     def made(self) -> tuple[list[dict], list[int], list[str]]:
