@@ -43,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny("gpt2", tmp_path_factory.mktemp("model") / "gpt2")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
     return Build(tmp_path_factory.mktemp("whole"), model)
 
