@@ -23,7 +23,7 @@ VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/
 
 unexport PYTHONDONTWRITEBYTECODE # or each process of the tests compiles all of them anew
 
-.PHONY: help setup demo test quick soak thorough lowest adapters wheel check fix bench docs pictures models pins clean
+.PHONY: help setup environments demo test quick soak thorough lowest adapters wheel check fix bench docs pictures models pins clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,8 @@ $(ADAPTERS)/.ready: pyproject.toml constraints-adapters.txt
 	touch $@
 
 setup: $(VENV)/.ready ## a virtual environment with everything, at the pinned versions
+
+environments: $(VENV)/.ready $(LOWEST)/.ready $(ADAPTERS)/.ready ## those of setup, lowest and adapters (-j 3: at once)
 
 demo: $(VENV)/.demo ## a search, a word's two senses and a race, with a real model
 	$(PY) examples/demo.py

@@ -278,7 +278,7 @@ def measure(quick: bool) -> list[Row]:
     texts = wikipedia(64 if quick else 4096)
     return [
         *([] if quick else several(texts, 3)),
-        one_worker(texts, 1 if quick else 3),
+        one_worker(texts if quick else wikipedia(8192), 1 if quick else 3),
         memory((300, 600) if quick else (100_000, 1_000_000)),
         going_on(*((64, 16, 1) if quick else (100_000, 8192, 3))),
     ]

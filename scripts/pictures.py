@@ -1,7 +1,8 @@
 """Draw the figures of the documentation anew, each for light and for dark pages: ``make pictures DATA=../shared/data``.
 
-A figure is one command of ``afterword`` below. DATA holds the evaluation sets and models, as docs/evaluate.md says.
-With names, only these figures are drawn: ``python scripts/pictures.py DATA turning-point``.
+A figure is the last of its commands of ``afterword`` below; those before it make what it draws, in a folder TMP that is
+removed. DATA holds the evaluation sets and models, as docs/evaluate.md says. With names, only these figures are drawn:
+``python scripts/pictures.py DATA turning-point``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from afterword.cli import main
 
@@ -17,7 +19,12 @@ MOST = 100_000  # bytes of a file
 SMALL = "-m afterword-mini -m DATA/models/babyllama-tok105 -m DATA/models/babyllama-tok361 "
 BANK = "The bank was steep."
 CAPITOL = "For those who follow social media transitions on Capitol Hill, this will be a little different."
-COMMANDS = {
+WORDS = ("classical", "echo", "echo:copies=3", "reba:variant=released", "reba:variant=released,copies=3")
+TRAIN = (
+    "train -m afterword-mini --data DATA/nli/triplets_10k.jsonl.gz --steps 50 --batch-size 64 --max-length 64 "
+    "--learning-rate 1e-3 --precision bfloat16 --method bellm:last={last},pool=last --out TMP/last{last}"
+)
+COMMANDS: dict[str, str | tuple[str, ...]] = {
     "turning-point": f"analyse turning-point {SMALL} -m DATA/models/llama2c-stories260K "
     "--dev DATA/en/sts/stsb.dev.jsonl.gz --pool mean --template none",
     "dependency": "analyse dependency -m afterword-mini -m DATA/models/babyllama-tok105 -m minilm "
@@ -27,9 +34,20 @@ COMMANDS = {
     "--method classical:states=first_last --method ditto:head=1-10 --method ditto:head=1-9",
     "lengths": "analyse lengths -m afterword-mini --tasks zh-sts --data DATA --max-length 512",
     "reba-attention": f"analyse attention -m afterword-mini --method reba --layer 6 '{BANK}'",
+    "trained-dependency": (
+        *(TRAIN.format(last=last) for last in (0, 1, 2, 6)),
+        "analyse dependency -m TMP/last0 -m TMP/last1 -m TMP/last2 -m TMP/last6 "
+        "--pairs DATA/en/sts/stsb.test.jsonl.gz",
+    ),
+    "words": (
+        "evaluate -m afterword-mini --data DATA --tasks SLPWC,WSD,SLPWC:decision=cosine,WSD:decision=cosine "
+        f"{' '.join(f'--method {method}' for method in WORDS)} --out TMP/words",
+        "compare TMP/words",
+    ),
+    "impact": f"analyse impact -m minilm '{CAPITOL}'",
     "ditto-attention": f"analyse attention -m minilm --head 1-9 --head 6-11 '{CAPITOL}'",
 }
-"""The command of each figure; further options draw it to docs/pictures/NAME.svg and NAME-dark.svg."""
+"""The commands of each figure; further options of the last draw it to docs/pictures/NAME.svg and NAME-dark.svg."""
 
 
 def draw(data: str, names: list[str]) -> int:
@@ -42,10 +60,14 @@ def draw(data: str, names: list[str]) -> int:
     if unknown := set(names) - set(COMMANDS):
         sys.exit(f"no figure {', '.join(sorted(unknown))}: there are {', '.join(COMMANDS)}")
     for name in names or COMMANDS:
-        words = shlex.split(COMMANDS[name].replace("DATA", data))
-        print(f"{name}: afterword {shlex.join(words)}", flush=True)
-        if code := main([*words, "--plot", str(TO / f"{name}.svg"), "--dark"]):
-            return code
+        with TemporaryDirectory() as made:
+            commands = COMMANDS[name] if isinstance(COMMANDS[name], tuple) else (COMMANDS[name],)
+            lines = [shlex.split(line.replace("DATA", data).replace("TMP", made)) for line in commands]
+            lines[-1] += ["--plot", str(TO / f"{name}.svg"), "--dark"]
+            for words in lines:
+                print(f"{name}: afterword {shlex.join(words)}", flush=True)
+                if code := main(words):
+                    return code
     large = [path.name for path in TO.glob("*.svg") if path.stat().st_size > MOST]
     return 1 if large and print(f"over {MOST} bytes: {', '.join(large)}") is None else 0
 
