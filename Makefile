@@ -15,6 +15,8 @@ DATA ?= ../shared/data
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --retries 10
+# Where little of what is installed is imported, Python compiles that little itself: half of pip's time was compiling.
+FEW := -m pip install --quiet --disable-pip-version-check --retries 10 --no-compile
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 # What asks other packages for something that may differ from version to version.
 VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/adapters tests/train tests/test_st.py \
@@ -43,14 +45,12 @@ $(VENV)/.ready: pyproject.toml constraints.txt | $(PY)
 $(LOWEST)/.ready: pyproject.toml constraints.txt scripts/lowest.py
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python scripts/lowest.py > $(LOWEST)/constraints.txt
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --retries 10 \
-		-c $(LOWEST)/constraints.txt -e ".[train,plots,parquet,demo,test]" scikit-learn faiss-cpu
+	$(LOWEST)/bin/python $(FEW) -c $(LOWEST)/constraints.txt -e ".[train,plots,parquet,demo,test]" scikit-learn faiss-cpu
 	touch $@
 
 $(ADAPTERS)/.ready: pyproject.toml constraints-adapters.txt
 	$(PYTHON) -m venv $(ADAPTERS)
-	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --retries 10 -c constraints-adapters.txt \
-		-e ".[demo]" langchain-huggingface llama-index-embeddings-huggingface
+	$(ADAPTERS)/bin/python $(FEW) -c constraints-adapters.txt -e ".[demo]" langchain-huggingface llama-index-embeddings-huggingface
 	touch $@
 
 setup: $(VENV)/.ready ## a virtual environment with everything, at the pinned versions

@@ -39,7 +39,7 @@ def install(wheel: Path, folder: Path) -> Path:
     """A fresh environment with the wheel in it; its folder of programs."""
     venv.create(folder, with_pip=True)
     programs = folder / "bin"
-    pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), f"{wheel}[demo]"], check=True)
     return programs
 
