@@ -36,8 +36,7 @@ COMMANDS: dict[str, str | tuple[str, ...]] = {
     "reba-attention": f"analyse attention -m afterword-mini --method reba --layer 6 '{BANK}'",
     "trained-dependency": (
         *(TRAIN.format(last=last) for last in (0, 1, 2, 6)),
-        "analyse dependency -m TMP/last0 -m TMP/last1 -m TMP/last2 -m TMP/last6 "
-        "--pairs DATA/en/sts/stsb.test.jsonl.gz",
+        "analyse dependency -m TMP/last0 -m TMP/last1 -m TMP/last2 -m TMP/last6 --pairs DATA/en/sts/stsb.test.jsonl.gz",
     ),
     "words": (
         "evaluate -m afterword-mini --data DATA --tasks SLPWC,WSD,SLPWC:decision=cosine,WSD:decision=cosine "
