@@ -10,6 +10,7 @@ from random import Random
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 from tests.cli.conftest import Run
 from tests.disk import disk_of
 from tests.killed import forked
@@ -319,6 +320,16 @@ def test_another_library_version_is_refused(run: Run, model: Path, wholes: dict[
     path.write_text(json.dumps(written))
     ended = run(*job.words)
     assert ended.code == 2 and "was begun with version torch 1.0, and now it is 2." in ended.err
+
+
+def test_another_number_of_threads_is_refused(run: Run, model: Path, wholes: dict[str, Whole], tmp_path: Path):
+    job = begun(model, wholes["npy"], tmp_path, "npy")
+    torch.set_num_threads(2)
+    ended = run(*job.words)
+    assert ended.code == 2 and "was begun with OMP_NUM_THREADS 1, and now it is 2: give the same" in ended.err
+    torch.set_num_threads(1)
+    assert run(*job.words).code == 1
+    wholes["npy"].check(job)
 
 
 def test_a_changed_input_is_refused_by_its_row(run: Run, model: Path, wholes: dict[str, Whole], tmp_path: Path):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.tiny import tiny
 from transformers import AutoModelForCausalLM
 
@@ -23,6 +24,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     return Encoder.load(tiny("llama", tmp_path_factory.mktemp("llama"), tie_word_embeddings=True), classical())
 
 
+@examples(25)
 @given(
     spectrum=st.sampled_from(["edge", "tail", "head"]),
     keep=st.one_of(st.none(), st.integers(1, 64), st.floats(0.02, 1)),

@@ -7,6 +7,8 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
+import torch
+
 from ..encode.options import choose_prompt
 from ..encoder import Encoder
 from ..files.fingerprint import LIBRARIES, fingerprint, identity, weights_digest
@@ -50,12 +52,19 @@ def made_by(
     return infos
 
 
-def contract(infos: Mapping[str, VectorsInfo], device: str) -> dict[str, Any]:
-    """What must be the same when a run goes on, so that its rows are those of a run that was not interrupted."""
+def contract(infos: Mapping[str, VectorsInfo], device: str, threads: str = "OMP_NUM_THREADS") -> dict[str, Any]:
+    """What must be the same when a run goes on, so that its rows are those of a run that was not interrupted.
+
+    Args:
+        infos: what each column is made by.
+        device: the type of the encoder's.
+        threads: what the user gives the number of torch's threads by; on a CPU other ones give other last bits.
+    """
     return {
         "method": {column: info.method for column, info in infos.items()},
         "identity": {column: info.identity for column, info in infos.items()},
         "--device": device,
+        **({threads: torch.get_num_threads()} if device == "cpu" else {}),
         "version": {name: version(name) for name in LIBRARIES},
         "fingerprint": {column: info.fingerprint for column, info in infos.items()},
     }

@@ -19,7 +19,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
-import torch
 
 from ..errors import DataError, JobError, TextsCut
 from ..files.atomic import FULL, sync
@@ -178,8 +177,7 @@ def check_made_by(folder: Path, infos: Mapping[str, VectorsInfo], device: str, m
     Raises:
         JobError: the encoder, a setting or a version differs; the first difference is named.
     """
-    threads = {"--threads": torch.get_num_threads()} if device == "cpu" else {}  # other ones give other last bits
-    now = plain({"--model": model, **contract(infos, device), **threads})
+    now = plain({"--model": model, **contract(infos, device, "--threads")})
     publish(folder / MADE_BY, folder / TMP, json.dumps(now, indent=1).encode())
     before = read(folder / MADE_BY)
     if before is None:
