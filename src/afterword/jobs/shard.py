@@ -19,7 +19,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
-
 from ..errors import DataError, JobError, TextsCut
 from ..files.atomic import FULL, sync
 from .contract import Contract, check_same, plain, read
