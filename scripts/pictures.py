@@ -1,8 +1,8 @@
 """Draw the figures of the documentation anew, each for light and for dark pages: ``make pictures DATA=../shared/data``.
 
 A figure is the last of its commands of ``afterword`` below; those before it make what it draws, in a folder TMP that is
-removed. DATA holds the evaluation sets and models, as docs/evaluate.md says. With names, only these figures are drawn:
-``python scripts/pictures.py DATA turning-point``.
+removed, where capitol.txt holds Ditto's sentence. DATA holds the evaluation sets and models, as docs/evaluate.md says.
+With names, only these figures are drawn: ``python scripts/pictures.py DATA turning-point``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ MOST = 100_000  # bytes of a file
 SMALL = "-m afterword-mini -m DATA/models/babyllama-tok105 -m DATA/models/babyllama-tok361 "
 BANK = "The bank was steep."
 CAPITOL = "For those who follow social media transitions on Capitol Hill, this will be a little different."
-WORDS = ("classical", "echo", "echo:copies=3", "reba:variant=released", "reba:variant=released,copies=3")
+WORDS = (
+    "classical", "echo", "echo:copies=3", "reba", "reba:copies=3", "reba:variant=released",
+    "reba:variant=released,copies=3",
+)  # fmt: skip
 TRAIN = (
     "train -m afterword-mini --data DATA/nli/triplets_10k.jsonl.gz --steps 50 --batch-size 64 --max-length 64 "
     "--learning-rate 1e-3 --precision bfloat16 --method bellm:last={last},pool=last --out TMP/last{last}"
@@ -43,7 +46,7 @@ COMMANDS: dict[str, str | tuple[str, ...]] = {
         f"{' '.join(f'--method {method}' for method in WORDS)} --out TMP/words",
         "compare TMP/words",
     ),
-    "impact": f"analyse impact -m minilm '{CAPITOL}'",
+    "impact": "analyse impact -m minilm -i TMP/capitol.txt --corpus DATA/en/pud/en_pud.jsonl.gz",
     "ditto-attention": f"analyse attention -m minilm --head 1-9 --head 6-11 '{CAPITOL}'",
 }
 """The commands of each figure; further options of the last draw it to docs/pictures/NAME.svg and NAME-dark.svg."""
@@ -60,6 +63,7 @@ def draw(data: str, names: list[str]) -> int:
         sys.exit(f"no figure {', '.join(sorted(unknown))}: there are {', '.join(COMMANDS)}")
     for name in names or COMMANDS:
         with TemporaryDirectory() as made:
+            (Path(made) / "capitol.txt").write_text(f"{CAPITOL}\n", "utf-8")
             commands = COMMANDS[name] if isinstance(COMMANDS[name], tuple) else (COMMANDS[name],)
             lines = [shlex.split(line.replace("DATA", data).replace("TMP", made)) for line in commands]
             lines[-1] += ["--plot", str(TO / f"{name}.svg"), "--dark"]

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,6 +13,8 @@ from afterword.cli import main
 
 CALLS = "fsync replace link unlink rmdir mkdir".split()
 """What a run does to files, one call after the other: between any two of these it may be killed."""
+TABLE_CALLS = "_do_merge delete create_index drop_index update_field_metadata optimize".split()
+"""What a run does to a table of LanceDB, each of which is a commit or more."""
 LOADED = [
     "tests.killed",
     "afterword.encoder",
@@ -23,19 +25,19 @@ LOADED = [
 """What a process has loaded from which others are forked: each of them would take seconds for it."""
 
 
-def watched(see: Callable[[str, Any], None]) -> None:
+def watched(see: Callable[[str, Any], None], owner: Any = os, names: Sequence[str] = CALLS) -> None:
     """Call `see` before each of these calls, with its name and its first argument, from now on."""
 
     def one(name: str) -> None:
-        real = getattr(os, name)
+        real = getattr(owner, name)
 
         def spy(first: Any, *rest: Any, **options: Any) -> Any:
             see(name, first)
             return real(first, *rest, **options)
 
-        setattr(os, name, spy)
+        setattr(owner, name, spy)
 
-    for name in CALLS:
+    for name in names:
         one(name)
 
 
@@ -58,30 +60,33 @@ def forked(words: list[object], log: Path, at: int | None = None, by: int = sign
     return os.waitstatus_to_exitcode(status), log.with_suffix(".calls").read_text().splitlines()
 
 
-def forked_without_lancedb(words: list[object], log: Path, at: int | None = None) -> tuple[int, list[str]]:
+def forked_without_lancedb(
+    words: list[object], log: Path, at: int | None = None, tables: bool = False
+) -> tuple[int, list[str]]:
     """As `forked` with SIGKILL, but forked from a process that has loaded torch and no LanceDB.
 
-    LanceDB's threads are not in a fork of a process that has used it: now and then the child dies of signal 11.
+    LanceDB's threads are not in a fork of a process that has used it: now and then the child dies of signal 11. With
+    `tables`, what it does to tables counts too.
     """
     context = get_context("forkserver")
     context.set_forkserver_preload(LOADED)
-    child = context.Process(target=_exits, args=(words, log, at))
+    child = context.Process(target=_exits, args=(words, log, at, tables))
     child.start()
     child.join()
     assert child.exitcode is not None
     return child.exitcode, log.with_suffix(".calls").read_text().splitlines()
 
 
-def _exits(words: list[object], log: Path, at: int | None) -> None:
+def _exits(words: list[object], log: Path, at: int | None, tables: bool) -> None:
     assert "lancedb" not in sys.modules
     code = 99
     try:
-        code = _child(words, log, at, signal.SIGKILL)
+        code = _child(words, log, at, signal.SIGKILL, tables)
     finally:
         os._exit(code)
 
 
-def _child(words: list[object], log: Path, at: int | None, by: int) -> int:
+def _child(words: list[object], log: Path, at: int | None, by: int, tables: bool = False) -> int:
     err, calls = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), log.with_suffix(".calls").open("w", buffering=1)
     os.dup2(err, 2)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
@@ -89,7 +94,10 @@ def _child(words: list[object], log: Path, at: int | None, by: int) -> int:
 
     def see(name: str, first: Any) -> None:
         nonlocal seen
-        where = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else os.fspath(first)
+        if name in TABLE_CALLS:
+            where = f"{log.parent}/table"
+        else:
+            where = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else os.fspath(first)
         if not where.startswith(f"{log.parent}"):  # a cache, which the next run finds filled
             return
         if seen == at:
@@ -99,6 +107,10 @@ def _child(words: list[object], log: Path, at: int | None, by: int) -> int:
         seen += 1
 
     watched(see)
+    if tables:
+        from lancedb.table import LanceTable
+
+        watched(see, LanceTable, TABLE_CALLS)
     return main([str(word) for word in words])
 
 

@@ -1,7 +1,8 @@
-"""A first build that was killed anywhere goes on by the same command, and gives the index of an unbroken one."""
+"""A command that writes an index and was killed anywhere goes on when it is given again: the index is the unbroken one's."""
 
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.tiny import tiny
 from afterword.index.index import Index, exists
 
 ROWS = 'n,text\n1,The bank.\nO\'Brien,银行\n3," "\n4,river\n'
+LATER = 'n,text\n1,The bank.\n3,A river.\n4,"the river\'s bank"\n5," "\n6,money\n'
 STEP = 6  # of the places where `make test` kills
 
 
@@ -67,3 +69,56 @@ def test_a_killed_first_build_goes_on(run: Run, model: Path, whole: Build, tmp_p
         assert len(found.err.splitlines()) == found.code // 2
         assert run(*build.words).code == 1
         assert build.made == whole.made, calls[at]
+
+
+CHANGES: dict[str, tuple[object, ...]] = {
+    "update": (),
+    "prune": ("--prune",),
+    "optimize": ("--optimize",),
+    "another method": ("--method", "echo", "--from-index"),
+}
+
+
+class Change(Build):
+    """A command line that changes a copy of an index, or makes another one from it."""
+
+    def __init__(self, folder: Path, base: Build, how: str) -> None:
+        super().__init__(folder, Path(str(base.words[3])))
+        (folder / "in.csv").write_text(LATER)
+        if how == "optimize":
+            self.words = ["index", self.index, *CHANGES[how]]
+        elif how == "another method":
+            self.words = ["index", self.index, "-m", base.words[3], *CHANGES[how], base.index]
+        else:
+            self.words += CHANGES[how]
+        if how != "another method":
+            shutil.copytree(base.index, self.index)
+
+    def forked(self, at: int | None = None) -> tuple[int, list[str]]:
+        return forked_without_lancedb(self.words, self.folder / "log", at, tables=True)
+
+    @property
+    def rows(self) -> tuple[list[dict], list[str]]:
+        """The rows with their vectors, and the names of what is in the folder."""
+        rows = Index.open(self.index).table.to_arrow().sort_by("id").to_pylist()
+        return rows, sorted(path.name for path in self.index.iterdir())
+
+
+@pytest.mark.parametrize("how", ["prune", *(pytest.param(how, marks=pytest.mark.soak) for how in CHANGES)])
+def test_a_killed_change_goes_on(
+    run: Run, request: pytest.FixtureRequest, model: Path, whole: Build, tmp_path: Path, how: str
+):
+    assert run(*whole.words).code == 1
+    unbroken = Change(tmp_path, whole, how)
+    code, calls = unbroken.forked()
+    assert sum(call.endswith("/table") for call in calls) > (0 if how == "optimize" else 1)
+    soaking = request.node.get_closest_marker("soak") is not None
+    chosen = range(len(calls)) if soaking else [i for i, call in enumerate(calls) if call.startswith("delete")]
+    for at in chosen:
+        (tmp_path / str(at)).mkdir()
+        change = Change(tmp_path / str(at), whole, how)
+        assert change.forked(at)[0] == -signal.SIGKILL
+        before = exists(change.index)
+        assert run("search", change.index, "bank").code == (0 if before else 2)
+        assert run(*change.words).code == code, calls[at]
+        assert change.rows == unbroken.rows, calls[at]

@@ -52,12 +52,12 @@ def finding(columns: Sequence[str], series: Sequence[Series], digits: int = 2) -
     """
     last = len(columns) - 1
     if len(columns) > 1 and not columns[last].casefold().startswith(("avg", "total av")):
-        return _wins(columns, series)
+        return _wins(columns, series, digits)
     ranked = placed(last, series)
     if len(ranked) == 1 == len(series):
         return f"{ranked[0].name}: {ranked[0].score(last):.{digits}f} in {columns[last]}"
     if len(ranked) < 2:
-        return _wins(columns, series)
+        return _wins(columns, series, digits)
     names = dict(zip(map(id, series), _names(series), strict=True))
     first, second = ranked[:2]
     lead = round(first.score(last), digits) - round(second.score(last), digits)
@@ -79,22 +79,31 @@ def placed(column: int, series: Sequence[Series]) -> list[Series]:
     return sorted(able, key=lambda one: -one.score(column))
 
 
+def best(column: int, series: Sequence[Series], digits: int = 2) -> list[Series]:
+    """The first of a column, and those whose score is printed as the same number."""
+    ranked = placed(column, series)
+    return [one for one in ranked if round(one.score(column), digits) == round(ranked[0].score(column), digits)]
+
+
 def _names(series: Sequence[Series]) -> list[str]:
     """Names that differ: with the group, if two are the same without it."""
     names = [one.name for one in series]
     return names if len(set(names)) == len(names) else [f"{one.group} {one.name}" for one in series]
 
 
-def _wins(columns: Sequence[str], series: Sequence[Series]) -> str:
+def _wins(columns: Sequence[str], series: Sequence[Series], digits: int) -> str:
     """Who is first in the most columns in which there are two or more to compare."""
     names = _names(series)
-    ranks = [ranked for k in range(len(columns)) if len(ranked := placed(k, series)) > 1]
-    if not ranks:
+    firsts = [best(k, series, digits) for k in range(len(columns)) if len(placed(k, series)) > 1]
+    if not firsts:
         every = f"{len(columns)} tasks" if len(columns) > 1 else columns[0]
         return f"{names[0] if len(names) == 1 else f'{len(names)} encoders'} on {every}"
-    wins = [sum(ranked[0] is one for ranked in ranks) for one in series]
-    most = max(wins)
-    those = [name for name, won in zip(names, wins, strict=True) if won == most]
+    won = [[first for first in firsts if any(one is other for other in first)] for one in series]
+    most = max(map(len, won))
+    those = {name: mine for name, mine in zip(names, won, strict=True) if len(mine) == most}
+    level = " or level" if any(len(first) > 1 for mine in those.values() for first in mine) else ""
     if len(those) > 2:
-        return f"no encoder leads: {len(those)} of {len(names)} are first in {most} of {len(ranks)} columns each"
-    return f"{' and '.join(those)} {'leads' if len(those) == 1 else 'each lead'} in {most} of {len(ranks)} columns"
+        return f"no encoder leads: {len(those)} of {len(names)} are first{level} in {most} of {len(firsts)} columns each"
+    leads = "is first or level" if level else "leads"
+    each = "are each first or level" if level else "each lead"
+    return f"{' and '.join(those)} {leads if len(those) == 1 else each} in {most} of {len(firsts)} columns"

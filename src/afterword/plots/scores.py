@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .colours import LIGHT, Page
 from .figure import drawing, look
-from .finding import Series, finding, placed
+from .finding import Series, best, finding
 from .labels import length, literal, wrapped
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def draw_scores(
 
     Encoders are told apart by place and name, so that no number of them needs more marks or colours. What was
     evaluated here is filled and has the colour and the mark of its group; published scores are hollow and grey; scores
-    of other data are crosses. The best of each panel is bold.
+    of other data are crosses. The best of each panel is bold, and so is what is level with it.
 
     Args:
         columns: names of the tasks.
@@ -86,11 +86,11 @@ def draw_scores(
             ends = _scale(axes, k, series, room, bars)
             axes.hlines(places.at, *ends, color=page.faint, lw=0 if bars else 0.6, zorder=0.5)
             _marks(axes, k, series, places, bars, page)
-            best = next(iter(placed(k, series)), None) if ranked else None
+            firsts = best(k, series, digits) if ranked else []
             for one, at, number in zip(series, places.at, numbers, strict=True):
                 axes.annotate(
                     number, (1, at), xycoords=("axes fraction", "data"), ha="right", va="center", size=SMALL,
-                    weight="bold" if one is best else "normal", color=page.muted if one.published else page.ink,
+                    weight="bold" if any(one is first for first in firsts) else "normal", color=page.muted if one.published else page.ink,
                 )  # fmt: skip
 
 
