@@ -23,7 +23,8 @@ def series(name: str, *scores: float | None, **more: object) -> Series:
         (("X", "Y", "Z"), [series("a", 5.0, 1.0, 3.0), series("b", 4.0, 2.0, 1.0)], "a leads in 2 of 3 columns"),
         (("X", "Y"), [series("a", 5.0, 1.0), series("b", 4.0, 2.0)], "a and b each lead in 1 of 2 columns"),
         (("X", "Y"), [series("a", 5.0, 1.0), series("b", 5.001, 2.0)], "b is first or level in 2 of 2 columns"),
-        (("X", "Y"), [series("a", 5.0, 2.0), series("b", 5.0, 2.0)], "a and b are each first or level in 2 of 2 columns"),
+        (("X", "Y"), [series("a", 5.0, 2.0), series("b", 5.0, 2.0)], "a and b are each first or level in 2 of 2 "
+            "columns"),
         (("X",), [series("a", 1.0), series("p", 2.0, published=True), series("q", 1.5, published=True)],
             "p leads by 0.50 in X: 2.00, q 1.50; evaluated here: a, place 3 of 3"),
         (("X",), [series("r", 1.0, group="A"), series("r", 2.0, group="B")], "B r leads by 1.00 in X: 2.00, A r 1.00"),

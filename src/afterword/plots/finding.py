@@ -103,7 +103,9 @@ def _wins(columns: Sequence[str], series: Sequence[Series], digits: int) -> str:
     those = {name: mine for name, mine in zip(names, won, strict=True) if len(mine) == most}
     level = " or level" if any(len(first) > 1 for mine in those.values() for first in mine) else ""
     if len(those) > 2:
-        return f"no encoder leads: {len(those)} of {len(names)} are first{level} in {most} of {len(firsts)} columns each"
+        return (
+            f"no encoder leads: {len(those)} of {len(names)} are first{level} in {most} of {len(firsts)} columns each"
+        )
     leads = "is first or level" if level else "leads"
     each = "are each first or level" if level else "each lead"
     return f"{' and '.join(those)} {leads if len(those) == 1 else each} in {most} of {len(firsts)} columns"

@@ -90,7 +90,8 @@ def draw_scores(
             for one, at, number in zip(series, places.at, numbers, strict=True):
                 axes.annotate(
                     number, (1, at), xycoords=("axes fraction", "data"), ha="right", va="center", size=SMALL,
-                    weight="bold" if any(one is first for first in firsts) else "normal", color=page.muted if one.published else page.ink,
+                    weight="bold" if any(one is first for first in firsts) else "normal",
+                    color=page.muted if one.published else page.ink,
                 )  # fmt: skip
 
 
