@@ -1,4 +1,4 @@
-"""A command that writes an index and was killed anywhere goes on by the same command: the index is the unbroken one's."""
+"""A command that writes an index, killed anywhere, goes on when it is given again, and gives the unbroken index."""
 
 import json
 import re
