@@ -18,7 +18,8 @@
     │   └── BadRow              a row of a file is wrong; named by file and line
     └── MissingExtra            an optional dependency is not installed (also an ImportError)
 
-A message is one line that says what is wrong, shows the value and names the fix. `TextsCut` is a warning.
+A message is one line that says what is wrong, shows the value and names the fix. `TextsCut` and `TextsUnknown` are
+warnings.
 """
 
 from __future__ import annotations
@@ -132,6 +133,17 @@ class TextsCut(UserWarning):
         self.lost, self.texts, self.max_length = lost, texts, max_length
         super().__init__(
             f"{len(lost):,} of {plural(texts, 'text')} truncated to max_length={max_length} {dropped(lost)}"
+        )
+
+
+class TextsUnknown(UserWarning):
+    """Half of the tokens or more of ``number`` texts are not in the model's vocabulary."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(
+            f"{plural(number, 'text')} {'is' if number == 1 else 'are'} mostly tokens that the model's vocabulary "
+            "lacks: it cannot tell such texts apart; choose a model that knows their script"
         )
 
 

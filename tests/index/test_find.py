@@ -51,6 +51,11 @@ def test_odd_syntax_is_plain_text(index: Index, query: str):
     assert len(ids(index, query)) == len(TEXTS)
 
 
+@pytest.mark.parametrize("words", ["bank", "bank river", "bank bank", "银行", 'a" bank "c'])
+def test_words_in_quotes_are_words(index: Index, words: str):
+    assert ids(index, f'"{words}"', by="text") == ids(index, f' "{words}" ', by="text") == ids(index, words, by="text")
+
+
 def test_vectors_score_by_the_cosine(index: Index):
     stored = index.table.to_arrow()["vector"].combine_chunks().flatten().to_numpy().reshape(-1, DIMENSION)
     cosines = stored @ QUERY[0] / np.linalg.norm(stored, axis=1) / np.linalg.norm(QUERY)

@@ -17,7 +17,7 @@ from ..backbone.attention_taps import Tap
 from ..backbone.attention_views import AttentionView
 from ..backbone.facts import LAST
 from ..encode.batches import each
-from ..encode.limits import Cuts, Limits
+from ..encode.limits import Limits, Losses
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, NoSuchHead
 from ..methods import Method, one_method
@@ -182,7 +182,7 @@ def forward_attention(
         raise InputError("there is no text: give at least one")
     limits = limits or Limits(encoder.max_length)
     writings = method.layout.write(checked, backbone.tokenizer, limits.max_length)
-    cuts, shares = Cuts(), np.zeros((len(checked), backbone.facts.layers))
+    cuts, shares = Losses(), np.zeros((len(checked), backbone.facts.layers))
     cuts.note(writings, limits)
 
     def run(batch: Batch, indices: list[int]) -> None:

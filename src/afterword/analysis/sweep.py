@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..encode.batches import each
-from ..encode.limits import Cuts, Limits
+from ..encode.limits import Limits, Losses
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
 from ..methods import one_method
@@ -51,7 +51,7 @@ def sweep(
         raise InputError("there is no text: give at least one")
     limits = limits or Limits(encoder.max_length)
     writings = method.layout.write(checked, backbone.tokenizer, limits.max_length)
-    cuts, values = Cuts(), dict[int, Read]()
+    cuts, values = Losses(), dict[int, Read]()
     cuts.note(writings, limits)
 
     def run(batch: Batch, indices: list[int]) -> dict[int, Read]:

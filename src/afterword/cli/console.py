@@ -18,7 +18,7 @@ from typing import Any
 
 import typer
 
-from ..errors import AfterwordError, DataError, TextsCut, dropped, plural, visible
+from ..errors import AfterwordError, DataError, TextsCut, TextsUnknown, dropped, plural, visible
 from ..jobs.names import with_options
 from .page import RED, YELLOW, styled
 
@@ -163,12 +163,14 @@ def say(line: str) -> None:
 
 @contextmanager
 def report_warnings() -> Iterator[None]:
-    """Print warnings and log messages on one line each, equal warnings once, and the number of cut texts at the end."""
+    """Print warnings and log messages on one line each, equal warnings once, and what texts lost at the end."""
     cut, seen = Tally(), set[str]()
 
     def show(message: Any, *_: Any, **__: Any) -> None:
         if isinstance(message, TextsCut):
             cut.add(message.lost, message.texts, message.max_length)
+        elif isinstance(message, TextsUnknown):
+            cut.unknown += message.number
         elif str(message) not in seen:
             seen.add(str(message))
             say(f"warning: {message}")
@@ -210,11 +212,12 @@ def without_advice() -> Iterator[None]:
 
 @dataclass
 class Tally:
-    """The number of texts that were cut in a run, and the tokens that they lost."""
+    """The number of texts that were cut in a run, and the tokens that they lost; the number of those mostly unknown."""
 
     lost: Counter[int] = field(default_factory=Counter)
     texts: int = 0
     max_length: int | None = None
+    unknown: int = 0
 
     def add(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
         """Add the texts of a window."""
@@ -223,7 +226,9 @@ class Tally:
         self.max_length = max_length
 
     def say(self) -> None:
-        """Print a warning with the number of cut texts and the tokens that they lost."""
+        """Print a warning with the number of cut texts and their lost tokens, and one with that of unknown texts."""
         if self.lost:
             lost = sorted(self.lost.elements())
             say(f"warning: {plural(len(lost), 'text')} truncated to {self.max_length} tokens {dropped(lost)}")
+        if self.unknown:
+            say(f"warning: {TextsUnknown(self.unknown)}")

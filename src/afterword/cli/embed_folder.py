@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import JobError, plural
+from ..errors import JobError, TextsUnknown, plural
 from ..jobs.names import JOB
 from .console import REJECTED, interruptible, say
 from .progress import RowsBar, clock_time
@@ -170,7 +170,7 @@ class JobBar:
         self.folder, self.max_rejects, self.progress = folder, max_rejects, progress
         self.rows: dict[int, int] = {}
         self.rejected = self.finished = self.before = 0
-        self.cut = self.lost = 0
+        self.cut = self.lost = self.unknown = 0
         self.bar: RowsBar | None = None
 
     def begin(self, shards: Sequence[Shard], done: Mapping[int, Contract]) -> None:
@@ -192,6 +192,7 @@ class JobBar:
         self.rejected += marker["rejected"]
         self.cut += marker.get("cut", 0)
         self.lost += marker.get("lost", 0)
+        self.unknown += marker.get("unknown", 0)
         self.bar.begin(self.finished, self.finished)
         self.bar.end()
         if self.max_rejects is not None and self.rejected > self.max_rejects:
@@ -209,9 +210,11 @@ class JobBar:
         say(f"warning: shard {number:06} was given up: {error}")
 
     def end(self) -> None:
-        """Stop the bar, and say how many texts were cut."""
+        """Stop the bar, and say how many texts were cut, or are unknown."""
         if self.cut:
             say(f"warning: {plural(self.cut, 'text')} truncated, {self.lost:,} tokens dropped: --chunk keeps them")
+        if self.unknown:
+            say(f"warning: {TextsUnknown(self.unknown)}")
         if self.bar is not None:
             self.bar.__exit__(None, None, None)
 

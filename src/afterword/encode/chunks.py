@@ -24,7 +24,7 @@ from ..text.segments import Span, TokenizedText
 from ..text.tokenizer import Spelled
 from .batches import each
 from .forward import weights
-from .limits import Cuts, Limits, count
+from .limits import Limits, Losses, count
 from .output_arrays import Array, output_arrays
 from .progress import progress
 from .sentences import sentence_vectors
@@ -203,7 +203,7 @@ def token_vectors(
     check_ids(texts, backbone.vocabulary_size)
     writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, offsets=True)
     check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
-    cuts, found, copy = Cuts(), dict[int, Array](), copy_of(method)
+    cuts, found, copy = Losses(unknown_id=backbone.tokenizer.unknown_id), dict[int, Array](), copy_of(method)
     cuts.note(writings, limits)
 
     def run(batch: Batch, indices: list[int]) -> list[Array]:

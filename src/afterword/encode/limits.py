@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from ..errors import InputError, TextsCut, TooLong
+from ..errors import InputError, TextsCut, TextsUnknown, TooLong
 from ..text.segments import TokenizedText
 from .batches import TOKENS, Budget
 
@@ -42,7 +42,8 @@ class Limits:
         max_length: maximum number of tokens of a text, or of one chunk of it.
         batch_size: maximum number of texts in a batch.
         batch_tokens: approximate number of tokens in a batch.
-        on_long: a text longer than `max_length` is cut with a warning, refused, or cut without a warning.
+        on_long: a text longer than `max_length` is cut with a warning, refused, or cut without a warning. The last also
+            leaves out the warning that texts are mostly tokens that the model's vocabulary lacks.
         on_empty: a text without tokens is refused, or gives NaN.
         show_progress_bar: show a progress bar on stderr; or a function, called with the number of texts that were
             finished since its last call.
@@ -76,16 +77,25 @@ class Limits:
 
 
 @dataclass
-class Cuts:
-    """How many texts were cut to the maximum length, and by how many tokens each."""
+class Losses:
+    """What is lost of texts on their way to the model.
+
+    Attributes:
+        lost: the number of tokens that each text lost that was cut to the maximum length.
+        texts: the number of texts.
+        unknown: the number of texts of which half of the tokens or more are unknown.
+        unknown_id: the id of the token that stands for what the vocabulary lacks.
+    """
 
     lost: list[int] = field(default_factory=list)
     texts: int = 0
+    unknown: int = 0
+    unknown_id: int | None = None
 
     def note(
         self, writings: Sequence[TokenizedText], limits: Limits, rows: Sequence[Sequence[int]] | None = None
     ) -> None:
-        """Count the texts that were cut.
+        """Count the texts that were cut, and those that are mostly unknown.
 
         Args:
             writings: the tokenized texts.
@@ -98,8 +108,10 @@ class Cuts:
         """
         self.texts += len(writings) if rows is None else sum(map(len, rows))
         for i, w in enumerate(writings):
+            at = [i] if rows is None else rows[i]
+            if self.unknown_id is not None and _mostly(self.unknown_id, w):
+                self.unknown += len(at)
             if w.kept < w.total:
-                at = [i] if rows is None else rows[i]
                 if limits.on_long == "error":
                     raise TooLong(
                         f"text {at[0]} has {w.total} tokens, max_length={limits.max_length} leaves {w.kept}: "
@@ -108,6 +120,14 @@ class Cuts:
                 self.lost += [w.total - w.kept] * len(at)
 
     def warn(self, limits: Limits) -> None:
-        """Warn once, with the number of texts that were cut."""
+        """Warn once, with the number of texts that were cut; and once, with the number of those mostly unknown."""
         if self.lost and limits.on_long == "warn":
             warnings.warn(TextsCut(self.lost, self.texts, limits.max_length), stacklevel=4)
+        if self.unknown and limits.on_long != "ignore":
+            warnings.warn(TextsUnknown(self.unknown), stacklevel=4)
+
+
+def _mostly(token: int, writing: TokenizedText) -> bool:
+    """Whether half of a text's tokens or more are this one."""
+    first, end = writing.segments[0].copies[0]
+    return end > first and 2 * writing.segments[0].ids[first:end].count(token) >= end - first

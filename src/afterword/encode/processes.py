@@ -23,7 +23,7 @@ from ..post import Post
 from ..text.distinct import Distinct, one_each
 from ..text.inputs import check_ids
 from ..text.layout import Text
-from .limits import Cuts, Limits
+from .limits import Limits, Losses
 from .output_arrays import Array, output_arrays
 from .progress import progress
 from .sentences import write_vectors
@@ -95,8 +95,8 @@ class Workers:
         (vectors,) = output_arrays(backbone, [method], len(texts), post, out)
         size = chunk_size or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)
         order = sorted(range(len(texts)), key=lambda i: (-len(texts[i]), str(texts[i])))  # equal texts side by side
-        quiet, cuts = replace(limits, show_progress_bar=False), Cuts()
-        running: dict[Future[tuple[Array, Cuts]], list[int]] = {}
+        quiet, cuts = replace(limits, show_progress_bar=False), Losses()
+        running: dict[Future[tuple[Array, Losses]], list[int]] = {}
         for number, first in enumerate(range(0, len(order), size)):
             rows = order[first : first + size]
             chosen = None if conditions is None else [conditions[i] for i in rows]
@@ -107,7 +107,7 @@ class Workers:
             with progress(len(texts), limits) as bar:
                 for future in as_completed(running):
                     vectors[running[future]], part = future.result()
-                    cuts = Cuts(cuts.lost + part.lost, cuts.texts + part.texts)
+                    cuts = Losses(cuts.lost + part.lost, cuts.texts + part.texts, cuts.unknown + part.unknown)
                     bar(len(running[future]))
         except BrokenProcessPool as e:
             raise ModelError(
@@ -165,7 +165,7 @@ def _start(written: bytes, device: str, threads: int) -> None:
     _HELD.append(backbone)
 
 
-def _work(method: AnyMethod, given: Distinct, limits: Limits, post: Sequence[Post]) -> tuple[Array, Cuts]:
+def _work(method: AnyMethod, given: Distinct, limits: Limits, post: Sequence[Post]) -> tuple[Array, Losses]:
     """Embed some texts, in a process of `Workers`."""
     results = output_arrays(_HELD[0], [method], given.total, post)
     return results[0], write_vectors(_HELD[0], [method], given, limits, post, results)

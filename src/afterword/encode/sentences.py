@@ -21,7 +21,7 @@ from ..text.segments import TokenizedText
 from .batches import Budget, each
 from .forward import vectors
 from .joining import Rows
-from .limits import Cuts, Limits
+from .limits import Limits, Losses
 from .output_arrays import WINDOW, Array, output_arrays
 from .progress import progress
 from .sharing import Share, shares
@@ -70,14 +70,18 @@ def write_vectors(
     limits: Limits,
     post: Sequence[Post],
     results: Sequence[Array],
-) -> Cuts:
+) -> Losses:
     """Compute sentence vectors and write them to their rows of ``results``; arguments as for `sentence_vectors`.
 
     Returns:
         Which texts were cut, for the method that cut most of them.
     """
     members = [member for method in methods for member in method.members]
-    cuts, budget, total = [Cuts() for _ in members], limits.budget(backbone.device), given.total
+    cuts, budget, total = (
+        [Losses(unknown_id=backbone.tokenizer.unknown_id) for _ in members],
+        limits.budget(backbone.device),
+        given.total,
+    )
     with torch.no_grad(), progress(total * len(methods), limits, total * len(members)) as bar:
         for first in range(0, len(given.texts), WINDOW):
             window = given.some(slice(first, first + WINDOW))
@@ -88,7 +92,7 @@ def write_vectors(
                 for i in range(len(method.members))
             ]
             _Window(backbone, members, window, limits, budget, places, cuts, bar).run()
-    return max(cuts, key=lambda c: len(c.lost), default=Cuts())
+    return max(cuts, key=lambda c: len(c.lost), default=Losses())
 
 
 @dataclass
@@ -101,7 +105,7 @@ class _Window:
     limits: Limits
     budget: Budget
     places: Sequence[Place]
-    cuts: Sequence[Cuts]
+    cuts: Sequence[Losses]
     bar: Any
 
     def run(self) -> None:

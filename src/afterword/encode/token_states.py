@@ -16,7 +16,7 @@ from ..text.inputs import check_ids, check_written, refuse_blank
 from ..text.layout import Text
 from .batches import each
 from .forward import combine, weights
-from .limits import Cuts, Limits
+from .limits import Limits, Losses
 
 Features = dict[str, Tensor]
 
@@ -53,7 +53,7 @@ def token_states(
     refuse_blank(list(texts))
     writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, conditions=conditions)
     check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
-    cuts, features = Cuts(), dict[int, Features]()
+    cuts, features = Losses(unknown_id=backbone.tokenizer.unknown_id), dict[int, Features]()
     cuts.note(writings, limits)
 
     def run(batch: Batch, indices: list[int]) -> list[tuple[int, Features]]:

@@ -17,7 +17,7 @@ from ..text.words import Word, WordTokens, check_words, find_tokens
 from .batches import Budget, each
 from .forward import vectors
 from .joining import joined_rows, own_steps
-from .limits import Cuts, Limits
+from .limits import Limits, Losses
 from .output_arrays import WINDOW, Array, width_of
 from .progress import progress
 
@@ -50,7 +50,7 @@ def word_vectors(
     check_words(words, texts)
     tokenizer, vocabulary, own = backbone.tokenizer, backbone.vocabulary_size, own_steps(method, post)
     rows: list[Array] = [np.zeros((0, width_of(backbone, method, post)), np.float32)] * len(texts)
-    cuts, budget = [Cuts() for _ in method.members], limits.budget(backbone.device)
+    cuts, budget = [Losses(unknown_id=tokenizer.unknown_id) for _ in method.members], limits.budget(backbone.device)
     with progress(len(texts), limits, len(texts) * len(cuts)) as bar:
         for first in range(0, len(texts), WINDOW):
             window, here = texts[first : first + WINDOW], words[first : first + WINDOW]

@@ -165,7 +165,9 @@ def _by_vector(index: Index, vector: Any, asked: Asked, count: int) -> list[Row]
 
 
 def _by_text(index: Index, text: str, asked: Asked, count: int) -> list[Row]:
-    search = index.table.search(text, query_type="fts", fts_columns="text")
+    from lancedb.query import MatchQuery
+
+    search = index.table.search(MatchQuery(text, "text"), query_type="fts")  # a plain text in quotes would be a phrase
     return _sorted(_rows(index, search, asked, count, SCORE))[:count]
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
-from ..errors import DataError, JobError, TextsCut
+from ..encode.limits import Losses
+from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import FULL, sync
 from .contract import Contract, check_same, plain, read
 from .items import Item
@@ -104,15 +105,18 @@ def publish(path: Path, tmp: Path, content: bytes) -> None:
 
 
 @contextmanager
-def counted_cuts() -> Iterator[list[int]]:
-    """Note the tokens that each cut text loses, in place of warnings."""
-    lost = list[int]()
+def counted_losses() -> Iterator[Losses]:
+    """Note what encode would warn of: the tokens that each cut text loses, the number of texts that are unknown."""
+    losses = Losses()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", TextsCut)
-        yield lost
+        warnings.simplefilter("always", TextsUnknown)
+        yield losses
     for warning in seen:
         if isinstance(warning.message, TextsCut):
-            lost.extend(warning.message.lost)
+            losses.lost.extend(warning.message.lost)
+        elif isinstance(warning.message, TextsUnknown):
+            losses.unknown += warning.message.number
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
@@ -209,14 +213,14 @@ class _Embedding:
             return before
         began = time.perf_counter()
         items = self.read.of(shard)
-        with counted_cuts() as cuts:
+        with counted_losses() as losses:
             rejected = self.write(shard, items, batch_tokens)
         if rejected:
             publish(listing(folder, number), folder / TMP, b"".join(rejected))
         done = {
             "rows": shard.rows, "rejected": len(rejected), "part": checksum(part(folder, number)),
             "listing": checksum(listing(folder, number)) if rejected else None,
-            "cut": len(cuts), "lost": sum(cuts),
+            "cut": len(losses.lost), "lost": sum(losses.lost), "unknown": losses.unknown,
             "seconds": round(time.perf_counter() - began, 3), "host": socket.gethostname(),
         }  # fmt: skip
         publish(marker(folder, number), folder / TMP, json.dumps(done, indent=1).encode())

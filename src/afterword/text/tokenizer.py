@@ -206,6 +206,11 @@ class Tokenizer:
         return list(encoding.offsets)
 
     @property
+    def unknown_id(self) -> int | None:
+        """The id of the token that stands for what the vocabulary lacks; None if there is none."""
+        return None if self.hf.unk_token_id is None else int(self.hf.unk_token_id)
+
+    @property
     def mask_id(self) -> int:
         """The id of the mask token.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..backbone.backbone import Backbone
 from ..encode.batches import each
-from ..encode.limits import Cuts, Limits
+from ..encode.limits import Limits, Losses
 from ..errors import InputError
 from ..methods import ditto, tfidf
 from ..methods.frequency import ByToken, tf_idf
@@ -117,7 +117,7 @@ def write_texts(layout: Layout, texts: Sequence[str], backbone: Backbone, limits
     writings = layout.write(texts, backbone.tokenizer, limits.max_length)
     if empty := [t for w, t in zip(writings, texts, strict=True) if not w.total]:
         raise InputError(f"the text {empty[0]!r:.60} holds no token that the model knows: leave it out")
-    cuts = Cuts()
+    cuts = Losses()
     cuts.note(writings, limits)
     cuts.warn(limits)
     return writings
