@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 from ..errors import DataError
-from .index import VECTOR, Index
+from .index import RESERVED, VECTOR, Index
 
 NO_COLUMN = re.compile(r'No field named ("?)(.+?)\1\. ')
 UNREADABLE = re.compile(r"\(sql parser error: (.*)\)$")
@@ -33,6 +34,10 @@ KINDS = {r"(large_?)?(string|utf8)(view)?": TEXT, r"u?int\d+": WHOLE, r"float\d*
 """What a column holds, by Arrow's name of its type."""
 TYPE = re.compile(r"\b(Large)?(Utf8|String|U?Int\d+|Float\d+|Boolean)(View)?\b")
 ENDS = re.compile(r"\b|(?=[^\w\s])")  # where a condition may end
+TEXTS = r"'(''|[^'])*'"
+HIDDEN = re.compile(rf"(?<!\w)({'|'.join((*RESERVED, VECTOR, 'hash'))})(?!\w)")
+NUMBERS = re.compile(r"(?<![\w.])-?\d[\d.]*(?:e[+-]?\d+)?", flags=re.I)
+EXACT = 2**53  # from here on a double does not hold each whole number
 TRIED = 1000  # such places that are tried
 
 
@@ -56,8 +61,10 @@ def check_where(index: Index, where: str) -> None:
     A condition that cannot be read at all passes: the search itself refuses it.
 
     Raises:
-        DataError: something stands behind the first whole condition.
+        DataError: something stands behind the first whole condition, or it is about a column of LanceDB's own.
     """
+    if found := HIDDEN.search(re.sub(TEXTS, "''", where)):
+        raise DataError(f"--where {where!r:.200}: no column {found[0]}; there are {', '.join(kinds_of(index))}")
     if not BROKEN.search(_told(index, _whole(where))) or _told(index, where):
         return
     ends = [place.start() for place in ENDS.finditer(where)][-TRIED:]
@@ -136,15 +143,24 @@ def why(where: str, told: str, columns: Mapping[str, str]) -> str:
     return f"{start} cannot be used: {TYPE.sub(lambda name: kind_of(name[0]), told):.200}"
 
 
+def _typed(where: str, value: str) -> str:
+    """A number as it was typed: LanceDB shows it rounded."""
+    with suppress(ValueError):
+        return next((n for n in NUMBERS.findall(where) if float(n) == float(value)), value)
+    return value
+
+
 def _other_kind(where: str, type: str, value: str, wanted: str, columns: Mapping[str, str]) -> str:
     """What to write where a column holds something else than the value that it is compared with."""
     holds, given = kind_of(wanted), kind_of(type)
-    plain = re.sub(r"'(''|[^'])*'", "''", where)
+    plain = re.sub(TEXTS, "''", where)
     named = [
         name for name in columns if columns[name] == holds and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain)
     ]
     name = named[0] if len(named) == 1 else "a column"
-    value = "'" + value.strip('"') + "'" if given == TEXT else value
+    value = "'" + value.strip('"') + "'" if given == TEXT else _typed(plain, value)
+    if holds == TEXT and given in (WHOLE, NUMBER) and float(value).is_integer() and abs(float(value)) >= EXACT:
+        return f"{name} holds {holds}, and {value} is none: write '{value}', since a number of this size is rounded"
     fixes = {
         (TEXT, WHOLE): f"try_cast({name} as double)", (TEXT, NUMBER): f"try_cast({name} as double)",
         (TEXT, TRUTH): f"'{value}'", (WHOLE, NUMBER): f"cast({name} as double)",
