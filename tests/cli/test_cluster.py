@@ -3,8 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.cli.conftest import Run
+
+from afterword.cli.cluster import page
+from afterword.cli.gathered import Gathered
+from afterword.groups.clusters import Clusters
 
 pytest.importorskip("sklearn")
 
@@ -55,3 +60,22 @@ def test_a_bad_number_is_refused_before_anything_is_read(run: Run, tmp_path: Pat
 def test_fewer_texts_than_clusters(run: Run, vectors: Path):
     ended = run("cluster", "-i", vectors, "--k", 20)
     assert ended.code == 2 and ended.err == "error: 14 different vectors: 20 clusters need 20\n"
+
+
+def test_each_typical_text_is_shown_once(run: Run, tmp_path: Path):
+    texts = ["a dog runs"] * 9 + ["a dog ran", "two dogs run", "the bank is closed", "the bank is open"]
+    (tmp_path / "t.txt").write_text("\n".join(texts), "utf-8")
+    (tmp_path / "t.csv").write_text("n,text\n" + "".join(f"{i},{text}\n" for i, text in enumerate(texts)))
+    run("index", tmp_path / "i", "-m", "afterword-mini", "--method", "classical", "-i", tmp_path / "t.csv", "--id", "n")
+    (found,) = run("cluster", "-i", tmp_path / "i", "--k", 2, "--json").rows
+    assert sorted(row["text"] for one in found["clusters"] for row in one["nearest"]) == sorted(set(texts))
+    assert sum(one["rows"] for one in found["clusters"]) == len(texts)
+
+
+@pytest.mark.parametrize(("best", "told"), [(50, True), (30, False)])
+def test_the_largest_number_tried_is_told_where_it_is_the_best(best: int, told: bool):
+    found = Gathered(np.eye(3), [[1], [2], [3]], lambda rows: ["a", "b", "c"][: len(rows)], 0, False)
+    scores = {30: 0.5, 50: 0.4} | {best: 0.6}
+    lines = page(found, Clusters(np.zeros(3, np.int64), np.ones(3, np.float32), scores))
+    assert ("the largest number that auto tries is the best: --k with more than 50 may be better" in lines) == told
+    assert lines.index("") == 1 + told

@@ -100,6 +100,13 @@ def test_of_all_tables_the_nearest_rows_are_shown(run: Run, folder: Path):
     assert whole.count(" published") > ended.out.count(" published")
 
 
+def test_that_no_published_table_fits_is_told(run: Run, folder: Path, tmp_path: Path):
+    results(tmp_path / "own", "classical", 30, tasks=("mine",))
+    ended = run("compare", tmp_path / "own", "--published", "all", "--draws", 0)
+    assert ended.code == 0 and ended.err == "no published table has a column for these results: --list names them all\n"
+    assert run("compare", folder, "--published", "all", "--draws", 0).err == ""
+
+
 def test_nearest_is_by_the_mean_difference_of_scores(folder: Path):
     table = published()["ditto-6"]
     rows = read([folder])

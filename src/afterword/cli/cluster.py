@@ -18,6 +18,9 @@ from .page import Column, page_width, table
 if TYPE_CHECKING:
     from ..groups.clusters import Clusters
 
+SHOWN = 5  # texts of a cluster
+LOOKED = 200  # rows
+
 
 def cluster(
     input: o.Input = None,
@@ -89,10 +92,14 @@ def _number(k: str) -> int | Literal["auto"]:
 
 
 def _typical(found: Gathered, clusters: Clusters, label: int) -> list[tuple[int | str, str]]:
-    """The line or id and the text of the rows that are nearest to the centre of a cluster, the nearest first."""
-    rows = clusters.nearest(label).tolist()
+    """The line or id and the text of the rows that are nearest to the centre of a cluster, each text once.
+
+    They are looked for among `LOOKED` rows, since many may hold the same text.
+    """
+    rows = clusters.nearest(label, LOOKED).tolist()
     texts = dict(zip(sorted(rows), found.texts(sorted(rows)), strict=True))
-    return [(found.named(found.lines[i][0]), texts[i]) for i in rows]
+    first = {texts[i]: i for i in reversed(rows)}
+    return [(found.named(found.lines[i][0]), texts[i]) for i in rows if first[texts[i]] == i][:SHOWN]
 
 
 def _sizes(found: Gathered, clusters: Clusters) -> list[int]:
@@ -119,8 +126,13 @@ def _json(found: Gathered, clusters: Clusters) -> list[str]:
 
 def page(found: Gathered, clusters: Clusters) -> list[str]:
     """The lines of a page: the silhouettes that were compared, and a table of the clusters."""
+    from ..groups.clusters import TRIED
+
     tried = ", ".join(f"{k}: {score:.3f}" for k, score in clusters.scores.items())
-    lines = [f"silhouette by number of clusters: {tried}", ""] if tried else []
+    lines = [f"silhouette by number of clusters: {tried}"] if tried else []
+    if clusters.scores.get(TRIED[-1], -1.0) == max(clusters.scores.values(), default=1.0):
+        lines.append(f"the largest number that auto tries is the best: --k with more than {TRIED[-1]} may be better")
+    lines += [""] if lines else []
     cells: list[tuple[str, str, str]] = []
     for n, rows in enumerate(_sizes(found, clusters)):
         for i, (_, text) in enumerate(_typical(found, clusters, n)):

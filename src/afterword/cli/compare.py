@@ -14,6 +14,7 @@ import typer
 from . import options as o
 from .compare_files import as_csv, check_csv, draw, figures, targets, write
 from .compare_tables import difference_table, listed, published_table
+from .console import say
 from .drawing import check_plot
 from .lay_tables import laid_out, terminal
 
@@ -89,6 +90,8 @@ def compare(
 
     rows = read(results or [], average or [])
     theirs = asked(published or [], rows)
+    if rows and "all" in (published or ()) and not theirs:
+        say("no published table has a column for these results: --list names them all")
     drawn = {} if plot is None else figures(rows, theirs)
     files = {} if plot is None else targets(plot, drawn)
     for file in files.values():
