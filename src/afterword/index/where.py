@@ -34,7 +34,7 @@ KINDS = {r"(large_?)?(string|utf8)(view)?": TEXT, r"u?int\d+": WHOLE, r"float\d*
 """What a column holds, by Arrow's name of its type."""
 TYPE = re.compile(r"\b(Large)?(Utf8|String|U?Int\d+|Float\d+|Boolean)(View)?\b")
 ENDS = re.compile(r"\b|(?=[^\w\s])")  # where a condition may end
-TEXTS = r"'(''|[^'])*'"
+QUOTED = r"'(''|[^'])*'"
 HIDDEN = re.compile(rf"(?<!\w)({'|'.join((*RESERVED, VECTOR, 'hash'))})(?!\w)")
 NUMBERS = re.compile(r"(?<![\w.])-?\d[\d.]*(?:e[+-]?\d+)?", flags=re.I)
 EXACT = 2**53  # from here on a double does not hold each whole number
@@ -63,7 +63,7 @@ def check_where(index: Index, where: str) -> None:
     Raises:
         DataError: something stands behind the first whole condition, or it is about a column of LanceDB's own.
     """
-    if found := HIDDEN.search(re.sub(TEXTS, "''", where)):
+    if found := HIDDEN.search(re.sub(QUOTED, "''", where)):
         raise DataError(f"--where {where!r:.200}: no column {found[0]}; there are {', '.join(kinds_of(index))}")
     if not BROKEN.search(_told(index, _whole(where))) or _told(index, where):
         return
@@ -153,7 +153,7 @@ def _typed(where: str, value: str) -> str:
 def _other_kind(where: str, type: str, value: str, wanted: str, columns: Mapping[str, str]) -> str:
     """What to write where a column holds something else than the value that it is compared with."""
     holds, given = kind_of(wanted), kind_of(type)
-    plain = re.sub(TEXTS, "''", where)
+    plain = re.sub(QUOTED, "''", where)
     named = [
         name for name in columns if columns[name] == holds and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain)
     ]
