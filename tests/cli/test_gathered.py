@@ -1,7 +1,9 @@
 """Texts and vectors are gathered from what `embed` wrote, or embedded; lists are written by the ending of the name."""
 
 import csv
+import gc
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,19 @@ def test_vectors_with_a_model_and_texts_without_one(run: Run, texts: Path):
         gather(texts, None, None, SETTINGS, None, None, FORM)
     with pytest.raises(typer.BadParameter, match="the standard input holds no vectors"):
         gather(None, None, None, SETTINGS, None, None, FORM)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"), [(" \n", "no text can be compared"), ("a\n" * 10_001, "more than 10,000")]
+)
+def test_a_file_is_closed_whatever_it_holds(texts: Path, written: str, message: str):
+    texts.write_text(written)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(typer.BadParameter, match=message):
+            gather(texts, ModelChoice("afterword-mini"), None, SETTINGS, None, None, FORM)
+        gc.collect()
+    assert [str(w.message) for w in told if w.category is ResourceWarning] == []
 
 
 def test_the_rows_of_an_index_are_named_by_their_ids(run: Run, tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,8 @@ def gather(
             f"{where} holds no vectors: give a model for its texts, or a .parquet file that `afterword embed` wrote",
             param_hint="--model",
         )
-    items = read_items(open_reader(None, path, kind, field, form=form), alone=False)
+    with closing(open_reader(None, path, kind, field, form=form)) as reader:
+        items = read_items(reader, alone=False)
     from ..jobs.embedder import MethodsEmbedder
 
     embedder = MethodsEmbedder.open(choice, read_methods([method] if method else None), dict(settings))
