@@ -77,6 +77,19 @@ def test_one_missing_file_is_told_and_the_rest_is_there(run: Run, model: Path, t
     assert (alone.code, alone.last) == (1, "1 could not be run; nothing was scored")
 
 
+def test_where_results_are_is_told_where_no_folder_was_named(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    mine = write_pairs(tmp_path / "mine.jsonl", 6)
+    monkeypatch.chdir(tmp_path)
+    spec = ("evaluate", "-m", model, "--method", "classical", "--tasks")
+    ended, told = run(*spec, mine), "results are kept in the folder results; --out DIR names another"
+    assert ended.code == 0 and ended.err.splitlines().count(told) == 1
+    assert (tmp_path / "results" / "results.md").read_text() == ended.out
+    assert told not in run(*spec, mine, "--out", "other").err
+    assert told not in run(*spec, "STSB", "--data", tmp_path, "--name", "none").err
+
+
 def test_results_of_one_encoder_are_not_mixed_with_anothers(run: Run, model: Path, tmp_path: Path):
     """N1: another length, or another model of the same folder name, is refused before it runs."""
     mine, other = write_pairs(tmp_path / "mine.jsonl", 30), write_pairs(tmp_path / "other.jsonl", 30, seed=1)

@@ -46,8 +46,12 @@ Data = Annotated[
     ),
 ]
 Out = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Folder for the results. Tasks with results are skipped.")
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Folder for the results. Tasks with results are skipped. Default: results."
+    ),
 ]
+OUT = Path("results")
 Posts = Annotated[
     list[str] | None,
     typer.Option(
@@ -94,7 +98,7 @@ def evaluate(
     fit: Fit = None,
     tasks: Tasks = None,
     data: Data = None,
-    out: Out = Path("results"),
+    out: Out = None,
     seeds: Seeds = "0",
     name: Name = None,
     list_tasks: Annotated[bool, typer.Option("--list", help="List the tasks and end.")] = False,
@@ -126,7 +130,7 @@ def evaluate(
             param_hint="--sentence-transformer",
         )
     methods, numbers, texts = named_methods(method or []), read_seeds(seeds), read_fit(fit)
-    jobs = read_jobs(tasks, data)
+    jobs, unnamed, out = read_jobs(tasks, data), out is None, out or OUT
     from ..post import parse_post
     from ..tasks.candidates import Fitting, candidates, file_name
     from ..tasks.runner import Evaluation
@@ -148,6 +152,8 @@ def evaluate(
         evaluation.check_earlier(jobs)
         with interruptible(lambda: kept(evaluation, out)):
             evaluation.run(jobs)
+    if unnamed and evaluation.results:
+        say(f"results are kept in the folder {out}; --out DIR names another")
     return max(reported(evaluation, out), sent_in(evaluation, jobs)) or (REJECTED if len(fits) < len(methods) else 0)
 
 
