@@ -57,6 +57,17 @@ def test_a_file_of_ones_own(tmp_path: Path):
         names("other.csv")
 
 
+def test_a_file_that_lies_in_the_folder_of_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.csv").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"mine\.csv does not exist in the working folder, .*: give data/mine\.csv$"):
+        names("mine.csv")
+    with pytest.raises(InputError, match=r"other\.csv does not exist: give a file of rows"):
+        names("other.csv")
+    assert names("data/mine.csv") == ["mine"]
+
+
 def test_files_of_one_name_are_refused(tmp_path: Path):
     """N2: neither vanishes."""
     for name in ("a/pairs.jsonl", "b/pairs.jsonl", "dev.en.jsonl", "dev.zh.csv", "dev.en.csv"):

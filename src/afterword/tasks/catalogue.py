@@ -129,7 +129,7 @@ def _jobs_of(
     spec: str, source: Source, tasks: Sequence[Task], more: Callable[[str], Sequence[Task]]
 ) -> Iterator[TaskRun]:
     if spec.endswith(ENDINGS):
-        yield _own(Path(spec))
+        yield _own(Path(spec), source)
         return
     if spec.lower().startswith("mteb:"):
         if not spec[5:].strip():
@@ -156,9 +156,16 @@ def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if name.lower() in (task.group.lower(), task.name.lower())]
 
 
-def _own(path: Path) -> TaskRun:
-    """The job for a user's file of scored pairs; one that is named like a task keeps its ending in its name."""
+def _own(path: Path, source: Source) -> TaskRun:
+    """The job for a user's file of scored pairs; one that is named like a task keeps its ending in its name.
+
+    Args:
+        path: of the file, from the working folder.
+        source: of the other tasks' data; a file in it is named if it was meant.
+    """
     if not path.is_file():
+        if isinstance(source, Folder) and (meant := source.root / path).is_file():
+            raise InputError(f"{path} does not exist in the working folder, where files are looked for: give {meant}")
         raise InputError(f"{path} does not exist: give a file of rows with sentence1, sentence2 and score{COMMA}")
     name = path.name.removesuffix(
         next(end for end in sorted(ENDINGS, key=len, reverse=True) if path.name.endswith(end))
