@@ -13,6 +13,7 @@ from afterword.groups.clusters import Clusters
 
 pytest.importorskip("sklearn")
 
+SMALLEST = "the smallest number tried is the best: for finer clusters give a larger one, as --k 3"
 TEXTS = [f"the parcel number {i} is late" for i in range(9)] + [f"第{i}家银行的利率上升了" for i in range(5)] + [""]
 
 
@@ -72,10 +73,29 @@ def test_each_typical_text_is_shown_once(run: Run, tmp_path: Path):
     assert sum(one["rows"] for one in found["clusters"]) == len(texts)
 
 
-@pytest.mark.parametrize(("best", "told"), [(50, True), (30, False)])
-def test_the_largest_number_tried_is_told_where_it_is_the_best(best: int, told: bool):
-    found = Gathered(np.eye(3), [[1], [2], [3]], lambda rows: ["a", "b", "c"][: len(rows)], 0, False)
-    scores = {30: 0.5, 50: 0.4} | {best: 0.6}
-    lines = page(found, Clusters(np.zeros(3, np.int64), np.ones(3, np.float32), scores))
-    assert ("the largest number that auto tries is the best: --k with more than 50 may be better" in lines) == told
-    assert lines.index("") == 1 + told
+def test_typical_texts_are_looked_for_behind_many_that_repeat():
+    rows = [[n] for n in range(1, 1004)]
+    found = Gathered(np.eye(1003), rows, lambda some: ["same" if i < 1000 else f"text {i}" for i in some], 0, False)
+    clusters = Clusters(np.zeros(1003, np.int64), np.linspace(1, 0, 1003, dtype=np.float32))
+    assert [line.split()[-1] for line in page(found, clusters)[1:]] == ["same", "1000", "1001", "1002"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "different", "told"),
+    [
+        ({2: 0.6, 3: 0.5, 5: 0.4}, 9, SMALLEST),
+        ({2: 0.4, 3: 0.6, 5: 0.5}, 9, None),
+        ({2: 0.4, 3: 0.5, 5: 0.6}, 9, "the largest number tried is the best: more may be better, as --k 8"),
+        ({30: 0.5, 50: 0.6}, 900, "the largest number tried is the best: more may be better, as --k 100"),
+        ({3: 0.5, 5: 0.6}, 6, None),
+        ({2: 0.6}, 3, None),
+    ],
+)  # fmt: skip
+def test_the_first_or_last_number_tried_is_told_where_it_is_the_best(
+    scores: dict[int, float], different: int, told: str | None
+):
+    found = Gathered(np.arange(different)[:, None], [[1]] * different, lambda rows: ["a"] * len(rows), 0, False)
+    clusters = Clusters(np.zeros(different, np.int64), np.ones(different, np.float32), scores)
+    first, *rest = page(found, clusters)
+    assert first.startswith(f"silhouette by number of clusters: {min(scores)}: ")
+    assert rest[: rest.index("")] == ([] if told is None else [told])

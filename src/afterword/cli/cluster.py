@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..groups.clusters import Clusters
 
 SHOWN = 5  # texts of a cluster
-LOOKED = 200  # rows
+LOOKED = 200  # rows whose texts are read at a time, since many may hold the same one
 
 
 def cluster(
@@ -92,14 +93,16 @@ def _number(k: str) -> int | Literal["auto"]:
 
 
 def _typical(found: Gathered, clusters: Clusters, label: int) -> list[tuple[int | str, str]]:
-    """The line or id and the text of the rows that are nearest to the centre of a cluster, each text once.
-
-    They are looked for among `LOOKED` rows, since many may hold the same text.
-    """
-    rows = clusters.nearest(label, LOOKED).tolist()
-    texts = dict(zip(sorted(rows), found.texts(sorted(rows)), strict=True))
-    first = {texts[i]: i for i in reversed(rows)}
-    return [(found.named(found.lines[i][0]), texts[i]) for i in rows if first[texts[i]] == i][:SHOWN]
+    """The line or id and the text of the rows that are nearest to the centre of a cluster, each text once."""
+    rows, first = clusters.nearest(label, len(clusters.labels)).tolist(), dict[str, int]()
+    for start in range(0, len(rows), LOOKED):
+        part = rows[start : start + LOOKED]
+        texts = dict(zip(sorted(part), found.texts(sorted(part)), strict=True))
+        for i in part:
+            first.setdefault(texts[i], i)
+        if len(first) >= SHOWN:
+            break
+    return [(found.named(found.lines[i][0]), text) for text, i in first.items()][:SHOWN]
 
 
 def _sizes(found: Gathered, clusters: Clusters) -> list[int]:
@@ -124,15 +127,24 @@ def _json(found: Gathered, clusters: Clusters) -> list[str]:
     return [json.dumps(out, ensure_ascii=False)]
 
 
+def _compared(found: Gathered, scores: Mapping[int, float]) -> list[str]:
+    """The silhouettes by number of clusters, and what else to try where the first or the last number is the best."""
+    lines = ["silhouette by number of clusters: " + ", ".join(f"{k}: {score:.3f}" for k, score in scores.items())]
+    numbers, best = sorted(scores), max(scores, key=lambda k: (scores[k], -k))
+    if best == numbers[0] and len(numbers) > 1:
+        lines.append(
+            f"the smallest number tried is the best: for finer clusters give a larger one, as --k {numbers[1]}"
+        )
+    elif best == numbers[-1]:
+        most = len({row.tobytes() for row in found.vectors}) - 1  # each of as many clusters as vectors is one text
+        if most > best:
+            lines.append(f"the largest number tried is the best: more may be better, as --k {min(2 * best, most)}")
+    return lines
+
+
 def page(found: Gathered, clusters: Clusters) -> list[str]:
     """The lines of a page: the silhouettes that were compared, and a table of the clusters."""
-    from ..groups.clusters import TRIED
-
-    tried = ", ".join(f"{k}: {score:.3f}" for k, score in clusters.scores.items())
-    lines = [f"silhouette by number of clusters: {tried}"] if tried else []
-    if clusters.scores.get(TRIED[-1], -1.0) == max(clusters.scores.values(), default=1.0):
-        lines.append(f"the largest number that auto tries is the best: --k with more than {TRIED[-1]} may be better")
-    lines += [""] if lines else []
+    lines = [*_compared(found, clusters.scores), ""] if clusters.scores else []
     cells: list[tuple[str, str, str]] = []
     for n, rows in enumerate(_sizes(found, clusters)):
         for i, (_, text) in enumerate(_typical(found, clusters, n)):
