@@ -6,8 +6,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tests.cli.conftest import Run
 from tests.plots.conftest import drawn
+
+from afterword.cli import progress
 
 
 def test_impact(run: Run, bert: Path, dev: Path, tmp_path: Path):
@@ -25,6 +28,15 @@ def test_impact(run: Run, bert: Path, dev: Path, tmp_path: Path):
     (tmp_path / "corpus.jsonl").write_text('{"text": "a b"}\n{"text": "b"}\n')
     counted = json.loads(run(*words, "--json", "--corpus", tmp_path / "corpus.jsonl").out)
     assert counted[0]["texts_measured"][0]["tfidf"] != first["tfidf"]
+
+
+def test_a_long_run_says_how_far_it_is(run: Run, bert: Path, dev: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    ended = run("analyse", "impact", "-m", bert, "--pairs", dev, "--first", 3, "--heads", 0)
+    assert ended.code == 0
+    assert [line.partition(", left ")[0] for line in ended.err.splitlines()] == [
+        f"impact matrices: {done} of 3 texts" for done in (1, 2)
+    ]
 
 
 def test_two_models_and_a_single_text_of_a_packed_file(run: Run, bert: Path, tmp_path: Path):

@@ -5,6 +5,7 @@ import pty
 import re
 import select
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.conftest import Run
 
-from afterword.cli.progress import RowsBar
+from afterword.cli.progress import EVERY, CountedBar, RowsBar
 
 
 def drained(terminal: int) -> str:
@@ -28,6 +29,7 @@ def drained(terminal: int) -> str:
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, run) -> tuple[object, str]:
     """What `run` gives, and what the terminal behind its stderr was sent."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", os.fdopen(theirs, "w"))
     made = run()
@@ -122,3 +124,33 @@ def test_no_bar_where_nobody_looks(capsys: pytest.CaptureFixture[str]):
         bar.begin(10, 10)
         bar.more(1)
     assert capsys.readouterr().err == "" and bar.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("total", "told"),
+    [
+        (200, ["matrices: 3 of 200 texts, left 0:32:50", "matrices: 6 of 200 texts, left 0:32:20"]),
+        (None, ["matrices: 3 texts in 0:00:30", "matrices: 6 texts in 0:01:00"]),
+        (6, ["matrices: 3 of 6 texts, left 0:00:30"]),  # nothing is left after the last
+    ],
+)
+def test_a_line_after_each_half_minute_where_no_terminal_is(
+    total: int | None, told: list[str], capsys: pytest.CaptureFixture[str]
+):
+    times = iter([0.0, *(10.0 * i for i in range(7))])
+    assert EVERY == 30
+    with CountedBar("matrices", "texts", total, lambda: next(times)) as bar:
+        for _ in range(6):
+            bar.update()
+    assert capsys.readouterr().err.splitlines() == told
+
+
+def test_a_measurement_has_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
+    times = iter(range(0, 1000, 60))
+
+    def run() -> None:
+        with CountedBar("matrices", "texts", 2, lambda: next(times)) as bar:
+            bar.update(2)
+
+    _, sent = on_a_terminal(monkeypatch, run)
+    assert "matrices:   0%" in sent and "left" not in sent

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from . import options as o
 from .analyse_inputs import Corpus, Models, PairFile, as_text, check_scores, check_varies, encoders, texts_of
 from .drawing import beside, check_plot, draw_plot
+from .progress import CountedBar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,8 +121,6 @@ def measured(
     limits: Limits,
 ) -> Rows:
     """All heads with their correlations, and their scores on each kind of sets, the best first."""
-    from tqdm import tqdm
-
     from ..analysis.importance import heads_follow, tfidf_weights
     from ..analysis.result import plain
     from ..tune.head_scores import head_scores
@@ -133,7 +131,7 @@ def measured(
     found = heads_follow(encoder, texts, weights, limits=limits)
     scores: dict[str, NDArray[np.floating[Any]]] = {}
     total = sum(2 * len(pairs.gold) for several in sets.values() for pairs in several)
-    with tqdm(total=total, unit=" texts", disable=not sys.stderr.isatty(), leave=False) as bar:
+    with CountedBar("heads", "texts", total) as bar:
         for kind, several in sets.items():
             if several:
                 tables = [head_scores(encoder, pairs, states, limits, bar.update) for pairs in several]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ from . import options as o
 from .analyse_inputs import Corpus, Models, PairFile, as_text, check_varies, encoders, texts_of, varies
 from .drawing import beside, check_plot, draw_plot
 from .page import one_line
+from .progress import CountedBar
 
 if TYPE_CHECKING:
     from ..analysis.impact import Impact
@@ -86,8 +86,6 @@ def measured(
     Raises:
         InputError: no text has a correlation with TF-IDF, and the matrices are not asked for.
     """
-    from tqdm import tqdm
-
     from ..analysis.impact import impact as matrix_of
     from ..analysis.importance import follow, heads_follow, tfidf_weights
 
@@ -95,8 +93,11 @@ def measured(
     if not matrices_too:
         check_varies(weights)
     by_head = heads_follow(encoder, texts, weights, limits=limits)[:heads] if heads and varies(weights) else ()
-    bar = tqdm(texts, unit=" texts", disable=not sys.stderr.isatty(), leave=False)
-    matrices = [matrix_of(encoder, text, limits=limits) for text in bar]
+    matrices = []
+    with CountedBar("impact matrices", "texts", len(texts)) as bar:
+        for text in texts:
+            matrices.append(matrix_of(encoder, text, limits=limits))
+            bar.update()
     return matrices, weights, [*follow(["impact matrix"], [m.columns[None] for m in matrices], weights), *by_head]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +16,7 @@ from . import options as o
 from .analyse_inputs import Models, as_text, check_scores, distinct, short_names
 from .drawing import check_plot, draw_plot
 from .model import ModelChoice
+from .progress import CountedBar
 
 if TYPE_CHECKING:
     from ..analysis.turning import Curve
@@ -132,13 +132,11 @@ def _measure(
 
     specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in asked]
     methods = [one_method(parse_method(spec), "a turning point") for spec in specs]
-    from tqdm import tqdm
-
     from ..analysis.turning import degradation
 
     encoder: Encoder = choice.load(classical())
     named = {f"{p}, {'no' if t == 'none' else t} template": m for (t, p), m in zip(asked, methods, strict=True)}
-    with tqdm(unit=" vectors", disable=not sys.stderr.isatty(), leave=False) as bar:
+    with CountedBar("turning point", "vectors") as bar:
         options: dict[str, Any] = {"batch_tokens": batch_tokens, "show_progress_bar": bar.update}
         pairs = sets if len(sets) > 1 else next(iter(sets.values()))
         curves = degradation(encoder, pairs, named, margin=margin, **options)

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, with the rate and the time left."""
+"""Progress on stderr: a bar with the rate and the time left, or lines where it is no terminal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 
 from .console import say
 
+EVERY = 30.0  # seconds between the lines on a long measurement
+
 
 def shown(progress: bool | None) -> bool:
     """Whether progress is shown: as the option says, or if stderr is a terminal."""
@@ -21,6 +23,55 @@ def say_loading(model: str, progress: bool | None) -> None:
     """Say that the model is being loaded, which may take a while, where progress is shown."""
     if shown(progress):
         say(f"loading {model} ...")
+
+
+class CountedBar:
+    """The progress of a measurement: a bar on stderr if it is a terminal, else a line after each `EVERY` seconds.
+
+    Args:
+        what: is measured.
+        unit: of what is counted, in the plural.
+        total: number of them; None if it is not known.
+        clock: gives the time in seconds.
+    """
+
+    def __init__(
+        self, what: str, unit: str, total: int | None = None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.what, self.unit, self.total, self.clock = what, unit, total, clock
+        self.done, self.start = 0, clock()
+        self._said = self.start
+        self._bar: Any = None
+
+    def __enter__(self) -> CountedBar:
+        """Draw the bar."""
+        self.start = self._said = self.clock()
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(desc=self.what, total=self.total, unit=f" {self.unit}", leave=False)
+        return self
+
+    def update(self, count: int = 1) -> None:
+        """Called when so many more are done."""
+        self.done += count
+        now = self.clock()
+        if self._bar is not None:
+            self._bar.update(count)
+        elif now - self._said >= EVERY and self.done != self.total:
+            self._said, spent = now, now - self.start
+            if self.total is None:
+                say(f"{self.what}: {self.done:,} {self.unit} in {clock_time(spent)}")
+            else:
+                left = clock_time((self.total - self.done) * spent / self.done)
+                say(f"{self.what}: {self.done:,} of {self.total:,} {self.unit}, left {left}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
 
 
 class RowsBar:
