@@ -137,8 +137,9 @@ def test_standardised_components_are_z_scores(n: int, d: int, seed: int):
     rows = x.double().numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
         wanted = (rows - rows.mean(0)) / rows.std(0, ddof=1)
-    wanted[:, -1] = 0
-    np.testing.assert_allclose(Standardise().fit(x)(x.double()), wanted, atol=1e-5)
+        size = np.abs(rows).max(0) / rows.std(0, ddof=1)  # the weights are float32: of large ones the rounding is large
+    wanted[:, -1] = size[-1] = 0
+    assert (np.abs(Standardise().fit(x)(x.double()).numpy() - wanted) <= 1e-6 + 2.0**-22 * size).all()
 
 
 @given(n=st.integers(1, 40), d=st.integers(2, 10), seed=st.integers(0, 9))
