@@ -140,6 +140,14 @@ def test_rows_without_a_vector_are_listed_and_left_out(indexed: Indexed):
     assert json.loads(again) == {"row": 4, "line": 7, "reason": "is blank"} == {**listed[0], "line": 7}
 
 
+def test_a_rejected_row_has_its_number_in_the_input_at_the_first_build_and_at_an_update(indexed: Indexed):
+    given, lists = [ROWS[0], ROWS[0], ("9", " ", "mail"), ROWS[1], ROWS[0], ("8", "", "mail")], []
+    for _ in range(2):
+        assert indexed(given, "--window", 2).code == 1
+        lists.append((indexed.folder / "rejects.jsonl").read_text())
+    assert [json.loads(line)["row"] for line in lists[0].splitlines()] == [2, 5] and lists[1] == lists[0]
+
+
 def test_chunks_that_share_tokens_are_an_index_of_their_own(indexed: Indexed):
     text = "  The bank raised its rates, and so did O'Brien's. 银行提高了利率。"
     words = ("--chunk", "16", "--overlap", "5")

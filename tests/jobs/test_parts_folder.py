@@ -256,3 +256,12 @@ def test_a_file_that_appears_under_the_name_of_the_list_stays(tmp_path: Path):
     with open_parts(one, print) as parts:
         assert filled(parts, [[Item(1, "a"), Item(2, " ", "is blank")]]) == 2 and parts.finish(1) == Totals(2, 1)
     assert one.listing.read_bytes() == reject_line(1, 2, "is blank") and not one.parts.exists()
+
+
+def test_rows_are_listed_by_the_numbers_that_were_given(tmp_path: Path):
+    one, windows = output(tmp_path), [[Item(1, "a"), Item(3, " ", "is blank")], [Item(6, "", "is empty")]]
+    with open_parts(one, print) as parts:
+        parts.numbers = [0, 2, 5]
+        filled(parts, windows)
+        parts.finish(2)
+    assert one.listing.read_bytes() == reject_line(2, 3, "is blank") + reject_line(5, 6, "is empty")

@@ -311,6 +311,7 @@ def _first(
     embedding = run.embedding(kinds)
     infos = {"vector": run.info}
     with open_parts(output, say) as parts, interruptible(parts.kept):
+        parts.numbers = rows.numbers
         before = parts.begin(embedding.encode([], lambda _: None), infos, contract(infos, run.device))
         if before:
             say(f"{plural(before, 'row')} done before")

@@ -79,6 +79,7 @@ class PartsFolder(Store):
     Attributes:
         completed: the totals of an earlier run that was interrupted after its output got its name: nothing is left to
             do; None if there is no such run.
+        numbers: of the rows, from 0, in the list of those without a vector; None = one after the other.
         finished: the parts are no longer needed, and are removed at the end.
     """
 
@@ -86,6 +87,7 @@ class PartsFolder(Store):
         contract = {**output.settings, "columns": output.columns}
         self.output, self.settings, self.tell, self.path = output, plain(contract), tell, output.parts
         self.completed: Totals | None = None
+        self.numbers: Sequence[int] | None = None
         self.finished = False
         self._source = source_stamp(output)  # before the rows are read
         self._done: dict[int, Totals] = {}
@@ -194,7 +196,9 @@ class PartsFolder(Store):
 
     def add(self, number: int, first: int, items: Sequence[Item], block: Block) -> None:
         """Write a part: its rows, the rows without a vector, and the file that says that it is complete."""
-        rejected = [reject_line(row, i.line, i.problem) for row, i in enumerate(items, first) if i.problem is not None]
+        rows = range(first, first + len(items)) if self.numbers is None else self.numbers[first : first + len(items)]
+        listed = zip(rows, items, strict=True)
+        rejected = [reject_line(row, i.line, i.problem) for row, i in listed if i.problem is not None]
         with self._writing():
             with self._moved(self._part(number)) as file, self._sink(file) as sink:
                 sink.write(block)
