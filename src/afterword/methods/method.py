@@ -144,9 +144,15 @@ def check_method(backbone: Backbone, method: AnyMethod) -> None:
     Raises:
         MethodError: it does not.
     """
+    _refuse_text(method)
     for member in method.members:
         _check(backbone, member)
     method.width(backbone)
+
+
+def _refuse_text(method: object) -> None:
+    if isinstance(method, str):
+        raise MethodError(f"method={method!r} is a text: give parse_method({method!r}), or an object such as reba()")
 
 
 def _check(backbone: Backbone, method: Method) -> None:
@@ -190,12 +196,13 @@ def by_name(methods: Mapping[str, AnyMethod] | Sequence[AnyMethod]) -> dict[str,
     """Methods by name; the methods of a list go by their own names.
 
     Raises:
-        MethodError: two methods of a list have the same name.
+        MethodError: two methods of a list have the same name, or one is a text.
     """
     if isinstance(methods, Mapping):
         return dict(methods)
     named: dict[str, AnyMethod] = {}
     for method in methods:
+        _refuse_text(method)
         if method.name in named:
             raise MethodError(f"two methods are named {method.name!r}: give a dict, with a name of your own for each")
         named[method.name] = method
