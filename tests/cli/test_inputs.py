@@ -1,13 +1,20 @@
 """What is read, and which options say how."""
 
+import gc
 import gzip
 import os
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
 
+from afterword.cli.fitting import fit_texts
+from afterword.cli.index_queries import read_measuring
 from afterword.cli.inputs import open_reader, read_form
+from afterword.cli.tune import read_texts
+from afterword.errors import DataError
 from afterword.files.lines import JsonLinesReader, ListedReader
 from afterword.jobs.items import items_of
 
@@ -133,3 +140,14 @@ def test_words_says_which_columns_it_needs(run: Run, gpt2: Path, tmp_path: Path)
         (tmp_path / "w.csv").write_text(f"{header}\na,b\n")
         ended = run("words", "-m", gpt2, "-i", tmp_path / "w.csv")
         assert ended.code == 2 and told in ended.last
+
+
+@pytest.mark.parametrize("read", [fit_texts, read_texts, lambda path: read_measuring(str(path))])
+def test_a_file_that_is_refused_is_closed(read: Callable[[Path], object], tmp_path: Path):
+    (tmp_path / "in.txt").write_text(" \na text\n" if read is read_texts else " \n")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(DataError):
+            read(tmp_path / "in.txt")
+        gc.collect()
+    assert [m for w in told if str(tmp_path) in (m := str(w.message))] == []  # another test may have left a file

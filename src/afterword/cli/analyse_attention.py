@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -140,10 +141,11 @@ def _texts(text: str | None, input: Path | None, row: int | None, format: str | 
     from ..jobs.items import items_of
 
     texts = []
-    for item in items_of(open_reader(None if text is None else [text], input, format, field)):
-        if item.problem is not None:
-            raise BadRow(input or ("the text" if text is not None else "stdin"), item.line, item.problem)
-        texts.append(item.text or "")
+    with closing(open_reader(None if text is None else [text], input, format, field)) as reader:
+        for item in items_of(reader):
+            if item.problem is not None:
+                raise BadRow(input or ("the text" if text is not None else "stdin"), item.line, item.problem)
+            texts.append(item.text or "")
     if not texts:
         raise DataError(f"{input or 'stdin'} holds no text: give TEXT, or a file with --input")
     if row is not None and row > len(texts):

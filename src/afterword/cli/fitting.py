@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +28,8 @@ def fit_texts(path: Path) -> list[str]:
     """
     from ..errors import DataError
 
-    reader = open_reader(None, path, None, None)
-    values = [(record.fields or {}).get(reader.field) for record in reader]
+    with closing(open_reader(None, path, None, None)) as reader:
+        values = [(record.fields or {}).get(reader.field) for record in reader]
     texts = [text for text in values if isinstance(text, str) and text.strip()]
     if not texts:
         raise DataError(f"{path} holds no texts to fit on")

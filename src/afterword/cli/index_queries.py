@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import typer
@@ -30,10 +31,11 @@ def read_measuring(spelled: str) -> int | list[str]:
     if not path.is_file():
         raise typer.BadParameter(f"{spelled!r} is no file: give a number, or a file of queries", param_hint="--queries")
     found = []
-    for item in items_of(open_reader(None, path, None, None)):
-        if item.problem is not None:
-            raise DataError(f"{spelled}: line {item.line} {item.problem}: write a query there, or take it out")
-        found.append(item.text or "")
+    with closing(open_reader(None, path, None, None)) as reader:
+        for item in items_of(reader):
+            if item.problem is not None:
+                raise DataError(f"{spelled}: line {item.line} {item.problem}: write a query there, or take it out")
+            found.append(item.text or "")
     if not found:
         raise DataError(f"{spelled} holds no query: write one a line")
     return found

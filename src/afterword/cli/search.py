@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -119,7 +120,8 @@ def search(
         )  # fmt: skip
         typer.echo("\n".join(judge_index(index, files, asked, vectors_of, as_json)))
         return 0
-    texts = read_queries(open_reader(queries, input, format, field, form=form))
+    with closing(open_reader(queries, input, format, field, form=form)) as reader:
+        texts = read_queries(reader)
     found = find(index, texts, vectors_of(texts), asked)
     typer.echo("\n".join(_json(found) if as_json else page(found)))
     if any(one.wordless for one in found):

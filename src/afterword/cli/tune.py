@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -261,10 +262,11 @@ def read_texts(path: Path) -> list[str]:
     from ..jobs.items import items_of
 
     texts = []
-    for item in items_of(open_reader(None, path, None, None)):
-        if item.problem is not None or item.text is None:
-            raise BadRow(path, item.line, item.problem or "holds no text")
-        texts.append(item.text)
+    with closing(open_reader(None, path, None, None)) as reader:
+        for item in items_of(reader):
+            if item.problem is not None or item.text is None:
+                raise BadRow(path, item.line, item.problem or "holds no text")
+            texts.append(item.text)
     return texts
 
 
