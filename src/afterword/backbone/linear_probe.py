@@ -86,6 +86,13 @@ class Verdict:
         """Whether the chosen kernel keeps the bits; None if that was not tried."""
         return self.keeps.get(self.kernel)
 
+    def joined(self, later: Verdict) -> Verdict:
+        """This verdict, with what a later one found of kernels that were not tried here."""
+        return Verdict(
+            self.kernel, later.keeps | self.keeps, later.seconds | self.seconds, later.rows | self.rows,
+            later.few | self.few,
+        )  # fmt: skip
+
 
 _VERDICTS: dict[str, Verdict] = {}
 _LOCK = threading.Lock()
@@ -93,6 +100,9 @@ _LOCK = threading.Lock()
 
 def choose(shape: Shape, dtype: torch.dtype, products: Products = "float32", also: Sequence[Kernel] = ()) -> Verdict:
     """The verdict on one shape of layer: measured once, then read from memory or disk.
+
+    A kernel that was chosen stays chosen, as other kernels give other last bits: in this process, whatever is on disk,
+    and on disk, whatever a process measures that began at the same time.
 
     Args:
         shape: of the layer.
@@ -103,11 +113,13 @@ def choose(shape: Shape, dtype: torch.dtype, products: Products = "float32", als
     key = _key(shape, dtype, products)
     with _LOCK:
         if key not in _VERDICTS:
-            _VERDICTS.update(_stored())
+            _take_stored()
         verdict = _VERDICTS.get(key)
         if verdict is None or set(also) - set(verdict.keeps):
             with torch.no_grad():
-                verdict = _Probe(shape, dtype, products).verdict(also)
+                measured = _Probe(shape, dtype, products).verdict(also)
+            first = verdict or dict(_stored()).get(key)
+            verdict = measured if first is None else first.joined(measured)
             _VERDICTS[key] = verdict
             cache.add(FILE, {key: asdict(verdict)})
         return verdict
@@ -182,6 +194,12 @@ def _machine() -> str:
     if not _MACHINE:
         _MACHINE.append(processor())
     return _MACHINE[0]
+
+
+def _take_stored() -> None:
+    """Take over the verdicts on disk that this process does not have."""
+    for key, verdict in _stored():
+        _VERDICTS.setdefault(key, verdict)
 
 
 def _stored() -> Iterator[tuple[str, Verdict]]:
