@@ -14,9 +14,10 @@ ARGS ?=
 DATA ?= ../shared/data
 
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check --retries 10
+INSTALL := -m pip install --quiet --disable-pip-version-check --retries 10
+PIP := $(PY) $(INSTALL)
 # Where little of what is installed is imported, Python compiles that little itself: half of pip's time was compiling.
-FEW := -m pip install --quiet --disable-pip-version-check --retries 10 --no-compile
+FEW := $(INSTALL) --no-compile
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 # What asks other packages for something that may differ from version to version.
 VERSIONS := tests/backbone tests/files tests/text tests/oracle tests/post tests/adapters tests/train tests/test_st.py \

@@ -1,8 +1,8 @@
 """Draw the figures of the documentation anew, each for light and for dark pages: ``make pictures DATA=../shared/data``.
 
-A figure is the last of its commands of ``afterword`` below; those before it make what it draws, in a folder TMP that is
-removed, where capitol.txt holds Ditto's sentence. DATA holds the evaluation sets and models, as docs/evaluate.md says.
-With names, only these figures are drawn: ``python scripts/pictures.py DATA turning-point``.
+A figure is the last of its commands of ``afterword`` below, a line each; those before make what it draws, in a folder
+TMP that is removed, where capitol.txt holds Ditto's sentence. DATA holds the evaluation sets and models, as
+docs/evaluate.md says. With names, only these figures are drawn: ``python scripts/pictures.py DATA turning-point``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ WORDS = (
 )  # fmt: skip
 TRAIN = (
     "train -m afterword-mini --data DATA/nli/triplets_10k.jsonl.gz --steps 50 --batch-size 64 --max-length 64 "
-    "--learning-rate 1e-3 --precision bfloat16 --method bellm:last={last},pool=last --out TMP/last{last}"
+    "--learning-rate 1e-3 --precision bfloat16 --method bellm:last={last},pool=last --out TMP/last{last}\n"
 )
-COMMANDS: dict[str, str | tuple[str, ...]] = {
+COMMANDS = {
     "turning-point": f"analyse turning-point {SMALL} -m DATA/models/llama2c-stories260K "
     "--dev DATA/en/sts/stsb.dev.jsonl.gz --pool mean --template none",
     "dependency": "analyse dependency -m afterword-mini -m DATA/models/babyllama-tok105 -m minilm "
@@ -37,15 +37,11 @@ COMMANDS: dict[str, str | tuple[str, ...]] = {
     "--method classical:states=first_last --method ditto:head=1-10 --method ditto:head=1-9",
     "lengths": "analyse lengths -m afterword-mini --tasks zh-sts --data DATA --max-length 512",
     "reba-attention": f"analyse attention -m afterword-mini --method reba --layer 6 '{BANK}'",
-    "trained-dependency": (
-        *(TRAIN.format(last=last) for last in (0, 1, 2, 6)),
-        "analyse dependency -m TMP/last0 -m TMP/last1 -m TMP/last2 -m TMP/last6 --pairs DATA/en/sts/stsb.test.jsonl.gz",
-    ),
-    "words": (
-        "evaluate -m afterword-mini --data DATA --tasks SLPWC,WSD,SLPWC:decision=cosine,WSD:decision=cosine "
-        f"{' '.join(f'--method {method}' for method in WORDS)} --out TMP/words",
-        "compare TMP/words",
-    ),
+    "trained-dependency": "".join(TRAIN.format(last=last) for last in (0, 1, 2, 6))
+    + "analyse dependency -m TMP/last0 -m TMP/last1 -m TMP/last2 -m TMP/last6 --pairs DATA/en/sts/stsb.test.jsonl.gz",
+    "words": "evaluate -m afterword-mini --data DATA --tasks SLPWC,WSD,SLPWC:decision=cosine,WSD:decision=cosine "
+    f"{' '.join(f'--method {method}' for method in WORDS)} --out TMP/words\n"
+    "compare TMP/words",
     "impact": "analyse impact -m minilm -i TMP/capitol.txt --corpus DATA/en/pud/en_pud.jsonl.gz",
     "ditto-attention": f"analyse attention -m minilm --head 1-9 --head 6-11 '{CAPITOL}'",
 }
@@ -64,8 +60,8 @@ def draw(data: str, names: list[str]) -> int:
     for name in names or COMMANDS:
         with TemporaryDirectory() as made:
             (Path(made) / "capitol.txt").write_text(f"{CAPITOL}\n", "utf-8")
-            commands = COMMANDS[name] if isinstance(COMMANDS[name], tuple) else (COMMANDS[name],)
-            lines = [shlex.split(line.replace("DATA", data).replace("TMP", made)) for line in commands]
+            commands = COMMANDS[name].replace("DATA", data).replace("TMP", made)
+            lines = [shlex.split(line) for line in commands.splitlines()]
             lines[-1] += ["--plot", str(TO / f"{name}.svg"), "--dark"]
             for words in lines:
                 print(f"{name}: afterword {shlex.join(words)}", flush=True)

@@ -220,6 +220,7 @@ class Encoder(PartsOfTexts, Hashed):
             batch_tokens: approximate number of tokens in a batch; lowered if memory runs out.
             conditions: one per text, for a template with {condition}.
             on_long: a text longer than `max_length` is cut with a warning ("warn") or without ("ignore"), or refused.
+                "ignore" also leaves out the warning that texts are mostly tokens that the vocabulary lacks.
             on_empty: an empty or blank text is refused ("error") or gives a row of NaN ("nan").
             out: an array (n, D) that the vectors are written to, such as a memory map.
             others: refused, with a message that names the first one.

@@ -10,6 +10,7 @@ from tests.cli.conftest import Run
 from tests.killed import forked
 
 from afterword import Encoder
+from afterword.errors import TextsUnknown
 from afterword.jobs.job import Job
 
 TEXTS = ["one", "", "银行 and a bank", "four", "five"]
@@ -132,6 +133,15 @@ def test_workers_write_the_same_bytes(
     assert files(tmp_path / "job") == whole[1]
     other = run(*command(llama, rows, tmp_path / "job", *workers, "--on-long", "error"))
     assert other.code == 2 and "begun with --on-long warn" in other.err
+
+
+def test_unknown_texts_of_all_shards_are_told_at_the_end(run: Run, bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("👍👍\na\n😡\n👍\n", "utf-8")
+    words = ("embed", "-m", bert, "--method", "classical", "-i", tmp_path / "t.txt", "-o", f"{tmp_path}/v/")
+    ended = run(*words, "--shard-rows", 2)
+    assert ended.code == 0 and ended.err.splitlines().count(f"warning: {TextsUnknown(3)}") == 1
+    counts = [json.loads(path.read_text())["unknown"] for path in sorted((tmp_path / "v" / "done").glob("*.json"))]
+    assert counts == [1, 2]
 
 
 def test_a_finished_job_refuses_another_column(run: Run, gpt2: Path, tmp_path: Path) -> None:

@@ -85,8 +85,8 @@ def test_a_rejected_row_is_not_pruned(indexed: Indexed):
     assert set(indexed.rows) == {"1", "O'Brien", ROWS[2][0]}
     ended = indexed([("", "text", "mail"), *ROWS[1:3]], "--prune")
     assert ended.code == 1 and len(indexed.rows) == 3
-    told = "nothing is pruned: 1 rejected row without an id, the first in line 2, may be among the 1 that the input no "
-    assert told + "longer has: mend or remove them, and prune again\n" in ended.err
+    told = "nothing is pruned: 1 rejected row without an id, the first of them the row in line 2, may be among the 1 "
+    assert told + "that the input no longer has: mend or remove them, and prune again\n" in ended.err
 
 
 @pytest.mark.parametrize("id", [["--id", "n"], []])

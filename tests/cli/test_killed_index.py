@@ -114,6 +114,7 @@ def test_a_killed_change_goes_on(
     assert sum(call.endswith("/table") for call in calls) > (0 if how == "optimize" else 1)
     soaking = request.node.get_closest_marker("soak") is not None
     chosen = range(len(calls)) if soaking else [i for i, call in enumerate(calls) if call.startswith("delete")]
+    assert chosen
     for at in chosen:
         (tmp_path / str(at)).mkdir()
         change = Change(tmp_path / str(at), whole, how)

@@ -45,6 +45,8 @@ def test_a_table_and_queries_of_a_file(run: Run, folder: Path):
 def test_no_word_in_any_row_is_said_once(run: Run, folder: Path):
     ended = run("search", folder, "zzz", "zebra", "bank")
     assert ended.err == "found by vectors alone: no row has a word of 2 of 3 queries\n"
+    one = run("search", folder, "parcel", "--where", "id = '3'")
+    assert one.err == "found by vectors alone: no row that fits --where has a word of the query\n"
 
 
 @pytest.mark.parametrize(

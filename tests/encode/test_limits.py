@@ -1,10 +1,13 @@
 """How much at a time; what was cut is said once."""
 
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from afterword import Encoder, classical
 from afterword.encode.limits import Limits, Losses
 from afterword.errors import InputError, TextsUnknown, TooLong
 from afterword.text.segments import Segment, TokenizedText
@@ -45,6 +48,21 @@ def test_texts_that_are_mostly_unknown_are_counted() -> None:
         warnings.simplefilter("error")
         losses.warn(Limits(on_long="ignore"))
         Losses(texts=5, unknown_id=9).warn(Limits())
+
+
+def test_every_way_of_embedding_warns_of_unknown_texts(minilm: Path) -> None:
+    encoder, text = Encoder.load(minilm, classical()), "👍 👍 a"
+    ways: list[Callable[[], object]] = [
+        lambda: encoder.encode([text, "a"]),
+        lambda: encoder.encode_many([text], [classical(), classical("last")]),
+        lambda: encoder.encode_words([text], [["a"]]),
+        lambda: encoder.encode_tokens([text]),
+        lambda: encoder.encode_chunks([text], "sentences"),
+        lambda: encoder.encode_chunks([text], "sentences", late=False),
+    ]
+    for way in ways:
+        with pytest.warns(TextsUnknown, match="^1 text is mostly"):
+            way()
 
 
 def test_refusal_names_the_text() -> None:

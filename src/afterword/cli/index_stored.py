@@ -47,7 +47,7 @@ def build_from(wanted: IndexWanted, path: Path) -> int:
         index = run.opened()
         if index is not None:
             check_kinds(index, kinds)
-        rows = NewRows(run.info, run.identify, run.locate, kinds, index)
+        rows = NewRows(run.info, run.identify, run.locate, kinds, index, stored=True)
         with Rejects(wanted.listing, say) as rejects:
             blocks = stored.blocks(rows, names, kinds)
             index, count = _create(run, blocks, kinds, rejects) if index is None else _merge(index, blocks, rejects)

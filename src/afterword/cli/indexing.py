@@ -291,9 +291,9 @@ def _pruned(rows: NewRows, index: Index, stale: list[str]) -> list[str]:
     if not rows.nameless or len(gone) == len(stale):
         return gone
     say(
-        f"nothing is pruned: {plural(len(rows.nameless), 'rejected row')} without an id, the first in line "
-        f"{rows.nameless[0]}, may be among the {len(gone):,} that the input no longer has: mend or remove them, and "
-        "prune again"
+        f"nothing is pruned: {plural(len(rows.nameless), 'rejected row')} without an id, the first of them "
+        f"{rows.named(rows.nameless[0])}, may be among the {len(gone):,} that the input no longer has: mend or "
+        "remove them, and prune again"
     )
     return stale
 

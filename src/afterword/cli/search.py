@@ -125,8 +125,9 @@ def search(
     found = find(index, texts, vectors_of(texts), asked)
     typer.echo("\n".join(_json(found) if as_json else page(found)))
     if any(one.wordless for one in found):
-        without = sum(one.wordless for one in found)
-        say(f"found by vectors alone: no row has a word of {without:,} of {len(found):,} queries")
+        without, fits = sum(one.wordless for one in found), " that fits --where" if where else ""
+        those = "the query" if len(found) == 1 else f"{without:,} of {len(found):,} queries"
+        say(f"found by vectors alone: no row{fits} has a word of {those}")
     return 0
 
 

@@ -116,9 +116,11 @@ class Chunker:
         if self.room is not None and not (isinstance(overlap, int) and 0 <= overlap < self.room):
             raise InputError(f"overlap={overlap}: windows hold {self.room} tokens of a text, give 0 to {self.room - 1}")
         rows = [output_arrays(self.backbone, [self.method], len(own), post)[0] for own in spans]
+        losses = Losses(unknown_id=self.backbone.tokenizer.unknown_id)
         with progress(len(texts), self.limits) as bar:
             for first in range(0, len(texts), TEXTS):
                 wholes = self._write(texts[first : first + TEXTS])
+                losses.note_unknown(wholes)
                 parts = [
                     (window, tokens, t, numbers)
                     for t, whole in enumerate(wholes, first)
@@ -129,6 +131,7 @@ class Chunker:
                 for i, found in vectors_of_tokens(self.backbone, self.method, windows, tokens, budget, post):
                     rows[parts[i][2]][parts[i][3]] = found
                 bar(len(wholes))
+        losses.warn(self.limits)
         return rows
 
     def _warn(self) -> None:

@@ -107,17 +107,22 @@ class Losses:
             TooLong: a text was cut, under on_long="error".
         """
         self.texts += len(writings) if rows is None else sum(map(len, rows))
+        self.note_unknown(writings, rows)
         for i, w in enumerate(writings):
-            at = [i] if rows is None else rows[i]
-            if self.unknown_id is not None and _mostly(self.unknown_id, w):
-                self.unknown += len(at)
             if w.kept < w.total:
+                at = [i] if rows is None else rows[i]
                 if limits.on_long == "error":
                     raise TooLong(
                         f"text {at[0]} has {w.total} tokens, max_length={limits.max_length} leaves {w.kept}: "
                         "shorten it, or on_long='warn' cuts it"
                     )
                 self.lost += [w.total - w.kept] * len(at)
+
+    def note_unknown(self, writings: Sequence[TokenizedText], rows: Sequence[Sequence[int]] | None = None) -> None:
+        """Count the texts that are mostly unknown; arguments as for `note`."""
+        if self.unknown_id is not None:
+            mostly = (i for i, w in enumerate(writings) if _mostly(self.unknown_id, w))
+            self.unknown += sum(1 if rows is None else len(rows[i]) for i in mostly)
 
     def warn(self, limits: Limits) -> None:
         """Warn once, with the number of texts that were cut; and once, with the number of those mostly unknown."""

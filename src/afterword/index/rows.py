@@ -71,6 +71,7 @@ class NewRows:
         locate: from an item to where it stands.
         columns: the types of the kept columns.
         index: the index as it is; None at the first build.
+        stored: the items are rows of stored vectors; their `line` is a number from 1, and no line of a file of texts.
 
     Attributes:
         counts: the rows that were ``known``, and those that were ``repeated`` in the input.
@@ -85,8 +86,9 @@ class NewRows:
         locate: Callable[[Item], Located],
         columns: Mapping[str, Any],
         index: Index | None = None,
+        stored: bool = False,
     ) -> None:
-        self.info, self.identify, self.locate, self.columns = info, identify, locate, columns
+        self.info, self.identify, self.locate, self.columns, self.stored = info, identify, locate, columns, stored
         self._hashed = replace(info, **info.ids)  # what ids that are hashes depend on
         self.counts: Counter[str] = Counter()
         self._known = {} if index is None else known_rows(index)
@@ -122,14 +124,16 @@ class NewRows:
         elif first[: len(value)] == value:
             self.counts["repeated"] += 1
         else:
-            line = int.from_bytes(first[len(value) :])
-            same = f"has the id {place.id[:80]!r} of the row in line {line}"
+            other = self.named(int.from_bytes(first[len(value) :]))
+            same = f"has the id {place.id[:80]!r} of {other}"
             if self.identify(item) is None and not self.info.chunking:
-                same = (
-                    f"has the text of the row in line {line} and other kept values: ids of a column keep both, by --id"
-                )
+                same = f"has the text of {other} and other kept values: ids of a column keep both, by --id"
             return replace(item, problem=same, beside=place)
         return None
+
+    def named(self, line: int) -> str:
+        """A row in a message, as the list of rejected rows has it."""
+        return f"row {line - 1}" if self.stored else f"the row in line {line}"
 
     def _placed(self, item: Item) -> tuple[Item, RowPlace | None]:
         chunk, start, end, document = self.locate(item)

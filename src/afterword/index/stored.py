@@ -19,10 +19,10 @@ READ = 4096  # rows that are read at a time
 
 
 class Reject(NamedTuple):
-    """A row that is not taken: its number from 0, its line from 1, and the reason."""
+    """A row that is not taken: its number from 0, its line in the file of texts if a job has listed it, the reason."""
 
     row: int
-    line: int
+    line: int | None
     reason: str
 
 
@@ -113,7 +113,7 @@ class StoredRows:
         said = self.without.get(number - 1)
         if said is not None:
             return Reject(said["row"], said["line"], said["reason"])
-        return Reject(number - 1, number, problem or "has no vector")
+        return Reject(number - 1, None, problem or "has no vector")
 
     def _batches(self, columns: list[str]) -> Iterator[tuple[int, Any]]:
         import pyarrow.parquet as pq

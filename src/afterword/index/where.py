@@ -160,9 +160,9 @@ def _other_kind(where: str, type: str, value: str, wanted: str, columns: Mapping
     name = named[0] if len(named) == 1 else "a column"
     value = "'" + value.strip('"') + "'" if given == TEXT else _typed(plain, value)
     if holds == TEXT and given in (WHOLE, NUMBER) and float(value).is_integer() and abs(float(value)) >= EXACT:
-        return f"{name} holds {holds}, and {value} is none: write '{value}', since a number of this size is rounded"
+        return f"{name} holds {holds}, and {value} is not one: write '{value}', since a number of this size is rounded"
     fixes = {
         (TEXT, WHOLE): f"try_cast({name} as double)", (TEXT, NUMBER): f"try_cast({name} as double)",
         (TEXT, TRUTH): f"'{value}'", (WHOLE, NUMBER): f"cast({name} as double)",
     }  # fmt: skip
-    return f"{name} holds {holds}, and {value} is none: write {fixes.get((holds, given), 'a value of this type')}"
+    return f"{name} holds {holds}, and {value} is not one: write {fixes.get((holds, given), 'a value of this type')}"

@@ -66,8 +66,8 @@ class Rejects:
             remove_left(self.path)
         return self
 
-    def add(self, row: int, line: int, reason: str) -> None:
-        """List a row: its number in the output from 0, its line in the input from 1, and the reason."""
+    def add(self, row: int, line: int | None, reason: str) -> None:
+        """List a row: its number in the output from 0, its line in the input from 1 if it is known, and the reason."""
         self.count += 1
         if self.path is None:
             if self.count <= SHOWN:
@@ -85,7 +85,7 @@ class Rejects:
             leave(self.path, self.tell)
 
 
-def reject_line(row: int, line: int, reason: str | None) -> bytes:
+def reject_line(row: int, line: int | None, reason: str | None) -> bytes:
     """A line of the list of rejected rows."""
     return (json.dumps({"row": row, "line": line, "reason": reason}) + "\n").encode()
 
