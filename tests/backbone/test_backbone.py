@@ -1,4 +1,5 @@
 import copy
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -303,3 +304,15 @@ def test_rebas_memory_grows_with_the_text_squared_not_with_layers_and_heads(kind
     last, mean, eager = map(int, done.stdout.split())
     assert eager > 0.9 * matrices, "the probe sees what the authors' way takes"
     assert last < bound and mean < bound
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda backbone: pickle.loads(pickle.dumps(backbone))])
+def test_a_copy_computes_by_the_kernels_of_its_original(way: Any, tmp_path: Path):
+    """A process of a pool, which gets a pickled backbone, may find others faster."""
+    backbone = load_backbone(tiny("gpt2", tmp_path / "model"))
+    chosen = backbone.packed.kernels()
+    others = {name: "plain" if kernel == "packed" else "packed" for name, kernel in chosen.items()}
+    backbone.packed.follow(others)
+    used = backbone.packed.kernels()
+    assert used == others or not torch.backends.mkldnn.is_available()
+    assert way(backbone).packed.kernels() == used

@@ -1,6 +1,7 @@
 """Packed products and fused activations give what the plain layers give, and notice when they must not."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -148,3 +149,45 @@ def test_the_switch(monkeypatch):
         monkeypatch.setenv("AFTERWORD_KERNELS", "plain")
         assert not packed.usable()
     assert torch.equal(run(packed, x), plainly(packed.model, x))
+
+
+@pytest.mark.parametrize("other", ["plain", "packed"])
+def test_the_kernels_of_another_process_are_followed(other, monkeypatch):
+    monkeypatch.setenv("AFTERWORD_KERNELS", other)
+    first, x = packed_block(Forward(nn.GELU())), torch.randn(40, 32)
+    wanted, kernels = run(first, x), first.kernels()
+    assert kernels == {"32 -> 64": other, "64 -> 32": other}
+    monkeypatch.setenv("AFTERWORD_KERNELS", "")
+    second = PackedLinears(copy.deepcopy(first.model))
+    run(second, x)
+    second.follow(kernels)
+    assert second.kernels() == kernels and len(second.layers) == (2 if other == "packed" else 0)
+    assert torch.equal(run(second, x), wanted)
+    monkeypatch.setenv("AFTERWORD_KERNELS", "plain" if other == "packed" else "packed")
+    assert other not in second.kernels().values()  # the variable has the last word
+
+
+def test_a_copy_has_the_kernels_of_its_original_while_circumstances_last(monkeypatch):
+    monkeypatch.setenv("AFTERWORD_KERNELS", "")
+    first = packed_block(Forward(nn.GELU()))
+    chosen = first.kernels()
+    others = {name: "plain" if kernel == "packed" else "packed" for name, kernel in chosen.items()}
+    first.follow(others)
+    assert first.kernels() == others
+    for copied in (pickle.loads(pickle.dumps(first)), copy.deepcopy(first)):
+        assert copied.kernels() == others
+    moved = PackedLinears(first.model, "float32", ("another processor", others))
+    assert moved.kernels() == chosen
+
+
+def test_kernels_that_are_none_are_not_followed(monkeypatch):
+    monkeypatch.setenv("AFTERWORD_KERNELS", "")
+    packed = packed_block(Forward(nn.GELU()))
+    chosen = packed.kernels()
+    packed.follow({"32 -> 64": "fast", "64 -> 32": ["packed"], "1 -> 1": "plain"})
+    assert packed.kernels() == chosen
+
+
+def test_too_little_memory_makes_plain_kernels_and_says_so(monkeypatch):
+    monkeypatch.setattr(kernels, "free_memory", lambda: 0)
+    assert set(packed_block(Forward(nn.GELU())).kernels().values()) == {"plain"}

@@ -16,12 +16,13 @@ from afterword import Encoder, echo
 from afterword.errors import DataError, InputError, JobError
 from afterword.files.stamps import model_stamps
 from afterword.index.stored import parts_of
-from afterword.jobs import Job
+from afterword.jobs import Job, shard
 from afterword.jobs.job import kept
 from afterword.jobs.join import join
 from afterword.jobs.plan import Inputs
 from afterword.jobs.recipe import JobRecipe, Load
-from afterword.jobs.shard import ShardWorker
+from afterword.jobs.shard import ShardWorker, publish
+from afterword.jobs.verify import recompute
 from afterword.methods.serialize import to_json
 
 TEXTS = ["one", "", "银行 and a bank", "four", None, "six", "seven"]
@@ -217,6 +218,60 @@ def test_another_encoder_is_refused_by_the_worker_that_loads_it(make: Make) -> N
     with pytest.raises(JobError, match="was begun with fingerprint"):
         job.run(worker)
     assert len(job.parts()) == 1
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+@pytest.mark.parametrize("kernel", ["plain", "packed"])
+def test_the_kernels_of_the_first_process_are_those_of_all(
+    make: Make, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its cache, another process may choose others in a near tie, which give other last bits."""
+    monkeypatch.setenv("AFTERWORD_KERNELS", kernel)
+    whole, worker = make(folder="whole"), make()
+    Job.create(whole, {}, 2).run(whole)
+    job = Job.create(worker, {}, 2)
+    worker.start()(1)
+    begun = (worker.folder / "made_by.json").read_bytes()
+    assert set(json.loads(begun)["kernels"].values()) == {kernel}
+    monkeypatch.setenv("AFTERWORD_KERNELS", "plain" if kernel == "packed" else "packed")
+    with pytest.raises(JobError, match=f"job was begun with {kernel} kernels for linear layers .*AFTERWORD_KERNELS"):
+        job.run(worker)
+    monkeypatch.delenv("AFTERWORD_KERNELS")
+    assert job.run(worker).complete and files(worker.folder) == files(whole.folder)
+    assert recompute(job, worker, 4) == ([0, 1, 2, 3], [])
+    assert (worker.folder / "made_by.json").read_bytes() == begun
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+def test_two_processes_that_begin_at_once_agree_on_kernels(
+    make: Make, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one writes after this one has looked, and before it writes."""
+    plain, packed, worker = make(folder="plain"), make(folder="packed"), make()
+    for made, kernel in ((plain, "plain"), (packed, "packed")):
+        monkeypatch.setenv("AFTERWORD_KERNELS", kernel)
+        Job.create(made, {}, 2).run(made)
+    monkeypatch.delenv("AFTERWORD_KERNELS")
+    chosen = set(Encoder.load(llama).backbone.packed.kernels().values())
+    first = plain if "packed" in chosen else packed
+
+    def beaten(path: Path, tmp: Path, content: bytes) -> None:
+        publish(path, tmp, (first.folder / "made_by.json").read_bytes() if path.name == "made_by.json" else content)
+
+    job = Job.create(worker, {}, 2)
+    monkeypatch.setattr(shard, "publish", beaten)
+    assert job.run(worker).complete and files(worker.folder) == files(first.folder)
+
+
+def test_a_job_of_an_earlier_version_says_no_kernels_and_goes_on(make: Make) -> None:
+    worker = make()
+    job = Job.create(worker, {}, 2)
+    worker.start()(0)
+    path = worker.folder / "made_by.json"
+    made = json.loads(path.read_text())
+    del made["kernels"]
+    path.write_text(json.dumps(made))
+    assert job.run(worker).complete
 
 
 def test_an_input_that_changed_is_refused(make: Make, tmp_path: Path) -> None:

@@ -80,15 +80,15 @@ class Backbone:
         """The state to pickle: the model without the hooks that transformers installed in it."""
         copies: dict[int, nn.Module] = {}
         state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed", "_independence")}
-        state |= {"products": self.products, "model": without_recorders(self.model, copies)}
+        state |= {"packed": self.packed.options, "model": without_recorders(self.model, copies)}
         return {**state, "modules": tuple(copies[id(m)] for m in self.modules)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the state; weights are packed again when they are needed."""
-        products = state.pop("products")
+        options = state.pop("packed")
         vars(self).update(state)
         self._independence = IndependenceCheck()
-        self.packed = PackedLinears(self.model, products)
+        self.packed = PackedLinears(self.model, *options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
         """A backbone with a copy of the model."""

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from ..errors import ModelError
 from .free_memory import free_memory
 from .linear_patching import FUSED, PackedLayer, Patch, is_linear, patched, shape_of, work
-from .linear_probe import Shape, choose_kernel, rows_of
-from .linear_products import ROWS, Products, forced, precision_lock, register_bfloat16, setting
+from .linear_probe import Shape, choose_kernel, circumstances, rows_of
+from .linear_products import ROWS, Kernel, Products, forced, precision_lock, register_bfloat16, setting
 from .model_lock import all_modules, first_weight
 
 SHARE = 0.4  # the largest part of the free memory that packed weights may take
+Given = tuple[str, dict[str, Kernel]]
 LEAVES = frozenset(FUSED) | {"Linear", "Conv1D", "Dropout", "LayerNorm"}
 
 
@@ -35,6 +36,8 @@ class PackedModel:
         layers: packed layers, by the identity of the layer.
         patched_modules: these layers, and the activations that are fused with them.
         rows: a short forward is padded with filler to a multiple of this many rows per thread.
+        circumstances: in which the kernels were chosen, from `linear_probe.circumstances`.
+        kernels: the kernel of the linear layers of each shape, by the shape's name.
         tail: the layers that `skip_unread.find` returned; None = not called yet.
         tail_changes: `IndependenceCheck.changes` at that time.
     """
@@ -44,6 +47,8 @@ class PackedModel:
     layers: dict[int, PackedLayer]
     patched_modules: list[nn.Module]
     rows: int = ROWS
+    circumstances: str = ""
+    kernels: dict[str, Kernel] = field(default_factory=dict)
     tail: tuple[nn.Module, ...] | None = None
     tail_changes: int = 0
 
@@ -70,11 +75,13 @@ class PackedLinears:
     Args:
         model: its ``nn.Linear`` and transformers' ``Conv1D`` layers are packed.
         products: the precision in which float32 matrices are multiplied.
+        given: kernels to use in place of the probe's choice, and the circumstances that they are for.
     """
 
-    def __init__(self, model: nn.Module, products: Products = "float32") -> None:
+    def __init__(self, model: nn.Module, products: Products = "float32", given: Given | None = None) -> None:
         self.model = model
         self.products: Products = products
+        self._given = given
         self.on = True
         """False: the layers run as they are, as in the self-check."""
         self._current: PackedModel | None = None
@@ -85,11 +92,39 @@ class PackedLinears:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy neither packed weights nor locks."""
-        return {"model": self.model, "products": self.products}
+        return {"model": self.model, "options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Start without packed weights."""
-        self.__init__(state["model"], state["products"])  # type: ignore[misc]
+        self.__init__(state["model"], *state["options"])  # type: ignore[misc]
+
+    @property
+    def options(self) -> tuple[Products, Given | None]:
+        """What a copy must be made with to have the same bits: the products, and the kernels in use."""
+        current = self._current
+        return self.products, self._given if current is None else (current.circumstances, current.kernels)
+
+    def kernels(self) -> dict[str, Kernel]:
+        """The kernel of the linear layers of each shape, by the shape's name; {} where torch alone chooses.
+
+        Weights are packed if they were not yet.
+        """
+        with precision_lock(), torch.no_grad():
+            current = self._now(all_modules(self.model))
+        return {} if current is None else dict(current.kernels)
+
+    def follow(self, kernels: Mapping[str, str]) -> None:
+        """Use these kernels, as `kernels` gave them in another process, and not those that the probe chooses here.
+
+        They hold as long as the number of threads, the type of the weights and the settings stay. A shape that they do
+        not name is probed. ``AFTERWORD_KERNELS``, a lack of memory or a torch without packed weights may forbid them:
+        `kernels` tells which are used.
+        """
+        weight = first_weight(self.model)
+        if weight is not None:
+            known = {name: cast("Kernel", kernel) for name, kernel in kernels.items() if kernel in get_args(Kernel)}
+            self._given = circumstances(weight.dtype, self.products), known
+            self.drop()
 
     def usable(self) -> bool:
         """Whether some layer of the model runs with packed weights at present."""
@@ -153,7 +188,12 @@ class PackedLinears:
         linears: list[Any] = [
             m for m in dict.fromkeys(modules) if is_linear(m) and m.weight.dtype == dtype and _on_cpu(m)
         ]
-        kernels = {shape: choose_kernel(shape, dtype, self.products) for shape in dict.fromkeys(map(shape_of, linears))}
+        here = circumstances(dtype, self.products)
+        given = self._given[1] if self._given is not None and self._given[0] == here else {}
+        kernels = {
+            shape: choose_kernel(shape, dtype, self.products, given.get(shape.name))
+            for shape in dict.fromkeys(map(shape_of, linears))
+        }
         wanted = [m for m in linears if kernels[shape_of(m)] == "packed"]
         stale = set() if old is None else set(map(id, old.changed()))
         kept = {} if old is None else {id(t.module): t for t in old.layers.values() if id(t) not in stale}
@@ -164,15 +204,16 @@ class PackedLinears:
                     f"products={self.products!r} needs {size / 1e9:.1f} GB for packed weights, and at most "
                     f"{SHARE:.0%} of the free memory may go there: free some, or leave products='bfloat16' out"
                 )
-            return PackedModel(modules, state, {}, [])
-        rows = self._rows(modules, list(kernels), dtype)
+            return PackedModel(modules, state, {}, [], ROWS, here, {shape.name: "plain" for shape in kernels})
+        rows = self._rows(modules, kernels, dtype)
         layers = {id(m): kept.get(id(m)) or PackedLayer(m) for m in wanted}
         for layer in layers.values():
             layer.act = None
         acts = self._feeding(modules, layers)
-        return PackedModel(modules, state, layers, [*(t.module for t in layers.values()), *acts], rows)
+        named = {shape.name: kernel for shape, kernel in kernels.items()}
+        return PackedModel(modules, state, layers, [*(t.module for t in layers.values()), *acts], rows, here, named)
 
-    def _rows(self, modules: list[nn.Module], shapes: list[Shape], dtype: torch.dtype) -> int:
+    def _rows(self, modules: list[nn.Module], kernels: dict[Shape, Kernel], dtype: torch.dtype) -> int:
         """The rows per thread to a multiple of which a short forward is padded: the most that any layer needs.
 
         Fewer than `ROWS` only if the probe tried every product with a weight, and no layer has an odd number of
@@ -181,9 +222,9 @@ class PackedLinears:
         tried = {id(m.weight) for m in modules if is_linear(m) or isinstance(m, nn.Embedding)}
         if any(p.dim() > 1 and id(p) not in tried for p in self.model.parameters()):
             return ROWS
-        if not shapes or any(shape.outputs % 2 for shape in shapes):
+        if not kernels or any(shape.outputs % 2 for shape in kernels):
             return ROWS
-        return max(rows_of(shape, dtype, self.products) for shape in shapes)
+        return max(rows_of(shape, dtype, kernel, self.products) for shape, kernel in kernels.items())
 
     def _feeding(self, modules: list[nn.Module], layers: dict[int, PackedLayer]) -> list[nn.Module]:
         """Fuse layers with their activation; find the pairs by trying each kind of feed-forward block."""

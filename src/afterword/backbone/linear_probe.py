@@ -62,6 +62,11 @@ class Shape(NamedTuple):
         """Inputs and outputs, as "384 -> 1536"."""
         return f"{self.inputs} -> {self.outputs}"
 
+    @property
+    def name(self) -> str:
+        """The whole shape, as "384 -> 1536 transposed without bias"."""
+        return f"{self}{' transposed' if self.transposed else ''}{'' if self.bias else ' without bias'}"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -180,11 +185,15 @@ def _bits(x: Tensor) -> Tensor:
     return x.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
-def _key(shape: Shape, dtype: torch.dtype, products: Products) -> str:
-    layer = f"{shape}{' transposed' if shape.transposed else ''}{'' if shape.bias else ' without bias'}"
+def circumstances(dtype: torch.dtype, products: Products = "float32") -> str:
+    """All that the choice of a kernel depends on besides the shape: processor, torch, threads, types and settings."""
     name = str(dtype).removeprefix("torch.") + (f" products={products}" if products != "float32" else "")
     threads = f"{torch.get_num_threads()} threads"
-    return " | ".join((_machine(), f"torch {torch.__version__}", threads, name, setting(), layer))
+    return " | ".join((_machine(), f"torch {torch.__version__}", threads, name, setting()))
+
+
+def _key(shape: Shape, dtype: torch.dtype, products: Products) -> str:
+    return f"{circumstances(dtype, products)} | {shape.name}"
 
 
 _MACHINE: list[str] = []
@@ -335,22 +344,27 @@ def _numbers(*sizes: int) -> list[Tensor]:
     return [pool[:size] for size in sizes]
 
 
-def choose_kernel(shape: Shape, dtype: torch.dtype, products: Products = "float32") -> Kernel:
-    """The kernel to use: ``AFTERWORD_KERNELS``, else the probe's choice; always packed for bfloat16 products."""
+def choose_kernel(
+    shape: Shape, dtype: torch.dtype, products: Products = "float32", given: Kernel | None = None
+) -> Kernel:
+    """The kernel to use: ``AFTERWORD_KERNELS``, else the given one, else the probe's choice.
+
+    It is always packed for bfloat16 products, and plain where packed weights do not run.
+    """
     if products != "float32":
         return "packed"
-    if (kernel := forced()) == "plain" or not torch.backends.mkldnn.is_available():
+    kernel = forced() or given
+    if kernel == "plain" or not torch.backends.mkldnn.is_available():
         return "plain"
     if kernel == "packed":
         return "packed" if packs(dtype, torch.get_num_threads(), setting()) else "plain"
     return choose(shape, dtype).kernel
 
 
-def rows_of(shape: Shape, dtype: torch.dtype, products: Products = "float32") -> int:
+def rows_of(shape: Shape, dtype: torch.dtype, kernel: Kernel, products: Products = "float32") -> int:
     """The rows per thread to which a short forward is padded for the kernel in use: see `fewest_rows`."""
     if products != "float32" or not torch.backends.mkldnn.is_available():
         return ROWS
-    kernel = choose_kernel(shape, dtype)
     return choose(shape, dtype, also=(kernel,)).few.get(kernel, ROWS)
 
 

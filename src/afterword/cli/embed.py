@@ -200,16 +200,17 @@ def embed(
 
         say_loading(model, progress)
         embedder = MethodsEmbedder.open(choice, methods, settings)
-        from ..jobs.made_by import made_by
+        from ..jobs.made_by import follow, made_by
         from ..jobs.recipe import TextRows
 
         embedder = fitted.apply(embedder)
+        follow(embedder.encoder, store.begun)
         probed = target.kind == "parquet"
         infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, probed)
         rows = TextRows(embedder, chunking, condition, condition_field)
         return write_rows(
             reader, rows.items(reader, kept), rows.embedding(target.columns, probed), store, target, infos,
-            embedder.encoder.device.type, window=window, progress=progress,
+            embedder.encoder, window=window, progress=progress,
         )  # fmt: skip
 
 

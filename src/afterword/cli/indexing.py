@@ -200,11 +200,6 @@ class IndexRun:
 
         return Embedding(encode, embedder.why_nan, lambda items: columns_of(items, kinds))
 
-    @property
-    def device(self) -> str:
-        """The kind of device that embeds."""
-        return self.embedder.encoder.device.type
-
     def queries(self, texts: Sequence[str]) -> Array:
         """The vectors (q, D) of queries."""
         import numpy as np
@@ -303,7 +298,7 @@ def _first(
 ) -> tuple[Index, Totals]:
     """Embed all rows into durable parts, and make the table of them in one commit."""
     from ..index.write import create_from
-    from ..jobs.made_by import contract
+    from ..jobs.made_by import contract, follow
     from ..jobs.parts_folder import open_parts
 
     output = run.output(kinds)
@@ -312,7 +307,8 @@ def _first(
     infos = {"vector": run.info}
     with open_parts(output, say) as parts, interruptible(parts.kept):
         parts.numbers = rows.numbers
-        before = parts.begin(embedding.encode([], lambda _: None), infos, contract(infos, run.device))
+        follow(run.embedder.encoder, parts.begun)
+        before = parts.begin(embedding.encode([], lambda _: None), infos, contract(infos, run.embedder.encoder))
         if before:
             say(f"{plural(before, 'row')} done before")
         totals = _embedded(run, reader, rows, embedding, parts, bar)

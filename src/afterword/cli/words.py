@@ -104,13 +104,14 @@ def words(
         encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
             methods.get(VECTOR)
         )
-        empty = encoder.encode([])
         settings = {
             "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
             "on_long": on_long, "batch_tokens": batch_tokens,
         }  # fmt: skip
-        from ..jobs.made_by import made_by
+        from ..jobs.made_by import follow, made_by
 
+        follow(encoder, store.begun)
+        empty = encoder.encode([])
         probed = target.kind == "parquet"
         infos = {} if target.path is None else made_by(encoder, {VECTOR: encoder.method}, settings, model, probed)
 
@@ -119,7 +120,7 @@ def words(
 
         embedding = Embedding(encode, not_finite, lambda items: columns(items, target))
         return write_rows(
-            reader, items_of(reader, kept), embedding, store, target, infos, encoder.device.type, window=window,
+            reader, items_of(reader, kept), embedding, store, target, infos, encoder, window=window,
             progress=progress,
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from .console import REJECTED, interruptible, say
 from .progress import RowsBar
 
 if TYPE_CHECKING:
+    from ..encoder import Encoder
     from ..files.lines import Reader
     from ..jobs.items import Item
     from ..jobs.output_file import Output
@@ -94,7 +95,7 @@ def write_rows(
     store: Store,
     output: Output,
     infos: Mapping[str, VectorsInfo],
-    device: str,
+    encoder: Encoder,
     *,
     window: int,
     progress: bool | None = None,
@@ -103,7 +104,7 @@ def write_rows(
     from ..jobs.made_by import contract
     from ..jobs.windows import embed_rows
 
-    before = store.begin(embedding.encode([], lambda _: None), infos, contract(infos, device))
+    before = store.begin(embedding.encode([], lambda _: None), infos, contract(infos, encoder))
     if before:
         say(f"{plural(before, 'row')} done before")
     with RowsBar(reader.total, progress) as bar:

@@ -13,6 +13,7 @@ from ..errors import DataError
 
 Contract = dict[str, Any]
 SEAL = "hash"
+KERNELS = "kernels"
 
 
 def plain(values: Mapping[str, Any]) -> Contract:
@@ -74,6 +75,24 @@ def check_same(folder: Path, before: Contract, now: Contract) -> None:
         name, old, new = found
         raise DataError(
             f"{folder} was begun with {name} {spelled(old)}, and now it is {spelled(new)}: give the same command, or "
+            "--overwrite to start anew"
+        )
+
+
+def check_made_by(folder: Path, before: Contract, now: Contract) -> None:
+    """Refuse to go on with vectors that are made by something else; what an earlier version did not write is not asked.
+
+    Raises:
+        DataError: a value differs; the first one is named.
+    """
+    kernels = now.get(KERNELS)
+    check_same(folder, {**before, KERNELS: kernels}, now)
+    found = first_difference(before.get(KERNELS, kernels), kernels)
+    if found is not None:
+        name, old, new = found
+        raise DataError(
+            f"{folder} was begun with {spelled(old)} kernels for linear layers {name}, and here they are "
+            f"{spelled(new)}: set AFTERWORD_KERNELS as it was then, free memory for packed weights, or give "
             "--overwrite to start anew"
         )
 

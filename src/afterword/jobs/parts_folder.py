@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 from ..errors import DataError, InputError, ModelError, plural
 from ..files.atomic import FULL, moved_when_written, remove_left, sync, temporary
 from ..files.folder_lock import LOCK, lock_folder
-from .contract import Contract, check_same, plain, read, read_marker
+from .contract import Contract, check_made_by, check_same, plain, read, read_marker
 from .items import Item
 from .names import JOB
 from .output_file import Output
@@ -130,6 +130,12 @@ class PartsFolder(Store):
         return None
 
     @property
+    def begun(self) -> Contract | None:
+        """What made the parts that are there; None if there are none."""
+        job = self._job()
+        return None if job is None else job["made_by"]
+
+    @property
     def _begun(self) -> Contract:
         return {"format": FORMAT, "model": self.output.model, "settings": self.settings}
 
@@ -144,7 +150,7 @@ class PartsFolder(Store):
             before, now = job["made_by"], made_by
             if before.get("identity") != now.get("identity"):  # the name of another model says more than its hash
                 before, now = {"--model": job.get("model"), **before}, {"--model": self.output.model, **now}
-            check_same(self.path, before, now)
+            check_made_by(self.path, before, now)
         with self._writing():
             for name in FOLDERS:
                 (self.path / name).mkdir(exist_ok=True)

@@ -22,9 +22,10 @@ from typing import Any, BinaryIO
 from ..encode.limits import Losses
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import FULL, sync
-from .contract import Contract, check_same, plain, read
+from .contract import KERNELS, Contract, check_made_by, plain, read
+from .embedder import MethodsEmbedder
 from .items import Item
-from .made_by import contract, made_by
+from .made_by import contract, follow, made_by
 from .parts_folder import checksum
 from .plan import Inputs, Shard, ShardRows, read_plan
 from .recipe import JobRecipe, TextRows
@@ -164,31 +165,38 @@ class ShardWorker:
             JobError: the encoder is not the one that the job was begun with.
         """
         rows = self.recipe.open()
-        infos = made_by(rows.embedder.encoder, rows.embedder.methods, self.recipe.options, self.model, True)
-        check_made_by(self.folder, infos, rows.embedder.encoder.device.type, self.model)
-        embedding = _Embedding(self, rows, infos)
+        embedding = _Embedding(self, rows, self._agree(rows.embedder))
 
         def embed(number: int, batch_tokens: int | None = None) -> Contract:
             return embedding.shard(number, batch_tokens or self.batch_tokens)
 
         return embed
 
+    def _agree(self, embedder: MethodsEmbedder) -> dict[str, VectorsInfo]:
+        """What vectors are made by: the first process of a job writes it down, and the others do as it does.
 
-def check_made_by(folder: Path, infos: Mapping[str, VectorsInfo], device: str, model: str) -> None:
-    """Refuse to go on with another encoder; the first process of a job writes down its own.
+        Raises:
+            JobError: the encoder, a setting or a version differs; the first difference is named.
+        """
+        path = self.folder / MADE_BY
+        follow(embedder.encoder, read(path))
+        infos, now = self._made_by(embedder)
+        publish(path, self.folder / TMP, json.dumps(now, indent=1).encode())
+        before = read(path)
+        if before is None:
+            raise JobError(f"{path} is damaged, so that it is not known how the shards were made: --overwrite")
+        if before.get(KERNELS) != now.get(KERNELS):  # another process was the first to write, just before
+            follow(embedder.encoder, before)
+            infos, now = self._made_by(embedder)
+        if before.get("identity") == now["identity"]:  # the same weights under another path
+            before = {**before, "--model": self.model}
+        with as_job_error():
+            check_made_by(self.folder, before, now)
+        return infos
 
-    Raises:
-        JobError: the encoder, a setting or a version differs; the first difference is named.
-    """
-    now = plain({"--model": model, **contract(infos, device, "--threads")})
-    publish(folder / MADE_BY, folder / TMP, json.dumps(now, indent=1).encode())
-    before = read(folder / MADE_BY)
-    if before is None:
-        raise JobError(f"{folder / MADE_BY} is damaged, so that it is not known how the shards were made: --overwrite")
-    if before.get("identity") == now["identity"]:  # the same weights under another path
-        before = {**before, "--model": model}
-    with as_job_error():
-        check_same(folder, before, now)
+    def _made_by(self, embedder: MethodsEmbedder) -> tuple[dict[str, VectorsInfo], Contract]:
+        infos = made_by(embedder.encoder, embedder.methods, self.recipe.options, self.model, True)
+        return infos, plain({"--model": self.model, **contract(infos, embedder.encoder, "--threads")})
 
 
 def threads_of(folder: Path) -> int | None:

@@ -74,6 +74,11 @@ class RowsKey:
 class Store(ABC):
     """Takes the windows of a run, one by one and in order."""
 
+    @property
+    def begun(self) -> Contract | None:
+        """What made the rows of an earlier run that this one goes on with; None if there is none."""
+        return None
+
     def begin(self, empty: dict[str, Array], infos: Mapping[str, VectorsInfo], made_by: Contract) -> int:
         """Called once, when the model is loaded.
 
