@@ -150,3 +150,24 @@ def test_a_finished_job_refuses_another_column(run: Run, gpt2: Path, tmp_path: P
     assert run(*words, "a").code == 0 and run(*words, "a").code == 0
     ended = run(*words, "b")
     assert ended.code == 2 and "was begun with --column a, and now it is b" in ended.err
+
+
+def test_another_delimiter_is_told_once_in_each_run(run: Run, gpt2: Path, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.csv").write_bytes("text;id\né;1\ntwo;2\n".encode("cp1252"))
+    files = [word for name in ("a", "b") for word in ("-i", tmp_path / f"{name}.csv")]
+    words = ("embed", "-m", gpt2, *files, "--encoding", "cp1252", "-o", f"{tmp_path}/v/")
+    told = f"{tmp_path / 'a.csv'}: read as ';'-separated (and 1 more file)"
+    for more in (["--dry-run"], [], [], ["--workers", 1, "--threads", 1, "--overwrite"]):
+        ended = run(*words, *more)
+        assert ended.code == 0 and ended.err.count("separated") == 1 and told in ended.err.splitlines(), ended.err
+    one = run(*words[:3], "-i", tmp_path / "c.csv", "--encoding", "cp1252", "-o", f"{tmp_path}/w/", "--dry-run")
+    assert f"{tmp_path / 'c.csv'}: read as ';'-separated" in one.err.splitlines()
+
+
+def test_a_dry_run_refuses_files_whose_kept_columns_differ(run: Run, gpt2: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,n\none,1\n")
+    (tmp_path / "b.jsonl").write_text('{"text": "two", "n": 2}\n')
+    inputs = ("-i", tmp_path / "a.csv", "-i", tmp_path / "b.jsonl")
+    ended = run("embed", "-m", gpt2, *inputs, "--keep", "n", "-o", f"{tmp_path}/v/", "--dry-run")
+    assert ended.code == 2 and "make the files alike" in ended.err and not (tmp_path / "v").exists()

@@ -146,6 +146,15 @@ def read_files(
     return Inputs(files_of(paths), kind, field, keep, form, condition, condition_field)
 
 
+def say_forms(notes: Sequence[str]) -> None:
+    """Say which files are read in another way than the usual one; those that are read alike in one line."""
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        alike.setdefault(note.rpartition(": ")[2], []).append(note)
+    for first, *more in alike.values():
+        say(f"{first} (and {plural(len(more), 'more file')})" if more else first)
+
+
 def recipe_of(
     choice: ModelChoice,
     methods: Sequence[str] | None,
@@ -238,10 +247,12 @@ def run_job(
     from ..jobs.plan import SHARD_ROWS
     from ..jobs.shard import ShardWorker
 
+    own = {name: kind for name, kind in columns.items() if name != "text" or not options.no_text}
+    notes: list[str] = []
+    kinds = {**own, **inputs.kinds(notes.append)}
+    say_forms(notes)
     if options.dry_run:
         return tell_estimate(inputs, recipe)
-    own = {name: kind for name, kind in columns.items() if name != "text" or not options.no_text}
-    kinds = {**own, **inputs.kinds()}
     settings = {"--model": model, **settings, "--id": options.id, "--no-text": options.no_text,
                 "--column": inputs.field, "--format": inputs.kind, "--delimiter": inputs.form.delimiter,
                 "--encoding": inputs.form.encoding, "--no-header": None if inputs.form.header else True}  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -65,17 +65,19 @@ class Inputs:
     condition: str | None = None
     condition_field: str | None = None
 
-    def open(self, file: int) -> Reader:
+    def open(self, file: int, tell: Callable[[str], object] = lambda _: None) -> Reader:
         """One of the files.
+
+        Args:
+            file: its number.
+            tell: is given each choice that was made in reading it, if it is not the usual one.
 
         Raises:
             DataError: it cannot be read, or lacks a column.
         """
         path, beside = self.files[file], [*self.keep, *([self.condition_field] if self.condition_field else [])]
         with path.open("rb") as nothing:
-            return open_texts(
-                path, nothing, kind=self.kind, field=self.field, beside=beside, form=self.form, tell=lambda _: None
-            )
+            return open_texts(path, nothing, kind=self.kind, field=self.field, beside=beside, form=self.form, tell=tell)
 
     def items(self, file: int) -> Iterator[Item]:
         """The rows of one of the files."""
@@ -85,15 +87,19 @@ class Inputs:
         finally:
             reader.close()
 
-    def kinds(self) -> dict[str, Any]:
+    def kinds(self, tell: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
         """The type of each kept column, which must be the same in all files.
 
+        Args:
+            tell: as `open` takes it, for each file once.
+
         Raises:
-            JobError: it is not.
+            DataError: a file cannot be read, or lacks a column.
+            JobError: the types are not the same.
         """
         found: dict[str, Any] = {}
         for file, path in enumerate(self.files):
-            reader = self.open(file)
+            reader = self.open(file, tell)
             reader.close()
             kinds = {name: reader.kinds[name] for name in self.keep}
             if file and kinds != found:
