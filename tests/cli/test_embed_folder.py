@@ -82,6 +82,10 @@ def test_killed_between_any_two_steps(
         words = command(llama, rows, folder)
         code, _ = forked(words, log, at, by)
         assert code == (-by if by == signal.SIGKILL else 130), log.read_text()
+        if by != signal.SIGKILL and (folder / "lock").exists():
+            assert (
+                f"the same command goes on with {folder}" in (said := log.read_text()) or "goes on from there" in said
+            )
         ended = run(*words)
         assert ended.code == 1, ended.err
         assert files(folder) == wanted and not list((folder / "tmp").iterdir())
@@ -108,8 +112,30 @@ def test_what_a_folder_needs(run: Run, llama: Path, rows: Path, tmp_path: Path) 
 
 def test_too_many_rejects_end_the_run(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
     ended = run(*command(llama, rows, tmp_path / "job", "--max-rejects", 0))
-    assert ended.code == 2 and "1 rows have no vector, and --max-rejects is 0" in ended.err
+    assert ended.code == 2 and "1 row has no vector, and --max-rejects is 0" in ended.err
     assert run(*command(llama, rows, tmp_path / "job")).code == 1
+    before = files(tmp_path / "job")
+    finished = run(*command(llama, rows, tmp_path / "job", "--max-rejects", 0))
+    assert finished.code == 2 and finished.last == ended.last and files(tmp_path / "job") == before
+    assert run(*command(llama, rows, tmp_path / "job", "--max-rejects", 1)).code == 1
+
+
+@pytest.mark.parametrize("place", ["jobs.plan.files_of", "jobs.plan.Inputs.kinds", "jobs.job.Job.create"])
+def test_an_interruption_at_the_start_of_a_resumed_run_says_how_to_go_on(
+    run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    words = command(llama, rows, tmp_path / "job")
+
+    def interrupted() -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"afterword.{place}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+            ended = run(*words)
+        assert ended.code == 130
+        return ended.last
+
+    assert interrupted() == "interrupted" and not (tmp_path / "job").exists()
+    assert run(*words).code == 1
+    assert interrupted() == f"interrupted: what is finished is kept; the same command goes on with {tmp_path / 'job'}"
 
 
 def test_without_texts(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:

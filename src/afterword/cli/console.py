@@ -126,15 +126,18 @@ def interruptible(kept: Callable[[], str]) -> Iterator[None]:
     """Say at an interruption what is kept, and how to go on.
 
     Args:
-        kept: gives the sentence, when it is needed.
+        kept: gives the sentence, when it is needed; "" = there is nothing to say.
 
     Raises:
-        Interrupted: by Ctrl-C or SIGTERM.
+        Interrupted: by Ctrl-C or SIGTERM, if there is something to say.
     """
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(kept()) from None
+        said = kept()
+        if not said:
+            raise
+        raise Interrupted(said) from None
 
 
 def _leave_stdout() -> None:

@@ -11,7 +11,18 @@ import typer
 from ..jobs.names import CHUNK_COLUMNS, VECTOR
 from . import options as o
 from .chunked import read_chunking
-from .embed_folder import JOB_COLUMNS, JobOptions, check_job, one_file, output_of, read_files, recipe_of, run_job
+from .console import interruptible
+from .embed_folder import (
+    JOB_COLUMNS,
+    JobOptions,
+    check_job,
+    going_on,
+    one_file,
+    output_of,
+    read_files,
+    recipe_of,
+    run_job,
+)
 from .fitting import Fit
 from .inputs import check_one, open_reader, read_form
 from .keep import read_keep, with_kept
@@ -168,28 +179,30 @@ def embed(
         workers, ray, threads, shard_rows, retries, max_rejects, id, no_text, dry_run, recompute, device
     )
     folder, path = output_of(output, only_jobs)
-    methods = read_methods(method)
-    if len(methods) > 1 and (condition or condition_field):
-        raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
-    check_one(prompt=prompt, prompt_name=prompt_name)
-    check_one(condition=condition, condition_field=condition_field)
-    conditioned = condition is not None or condition_field is not None
-    check_condition(methods.values(), "--condition or --condition-field", conditioned)
-    chunking = read_chunking(chunk, late, len(methods), conditioned, overlap)
-    own = COLUMNS if chunking is None else CHUNK_COLUMNS
-    kept = read_keep(keep, [*own, *(methods or [VECTOR]), *(JOB_COLUMNS if folder else ())])
-    fitted = Fit.read(fit, post, methods, save, (path, rejects))
-    settings = {name: command[SPELLED.get(name, name)] for name in ENCODE}
-    given = given_by(command, kept, fitted.digest)
-    choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
-    form = read_form(delimiter, encoding, no_header)
-    if folder is not None:
-        check_job(texts, input, rejects, save)
-        source = read_files(input or [], format, field, kept, id, form, condition, condition_field)
-        return run_job(
-            folder, source, recipe_of(choice, method, settings, condition, condition_field, chunking, fitted), model,
-            window, given, only_jobs, columns=own, overwrite=overwrite, progress=progress, command=command,
-        )  # fmt: skip
+    with interruptible(lambda: going_on(folder, only_jobs)):
+        methods = read_methods(method)
+        if len(methods) > 1 and (condition or condition_field):
+            raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
+        check_one(prompt=prompt, prompt_name=prompt_name)
+        check_one(condition=condition, condition_field=condition_field)
+        conditioned = condition is not None or condition_field is not None
+        check_condition(methods.values(), "--condition or --condition-field", conditioned)
+        chunking = read_chunking(chunk, late, len(methods), conditioned, overlap)
+        own = COLUMNS if chunking is None else CHUNK_COLUMNS
+        kept = read_keep(keep, [*own, *(methods or [VECTOR]), *(JOB_COLUMNS if folder else ())])
+        fitted = Fit.read(fit, post, methods, save, (path, rejects))
+        settings = {name: command[SPELLED.get(name, name)] for name in ENCODE}
+        given = given_by(command, kept, fitted.digest)
+        choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
+        form = read_form(delimiter, encoding, no_header)
+        if folder is not None:
+            check_job(texts, input, rejects, save)
+            source = read_files(input or [], format, field, kept, id, form, condition, condition_field)
+            recipe = recipe_of(choice, method, settings, condition, condition_field, chunking, fitted)
+            return run_job(
+                folder, source, recipe, model, window, given, only_jobs, columns=own, overwrite=overwrite,
+                progress=progress, command=command,
+            )  # fmt: skip
     source_file = one_file(input)
     target = output_to(path, rejects, own, source_file, len(methods), model=model, settings=given, overwrite=overwrite)
     beside = {"--keep": kept, "--condition-field": [condition_field] if condition_field else []}
@@ -199,11 +212,10 @@ def embed(
         from ..jobs.embedder import MethodsEmbedder
 
         say_loading(model, progress)
-        embedder = MethodsEmbedder.open(choice, methods, settings)
+        embedder = fitted.apply(MethodsEmbedder.open(choice, methods, settings))
         from ..jobs.made_by import follow, made_by
         from ..jobs.recipe import TextRows
 
-        embedder = fitted.apply(embedder)
         follow(embedder.encoder, store.begun)
         probed = target.kind == "parquet"
         infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, probed)

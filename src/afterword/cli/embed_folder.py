@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import JobError, TextsUnknown, plural
+from ..files.folder_lock import LOCK
 from ..jobs.names import JOB
 from .console import REJECTED, interruptible, say
 from .progress import RowsBar, clock_time
@@ -104,6 +105,15 @@ def output_of(output: str | None, options: JobOptions) -> tuple[Path | None, Pat
     return (path or Path(), None) if options.dry_run else (None, path)
 
 
+def going_on(folder: Path | None, options: JobOptions) -> str:
+    """What is said of a job that is interrupted before its shards are read; "" where there is nothing to go on with.
+
+    Nothing is imported for it: the interruption may have left a library half imported.
+    """
+    begun = folder is not None and (folder / LOCK).is_file() and not options.dry_run and not options.recompute
+    return f"what is finished is kept; the same command goes on with {folder}" if begun else ""
+
+
 def check_job(texts: Sequence[str] | None, inputs: Sequence[Path] | None, *files: Path | None) -> None:
     """Refuse what a job does not have.
 
@@ -189,6 +199,7 @@ class JobBar:
         self.rejected = sum(said["rejected"] for said in done.values())
         if self.before:
             say(f"{plural(self.before, 'row')} done before")
+        self._check_rejects()
         self.bar = RowsBar(sum(self.rows.values()), self.progress).__enter__()
         if self.before:
             self.bar.skip(self.before, self.before)
@@ -204,9 +215,13 @@ class JobBar:
         self.unknown += marker.get("unknown", 0)
         self.bar.begin(self.finished, self.finished)
         self.bar.end()
+        self._check_rejects()
+
+    def _check_rejects(self) -> None:
         if self.max_rejects is not None and self.rejected > self.max_rejects:
+            rows = f"{plural(self.rejected, 'row')} {'has' if self.rejected == 1 else 'have'} no vector"
             raise JobError(
-                f"{self.rejected:,} rows have no vector, and --max-rejects is {self.max_rejects:,}: "
+                f"{rows}, and --max-rejects is {self.max_rejects:,}: "
                 f"{self.folder / 'rejects'} says why; finished shards are kept"
             )
 
