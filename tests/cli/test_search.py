@@ -49,6 +49,35 @@ def test_no_word_in_any_row_is_said_once(run: Run, folder: Path):
     assert one.err == "found by vectors alone: no row that fits --where has a word of the query\n"
 
 
+def test_a_query_without_a_word_says_what_text_search_finds(run: Run, folder: Path):
+    told = "no letter or digit, and text search finds words, not emoji or punctuation"
+    for query in ("😀", "!!!", "→ €", "❤️"):
+        ended = run("search", folder, query, "--by", "text")
+        assert (ended.code, ended.out) == (0, "no row was found\n")
+        assert ended.err == f"the query has {told}: --by vector compares what they mean\n"
+    both = run("search", folder, "...", "zebra", "?!", "parcel")
+    assert both.err.splitlines() == [
+        f"2 of 4 queries have {told}: found by vectors alone",
+        "found by vectors alone: no row has a word of 1 of 4 queries",
+    ]
+    for query in ("3", "银", "½", "zebra"):
+        assert run("search", folder, query, "--by", "text").err == ""
+    assert run("search", folder, "😀", "--by", "vector").err == ""
+
+
+def test_empty_cells_are_empty_texts_and_null_is_null(run: Run, tmp_path: Path):
+    (tmp_path / "c.csv").write_text("id,lang,text\na,en,one\nb,,two\n")
+    (tmp_path / "j.jsonl").write_text(
+        '{"id": "a", "lang": "en", "text": "one"}\n{"id": "b", "lang": null, "text": "two"}\n'
+    )
+    for file, condition in (("c.csv", "lang = ''"), ("j.jsonl", "lang is null")):
+        index = tmp_path / file[0]
+        made = run("index", index, "-m", "afterword-mini", "-i", tmp_path / file, "--id", "id", "--keep", "lang")
+        assert made.code == 0, made.err
+        (found,) = run("search", index, "a", "--by", "vector", "--where", condition, "--json").rows
+        assert [hit["id"] for hit in found["hits"]] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [([""], "query 1 "), (["x", "--where", "nope ="], "--where 'nope ='"), (["x", "--by", "magic"], "--by")],

@@ -36,6 +36,15 @@ def found(index: Index, where: str) -> set[str]:
             "no column a b; there are id, doc, chunk, start, end, text, price, n, year; a text stands in single "
             "quotes: 'a b'",
         ),
+        ("year = zh", ", n, year; a text stands in single quotes: 'zh'"),
+        ('year != "x"', ", n, year; a text stands in single quotes: 'x'"),
+        (
+            "year = zh-CN and n = 1",
+            "no column zh; there are id, doc, chunk, start, end, text, price, n, year; a text "
+            "stands in single quotes: 'zh-CN'",
+        ),
+        ("lower(year) LIKE New York", "a text stands in single quotes: 'New York'"),
+        ("year in ('a', b)", "a text stands in single quotes: 'b'"),
         ("text match 'a'", "cannot be read: match is no operator"),
         ("chunk >", "--where 'chunk >' cannot be read: expected an expression, found its end"),
         ("id = 'O'Brien'", "a quote is not closed; two stand for one"),
@@ -79,6 +88,13 @@ def test_each_mistake_is_named(index: Index, where: str, told: str):
             "planning",
         )
     )
+
+
+@pytest.mark.parametrize("where", ["yera = 'zh'", "yera > 3", "year <> '= yera' and yera", "yera = zh"])
+def test_a_mistyped_column_is_not_taken_as_a_text(index: Index, where: str):
+    with pytest.raises(DataError) as caught:
+        found(index, where)
+    assert str(caught.value).endswith("no column yera; there are id, doc, chunk, start, end, text, price, n, year")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -124,11 +124,26 @@ def search(
         texts = read_queries(reader)
     found = find(index, texts, vectors_of(texts), asked)
     typer.echo("\n".join(_json(found) if as_json else page(found)))
-    if any(one.wordless for one in found):
-        without, fits = sum(one.wordless for one in found), " that fits --where" if where else ""
-        those = "the query" if len(found) == 1 else f"{without:,} of {len(found):,} queries"
-        say(f"found by vectors alone: no row{fits} has a word of {those}")
+    for line in notes(found, way == "text", where):
+        say(line)
     return 0
+
+
+def notes(found: Sequence[Found], by_text: bool, where: str | None) -> Iterator[str]:
+    """What is said of queries by whose words no row was found; a word has a letter or a digit, as ICU breaks words."""
+    without = [one for one in found if one.wordless or (by_text and not one.hits)]
+    signs = sum(not any(sign.isalnum() for sign in one.query) for one in without)
+    if signs:
+        instead = "--by vector compares what they mean" if by_text else "found by vectors alone"
+        many = f"{_share(signs, len(found))} {'has' if signs == 1 else 'have'} no letter or digit"
+        yield f"{many}, and text search finds words, not emoji or punctuation: {instead}"
+    if not by_text and len(without) > signs:
+        fits = " that fits --where" if where else ""
+        yield f"found by vectors alone: no row{fits} has a word of {_share(len(without) - signs, len(found))}"
+
+
+def _share(count: int, queries: int) -> str:
+    return "the query" if queries == 1 else f"{count:,} of {queries:,} queries"
 
 
 def read_queries(reader: Reader) -> list[str]:

@@ -34,6 +34,7 @@ KINDS = {r"(large_?)?(string|utf8)(view)?": TEXT, r"u?int\d+": WHOLE, r"float\d*
 """What a column holds, by Arrow's name of its type."""
 TYPE = re.compile(r"\b(Large)?(Utf8|String|U?Int\d+|Float\d+|Boolean)(View)?\b")
 ENDS = re.compile(r"\b|(?=[^\w\s])")  # where a condition may end
+COMPARED = r"(?:[=<>]|\blike\b|\bin\s*\((?:[^()]*,)?)\s*"  # in front of a value
 QUOTED = r"'(''|[^'])*'"
 HIDDEN = re.compile(rf"(?<!\w)({'|'.join((*RESERVED, VECTOR, 'hash'))})(?!\w)")
 NUMBERS = re.compile(r"(?<![\w.])-?\d[\d.]*(?:e[+-]?\d+)?", flags=re.I)
@@ -119,8 +120,7 @@ def why(where: str, told: str, columns: Mapping[str, str]) -> str:
     if not where.strip():
         return f'{start} is empty: write a condition, such as "chunk = 0"'
     if found := NO_COLUMN.search(told):
-        hint = f"; a text stands in single quotes: '{found[2]}'" if found[1] else ""
-        return f"{start}: no column {found[2]}; there are {', '.join(columns)}{hint}"
+        return f"{start}: no column {found[2]}; there are {', '.join(columns)}{_hint(where, found[2], columns)}"
     if UNCLOSED in told:
         return f"{start} cannot be read: a quote is not closed; two stand for one inside a text, as in 'O''Brien'"
     if found := UNREADABLE.search(told):
@@ -141,6 +141,21 @@ def why(where: str, told: str, columns: Mapping[str, str]) -> str:
         return f"{start} cannot be used: a condition is about one row, without counts and sums of many"
     told = ADVICE.sub("", PREFIXES.sub("", PLACE.sub("", told)))
     return f"{start} cannot be used: {TYPE.sub(lambda name: kind_of(name[0]), told):.200}"
+
+
+def _hint(where: str, name: str, columns: Mapping[str, str]) -> str:
+    """What to write where a name is no column: a text that a column is compared with, or a name of several words.
+
+    >>> _hint("lang = zh", "zh", {"lang": "texts"}), _hint("First Name = 'a'", "First", {"First Name": "texts"})
+    ("; a text stands in single quotes: 'zh'", '; a name with other signs stands in backquotes: `First Name`')
+    """
+    named = re.escape(name)
+    if found := re.search(
+        COMPARED + rf'(?:"({named}.*?)"|({named}[^"\',()=<>]*?)\s*(\b(and|or)\b|[,);]|$))', where, re.I
+    ):
+        return f"; a text stands in single quotes: '{found[1] or found[2]}'"
+    longer = next((column for column in columns if re.search(rf"\W{named}\b|\b{named}\W", column)), None)
+    return "" if longer is None else f"; a name with other signs stands in backquotes: `{longer}`"
 
 
 def _typed(where: str, value: str) -> str:
