@@ -15,7 +15,7 @@ from afterword.cli.index_queries import read_measuring
 from afterword.cli.inputs import open_reader, read_form
 from afterword.cli.tune import read_texts
 from afterword.errors import DataError
-from afterword.files.lines import JsonLinesReader, ListedReader
+from afterword.files.lines import JsonLinesReader, LinesReader, ListedReader
 from afterword.jobs.items import items_of
 
 
@@ -151,3 +151,18 @@ def test_a_file_that_is_refused_is_closed(read: Callable[[Path], object], tmp_pa
             read(tmp_path / "in.txt")
         gc.collect()
     assert [m for w in told if str(tmp_path) in (m := str(w.message))] == []  # another test may have left a file
+
+
+@pytest.mark.parametrize("verb", ["embed", "words", "similar", "index"])
+def test_a_verb_that_ends_with_an_error_closes_its_input(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+):
+    if verb == "index":
+        pytest.importorskip("lancedb")
+    rows = tmp_path / "in.jsonl"
+    rows.write_text('{"text": " ", "word": "a"}\n')  # similar ends there, before a model is looked for
+    closed, close = [], LinesReader.close
+    monkeypatch.setattr(LinesReader, "close", lambda reader: (closed.append(reader.name), close(reader)))
+    where = [tmp_path / "index"] if verb == "index" else []
+    ended = run(verb, *where, "-m", tmp_path / "none", "-i", rows)
+    assert ended.code == 2 and "error:" in ended.err and closed == [str(rows)], ended.err

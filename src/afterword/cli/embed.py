@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -207,8 +208,7 @@ def embed(
     target = output_to(path, rejects, own, source_file, len(methods), model=model, settings=given, overwrite=overwrite)
     beside = {"--keep": kept, "--condition-field": [condition_field] if condition_field else []}
     reader = open_reader(texts, source_file, format, field, beside, form)
-    target = with_kept(target, kept, reader)
-    with opened(target) as store:
+    with closing(reader), opened(target := with_kept(target, kept, reader)) as store:
         from ..jobs.embedder import MethodsEmbedder
 
         say_loading(model, progress)

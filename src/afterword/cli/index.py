@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -179,7 +180,9 @@ def index(
         )  # fmt: skip
         return reembed(wanted, from_index)
     beside = {"--keep": wanted.keep, "--id": [id] if id is not None and id not in wanted.keep else []}
-    return build(wanted, open_reader(None, input, format, field, beside, read_form(delimiter, encoding, no_header)))
+    form = read_form(delimiter, encoding, no_header)
+    with closing(open_reader(None, input, format, field, beside, form)) as reader:
+        return build(wanted, reader)
 
 
 def _check_alone(option: str, told: str, input: Path | None, chunk: str | None, **others: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -23,14 +24,15 @@ NAMED = 3  # number of rejected rows that are named
 
 
 def read_items(reader: Reader, alone: bool = False) -> list[Item]:
-    """The rows of the input; `alone` if they are compared with each other.
+    """The rows of the input, which is closed; `alone` if they are compared with each other.
 
     Raises:
         typer.BadParameter: there are more than `MOST`, none that can be compared, or one alone.
     """
     from ..jobs.items import items_of
 
-    items = list(islice(items_of(reader), MOST + 1))
+    with closing(reader):
+        items = list(islice(items_of(reader), MOST + 1))
     if len(items) > MOST:
         raise typer.BadParameter(
             f"more than {MOST:,} texts: write their vectors with `afterword embed -o FILE.parquet`, then compare "

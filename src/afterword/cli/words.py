@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,9 +98,9 @@ def words(
     target = output_to(output, rejects, COLUMNS, input, 1, model=model, settings=asked, overwrite=overwrite)
     check_one(prompt=prompt, prompt_name=prompt_name)
     given = [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])]
-    reader = _reader(text, given, input, read_form(delimiter, encoding, no_header), kept)
-    target = with_kept(target, kept, reader)
-    with opened(target) as store:
+    form = read_form(delimiter, encoding, no_header)
+    reader = _reader(text, given, input, form, kept)
+    with closing(reader), opened(target := with_kept(target, kept, reader)) as store:
         say_loading(model, progress)
         encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
             methods.get(VECTOR)
