@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from tests.cli.conftest import Run
 from tests.plots.conftest import drawn
 
 from afterword import Encoder, classical, ditto
+from afterword.cli import progress
 from afterword.tasks.scores import cosines, spearman
 
 TEXTS = [f"{a} {b} {c}" for a in ("big", "small", "old") for b in ("cats", "dogs", "hills", "towns") for c in
@@ -170,3 +172,20 @@ def test_an_interrupted_run_leaves_nothing(run: Run, bert: Path, dev: Path, tmp_
     ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--out", tmp_path / "in" / "o")
     assert (ended.code, ended.last) == (130, "interrupted: nothing is kept; the same command begins anew")
     assert {"modules.json", "tune.json"} <= set(seen) and not list((tmp_path / "in").iterdir())
+
+
+@pytest.mark.parametrize(("given", "texts"), [("--dev", None), ("--texts", 48), ("--input", 48)])
+def test_it_tells_how_far_it_is_where_stderr_is_no_terminal(
+    run: Run, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, texts: int | None
+):
+    monkeypatch.setattr(progress, "EVERY", 0.0)  # of the half minute between two lines
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS))
+    file = write(tmp_path / "dev.jsonl", list(range(48))) if texts is None else tmp_path / "t.txt"
+    words = ("tune", "-m", bert, given, file, *(["--quick"] if texts is None else []))
+    words += ("--labels", "none") if given == "--input" else ()
+    ended = run(*words, "--out", tmp_path / "best", "--batch-tokens", 64)
+    told = [line for line in ended.err.splitlines() if line.startswith("tune: ")]
+    form = r"tune: \d+ texts in 0:0\d:\d\d" if texts is None else rf"tune: (\d+) of {texts} texts, left 0:0\d:\d\d"
+    assert ended.code == 0 and told and all(re.fullmatch(form, line) for line in told), ended.err
+    silent = run(*words, "--out", tmp_path / "other", "--batch-tokens", 64, "--no-progress")
+    assert silent.code == 0 and "tune: " not in silent.err

@@ -33,12 +33,18 @@ class CountedBar:
         unit: of what is counted, in the plural.
         total: number of them; None if it is not known.
         clock: gives the time in seconds.
+        show: True draws the bar in any case, and False shows nothing.
     """
 
     def __init__(
-        self, what: str, unit: str, total: int | None = None, clock: Callable[[], float] = time.perf_counter
+        self,
+        what: str,
+        unit: str,
+        total: int | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        show: bool | None = None,
     ) -> None:
-        self.what, self.unit, self.total, self.clock = what, unit, total, clock
+        self.what, self.unit, self.total, self.clock, self.show = what, unit, total, clock, show
         self.done, self.start = 0, clock()
         self._said = self.start
         self._bar: Any = None
@@ -46,7 +52,7 @@ class CountedBar:
     def __enter__(self) -> CountedBar:
         """Draw the bar."""
         self.start = self._said = self.clock()
-        if sys.stderr.isatty():
+        if shown(self.show):
             from tqdm import tqdm
 
             self._bar = tqdm(desc=self.what, total=self.total, unit=f" {self.unit}", leave=False)
@@ -58,7 +64,7 @@ class CountedBar:
         now = self.clock()
         if self._bar is not None:
             self._bar.update(count)
-        elif now - self._said >= EVERY and self.done != self.total:
+        elif self.show is None and now - self._said >= EVERY and self.done != self.total:
             self._said, spent = now, now - self.start
             if self.total is None:
                 say(f"{self.what}: {self.done:,} {self.unit} in {clock_time(spent)}")

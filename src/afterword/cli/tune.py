@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -18,15 +18,13 @@ from .console import interruptible, without_advice
 from .drawing import check_plot, draw_plot
 from .inputs import open_reader
 from .model import ModelChoice, read_methods, short_name
-from .progress import RowsBar
+from .progress import CountedBar
 
 if TYPE_CHECKING:
     from ..encode.limits import Limits
     from ..encoder import Encoder
     from ..tasks.pairs import ScoredPairs
     from ..tune import Grid, HeadMap
-
-UNKNOWN = 1 << 60  # the number of texts is not known before the search ends
 
 Dev = Annotated[
     Path | None,
@@ -187,13 +185,16 @@ def tune(
     limits = Limits(encoder.max_length, batch_tokens=batch_tokens)
     report: dict[str, Any]
     head_scores: HeadMap | None
-    with RowsBar(None, progress) as bar, interruptible(lambda: "nothing is kept; the same command begins anew"):
+    total = None if dev is not None else len(lines) if labels is None else len(set(lines))
+    again = "nothing is kept; the same command begins anew"
+    with CountedBar("tune", "texts", total, show=progress) as bar, interruptible(lambda: again):
         if labels is not None:
-            report, head_scores = by_layer(encoder, lines, criterion or "dataset_entropy", limits, out, bar), None
+            report = by_layer(encoder, lines, criterion or "dataset_entropy", limits, out, bar.update)
+            head_scores = None
         elif dev is None:
-            report, head_scores = without_labels(encoder, lines, limits, out, bar)
+            report, head_scores = without_labels(encoder, lines, limits, out, bar.update)
         else:
-            report, head_scores = with_labels(encoder, sets, grid, limits, seed, out, bar)
+            report, head_scores = with_labels(encoder, sets, grid, limits, seed, out, bar.update)
     if plot is not None and head_scores is not None:
         draw_head_map(head_scores, short_name(model), plot, dark)
     from ..tune.report import page
@@ -316,14 +317,13 @@ def with_labels(
     limits: Limits,
     seed: int,
     out: Path,
-    bar: RowsBar,
+    done: Callable[[int], object],
 ) -> tuple[dict[str, Any], HeadMap | None]:
     """Tune on the first set, score the chosen recipe on the others, and save."""
     from ..tune import head_map, score, tune
     from ..tune.report import as_json, save
 
-    bar.begin(0, UNKNOWN)
-    tuned = tune(encoder, sets[0][1], grid, seed=seed, limits=limits, on_progress=bar.more)
+    tuned = tune(encoder, sets[0][1], grid, seed=seed, limits=limits, on_progress=done)
     chosen = tuned.chosen
     tests = [
         {"name": name, "pairs": len(p.gold), "chosen": score(chosen, p), "default": score(encoder, p)}
@@ -334,23 +334,21 @@ def with_labels(
 
 
 def without_labels(
-    encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, bar: RowsBar
+    encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, done: Callable[[int], object]
 ) -> tuple[dict[str, Any], HeadMap]:
     """Choose an attention head by its correlation with TF-IDF, and save."""
     from ..tune import label_free
     from ..tune.report import save_head
 
-    bar.begin(0, len(texts))
-    heads = label_free(encoder, texts, limits, bar.more)
+    heads = label_free(encoder, texts, limits, done)
     return save_head(encoder, heads, len(texts), out), heads
 
 
 def by_layer(
-    encoder: Encoder, texts: Sequence[str], criterion: str, limits: Limits, out: Path, bar: RowsBar
+    encoder: Encoder, texts: Sequence[str], criterion: str, limits: Limits, out: Path, done: Callable[[int], object]
 ) -> dict[str, Any]:
     """Choose a layer by a measure of its vectors, and save."""
     from ..tune import layers_without_labels
     from ..tune.report import save_layer
 
-    bar.begin(0, len(set(texts)))
-    return save_layer(encoder, layers_without_labels(encoder, texts, limits, bar.more), criterion, out)
+    return save_layer(encoder, layers_without_labels(encoder, texts, limits, done), criterion, out)
