@@ -25,6 +25,8 @@ warnings.
 from __future__ import annotations
 
 import statistics
+import sys
+import warnings
 from collections.abc import Sequence
 
 
@@ -145,6 +147,22 @@ class TextsUnknown(UserWarning):
             f"{plural(number, 'text')} {'is' if number == 1 else 'are'} mostly tokens that the model's vocabulary "
             "lacks: it cannot tell such texts apart; choose a model that knows their script"
         )
+
+
+OURS = (__name__.partition(".")[0], "jaxtyping")
+"""Packages whose frames no caller has written: this one, and the one that can check its types at each call."""
+
+
+def warn(message: str | Warning) -> None:
+    """Warn, in the name of the line that has called Afterword.
+
+    Frames of this package are known by the names of their modules: an `__init__` that `dataclass` has written has no
+    file, where `skip_file_prefixes` of Python 3.12 would stop.
+    """
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OURS:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def plural(number: int, noun: str) -> str:

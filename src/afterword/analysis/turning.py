@@ -186,7 +186,7 @@ def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: flo
     last = curve.turning.last
     name = method.name.replace("last auto", f"last {last}")
     resolved = replace(method, sight=replace(method.sight, last=last), name=name)
-    warn_if_idle(resolved, stacklevel=3)
+    warn_if_idle(resolved)
     return resolved
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ..backbone.backbone import Backbone
-from ..errors import InputError, TooLong, WordNotFound
+from ..errors import InputError, TooLong, WordNotFound, warn
 from ..methods import Method
 from ..methods.weights import Backward
 from ..post import Post, after
@@ -143,10 +142,9 @@ class Chunker:
             or isinstance(method.weigh, Backward)
         )
         if facts.causal and not looks:
-            warnings.warn(
+            warn(
                 f"{facts.kind} is causal: a chunk by {method.name} knows only what stands before it; echo and reba "
-                "look back",
-                stacklevel=4,
+                "look back"
             )
 
     def _windows(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 
-from ..errors import InputError, TextsCut, TextsUnknown, TooLong
+from ..errors import InputError, TextsCut, TextsUnknown, TooLong, warn
 from ..text.segments import TokenizedText
 from .batches import TOKENS, Budget
 
@@ -127,9 +126,9 @@ class Losses:
     def warn(self, limits: Limits) -> None:
         """Warn once, with the number of texts that were cut; and once, with the number of those mostly unknown."""
         if self.lost and limits.on_long == "warn":
-            warnings.warn(TextsCut(self.lost, self.texts, limits.max_length), stacklevel=4)
+            warn(TextsCut(self.lost, self.texts, limits.max_length))
         if self.unknown and limits.on_long != "ignore":
-            warnings.warn(TextsUnknown(self.unknown), stacklevel=4)
+            warn(TextsUnknown(self.unknown))
 
 
 def _mostly(token: int, writing: TokenizedText) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
-from ..errors import DataError
+from ..errors import DataError, warn
 from ..spelling import did_you_mean
 
 TEXT = "text"  # the field that is read where none is named
@@ -235,7 +234,7 @@ class JsonLinesReader(LinesReader):
                     no_field(self.name, self.field, sorted(fields), self._hint(self.field))
                 if objects == UNSEEN and unseen:
                     names = ", ".join(map(repr, unseen))
-                    warnings.warn(f"none of the first {UNSEEN} objects of {self.name} has {names}", stacklevel=2)
+                    warn(f"none of the first {UNSEEN} objects of {self.name} has {names}")
             yield record
         if unseen and 0 < objects < UNSEEN:
             no_field(self.name, unseen[0], sorted(fields), self._hint(unseen[0]))

@@ -6,12 +6,11 @@ its line.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..errors import DataError
+from ..errors import DataError, warn
 from .lines import TEXT, USUAL_FORM, FileForm, JsonLinesReader, LinesReader, Reader, Stream
 from .parquet import ParquetReader, ParquetRowsReader
 from .sources import Bytes, as_utf8, check_file, opened
@@ -32,7 +31,7 @@ def open_texts(
     field: str | None = None,
     beside: Sequence[str] = (),
     form: FileForm = USUAL_FORM,
-    tell: Callable[[str], object] = warnings.warn,
+    tell: Callable[[str], object] = warn,
 ) -> Reader:
     """Open a file of texts.
 
@@ -81,7 +80,7 @@ def open_rows(
     kind: str | None = None,
     beside: Sequence[str] = (),
     form: FileForm = USUAL_FORM,
-    tell: Callable[[str], object] = warnings.warn,
+    tell: Callable[[str], object] = warn,
 ) -> Reader:
     """Open a file of rows, with all their fields.
 

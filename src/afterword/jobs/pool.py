@@ -13,7 +13,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import warnings
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +23,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, Protocol
 
 from ..encode.batches import TOKENS
-from ..errors import ModelError, one_line, plural
+from ..errors import ModelError, one_line, plural, warn
 from .workers_cores import cores
 
 THREADS = "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS RAYON_NUM_THREADS".split()
@@ -141,7 +140,7 @@ def environment(workers: int, threads: int | None = None) -> dict[str, str]:
     own = threads or max(1, there // workers)
     if workers * own > there:
         wanted = f"{plural(workers, 'worker')} of {plural(own, 'thread')}"
-        warnings.warn(f"{wanted} on {plural(there, 'core')} wait for each other: give fewer", stacklevel=3)
+        warn(f"{wanted} on {plural(there, 'core')} wait for each other: give fewer")
     path = os.pathsep.join(os.path.abspath(place) for place in sys.path)
     return {**os.environ, **dict.fromkeys(THREADS, str(own)), "PYTHONPATH": path}
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..backbone.bidirectional import Sight
 from ..backbone.facts import inside
-from ..errors import MethodError
+from ..errors import MethodError, warn
 from ..spelling import check_fields
 from ..text.layout import Layout
 from ..text.placeholder import PLACEHOLDER
@@ -173,12 +172,11 @@ def _check(backbone: Backbone, method: Method) -> None:
     if method.sight.both_ways:
         method.sight.resolve(facts.layers)
         if not facts.causal:
-            warnings.warn(f"{facts.kind} is bidirectional already: bellm changes nothing but the prompt", stacklevel=5)
+            warn(f"{facts.kind} is bidirectional already: bellm changes nothing but the prompt")
     if isinstance(method.weigh, SelfAttention) and facts.causal:
-        warnings.warn(
+        warn(
             f"ditto on {facts.kind}, which is causal: the first token attends to nothing but itself, so that "
-            "A_11 = 1 always; the paper's method is for encoders",
-            stacklevel=5,
+            "A_11 = 1 always; the paper's method is for encoders"
         )
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from ..backbone.bidirectional import Couple, Sight, Window
-from ..errors import MethodError
+from ..errors import MethodError, warn
 from ..text.layout import MASK, Layout
 from ..text.placeholder import PLACEHOLDER
 from .method import Method
@@ -159,16 +158,15 @@ def bellm(
     weigh = Plain(pool, "all", pool_special_tokens)
     sight = Sight(last, tuple(layers), couple, window)
     method = Method(layout, States(states), weigh, sight, name=f"bellm {which} {pool}{note}")
-    warn_if_idle(method, stacklevel=3)
+    warn_if_idle(method)
     return method
 
 
-def warn_if_idle(method: Method, stacklevel: int = 2) -> None:
+def warn_if_idle(method: Method) -> None:
     """Warn if bidirectional layers provably change nothing."""
     alone = method.sight == Sight(last=1) and method.states == States()
     if alone and isinstance(method.weigh, Plain) and method.weigh.pool == "last":
-        warnings.warn(
+        warn(
             "bellm(last=1, pool='last') equals the causal model: the last token sees everything already; "
-            "use pool='mean' or last=2",
-            stacklevel=stacklevel,
+            "use pool='mean' or last=2"
         )

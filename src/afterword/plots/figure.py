@@ -23,7 +23,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, MissingExtra
+from ..errors import InputError, MissingExtra, warn
 from ..files.atomic import atomic_file, check_target
 from .colours import DARK, LIGHT, Page
 from .labels import literal, wrapped
@@ -218,4 +218,4 @@ def _missing_glyphs(path: Path | None) -> Iterator[None]:
         letters = "".join(dict.fromkeys(missing))
         shown = letters if len(letters) <= 8 else f"{letters[:8]}…"
         told = f"{path}: no font here has {len(letters)} of its characters ({shown}), which are drawn as boxes: "
-        warnings.warn(told + "install one, for Chinese Noto Sans CJK, or draw an .svg file", stacklevel=4)
+        warn(told + "install one, for Chinese Noto Sans CJK, or draw an .svg file")

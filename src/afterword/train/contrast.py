@@ -6,11 +6,10 @@ here is our reading.
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from itertools import cycle
 
-from ..errors import DataError
+from ..errors import DataError, warn
 from .rows import BY_CLASS, LABELLED, TrainingRows
 
 MIDDLE = 3
@@ -52,10 +51,9 @@ def _by_condition(rows: TrainingRows) -> TrainingRows:
             "under another: use cosent or angle"
         )
     if used < len(rows):
-        warnings.warn(
+        warn(
             f"{rows.source}: {len(rows) - used} of {len(rows)} rows are left out: their label is {MIDDLE}, or their "
-            f"sentences have no label above {MIDDLE} under one condition and below {MIDDLE} under another",
-            stacklevel=4,
+            f"sentences have no label above {MIDDLE} under one condition and below {MIDDLE} under another"
         )
     columns = {"anchor": anchors, "positive": positives, "negative": negatives}
     return TrainingRows("conditioned triplets", columns, rows.source)
