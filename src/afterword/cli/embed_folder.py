@@ -258,6 +258,7 @@ def run_job(
     command: Mapping[str, Any],
 ) -> int:
     """Begin a job or go on with it; returns the exit code: 1 if a row was rejected or a shard given up."""
+    from ..jobs.ids import count_ids
     from ..jobs.job import Job, kept
     from ..jobs.plan import SHARD_ROWS
     from ..jobs.shard import ShardWorker
@@ -283,6 +284,8 @@ def run_job(
         finally:
             bar.end()
     say(summary(folder, result, bar.before, time.perf_counter() - began))
+    if job.id is not None and result.complete and (told := str(count_ids(job))):
+        say(f"warning: {told}: --id {options.id} does not name each row")
     return REJECTED if result.rejected or not result.complete else 0
 
 
