@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import plural
+from ..errors import DataError, plural
 
 if TYPE_CHECKING:
     from ..index.index import Index
@@ -20,9 +20,12 @@ def maintain(folder: Path, optimize: bool, as_json: bool) -> int:
     """Print what is in an index; or put new rows into its indexes and remove old versions."""
     from ..index.index import Index
     from ..index.tune import optimize as optimized
+    from ..index.whole import SHORT, readable
     from ..index.write import writing
 
     index = Index.open(folder)
+    if not readable(index.table) and not readable(Index.open(folder).table):  # others may have changed it meanwhile
+        raise DataError(f"{folder} cannot be read: {SHORT}; the `afterword index` that made it mends it")
     if optimize:
         with writing(folder):
             optimized(index)

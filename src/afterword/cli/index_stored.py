@@ -75,13 +75,15 @@ def _create(
 
 
 def _merge(index: Index, blocks: Blocks, rejects: Rejects) -> tuple[Index, int]:
+    from ..index.whole import whole
     from ..index.write import Merges
 
     merges, count = Merges(index, rejects), 0
-    for block in _accepted(blocks, rejects):
-        merges.add(0, 0, (), block)
-        count += len(block)
-    merges.finish(0)
+    with whole(index):
+        for block in _accepted(blocks, rejects):
+            merges.add(0, 0, (), block)
+            count += len(block)
+        merges.finish(0)
     return index, count
 
 

@@ -150,9 +150,11 @@ class IndexRun:
         from ..index.write import create_from
 
         folder, left = self.wanted.folder, self.output({})
-        if not exists(folder) and not left.file.is_file():
+        index = Index.open(folder).mended(say) if exists(folder) else None
+        if index is None and left.file.is_file():
+            index = create_from(folder, left.file)
+        if index is None:
             return None
-        index = Index.open(folder) if exists(folder) else create_from(folder, left.file)
         _remove(left)
         check_encoder(folder, index.info, self.embedder.encoder)
         check_settings(index, self.info, self.wanted.keep)
@@ -324,13 +326,14 @@ def _update(
     run: IndexRun, reader: Reader, rows: NewRows, kinds: dict[str, Any], bar: RowsBar, index: Index | None
 ) -> tuple[Index, Totals]:
     """Embed the rows that the index does not have, and merge them."""
+    from ..index.whole import whole
     from ..index.write import Merges
     from ..jobs.rejects import Rejects
 
     assert index is not None
     with Rejects(run.wanted.listing, say) as rejects:
         merges = Merges(index, rejects, rows.numbers)
-        with interruptible(merges.kept):
+        with interruptible(merges.kept), whole(index):
             return index, _embedded(run, reader, rows, run.embedding(kinds), merges, bar)
 
 

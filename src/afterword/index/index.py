@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingDataset, MissingExtra
 from .info import IndexInfo, Recall, to_field
+from .whole import SHORT, readable, undo, written
 
 if TYPE_CHECKING:
     from pyarrow import Field, RecordBatchReader, Schema
@@ -77,12 +79,35 @@ class Index:
         """
         if exists(folder):
             raise DataError(f"{folder} holds an index already")
-        try:
+        with written(folder):
             folder.mkdir(parents=True, exist_ok=True)
             table = connect(folder).create_table(TABLE, reader)
-        except OSError as e:
-            raise DataError(f"{folder} cannot be written: {e.strerror or str(e).splitlines()[0]}") from None
+        if not readable(table):
+            connect(folder).drop_table(TABLE)
+            raise DataError(f"{folder} cannot be written: {SHORT}; the same command begins anew")
         return cls(folder, table, info)
+
+    def mended(self, tell: Callable[[str], object]) -> Index | None:
+        """The index without a last write that was cut short, as by a full disk; None if that was its first one.
+
+        Only the process that holds the lock of the index may call it.
+
+        Args:
+            tell: called with a line for the user, where something is undone.
+
+        Raises:
+            DataError: no version of the index can be read.
+        """
+        if readable(self.table):
+            return self
+        if len(self.table.list_versions()) == 1:
+            tell(f"warning: {self.folder} is built anew: {SHORT}")
+            connect(self.folder).drop_table(TABLE)
+            return None
+        if not undo(self.table):
+            raise DataError(f"{self.folder} cannot be read: {SHORT}; remove the folder, and index anew")
+        tell(f"warning: the last write of {self.folder} is undone: {SHORT}")
+        return Index.open(self.folder)
 
     @property
     def rows(self) -> int:
@@ -95,8 +120,13 @@ class Index:
         return [name for name in self.table.schema.names if name not in OWN]
 
     def note(self, measured: Recall) -> None:
-        """Store a measurement."""
-        self.table.update_field_metadata({"path": VECTOR, "metadata": to_field(measured)})
+        """Store a measurement.
+
+        Raises:
+            DataError: the index cannot be written.
+        """
+        with written(self.folder):
+            self.table.update_field_metadata({"path": VECTOR, "metadata": to_field(measured)})
         self.info = replace(self.info, measured=measured)
 
 

@@ -15,6 +15,7 @@ from ..jobs.items import Item, as_text, kept_columns
 from .index import Index
 from .info import IndexInfo
 from .where import refused, unreadable
+from .whole import whole, written
 
 BATCH = 8192  # rows that are read of a table at a time
 IDS = 1000  # ids in one deletion
@@ -221,7 +222,14 @@ def known_rows(index: Index) -> dict[bytes, bytes]:
 
 
 def delete(index: Index, ids: Sequence[str]) -> None:
-    """Delete rows by their ids, whatever characters these hold."""
-    for first in range(0, len(ids), IDS):
-        quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in ids[first : first + IDS])
-        index.table.delete(f"id IN ({quoted})")
+    """Delete rows by their ids, whatever characters these hold.
+
+    Raises:
+        DataError: the index cannot be written.
+    """
+    if not ids:
+        return
+    with whole(index), written(index.folder):
+        for first in range(0, len(ids), IDS):
+            quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in ids[first : first + IDS])
+            index.table.delete(f"id IN ({quoted})")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import DataError
 from .index import VECTOR, Index
 from .info import Recall
+from .whole import whole, written
 
 FLAT_BELOW = 100_000  # rows; a scan of fewer is quick, and exact
 REFINE = 10
@@ -22,6 +23,7 @@ KINDS = ("sq", "pq")
 SAMPLE = 1000  # texts that the language is told from
 LETTERS = 0.5  # share of letters that are not Latin, from which there are no stems
 SEED = 0
+UNKNOWN = "does not support the requested language"
 SAME = 1e-6  # distances that differ by less are of the same vector
 
 Queries = Callable[[Sequence[str]], NDArray[np.floating[Any]]]
@@ -42,7 +44,7 @@ def index_texts(index: Index) -> None:
     """Build the text index, where the index has one and it is not there.
 
     Raises:
-        DataError: there are no stems for this language.
+        DataError: there are no stems for this language, or the index cannot be written.
     """
     from lancedb.index import FTS
 
@@ -54,12 +56,13 @@ def index_texts(index: Index) -> None:
     config = FTS(
         base_tokenizer="icu", stem=not plain, remove_stop_words=False, lower_case=True, ascii_folding=True, **words
     )
-    try:
-        index.table.create_index("text", config=config)
-    except (ValueError, RuntimeError) as e:
-        raise DataError(
-            f"no text index for the language {index.info.language}: {str(e).splitlines()[0]:.160}"
-        ) from None
+    with whole(index), written(index.folder):
+        try:
+            index.table.create_index("text", config=config)
+        except ValueError as e:
+            if UNKNOWN not in str(e):
+                raise
+            raise DataError(f"no text index for the language {index.info.language}: {e!s:.160}") from None
 
 
 def index_vectors(index: Index, kind: str | None = None, exact: bool = False) -> None:
@@ -69,25 +72,35 @@ def index_vectors(index: Index, kind: str | None = None, exact: bool = False) ->
         index: the index.
         kind: sq or pq; None = sq from `FLAT_BELOW` rows on.
         exact: build none, and drop one that is there.
+
+    Raises:
+        DataError: the index cannot be written.
     """
     from lancedb.index import IvfPq, IvfSq
 
     there = has_index(index, VECTOR)
     if exact:
         if there:
-            index.table.drop_index(f"{VECTOR}_idx")
+            with written(index.folder):
+                index.table.drop_index(f"{VECTOR}_idx")
         return
     before = index.info.measured
     grown = before is None or before.nprobes is None or index.rows > 2 * before.rows
     if kind is None and (index.rows < FLAT_BELOW or (there and not grown)):
         return
     make = IvfPq if kind == "pq" else IvfSq
-    index.table.create_index(VECTOR, config=make(distance_type=index.info.metric), replace=True)
+    with whole(index), written(index.folder):
+        index.table.create_index(VECTOR, config=make(distance_type=index.info.metric), replace=True)
 
 
 def optimize(index: Index) -> None:
-    """Put new rows into the text index and the vector index, and remove versions older than a day."""
-    index.table.optimize(cleanup_older_than=timedelta(days=1))
+    """Put new rows into the text index and the vector index, and remove versions older than a day.
+
+    Raises:
+        DataError: the index cannot be written.
+    """
+    with whole(index), written(index.folder):
+        index.table.optimize(cleanup_older_than=timedelta(days=1))
 
 
 def has_index(index: Index, column: str) -> bool:

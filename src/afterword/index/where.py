@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from ..errors import DataError
 from .index import RESERVED, VECTOR, Index
+from .whole import PLACE
 
 NO_COLUMN = re.compile(r'No field named ("?)(.+?)\1\. ')
 UNREADABLE = re.compile(r"\(sql parser error: (.*)\)$")
@@ -20,7 +21,6 @@ NO_CAST = re.compile(r"Cannot cast string '(.*)' to value of (\w+) type")
 GONE = "Not found: "
 """How LanceDB begins to tell of a file that is gone: the versions that nobody needs are removed with their files."""
 AGGREGATE = re.compile(r"Physical plan does not support logical expression (Aggregate|Window)Function")
-PLACE = re.compile(r",? /\S+:\d+:\d+")  # in the source of LanceDB
 PREFIXES = re.compile(
     r"^(Invalid input, |lance error: |Invalid user input: |Query Execution error: |Error during planning: |"
     r"Error parsing function: |"
@@ -99,8 +99,9 @@ def refused(index: Index, where: str, error: Exception) -> DataError:
 def unreadable(index: Index, error: Exception) -> DataError:
     """The error of an index that cannot be read: its files are damaged, or were removed by those who write."""
     told = PREFIXES.sub("", PLACE.sub("", str(error).splitlines()[0] if str(error) else type(error).__name__))
-    often = ": another process has changed it meanwhile: run this again" if GONE in told else ""
-    return DataError(f"{index.folder} cannot be read{often}: {told:.300}")
+    changed = "another process has changed it meanwhile: run this again"
+    often = changed if GONE in told else "its `afterword index` undoes a write that was cut short"
+    return DataError(f"{index.folder} cannot be read: {often}: {told:.300}")
 
 
 def why(where: str, told: str, columns: Mapping[str, str]) -> str:

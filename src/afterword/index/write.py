@@ -18,6 +18,7 @@ from ..jobs.write_vectors import Block
 from .index import JOB, LOCK, TABLE, VECTOR, Index, exists, schema_of
 from .info import IndexInfo
 from .tune import SAMPLE, language_of
+from .whole import written
 
 if TYPE_CHECKING:
     from pyarrow import Field, RecordBatch, RecordBatchReader, Schema
@@ -196,7 +197,5 @@ def merge(index: Index, rows: Any) -> None:
     Raises:
         DataError: the index cannot be written.
     """
-    try:
+    with written(index.folder):
         index.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
-    except (OSError, RuntimeError) as e:
-        raise DataError(f"{index.folder} cannot be written: {str(e).splitlines()[0]:.200}") from None
