@@ -197,3 +197,19 @@ def test_a_dry_run_refuses_files_whose_kept_columns_differ(run: Run, gpt2: Path,
     inputs = ("-i", tmp_path / "a.csv", "-i", tmp_path / "b.jsonl")
     ended = run("embed", "-m", gpt2, *inputs, "--keep", "n", "-o", f"{tmp_path}/v/", "--dry-run")
     assert ended.code == 2 and "make the files alike" in ended.err and not (tmp_path / "v").exists()
+
+
+def test_an_input_that_grows_while_it_is_embedded_is_told_of(
+    run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Job.run
+
+    def grow(job: Job, *given: object) -> object:
+        done = begin(job, *given)
+        with rows.open("a") as file:
+            file.write('{"id": 9, "text": "new"}\n')
+        return done
+
+    monkeypatch.setattr(Job, "run", grow)
+    ended = run(*command(llama, rows, tmp_path / "job"))
+    assert f"warning: {rows} has another size than when the job was begun: rows that were added are not in" in ended.err

@@ -27,3 +27,11 @@ def test_what_is_refused(llama: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="exists"):
         join(job, tmp_path / "a.parquet")
     assert join(job, tmp_path / "a.parquet", overwrite=True) == 2
+    (tmp_path / "link").symlink_to(tmp_path / "job")
+    for path in ("job/shards/000000.parquet", "job/shards/000009.parquet", "job/a.jsonl", "link/a.npy"):
+        with pytest.raises(InputError, match="would be a file of the job itself: choose a place outside"):
+            join(job, tmp_path / path, overwrite=True)
+    assert not job.damaged() and sorted(path.name for path in (tmp_path / "job" / "shards").iterdir()) == [
+        "000000.parquet",
+        "000001.parquet",
+    ]

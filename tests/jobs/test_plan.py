@@ -72,8 +72,17 @@ def test_an_input_that_changed(tmp_path: Path) -> None:
     assert "from line 3 on" in (first_other(inputs, shards, 2) or "")
     jsonl(file, ["a", "b", "c", "d", "e"])
     assert "has grown" in (first_other(inputs, shards, 2) or "")
+    shards = plan(inputs, 3)
+    jsonl(file, ["a", "b", "c", "d", "e", "f"])  # the last shard was not full
+    assert "has grown" in (first_other(inputs, shards, 3) or "")
+    jsonl(file, ["a", "b", "c", "d", "e!", "f"])
+    assert "from line 4 on" in (first_other(inputs, shards, 3) or "")
     jsonl(file, ["a", "b"])
-    assert "from line 3 on" in (first_other(inputs, shards, 2) or "")
+    assert "from line 1 on" in (first_other(inputs, shards, 3) or "")
+    both = Inputs((file, jsonl(tmp_path / "b.jsonl", ["x", "y"])))
+    shards = plan(both, 2)
+    jsonl(file, ["a", "b", "c"])
+    assert (first_other(both, shards, 2) or "").startswith(f"{file} has grown")
 
 
 def test_a_plan_is_read_back(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..files.lines import FileForm
     from ..jobs.chunked import Chunking
     from ..jobs.contract import Contract
-    from ..jobs.job import JobResult, Run
+    from ..jobs.job import Job, JobResult, Run
     from ..jobs.plan import Inputs, Shard
     from ..jobs.recipe import JobRecipe
     from ..jobs.shard import ShardWorker
@@ -283,6 +283,8 @@ def run_job(
             result = job.run(worker, options.run(), bar)
         finally:
             bar.end()
+    for file in resized(job):
+        say(f"warning: {file} has another size than when the job was begun: rows that were added are not in {folder}")
     say(summary(folder, result, bar.before, time.perf_counter() - began))
     if job.id is not None and result.complete and (told := str(count_ids(job))):
         say(f"warning: {told}: --id {options.id} does not name each row")
@@ -299,6 +301,13 @@ def compare_again(worker: ShardWorker, count: int) -> int:
         print(f"shard {number:06} differs from what was embedded again")
     print(f"{plural(len(numbers), 'shard')} embedded again: {len(numbers) - len(other)} the same bit for bit")
     return REJECTED if other else 0
+
+
+def resized(job: Job) -> list[str]:
+    """The files of a job's input whose size is another than when it was begun."""
+    return [
+        f["file"] for f in job.begun["files"] if not (p := Path(f["file"])).is_file() or p.stat().st_size != f["size"]
+    ]
 
 
 def summary(folder: Path, result: JobResult, before: int, seconds: float) -> str:

@@ -57,6 +57,7 @@ def lock_folder(folder: Path, what: str, target: Path | None = None) -> Iterator
 
 def _hold(folder: Path, what: str) -> int:
     foreign = ModelError(f"{folder} was not made by Afterword: move it away")
+    copied = ModelError(f"{folder} is a copy, and only read: go on with the original, or start anew in another folder")
     if folder.is_symlink() or (folder.is_dir() and not _is_file(folder / LOCK) and any(folder.iterdir())):
         raise foreign
     try:
@@ -73,7 +74,7 @@ def _hold(folder: Path, what: str) -> int:
             )
             if mine and not _marked(handle, folder):
                 mine = False
-                raise foreign
+                raise copied if os.pread(handle, len(MARK), 0) == MARK.encode() else foreign
         finally:
             if not mine:
                 os.close(handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,11 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
 
     Raises:
         JobError: a shard is not done.
-        InputError: the file exists; an .npy file would need several vectors a row.
+        InputError: the file exists, or would be in the job's folder; an .npy file would need several vectors a row.
     """
     kind = kind_of(path)
+    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(job.folder)):
+        raise InputError(f"{path} would be a file of the job itself: choose a place outside {job.folder}")
     result = job.result()
     if not result.complete:
         left = len(job.plan) - result.shards

@@ -191,14 +191,19 @@ def changed(path: Path, shard: Shard) -> str:
 def first_other(inputs: Inputs, shards: Sequence[Shard], rows: int) -> str | None:
     """What is said of the first shard that a new plan cuts in another way; None if the plan is the same."""
     number = -1
-    for number, (now, _) in enumerate(cut(inputs, rows)):
-        if number == len(shards):
+    for number, (now, items) in enumerate(cut(inputs, rows)):
+        before = shards[number] if number < len(shards) else None
+        if before is None or now.file < before.file or _longer(now, items, before):
             return f"{inputs.files[now.file]} has grown since the job was begun: give it as it was, or --overwrite"
-        if now != shards[number]:
+        if now != before:
             return changed(inputs.files[now.file], now)
     if number + 1 < len(shards):
         return changed(inputs.files[min(shards[number + 1].file, len(inputs.files) - 1)], shards[number + 1])
     return None
+
+
+def _longer(now: Shard, items: list[Item], before: Shard) -> bool:
+    return now.rows > before.rows and RowsKey.of(items[: before.rows]).whole == before.key
 
 
 def write_plan(shards: Iterable[Shard]) -> bytes:
