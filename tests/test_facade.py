@@ -1,5 +1,6 @@
 """What a user sees first: the names, and that looking at them costs nothing."""
 
+import importlib
 import logging
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def test_help_is_light(args: list[str]):
 
 def test_the_command_is_installed():
     (command,) = entry_points(group="console_scripts", name="afterword")
-    assert command.value == "afterword.cli:main"
+    assert command.value == "afterword.__main__:main"
     done = subprocess.run(
         [Path(sys.executable).with_name("afterword"), "--help"], capture_output=True, text=True, timeout=120
     )
@@ -90,3 +91,18 @@ def test_the_command_is_installed():
 
 def test_the_package_says_that_it_is_typed():
     assert (Path(afterword.__file__).parent / "py.typed").exists()
+
+
+def test_ctrl_c_while_the_command_is_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    class Interrupted:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "afterword.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "afterword.cli", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
+    assert importlib.import_module("afterword.__main__").main() == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
