@@ -42,18 +42,21 @@ def test_repeats_of_stored_vectors(run: Run, vectors: Path, tmp_path: Path):
     assert ended.code == 0 and ended.err == f"no vector: 1 of 7 rows of {vectors}\n"
     lines = ended.out.splitlines()
     assert lines[0] == "6 rows: 3 kept, 3 repeat one of 2 of them (cosine 0.8 or more)"
-    assert lines[2].split()[:3] == ["3x", "1", "the"] and lines[5].split() == ["2x", "3", "河边的银行"]
-    assert rows_of(kept) == [{"line": n, "text": TEXTS[n - 1]} for n in (1, 3, 7)]
-    found = {row["line"]: row for row in rows_of(repeats)}
-    assert {n: row["repeats"] for n, row in found.items()} == {2: 1, 5: 1, 6: 3}
-    assert found[5]["cosine"] == 1.0 and 0.8 <= found[6]["cosine"] < 1 and found[6]["text"] == TEXTS[5]
+    assert lines[2].split()[:3] == ["3x", "0", "the"] and lines[5].split() == ["2x", "2", "河边的银行"]
+    assert rows_of(kept) == [{"row": n, "text": TEXTS[n]} for n in (0, 2, 6)]
+    found = {row["row"]: row for row in rows_of(repeats)}
+    assert {n: row["repeats"] for n, row in found.items()} == {1: 0, 4: 0, 5: 2}
+    assert found[4]["cosine"] == 1.0 and 0.8 <= found[5]["cosine"] < 1 and found[5]["text"] == TEXTS[5]
 
 
 def test_texts_are_embedded_with_a_model(run: Run, texts: Path, vectors: Path):
     ended = run("duplicates", "-m", "afterword-mini", "-i", texts, "--over", 0.8, "--json")
     stored = run("duplicates", "-i", vectors, "--over", 0.8, "--json")
     assert ended.code == 1 and "rejected: 1 of 7 rows" in ended.err
-    assert ended.out == stored.out and json.loads(ended.out)["without_vector"] == 1
+    lines, rows = json.loads(ended.out), json.loads(stored.out)
+    assert lines["without_vector"] == rows["without_vector"] == 1
+    of_rows = [{"line": row.pop("row") + 1, **row, "repeats": row["repeats"] + 1} for row in rows["repeats"]]
+    assert lines["repeats"] == of_rows and lines["kept"] == rows["kept"]
 
 
 def test_a_bar_moves_by_the_pairs_that_were_compared(run: Run, vectors: Path):
@@ -68,7 +71,7 @@ def test_a_bar_moves_by_the_pairs_that_were_compared(run: Run, vectors: Path):
 
 def test_over_1_only_equal_vectors_repeat(run: Run, vectors: Path):
     found = json.loads(run("duplicates", "-i", vectors, "--over", 1, "--json").out)
-    assert (found["rows"], found["kept"], [row["line"] for row in found["repeats"]]) == (6, 5, [5])
+    assert (found["rows"], found["kept"], [row["row"] for row in found["repeats"]]) == (6, 5, [4])
 
 
 def test_nothing_repeats(run: Run, tmp_path: Path):

@@ -17,7 +17,9 @@ from tests.index.rows import info, reader
 from afterword.cli.gathered import check_output, gather, write_listing
 from afterword.cli.inputs import read_form
 from afterword.cli.model import ModelChoice
+from afterword.errors import TextsUnknown
 from afterword.index.index import Index
+from afterword.jobs.embedder import MethodsEmbedder
 
 SETTINGS = {"prompt": None, "batch_tokens": None, "on_long": "warn"}
 FORM = read_form(None, None, False)
@@ -115,7 +117,7 @@ def test_lists_have_what_was_kept(run: Run, tmp_path: Path, stored: str):
     rows = [json.loads(line) for line in (tmp_path / "kept.jsonl").read_text().splitlines()]
     first = "b" if order.index("b") < order.index("c") else "c"
     wanted = {"a": (1.5, "YQ=="), first: (None, "Yg==") if first == "b" else (2, "Yw=="), "d": (3, None)}
-    name = (lambda row: row["id"]) if stored == "index" else (lambda row: order[row["line"] - 1])
+    name = (lambda row: row["id"]) if stored == "index" else (lambda row: order[row["row"]])
     assert {name(row): (row["repeats"], row["raw"]) for row in rows} == wanted
     (other,) = pq.read_table(tmp_path / "repeats.parquet").to_pylist()
     assert (other["kept_repeats"], other["raw"]) == ((2, b"c") if first == "b" else (None, b"b"))
@@ -173,8 +175,8 @@ def test_the_folder_of_a_job_is_read_as_its_file(run: Run, tmp_path: Path):
         assert (folder.code, folder.out) == (file.code, file.out) and file.out, verb
     words = ["similar", "-m", "afterword-mini", "--json", "a bank", "--against"]
     one, other = (json.loads(run(*words, path).out)["pairs"] for path in (tmp_path / "t.parquet", tmp_path / "job"))
-    assert [(p["against_lines"], p["similarity"]["vector"]) for p in other] == [
-        (p["against_lines"], pytest.approx(p["similarity"]["vector"], abs=1e-6)) for p in one
+    assert [(p["against_rows"], p["similarity"]["vector"]) for p in other] == [
+        (p["against_rows"], pytest.approx(p["similarity"]["vector"], abs=1e-6)) for p in one
     ]  # products of as many rows as a part has
     path = tmp_path / "job" / "shards" / "000001.parquet"
     path.write_bytes((tmp_path / "job" / "shards" / "000002.parquet").read_bytes())
@@ -184,3 +186,38 @@ def test_the_folder_of_a_job_is_read_as_its_file(run: Run, tmp_path: Path):
     (tmp_path / "job" / "done" / "000001.json").unlink()
     ended = run("duplicates", "-i", tmp_path / "job")
     assert ended.code == 2 and "job is not complete: 4 of 6 rows done" in ended.err
+
+
+def test_stored_texts_that_their_model_does_not_know_are_told_of_again(
+    run: Run, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "t.txt").write_text("👍👍\na\n😡\n👍\n", "utf-8")
+    words = ["embed", "-m", bert, "--method", "classical", "-i", tmp_path / "t.txt", "-o"]
+    assert run(*words, f"{tmp_path}/v/", "--shard-rows", 2).code == 0
+    assert run("job", "join", tmp_path / "v", "-o", tmp_path / "joined.parquet").code == 0
+    embed, done = MethodsEmbedder.__call__, list[int]()
+
+    def interrupted(*given: object, **named: object) -> object:
+        done.append(1)
+        if len(done) > 3:
+            raise KeyboardInterrupt
+        return embed(*given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MethodsEmbedder, "__call__", interrupted)
+        assert run(*words, tmp_path / "file.parquet", "--window", 1).code == 130
+    parts = [json.loads(path.read_text()) for path in (tmp_path / "file.parquet.parts" / "done").iterdir()]
+    assert 0 < len(parts) < 4 and sum(part["unknown"] for part in parts)  # an earlier run has counted some
+    assert run(*words, tmp_path / "file.parquet", "--window", 1).code == 0
+    for stored in (tmp_path / "v", tmp_path / "joined.parquet", tmp_path / "file.parquet"):
+        told = f"warning: {stored}: {TextsUnknown(3)}"
+        for verb in (
+            ("duplicates", "-i"), ("cluster", "--k", 2, "-i"), ("similar", "-m", bert, "-i"),
+            ("index", f"{stored}.index", "-m", bert, "--from"),
+        ):  # fmt: skip
+            ended = run(*verb, stored)
+            assert ended.code == 0 and ended.err.splitlines().count(told) == 1, (verb, ended.err)
+    table = pq.read_table(tmp_path / "file.parquet")
+    notes = {k: v for k, v in table.schema.metadata.items() if k != b"afterword.unknown"}
+    pq.write_table(table.replace_schema_metadata(notes), tmp_path / "old.parquet")
+    assert len(notes) < len(table.schema.metadata) and run("duplicates", "-i", tmp_path / "old.parquet").err == ""

@@ -57,7 +57,7 @@ def duplicates(
         typer.Option(
             "--repeats",
             metavar="FILE",
-            help="Write the other rows to this file: line, text, the line that each repeats, and their cosine.",
+            help="Write the other rows to this file: row, line or id, text, the row that each repeats, their cosine.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,

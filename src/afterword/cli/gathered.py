@@ -15,7 +15,7 @@ from ..errors import plural
 from .console import say
 from .inputs import open_reader
 from .model import ModelChoice, read_methods
-from .similar_stored import stored_at
+from .similar_stored import stored_at, unknown_in
 from .similar_texts import embed_side, read_items, summary
 
 if TYPE_CHECKING:
@@ -31,11 +31,12 @@ class Gathered:
 
     Attributes:
         vectors: (m, D).
-        lines: for each text, the rows of the input that hold it, counted from 1.
+        lines: for each text, the rows of the input that hold it, counted from 1; of a file of texts, its lines.
         texts: the texts of some of them, by their numbers in ascending order.
         missing: the number of rows without a vector.
         rejected: whether these rows were rejected now.
         notes: lines on them.
+        stored: whether the vectors were stored, so that rows have no lines.
         ids: the rows' ids, where the input is an index.
         kept: the columns that were kept beside the texts, as Arrow has them, of rows in ascending order from 1.
     """
@@ -46,6 +47,7 @@ class Gathered:
     missing: int
     rejected: bool
     notes: Sequence[str] = ()
+    stored: bool = False
     ids: Sequence[str] | None = None
     kept: Callable[[Sequence[int]], Mapping[str, Any]] = lambda _: {}
 
@@ -56,12 +58,12 @@ class Gathered:
 
     @property
     def key(self) -> str:
-        """What names a row in a list: its line, or in an index its id."""
-        return "line" if self.ids is None else "id"
+        """What names a row in a list: its line in a file of texts, its number from 0, or in an index its id."""
+        return "id" if self.ids is not None else "row" if self.stored else "line"
 
     def named(self, line: int) -> int | str:
-        """A row's line, or its id."""
-        return line if self.ids is None else self.ids[line - 1]
+        """A row's line, number or id."""
+        return self.ids[line - 1] if self.ids is not None else line - self.stored
 
     @property
     def rows(self) -> int:
@@ -144,8 +146,10 @@ def _stored(path: Path, method: str | None) -> Gathered:
         vectors.append(block)
     every, missing = np.concatenate(rows), file.missing()
     notes = [f"no vector: {missing:,} of {plural(len(file), 'row')} of {path}"] if missing else []
+    notes += unknown_in(file)
     return Gathered(
         np.concatenate(vectors), file.lines(every), lambda some: file.texts(every[list(some)]), missing, False, notes,
+        stored=True,
         kept=lambda lines: _kept(file.parts, {TEXT, *file.infos, *(["row"] if path.is_dir() else [])}, lines),
     )  # fmt: skip
 

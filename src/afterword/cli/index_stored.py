@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError
+from ..errors import DataError, TextsUnknown
 from .console import say
 from .indexing import IndexRun, IndexWanted, finish
 
@@ -39,6 +39,8 @@ def build_from(wanted: IndexWanted, path: Path) -> int:
     names = wanted.columns
     if left := stored.others(names):
         say(f"note: {path} keeps {', '.join(left)} too: --keep takes them")
+    if stored.unknown:
+        say(f"warning: {path}: {TextsUnknown(stored.unknown)}")
     kinds = {name: kind for name, kind in stored.kinds(names).items() if name in wanted.keep}
     with writing(wanted.folder):
         run = IndexRun(wanted)

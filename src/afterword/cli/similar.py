@@ -275,7 +275,7 @@ def _json(scores: Compared) -> list[str]:
     index = [[i for _, i in each] for each in rows]
     out: dict[str, Any] = {
         "texts": [left.texts[i] for i in index[0]],
-        "lines": [line for line, _ in rows[0]],
+        left.key: [line for line, _ in rows[0]],
         "against": None,
         "similarity": scores.tables
         and {
@@ -285,9 +285,9 @@ def _json(scores: Compared) -> list[str]:
         "pairs": [
             {
                 "text": left.texts[i],
-                "lines": left.lines[i],
+                left.key: left.lines[i],
                 "against": right.texts[j],
-                "against_lines": right.lines[j],
+                f"against_{right.key}": right.lines[j],
                 "similarity": {name: _number(values[k]) for name, values in scores.by_method.items()},
             }
             for k, (i, j) in enumerate(zip(scores.pairs.rows, scores.pairs.columns, strict=True))
@@ -296,7 +296,7 @@ def _json(scores: Compared) -> list[str]:
     }
     out |= {"centred": True} if scores.centred else {}
     if len(sides) == 2 and scores.tables:
-        out |= {"against": [right.texts[j] for j in index[1]], "against_lines": [line for line, _ in rows[1]]}
+        out |= {"against": [right.texts[j] for j in index[1]], f"against_{right.key}": [line for line, _ in rows[1]]}
         out |= {"against_rejected": [{"line": line, "reason": reason} for line, reason in right.rejected]}
     return [json.dumps(out, ensure_ascii=False)]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import JobError, plural
+from ..errors import JobError, TextsUnknown, plural
 from .console import without_advice
 from .model import ModelChoice, check_condition
 from .similar_texts import Side, check_number, mean_of
@@ -83,12 +83,14 @@ class Stored:
     def _side(self, rows: Rows) -> Side:
         """Some rows of the file, which are in ascending order."""
         vectors = {name: self._less(name, self.file.vectors(column, rows)) for name, column in self.columns.items()}
-        return Side(self.file.texts(rows), self.file.lines(rows), vectors, [], True)
+        numbers = [[line - 1 for line in lines] for lines in self.file.lines(rows)]
+        return Side(self.file.texts(rows), numbers, vectors, [], True, "rows")
 
     def summary(self) -> list[str]:
-        """A line on rows of the file that have no vector."""
+        """A line on rows of the file that have no vector, and one on texts that its model does not know."""
         missing = self.file.missing()
-        return [f"no vector: {missing:,} of {plural(len(self.file), 'row')} of {self.file.path}"] if missing else []
+        told = [f"no vector: {missing:,} of {plural(len(self.file), 'row')} of {self.file.path}"] if missing else []
+        return [*told, *unknown_in(self.file)]
 
 
 def open_stored(
@@ -167,7 +169,12 @@ def stored_at(path: Path) -> StoredVectors:
         raise JobError(f"{path} is not complete: {job.result().rows:,} of {plural(job.rows, 'row')} done; the command "
                        "that began it goes on")  # fmt: skip
     job.check_whole()
-    return StoredVectors(path, job.parts())
+    return StoredVectors(path, job.parts(), job.result().unknown)
+
+
+def unknown_in(file: StoredVectors) -> list[str]:
+    """A warning of stored texts that are mostly unknown to the model that embedded them, if there are any."""
+    return [f"warning: {file.path}: {TextsUnknown(file.unknown)}"] if file.unknown else []
 
 
 def _check_methods(file: StoredVectors, methods: Mapping[str, AnyMethod], model: str) -> None:

@@ -62,6 +62,7 @@ class Side:
         vectors: by method, (n, D).
         rejected: lines that have no vector, with the reason.
         numbered: the lines are those of a file, and worth printing.
+        key: "lines", or "rows": these are numbers from 0 of stored texts, which have no lines.
     """
 
     texts: Sequence[str]
@@ -69,6 +70,7 @@ class Side:
     vectors: dict[str, Array]
     rejected: Sequence[tuple[int, str]]
     numbered: bool
+    key: str = "lines"
 
     @property
     def repeated(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..errors import DataError
 from ..jobs.items import Item
 from ..jobs.job import Job
-from ..jobs.vectors_info import VectorsInfo, read_info
+from ..jobs.vectors_info import VectorsInfo, read_info, read_unknown
 from ..jobs.write_vectors import Block
 from .index import VECTOR
 from .rows import NewRows
@@ -35,6 +35,7 @@ class StoredRows:
     Attributes:
         info: what the vectors were made by.
         id: the column of a job's input that holds ids, which the job writes as "id"; None if it has none.
+        unknown: how many texts are mostly unknown to the model; 0 where that was not written down.
         without: the rows of a job without a vector, as it lists them, by their numbers.
 
     Raises:
@@ -45,6 +46,7 @@ class StoredRows:
     def __init__(self, path: Path) -> None:
         self.path, self.parts = path, parts_of(path)
         job = Job.open(path) if path.is_dir() else None
+        self.unknown = read_unknown(path) if job is None else job.result().unknown
         self.without = {} if job is None else {row["row"]: row for row in job.rejects()}
         self.id = None if job is None else job.id
         infos = read_info(self.parts[0])

@@ -87,7 +87,8 @@ class JobResult:
     """What is done of a job.
 
     Attributes:
-        rows: the rows of all finished shards, and ``rejected`` those of them without a vector.
+        rows: the rows of all finished shards, ``rejected`` those without a vector.
+        unknown: how many of their texts are mostly unknown to the model.
         shards: how many shards are finished, and ``failed`` the numbers of those that were given up.
         complete: whether all shards are finished.
     """
@@ -97,6 +98,7 @@ class JobResult:
     shards: int
     failed: tuple[int, ...]
     complete: bool
+    unknown: int
 
 
 Run = Callable[[ShardWorker, Sequence[int], JobListener], Mapping[int, str]]
@@ -199,9 +201,7 @@ class Job:
             other = first_other(worker.inputs, self.plan, shard_rows)
             if other is not None:
                 raise JobError(other)
-        moved = (
-            stamped["model files"] and self.begun["model files"] != stamped["model files"]
-        )  # a gone model is no other
+        moved = stamped["model files"] not in ([], self.begun["model files"])  # a gone model is no other
         if (self.complete and moved) or (overwrite and not self.complete and (self.folder / MADE_BY).exists()):
             with torch_threads(threads_of(self.folder)):
                 worker.start()
@@ -299,8 +299,8 @@ class Job:
         """What is done."""
         done = self.done().values()
         failed = sorted(int(path.stem) for path in (self.folder / FAILED).glob("*.json"))
-        rows, rejected = sum(said["rows"] for said in done), sum(said["rejected"] for said in done)
-        return JobResult(rows, rejected, len(done), tuple(failed), len(done) == len(self.plan))
+        rows, rejected, unknown = (sum(said.get(name, 0) for said in done) for name in ("rows", "rejected", "unknown"))
+        return JobResult(rows, rejected, len(done), tuple(failed), len(done) == len(self.plan), unknown)
 
     @property
     def complete(self) -> bool:

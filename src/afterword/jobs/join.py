@@ -46,7 +46,10 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
         raise InputError(f"an .npy file holds one vector a row, and {len(infos)} methods were given: join to .parquet")
     check_place(path)
     reader = job.read()
-    with atomic_file(path) as file, _sink(file, kind, reader.schema, list(infos), to_notes(infos)) as sink:
+    with (
+        atomic_file(path) as file,
+        _sink(file, kind, reader.schema, list(infos), to_notes(infos, result.unknown)) as sink,
+    ):
         for batch in reader:
             sink.write(_block(batch, list(infos)))
     return result.rows

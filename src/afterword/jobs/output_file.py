@@ -123,20 +123,21 @@ class Output:
             complete = ", and is complete" if ended else ""
             raise InputError(f"{self.path} exists{complete}: choose another name, or --overwrite")
 
-    def sink(self, file: BinaryIO, empty: dict[str, Array], infos: Mapping[str, VectorsInfo]) -> Sink:
+    def sink(self, file: BinaryIO, empty: dict[str, Array], infos: Mapping[str, VectorsInfo], unknown: int = 0) -> Sink:
         """The writer of blocks to the open file.
 
         Args:
             file: open for writing bytes.
             empty: an array (0, D) for each column of vectors.
             infos: what each of them is made by, for a .parquet file.
+            unknown: how many texts are mostly unknown to the model, for such a file too.
         """
         if self.kind == "jsonl":
             return JsonLinesSink(file)
         if self.kind == "npy":
             (rows,) = empty.values()
             return NpySink(file, rows.shape[1], rows.dtype)
-        return ParquetSink(file, self.columns, empty, to_notes(infos))
+        return ParquetSink(file, self.columns, empty, to_notes(infos, unknown))
 
 
 def check_place(path: Path) -> None:

@@ -172,7 +172,7 @@ class PartsFolder(Store):
         marker = read_marker(self._marker(number)) or {}
         checksums = checksum(self._part(number)), checksum(self._listing(number)) if marker.get("rejected") else None
         if checksums == (marker.get("part", ""), marker.get("listing")):
-            self._done[number] = Totals(marker["rows"], marker["rejected"])
+            self._done[number] = Totals(marker["rows"], marker["rejected"], marker.get("unknown", 0))
             return
         self.tell(f"warning: part {number:06} in {self.path} is damaged: its rows are embedded again")
         self._marker(number).unlink()
@@ -213,12 +213,12 @@ class PartsFolder(Store):
                     file.write(b"".join(rejected))
             assert self._key is not None  # of the rows before they were embedded: `has` was called
             marker = {
-                "rows": len(items), "rejected": len(rejected), "input": self._key.whole, "each": self._key.each,
-                "part": checksum(self._part(number)),
+                "rows": len(items), "rejected": len(rejected), "unknown": block.unknown,
+                "input": self._key.whole, "each": self._key.each, "part": checksum(self._part(number)),
                 "listing": checksum(self._listing(number)) if rejected else None,
             }  # fmt: skip
             self._write_json(f"{DONE}/{number:06}.json", marker)
-        self._done[number] = Totals(len(items), len(rejected))
+        self._done[number] = Totals(len(items), len(rejected), block.unknown)
 
     def finish(self, count: int) -> Totals:
         """Join the parts, give the output its name, and remove the parts.
@@ -235,7 +235,7 @@ class PartsFolder(Store):
             del self._done[number]
             self._marker(number).unlink()
         done = [self._done[number] for number in range(count)]
-        totals = Totals(sum(d.rows for d in done), sum(d.rejected for d in done))
+        totals = Totals(sum(d.rows for d in done), sum(d.rejected for d in done), sum(d.unknown for d in done))
         rejected = [number for number in range(count) if done[number].rejected]
         self._check_new()
         if totals.rows == totals.rejected > 0:
@@ -245,7 +245,7 @@ class PartsFolder(Store):
         joined = self.path / TMP / "joined"
         with self._writing():
             with joined.open("w+b") as file:
-                with self._sink(file) as sink:
+                with self._sink(file, totals.unknown) as sink:
                     for number in range(count):
                         sink.append(self._part(number))
                 file.flush()
@@ -327,8 +327,8 @@ class PartsFolder(Store):
     def _marker(self, number: int) -> Path:
         return self.path / DONE / f"{number:06}.json"
 
-    def _sink(self, file: BinaryIO) -> Sink:
-        return self.output.sink(file, self._empty, self._infos)
+    def _sink(self, file: BinaryIO, unknown: int = 0) -> Sink:
+        return self.output.sink(file, self._empty, self._infos, unknown)
 
     def _moved(self, path: Path) -> Any:
         return moved_when_written(self.path / TMP / path.name, path)

@@ -26,10 +26,11 @@ NAMES = tuple(field.name for field in fields(Item))
 
 @dataclass(frozen=True)
 class Totals:
-    """The rows of a finished run: all of them, and those without a vector."""
+    """The rows of a finished run: all of them, those without a vector, those that are mostly unknown to the model."""
 
     rows: int
     rejected: int
+    unknown: int = 0
 
     def check(self, listing: Path | None) -> None:
         """Refuse a result without any vector.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..errors import DataError
 from ..files.lines import TEXT
 from .names import JOB
-from .vectors_info import PREFIX, VectorsInfo, read_info
+from .vectors_info import PREFIX, VectorsInfo, read_info, read_unknown
 from .write_vectors import Array
 
 ROWS = 4096  # number of rows that are read at a time
@@ -30,6 +30,7 @@ class StoredVectors:
     Args:
         path: the file, or the folder of the parts.
         parts: the parts in their order; by default the file alone.
+        unknown: how many texts are mostly unknown to the model; None = as the file says.
 
     Raises:
         DataError: it was not written by ``embed``, or not from texts; there is no part, or the parts were made by
@@ -38,11 +39,12 @@ class StoredVectors:
 
     Attributes:
         infos: what each column of vectors was made by.
+        unknown: how many texts are mostly unknown to the model; 0 where that was not written down.
         first: (n,) for each row, the first row with the same text and a vector; if none has one, the first row. Each
             row of a file of chunks stands for itself.
     """
 
-    def __init__(self, path: Path, parts: Sequence[Path] | None = None) -> None:
+    def __init__(self, path: Path, parts: Sequence[Path] | None = None, unknown: int | None = None) -> None:
         self.path, self.parts = path, [path] if parts is None else list(parts)
         if not self.parts:
             raise DataError(f"{path} holds no vectors yet")
@@ -50,6 +52,7 @@ class StoredVectors:
         for part in self.parts[1:]:
             if _made_by(read_info(part)) != _made_by(self.infos):
                 raise DataError(f"{part} was made by another encoder than {self.parts[0]}: embed the texts again")
+        self.unknown = read_unknown(self.parts[0]) if unknown is None else unknown
         names = set(_opened(self.parts[0]).schema_arrow.names)
         self._chunks = CHUNK in names
         if TEXT not in names or names >= OF_WORDS:

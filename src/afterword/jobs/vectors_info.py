@@ -1,6 +1,7 @@
 """What vectors were made by, as the metadata of a .parquet file: written by ``embed``, read before they are compared.
 
-Each value is a string under ``afterword.NAME``, with the names of `VectorsInfo`. With several columns of vectors, the
+Each value is a string under ``afterword.NAME``, with the names of `VectorsInfo`; ``afterword.unknown`` counts the texts
+that are mostly unknown to the model. With several columns of vectors, the
 names are ``afterword.COLUMN.NAME``. ``method`` is JSON, and ``probes`` is base64 of little-endian float32.
 """
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from ..errors import DataError, MissingExtra
 
 PREFIX = "afterword."
+UNKNOWN = f"{PREFIX}unknown"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +83,22 @@ class VectorsInfo:
         )  # fmt: skip
 
 
-def to_notes(infos: Mapping[str, VectorsInfo]) -> dict[str, str]:
-    """The metadata of a file with these columns of vectors."""
-    return {
+def to_notes(infos: Mapping[str, VectorsInfo], unknown: int = 0) -> dict[str, str]:
+    """The metadata of a file with these columns of vectors, of which so many texts are mostly unknown to the model."""
+    counted = {UNKNOWN: str(unknown)} if unknown else {}
+    return counted | {
         f"{_prefix(column, len(infos) == 1)}{name}": value
         for column, info in infos.items()
         for name, value in info.to_metadata().items()
     }
+
+
+def read_unknown(path: Path) -> int:
+    """How many texts of a .parquet file are mostly unknown to the model; 0 if the file does not say it."""
+    import pyarrow.parquet as pq
+
+    written = (pq.read_schema(path).metadata or {}).get(UNKNOWN.encode(), b"0")
+    return int(written) if written.isdigit() else 0
 
 
 def read_info(path: Path) -> dict[str, VectorsInfo]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from ..errors import TextsUnknown
 from ..files.lines import Reader
 from .items import Item
 from .rejects import Encode, bisected
@@ -97,11 +100,31 @@ def embed_rows(
             listener.skip(reader.at, rows)
         else:
             listener.begin(reader.at, rows, [len(item.text or "") for item in part if item.problem is None])
-            vectors = embed_window(part, lambda items: embedding.encode(items, listener.more), embedding.why_nan, empty)
-            store.add(count, first, part, Block(embedding.columns(part), vectors))
+            with unknown_texts() as unknown:
+                vectors = embed_window(
+                    part, lambda items: embedding.encode(items, listener.more), embedding.why_nan, empty
+                )
+            store.add(count, first, part, Block(embedding.columns(part), vectors, sum(unknown)))
             listener.end()
         count += 1
     return store.finish(count)
+
+
+@contextmanager
+def unknown_texts() -> Iterator[list[int]]:
+    """Note how many texts `encode` warns of as mostly unknown, without holding the warnings back."""
+    numbers, show = list[int](), warnings.showwarning
+
+    def noted(message: Any, *given: Any, **named: Any) -> None:
+        if isinstance(message, TextsUnknown):
+            numbers.append(message.number)
+        show(message, *given, **named)
+
+    warnings.showwarning = noted
+    try:
+        yield numbers
+    finally:
+        warnings.showwarning = show
 
 
 def embed_window(

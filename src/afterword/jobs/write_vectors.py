@@ -32,10 +32,12 @@ class Block:
     Attributes:
         columns: values by column name, n each.
         vectors: vectors by column name, (n, D) each; a row of NaN stands for a missing vector.
+        unknown: how many of the texts are mostly unknown to the model.
     """
 
     columns: Mapping[str, Column]
     vectors: Mapping[str, Array]
+    unknown: int = 0
 
     def __len__(self) -> int:
         """N rows."""
