@@ -137,12 +137,13 @@ def as_json(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str | None:
-    """A JSON value as a column of strings has it: strings as they are, other values as JSON.
+    """A JSON value as a column of strings has it: strings as they are, null as None, other values as JSON.
 
-    >>> as_text("a"), as_text([1, "每"]), as_text(None)
+    >>> as_text("a"), as_text([1, "每"]), as_text(math.nan)
     ('a', '[1, "每"]', None)
     """
-    return value if value is None or isinstance(value, str) else json.dumps(as_json(value), ensure_ascii=False)
+    plain = as_json(value)
+    return plain if plain is None or isinstance(value, str) else json.dumps(plain, ensure_ascii=False)
 
 
 def kept_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
