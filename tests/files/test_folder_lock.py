@@ -126,11 +126,12 @@ def test_a_lock_names_its_holder_whatever_it_held_before(tmp_path: Path, rest: b
     assert content == mark + lock.HOLDER + f"{os.getpid()} on {gethostname()}\n".encode()
 
 
-def test_a_copy_of_a_folder_is_named_as_one(tmp_path: Path):
+def test_a_copy_of_a_folder_is_known(tmp_path: Path):
     with lock_folder(tmp_path / "a", "writing"):
         (tmp_path / "a" / "file").write_text("")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    with pytest.raises(ModelError, match="b is a copy, and only read: go on with the original, or start anew in "):
+    (tmp_path / "a").rename(tmp_path / "c")
+    (tmp_path / "d").mkdir()
+    assert [lock.is_copy(tmp_path / name) for name in "abcd"] == [False, True, False, False]
+    with pytest.raises(ModelError, match="b was not made by Afterword: move it away"):
         lock_folder(tmp_path / "b", "writing").__enter__()
-    with lock_folder(tmp_path / "a", "writing"):
-        pass

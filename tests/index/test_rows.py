@@ -1,8 +1,9 @@
 """Rows are told apart by their ids and by what their vectors depend on; what is gone is found, and deleted by id."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -107,3 +108,43 @@ def test_numbers_are_those_of_the_input(tmp_path: Path):
     texts = ["a", "a", "", "b"]
     assert [item.text for item in taken(rows, texts)] == ["a", "", "b"]
     assert list(rows.numbers) == [0, 2, 3]
+
+
+def chunked(texts: Sequence[str], **settings: Any) -> tuple[list[Item], NewRows]:
+    """The rows of documents whose chunks are their words; all have one id."""
+    items = [
+        Item(line, word, beside=(number, text), kept={"n": 1})
+        for line, text in enumerate(texts, 1)
+        for number, word in enumerate(text.split())
+    ]
+    rows = NewRows(
+        info(chunking="1", **settings), lambda item: "a", lambda item: Located(item.beside[0], 0, 1, item.beside[1]), {}
+    )
+    return list(rows.new(items)), rows
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("texts", [["one two three", "one two"], ["one two", "one two three"], ["one", "other two"]])
+def test_documents_with_one_id_are_not_mixed(texts: list[str], late: bool):
+    """Their first chunks may be equal, and the second document may have more of them, or fewer."""
+    found, rows = chunked([*texts, texts[0]], late=late)
+    first = texts[0].split()
+    assert [item.text for item in found if item.problem is None] == first
+    assert [item.problem for item in found if item.problem] == ["has the id 'a' of the row in line 1"]
+    assert rows.counts == {"repeated": len(first)}  # the third row is the first one again
+
+
+def test_chunked_texts_with_other_kept_values_are_told_how_to_keep_both():
+    kept = [{"n": 1}, {"n": 2}]
+    items = [Item(line, "a", kept=k, beside=None) for line, k in enumerate(kept, 1)]
+    rows = NewRows(info(chunking="1"), lambda item: None, lambda item: Located(0, 0, 1, "a b"), {"n": "json"})
+    told = "has the text of the row in line 1 and other kept values: ids of a column keep both, by --id"
+    assert [item.problem for item in rows.new(items)] == [None, told]
+
+
+def test_chunks_of_another_index_are_rows_of_their_own():
+    items = [Item(line, "a", beside=number) for line, number in enumerate([0, 1, 1], 1)]
+    rows = NewRows(
+        info(chunking="1"), lambda item: "a", lambda item: Located(item.beside, 0, 1, item.text or "", apart=True), {}
+    )
+    assert [item.beside.id for item in rows.new(items)] == ["a#0", "a#1"] and rows.counts == {"repeated": 1}

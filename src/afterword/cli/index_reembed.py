@@ -76,7 +76,7 @@ class ReembedRun(IndexRun):
         from ..index.rows import Located
 
         place = item.beside
-        return Located(place.chunk, place.start, place.end, item.text or "")
+        return Located(place.chunk, place.start, place.end, item.text or "", apart=True)
 
 
 def reembed(wanted: IndexWanted, folder: Path) -> int:

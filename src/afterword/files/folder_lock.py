@@ -57,7 +57,6 @@ def lock_folder(folder: Path, what: str, target: Path | None = None) -> Iterator
 
 def _hold(folder: Path, what: str) -> int:
     foreign = ModelError(f"{folder} was not made by Afterword: move it away")
-    copied = ModelError(f"{folder} is a copy, and only read: go on with the original, or start anew in another folder")
     if folder.is_symlink() or (folder.is_dir() and not _is_file(folder / LOCK) and any(folder.iterdir())):
         raise foreign
     try:
@@ -74,7 +73,7 @@ def _hold(folder: Path, what: str) -> int:
             )
             if mine and not _marked(handle, folder):
                 mine = False
-                raise copied if os.pread(handle, len(MARK), 0) == MARK.encode() else foreign
+                raise foreign
         finally:
             if not mine:
                 os.close(handle)
@@ -83,6 +82,19 @@ def _hold(folder: Path, what: str) -> int:
     pid, host = _holder(folder / LOCK)
     who = f" ({pid}{'' if host == gethostname() else f' on {host}'})" if pid else ""
     raise ModelError(f"another process{who} is {what}: wait for it; if there is none, remove {folder}")
+
+
+def is_copy(folder: Path) -> bool:
+    """Whether a folder came here with the lock file of another one."""
+    lock = folder / LOCK
+    try:
+        return lock.read_bytes().startswith(MARK.encode()) and str(lock.stat().st_ino) != _inode(lock)
+    except OSError:
+        return False
+
+
+def _inode(lock: Path) -> str:
+    return lock.read_bytes().removeprefix(MARK.encode()).partition(HOLDER)[0].decode(errors="replace")
 
 
 def _holder(lock: Path) -> tuple[int, str]:

@@ -40,12 +40,16 @@ class RowPlace:
 
 
 class Located(NamedTuple):
-    """Where the text of a row stands: its number in its document, its span, and the document's text or digest."""
+    """Where the text of a row stands: its number in its document, its span, and the document's text or digest.
+
+    With `apart`, the chunks of a document are items of their own, and there is no text of the whole document.
+    """
 
     chunk: int
     start: int
     end: int
     document: str
+    apart: bool = False
 
 
 def hash_of(text: str, info: IndexInfo, beside: str = "") -> str:
@@ -94,7 +98,7 @@ class NewRows:
         self.counts: Counter[str] = Counter()
         self._known = {} if index is None else known_rows(index)
         self._seen: dict[bytes, bytes] = {}
-        self._docs: set[bytes] = set()
+        self._docs: dict[bytes, bytes] = {}
         self._rejected: set[bytes] = set()  # documents
         self.numbers = array("q")
         self.nameless: list[int] = []
@@ -108,26 +112,32 @@ class NewRows:
                 yield found
 
     def _new(self, item: Item) -> Item | None:
-        place = None
+        place = located = None
         if item.problem is None:
-            item, place = self._placed(item)
-        if place is None:
+            located = self.locate(item)
+            item, place = self._placed(item, located)
+        if place is None or located is None:
             self._stays(item)
             return item
         key, value = _digest(place.id), self._value(item, place)
-        first = self._seen.get(key)
+        doc, whole = _digest(place.doc), self._value(item, place, located.document)
+        if self.info.chunking and not located.apart:  # chunks of one document, or of two that have one id
+            first, wanted = self._docs.get(doc), whole
+            first = None if first is not None and first[len(whole) :] == item.line.to_bytes(8) else first
+        else:
+            first, wanted = self._seen.get(key), value
         if first is None:
             self._seen[key] = value + item.line.to_bytes(8)  # less than a tuple; there may be millions
-            self._docs.add(_digest(place.doc))
+            self._docs[doc] = whole + item.line.to_bytes(8)
             if self._known.get(key) != value:
                 return replace(item, beside=place)
             self.counts["known"] += 1
-        elif first[: len(value)] == value:
+        elif first[: len(wanted)] == wanted:
             self.counts["repeated"] += 1
-        else:
-            other = self.named(int.from_bytes(first[len(value) :]))
-            same = f"has the id {place.id[:80]!r} of {other}"
-            if self.identify(item) is None and not self.info.chunking:
+        elif located.chunk == 0 or located.apart:  # a document is rejected once
+            other = self.named(int.from_bytes(first[len(wanted) :]))
+            same = f"has the id {place.doc[:80]!r} of {other}"
+            if self.identify(item) is None:
                 same = f"has the text of {other} and other kept values: ids of a column keep both, by --id"
             return replace(item, problem=same, beside=place)
         return None
@@ -136,8 +146,8 @@ class NewRows:
         """A row in a message, as the list of rejected rows has it."""
         return f"row {line - 1}" if self.stored else f"the row in line {line}"
 
-    def _placed(self, item: Item) -> tuple[Item, RowPlace | None]:
-        chunk, start, end, document = self.locate(item)
+    def _placed(self, item: Item, located: Located) -> tuple[Item, RowPlace | None]:
+        chunk, start, end, document, _ = located
         id = self.identify(item)
         if id == "":
             return replace(item, problem="has an empty id"), None
@@ -159,9 +169,12 @@ class NewRows:
         """Whether no row of the input could be used."""
         return not self._seen
 
-    def _value(self, item: Item, place: RowPlace) -> bytes:
-        kept = kept_columns([item], self.columns, parquet=True)
-        return _value_of(place.hash, place.start, place.end, [values[0] for values in kept.values()])
+    def _value(self, item: Item, place: RowPlace, document: str | None = None) -> bytes:
+        """A hash of a row, or of its whole document."""
+        kept = [values[0] for values in kept_columns([item], self.columns, parquet=True).values()]
+        if document is not None:
+            return _value_of(document, 0, 0, kept)
+        return _value_of(place.hash, place.start, place.end, kept)
 
     def stale(self, index: Index, prune: bool) -> list[str]:
         """The ids of rows that are no longer in the input, which does not mean those that were rejected.

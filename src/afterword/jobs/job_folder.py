@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import DataError, ModelError
-from ..files.folder_lock import lock_folder
+from ..files.folder_lock import is_copy, lock_folder
 from .names import JOB
 from .shard import DONE, FAILED, MADE_BY, PLAN, REJECTS, SHARDS, TMP
 
@@ -27,6 +27,9 @@ def locked(folder: Path) -> Iterator[None]:
         with lock_folder(folder, "writing", folder):
             yield
     except ModelError as e:
+        if is_copy(folder):
+            elsewhere = "go on with the original, or start anew in another folder"
+            raise DataError(f"{folder} is a copy, and only read: {elsewhere}") from None
         told = str(e).partition("; if there is none")[0]  # whoever removes a job's lock or folder loses its shards
         raise DataError(told.replace(f"another process ({os.getpid()})", "another call in this process")) from None
     except PermissionError as e:
