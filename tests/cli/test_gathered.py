@@ -221,3 +221,17 @@ def test_stored_texts_that_their_model_does_not_know_are_told_of_again(
     notes = {k: v for k, v in table.schema.metadata.items() if k != b"afterword.unknown"}
     pq.write_table(table.replace_schema_metadata(notes), tmp_path / "old.parquet")
     assert len(notes) < len(table.schema.metadata) and run("duplicates", "-i", tmp_path / "old.parquet").err == ""
+
+
+def test_equal_texts_of_an_index_are_one_as_they_are_in_a_file(run: Run, tmp_path: Path):
+    texts = ["a cat sat"] * 9 + ["rates rose", "rates fell", "a loan", "dogs bark", "rates rose"]
+    (tmp_path / "t.csv").write_text("n,text\n" + "".join(f"r{i},{text}\n" for i, text in enumerate(texts)))
+    given = ["-m", "afterword-mini", "-i", tmp_path / "t.csv"]
+    assert run("index", tmp_path / "i", *given, "--id", "n").code == 0
+    found = gather(tmp_path / "i", None, None, SETTINGS, None, None, FORM)
+    wanted = gather(tmp_path / "t.csv", ModelChoice("afterword-mini"), None, SETTINGS, None, None, FORM)
+    assert found.texts(range(5)) == wanted.texts(range(5)) and np.array_equal(found.vectors, wanted.vectors)
+    assert found.ids is not None
+    assert [[found.named(line) for line in lines] for lines in found.lines] == [
+        [f"r{line - 2}" for line in lines] for lines in wanted.lines
+    ]

@@ -167,7 +167,11 @@ def test_chunks_that_share_tokens_are_an_index_of_their_own(indexed: Indexed):
 def test_another_method_or_setting_is_refused(indexed: Indexed):
     indexed(ROWS)
     ended = indexed(ROWS, method="echo")
-    assert ended.code == 2 and "differs by" in ended.err and len(indexed.rows) == 4
+    assert (
+        ended.code == 2
+        and "and this encoder has echo-2 mean: give the same --method" in ended.err
+        and len(indexed.rows) == 4
+    )
     ended = indexed(ROWS, "--chunk", "8")
     assert ended.code == 2 and "was made with --chunk not given, and now it is 8" in ended.err
 

@@ -14,6 +14,7 @@ from afterword.index.guard import check_encoder, check_settings
 from afterword.index.index import Index
 from afterword.index.info import IndexInfo
 from afterword.jobs.probes import probes
+from afterword.methods.serialize import to_json
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,8 @@ def mini() -> Encoder:
 
 @pytest.fixture
 def made(mini: Encoder) -> IndexInfo:
-    return info(model="mini", identity=mini.identity, dimension=mini.dimension, probes=probes(mini))
+    method = to_json(mini.method)
+    return info(model="mini", method=method, identity=mini.identity, dimension=mini.dimension, probes=probes(mini))
 
 
 def test_the_encoder_that_made_it_is_accepted(mini: Encoder, made: IndexInfo):
@@ -40,8 +42,11 @@ def test_another_version_of_a_library_is_accepted(mini: Encoder, made: IndexInfo
 def test_another_encoder_of_the_same_width_is_refused(mini: Encoder, made: IndexInfo):
     other = Encoder.load("afterword-mini", "echo")
     assert other.dimension == made.dimension
-    with pytest.raises(DataError, match=r"a was made by mini; this encoder differs by \d.*: index anew, or load mini"):
+    told = "a was made by mini with the method classical mean last, and this encoder has echo-2 mean: give the same "
+    with pytest.raises(DataError, match=told):
         check_encoder(Path("a"), made, other)
+    with pytest.raises(DataError, match=r"a was made by mini; this encoder differs by \d.*: index anew, or load mini"):
+        check_encoder(Path("a"), made, replace(mini, max_length=3))
 
 
 def test_changed_weights_are_seen_by_the_probes(mini: Encoder, made: IndexInfo):

@@ -173,7 +173,9 @@ def _kept(parts: Sequence[Path], other: set[str], lines: Sequence[int]) -> dict[
 
 
 def _indexed(folder: Path) -> Gathered:
-    """The vectors of an index; each row stands for itself."""
+    """The vectors of an index, each text once; chunks with one text may have several."""
+    import hashlib
+
     import numpy as np
 
     from ..index.index import VECTOR, Index
@@ -184,10 +186,18 @@ def _indexed(folder: Path) -> Gathered:
         rows = index.table.search().select(["id", "text", *index.kept, VECTOR]).limit(max(1, index.rows)).to_arrow()
     except (ValueError, RuntimeError, OSError) as e:
         raise unreadable(index, e) from None
-    vectors = rows[VECTOR].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    values = rows[VECTOR].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    vectors = np.asarray(values, np.float32).reshape(-1, index.info.dimension)
+    alike: dict[bytes, list[int]] = {}
+    texts = (text for part in rows["text"].iterchunks() for text in part.to_pylist())
+    for line, (text, vector) in enumerate(zip(texts, vectors, strict=True), 1):
+        alike.setdefault(hashlib.blake2b(repr(text).encode() + vector.tobytes(), digest_size=16).digest(), []).append(
+            line
+        )
+    first = np.array([lines[0] - 1 for lines in alike.values()], np.int64)
     return Gathered(
-        np.asarray(vectors, np.float32).reshape(-1, index.info.dimension), [[n] for n in range(1, len(rows) + 1)],
-        lambda some: rows["text"].take(list(some)).to_pylist(), 0, False, ids=rows["id"].to_pylist(),
+        vectors[first], list(alike.values()), lambda some: rows["text"].take(first[list(some)]).to_pylist(), 0, False,
+        ids=rows["id"].to_pylist(),
         kept=lambda lines: {name: rows[name].take([line - 1 for line in lines]) for name in index.kept},
     )  # fmt: skip
 

@@ -34,6 +34,18 @@ def check_encoder(folder: Path, info: VectorsInfo, encoder: Any) -> None:
     same = identity(encoder) == info.identity
     if same and difference <= TOLERANCE:
         return
+    made, given = info.method.get("name"), encoder.method.name
+    if not same and made != given:
+        raise DataError(
+            f"{folder} was made by {info.model} with the method {made}, and this encoder has {given}: give the same "
+            "--method, or index anew"
+        )
+    made, given = info.method.get("name"), encoder.method.name
+    if not same and made != given:
+        raise DataError(
+            f"{folder} was made by {info.model} with the method {made}, and this encoder has {given}: give the same "
+            "--method, or index anew"
+        )
     how = (
         "its vectors have another length" if difference == float("inf") else f"this encoder differs by {difference:.2g}"
     )
