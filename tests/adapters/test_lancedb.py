@@ -45,3 +45,17 @@ def test_a_table_runs_no_code_of_a_file(tmp_path: Path):
     function = get_registry().get(NAME).create(name="afterword-mini", method=f"@{tmp_path}/own.py:method")
     with pytest.raises(InputError, match="runs no code of a file"):
         function.ndims()
+
+
+def test_a_text_without_tokens_has_no_vector(tmp_path: Path):
+    function = get_registry().get(NAME).create(name="afterword-mini", method="echo")
+
+    class Row(LanceModel):
+        text: str = function.SourceField()
+        vector: Vector(function.ndims(), nullable=True) = function.VectorField()  # type: ignore[valid-type]
+
+    table = lancedb.connect(tmp_path).create_table("rows", schema=Row)
+    with pytest.raises((ValueError, RuntimeError)):
+        table.add([{"text": "a bank"}, {"text": ""}])
+    table.add([{"text": "a bank"}, {"text": ""}], on_bad_vectors="null")
+    assert [row is None for row in table.to_arrow()["vector"].to_pylist()] == [False, True]

@@ -116,3 +116,11 @@ def test_kept_values_of_any_type_are_written_as_embed_writes_them(run: Run, gpt2
     shown = sorted(line.split()[1:] for line in lines)
     assert shown[0][:3] == ["a", "YQ==", "2026-01-31T00:00:00"] and shown[0][3] == "👩\u200d👩\u200d👧"
     assert shown[1][:3] == ["b", "2026-01-31T00:00:00", "0.5"] and "\x1b" not in "".join(lines)
+
+
+def test_a_kept_column_with_the_name_of_ours_is_told_apart(run: Run, tmp_path: Path):
+    (tmp_path / "t.csv").write_text("n,text,score\na,one bank,high\n")
+    given = ["-m", "afterword-mini", "-i", tmp_path / "t.csv", "--id", "n", "--keep", "score"]
+    assert run("index", tmp_path / "a", *given).code == 0
+    found = run("search", tmp_path / "a", "bank", "--by", "text").out.splitlines()
+    assert found[0].split() == ["score", "id", "kept_score", "text"] and "high" in found[1]

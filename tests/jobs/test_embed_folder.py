@@ -38,7 +38,7 @@ def test_a_call_embeds_files_and_goes_on(file: Path, llama: Path, tmp_path: Path
     whole = (tmp_path / "job/shards/000000.parquet").read_bytes()
     job.remove(1)
     assert call().complete and (tmp_path / "job/shards/000000.parquet").read_bytes() == whole
-    with pytest.raises(JobError, match="options"):
+    with pytest.raises(JobError, match=r"options.* give the same call, or overwrite=True to start anew"):
         call(prompt="query: ")
     assert call(prompt="query: ", overwrite=True).complete
 
@@ -65,3 +65,12 @@ def test_what_no_job_has_is_refused_before_anything_is_made(file: Path, llama: P
     with pytest.raises(DataError, match="nowhere"):
         embed_files(tmp_path / "job", tmp_path / "nowhere.txt", llama)
     assert not (tmp_path / "job").exists()
+
+
+def test_ids_that_name_no_row_are_warned_of(file: Path, llama: Path, tmp_path: Path) -> None:
+    file.write_text('{"name": "a", "body": "one"}\n' * 2)
+    with pytest.warns(
+        UserWarning, match="^1 row has the id of an earlier row: id='name' does not name each row"
+    ) as told:
+        embed_files(tmp_path / "job", file, llama, "classical", field="body", id="name")
+    assert told[0].filename == __file__

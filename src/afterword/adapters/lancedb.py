@@ -75,6 +75,9 @@ class AfterwordFunction(TextEmbeddingFunction):
         return list(self.encoder.encode_query([query]))
 
     def generate_embeddings(self, texts: Sequence[str], *args: Any, **kwargs: Any) -> list[Any]:
-        """The vectors of documents, None for one without tokens."""
+        """The vectors of documents, None for one without tokens.
+
+        LanceDB refuses the whole batch then; ``table.add(rows, on_bad_vectors="null")`` keeps the row without a vector.
+        """
         vectors = self.encoder.encode_document(list(texts), on_empty="nan")
         return [None if np.isnan(vector).any() else vector for vector in vectors]

@@ -193,9 +193,14 @@ def _columns(found: Found) -> list[Any]:
     return [
         Column([f"{hit.score:.4f}" for hit in hits], "label", "score"),
         Column([hit.id for hit in hits], "text", "id"),
-        *(Column([_cell(as_json(hit.kept[name])) for hit in hits], "text", name) for name in kept),
+        *(Column([_cell(as_json(hit.kept[name])) for hit in hits], "text", _head(name)) for name in kept),
         Column([hit.text for hit in hits], "text", "text"),
     ]
+
+
+def _head(name: str) -> str:
+    """The head of a kept column, as the lists of `duplicates` have it."""
+    return f"kept_{name}" if name in ("score", "id", "text") else name
 
 
 def _cell(value: Any) -> str:

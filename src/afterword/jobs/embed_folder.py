@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import JobError
+from ..errors import JobError, warn
 from ..methods.serialize import parse_method
+from .ids import count_ids
 from .job import Job, JobListener
 from .names import VECTOR
 from .plan import SHARD_ROWS, Inputs, files_of
@@ -73,6 +75,7 @@ def embed_files(
     Raises:
         JobError: the folder holds another job, the input has changed, or an option is none of a job.
         InputError: a number is too small.
+        UserWarning: rows have no id, or the id of an earlier row.
         MethodError: there is no such method.
         DataError: a file cannot be read, or another process writes the folder.
         ModelError: the model cannot be loaded.
@@ -98,9 +101,22 @@ def embed_files(
                 "id": id, "keep": list(keep), "with_text": with_text, "load": dict(load or {}),
                 "options": options}  # fmt: skip
     worker = _worker(Path(folder), files_of(paths), settings)
-    job = Job.create(worker, settings, shard_rows, overwrite=overwrite)
-    job.run(worker, run, listener)
+    with _advised():
+        job = Job.create(worker, settings, shard_rows, overwrite=overwrite)
+        result = job.run(worker, run, listener)
+    if id is not None and result.complete and (told := str(count_ids(job))):
+        warn(f"{told}: id={id!r} does not name each row")
     return job
+
+
+@contextmanager
+def _advised() -> Iterator[None]:
+    """Advise a call where a command would be advised."""
+    try:
+        yield
+    except JobError as e:
+        said = str(e).replace("--overwrite", "overwrite=True").replace("give the same command", "give the same call")
+        raise JobError(said) from None
 
 
 def worker_of(job: Job) -> ShardWorker:
