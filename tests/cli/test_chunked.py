@@ -108,8 +108,8 @@ def test_a_file_of_chunks_is_searched_and_equal_texts_stay_apart(run: Run, llama
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--late"], "it needs chunks: give --chunk 256"),
-        (["--overlap", "8"], "it needs chunks: give --chunk 256 too"),
+        (["--late"], "it needs chunks: give --chunk 128"),
+        (["--overlap", "8"], "it needs chunks: give --chunk 128 too"),
         (["--chunk", "8", "--overlap", "8"], "8 is not less than --chunk 8: give 0 to 7"),
         (["--chunk", "sentences:8", "--overlap", "2"], "sentences share no tokens"),
         (["--chunk", "8", "--overlap", "2", "--late"], "--late chunks share no tokens"),
@@ -117,7 +117,7 @@ def test_a_file_of_chunks_is_searched_and_equal_texts_stay_apart(run: Run, llama
         (["--chunk", "0"], "'0': write a number"),
         (["--chunk", "sentences:"], "'sentences:': write a number"),
         (["--chunk", "9", "--late", "--method", "classical"], "it goes with one method"),
-        (["--chunk", "9999"], "tokens=9999: --max-length 512 leaves"),
+        (["--chunk", "9999"], "--chunk 9999: --max-length 512 leaves"),
         (["--chunk", "9", "--condition", "a", "--method", "prompt:template=csts"], "condition"),
         (["--chunk", "9", "--keep", "line"], "the output has a column 'line' of its own"),
     ],
@@ -125,3 +125,12 @@ def test_a_file_of_chunks_is_searched_and_equal_texts_stay_apart(run: Run, llama
 def test_mistakes(run: Run, llama: Path, rows: Path, words: list[str], told: str):
     ended = run(*command(llama, rows, *words))
     assert ended.code == 2 and told in " ".join(ended.err.split()).replace("│ ", ""), ended.err
+
+
+def test_a_chunk_that_does_not_fit_is_told_by_its_option(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "t.txt").write_text("one two three\n")
+    ended = run(
+        "embed", "-m", gpt2, "--max-length", 9, "--chunk", 10, "-i", tmp_path / "t.txt", "-o", tmp_path / "o.npy"
+    )
+    assert ended.code == 2
+    assert ended.last.startswith("error: --chunk 10: --max-length 9 leaves ") and ended.last.endswith("give no more")

@@ -235,3 +235,12 @@ def test_equal_texts_of_an_index_are_one_as_they_are_in_a_file(run: Run, tmp_pat
     assert [[found.named(line) for line in lines] for lines in found.lines] == [
         [f"r{line - 2}" for line in lines] for lines in wanted.lines
     ]
+
+
+def test_an_input_that_is_not_there_or_empty_is_named(run: Run, tmp_path: Path):
+    (tmp_path / "e.txt").write_text("")
+    for verb in ("duplicates", "cluster"):
+        ended = run(verb, "-i", tmp_path / "none")
+        assert ended.code == 2 and "none does not exist" in ended.err and "--model" not in ended.err
+        ended = run(verb, "-m", "afterword-mini", "-i", tmp_path / "e.txt")
+        assert ended.code == 2 and "Invalid value for --input: no text can be compared" in ended.err

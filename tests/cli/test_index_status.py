@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Run
 
 
@@ -35,3 +36,10 @@ def test_a_write_that_was_cut_short_is_told_of_and_undone_by_the_next_update(run
     ended = run("index", tmp_path / "a", *given)
     assert ended.code == 0 and "warning: the last write of " in ended.err and "1 embedded, 2 known" in ended.last
     assert "tree" in run("search", tmp_path / "a", "tree").out
+
+
+@pytest.mark.parametrize("words", [["--prune"], ["-i", "t.txt"], ["--from", "v"], ["--keep", "a"]])
+@pytest.mark.parametrize("verb", ["--status", "--optimize"])
+def test_options_of_rows_are_refused_where_no_row_is_read(run: Run, tmp_path: Path, verb: str, words: list[str]):
+    ended = run("index", tmp_path / "a", verb, *words)
+    assert ended.code == 2 and f"{verb} takes none" in ended.err

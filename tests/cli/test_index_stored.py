@@ -88,3 +88,11 @@ def test_rows_that_are_all_without_a_vector_make_no_index(run: Run, gpt2: Path, 
     ended = run("index", tmp_path / "a", *usual, "--from", path)
     assert ended.code == 2 and f"no row has a vector: {tmp_path / 'a'} is not made" in ended.last
     assert not (tmp_path / "a" / "rows.lance").exists()
+
+
+def test_an_index_in_place_of_stored_vectors_is_named(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "t.txt").write_text("the bank\n")
+    given = ["-m", gpt2, "--method", "classical"]
+    assert run("index", tmp_path / "a", *given, "-i", tmp_path / "t.txt").code == 0
+    ended = run("index", tmp_path / "b", *given, "--from", tmp_path / "a")
+    assert ended.code == 2 and f"a is an index, whose rows --from-index {tmp_path / 'a'} takes" in ended.last

@@ -224,3 +224,10 @@ def test_the_same_file_of_any_types_is_known_again(run: Run, gpt2: Path, tmp_pat
     given = ("index", tmp_path / "a", "-m", gpt2, "-i", tmp_path / "t.parquet", "--keep", "l,d,t,m,b,v,f")
     assert run(*given).code == 0
     assert "0 embedded, 2 known" in run(*given).last
+
+
+def test_nothing_is_left_of_an_empty_input(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "t.csv").write_text("id,text\n")
+    ended = run("index", tmp_path / "a", "-m", gpt2, "-i", tmp_path / "t.csv", "--id", "id")
+    assert ended.code == 2 and ended.last == f"error: the input is empty: {tmp_path / 'a'} is not made"
+    assert not (tmp_path / "a").exists()

@@ -150,7 +150,7 @@ def test_a_causal_model_is_told_of(backbone: Backbone):
         ("words", {}, "chunks='words': give spans, 'sentences', 'paragraphs', or tokens=256"),
         (None, {}, "chunks=None: give spans"),
         (None, {"tokens": 0}, "tokens=0"),
-        (None, {"tokens": 40}, "tokens=40: max_length=40 leaves 39 for a chunk"),
+        (None, {"tokens": 40}, "tokens=40: max_length=40 leaves 39 for a chunk: give no more"),
         ("sentences", {"overlap": 39}, "overlap=39: windows hold 39 tokens of a text, give 0 to 38"),
         ("sentences", {"overlap": 20.5}, "overlap=20.5: windows hold 39 tokens"),
         ("sentences", {"overlap": 3, "late": False}, "overlap=3: chunks share tokens where tokens=256 alone"),

@@ -125,6 +125,12 @@ def test_documents_that_cannot_be_found_are_listed_and_count(index: Index):
         ({"a": {"0": 1.0}, "x": {"0": 1.0}, "y": {"0": 1.0}}, None, "^2 of 3 judged queries .* the first is 'x'"),
         ({"a": {"0": 0.0}}, None, "no query has a relevant document"),
         ({"a": {"u": 1.0, "v": 1.0}}, None, "none of 2 judged documents .* the first is 'u'"),
+        (
+            {"a": {"0": 1.0, "u": 1.0}},
+            "id = 'x'",
+            "none of 2 judged documents is among the rows of --where \"id = 'x'\": give",
+        ),
+        ({"a": {"u": 1.0}}, "id = 'x'", "`afterword index --id NAME` gives"),
         ({"a": {"0": 1.0}}, "year > 3", r"--where 'year > 3': .*year"),
     ],
 )

@@ -83,7 +83,12 @@ def test_broken_queries_are_named(tmp_path: Path, rows: list[dict[str, Any]], to
         ("a.jsonl", '{"query": "1", "doc": "2", "score": NaN}\n', r"jsonl:1: the score nan is not a number"),
         ("a.jsonl", '{"query": "1", "doc": "2", "score": true}\n', r"jsonl:1: the score True is not a number"),
         ("a.tsv", "query-id\tcorpus-id\tscore\n1\t2\t1\n1\t2\t0\n", r"tsv:3: judges document '2' for query '1' again"),
-        ("a.tsv", "q1\td1\t1\nq1\td2\t1\n", r"tsv:2: has no field query-id or .*only 'q1', 'd1', '1'"),
+        (
+            "a.tsv",
+            "q1\td1\t1\nq1\td2\t1\n",
+            r"tsv:2: has no field query-id or .*only 'q1', 'd1', '1'; the first line names",
+        ),
+        ("a.tsv", "q1\td1\t1\n", r"tsv has no rows below its first line, which names the columns"),
         ("a.tsv", "query-id\tcorpus-id\tscore\n1\t2\n", r"tsv:2: has 2 fields"),
         ("qrels", "1 0 d 1\n1 0 d\n", r"qrels:2: has 3 columns, not TREC's four"),
         ("qrels", "1 0 d x\n", r"qrels:1: the score 'x' is not a number"),
@@ -107,3 +112,9 @@ def test_blanks_around_ids_of_a_table_are_dropped(tmp_path: Path, name: str, cut
     with pytest.raises(BadRow, match="is no id"):
         read_query_file(tmp_path / name)
     assert read_query_file(lines(tmp_path / "q.jsonl", [{"_id": " q1", "text": "a"}])) == {" q1": "a"}
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.qrels"])
+def test_blank_lines_of_trec_are_passed_over(tmp_path: Path, name: str):
+    (tmp_path / name).write_text("q 0 d 1\n\nq 0 e 0\n \n")
+    assert read_judgements(tmp_path / name) == {"q": {"d": 1.0, "e": 0.0}}

@@ -1,5 +1,8 @@
 """A condition is read whole, or refused in one line, which shows nothing that the user did not write."""
 
+from datetime import datetime
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -129,3 +132,15 @@ def test_what_stands_behind_a_condition_is_refused_by_name(index: Index, where: 
 )  # fmt: skip
 def test_a_whole_condition_is_read_whole(index: Index, where: str):
     assert found(index, where) == {"0"}
+
+
+def test_times_are_told_how_they_are_written(tmp_path: Path):
+    made_by, rows = info(text_search=False), reader(["x", "y"], info(text_search=False)).read_all()
+    times = pa.array([datetime(2018, 1, 1), datetime(2026, 1, 1)], pa.timestamp("us"))
+    rows = rows.add_column(7, "ts", times).add_column(7, "day", times.cast(pa.date32()))
+    index = Index.create(tmp_path / "i", rows.replace_schema_metadata(made_by.to_schema()).to_reader(), made_by)
+    for name, word in (("ts", "timestamp"), ("day", "date")):
+        assert found(index, f"{name} > {word} '2019-01-01'") == {"1"}
+    told = r"a column holds timestamps, and '2019-01-01' is a text: write timestamp '2019-01-01'"
+    with pytest.raises(DataError, match=told):
+        found(index, "ts > '2019-01-01'")

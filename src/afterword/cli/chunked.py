@@ -23,15 +23,15 @@ def read_chunking(
     """
     if spelled is None:
         if overlap is not None:
-            raise typer.BadParameter("it needs chunks: give --chunk 256 too", param_hint="--overlap")
+            raise typer.BadParameter("it needs chunks: give --chunk 128 too", param_hint="--overlap")
         if late:
-            raise typer.BadParameter("it needs chunks: give --chunk 256 or --chunk sentences", param_hint="--late")
+            raise typer.BadParameter("it needs chunks: give --chunk 128 or --chunk sentences", param_hint="--late")
         return None
     unit, _, number = ("", "", spelled) if spelled[:1].isdigit() else spelled.partition(":")
     ends_well = number.isascii() and number.isdigit() and int(number) > 0 if number else not spelled.endswith(":")
     if unit not in ("", "sentences", "paragraphs") or not ends_well or not spelled:
         raise typer.BadParameter(
-            f"{spelled!r}: write a number of tokens, sentences, paragraphs, or sentences:256 for as many as fit",
+            f"{spelled!r}: write a number of tokens, sentences, paragraphs, or sentences:128 for as many as fit",
             param_hint="--chunk",
         )
     if conditioned:
@@ -41,7 +41,7 @@ def read_chunking(
     if overlap is not None and (unit or late):
         other = "--late chunks" if late else unit
         raise typer.BadParameter(
-            f"{other} share no tokens: give --chunk 256 alone, or no --overlap", param_hint="--overlap"
+            f"{other} share no tokens: give --chunk and a number of tokens, or no --overlap", param_hint="--overlap"
         )
     if overlap is not None and overlap >= int(number):
         raise typer.BadParameter(

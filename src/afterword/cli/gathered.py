@@ -96,8 +96,11 @@ def gather(
         typer.BadParameter: texts without a model, vectors with one, or an unclear column.
         DataError: the file cannot be read.
     """
+    from ..files.sources import check_file
     from ..jobs.stored_vectors import holds_vectors
 
+    if path is not None and str(path) != "-" and not path.exists():
+        check_file(path)
     if path is not None and ((field is None and holds_vectors(path)) or path.is_dir()):
         index = path.is_dir() and not holds_vectors(path)
         if choice is not None:
@@ -116,7 +119,7 @@ def gather(
             param_hint="--model",
         )
     with closing(open_reader(None, path, kind, field, form=form)) as reader:
-        items = read_items(reader, alone=False)
+        items = read_items(reader, hint="--input")
     from ..jobs.embedder import MethodsEmbedder
 
     embedder = MethodsEmbedder.open(choice, read_methods([method] if method else None), dict(settings))

@@ -151,6 +151,11 @@ def index(
     if kind is not None and exact:
         raise typer.BadParameter("it is a kind of index, and --exact asks for none", param_hint="--kind")
     if status or optimize:
+        others = {"--input": input, "--from": stored, "--from-index": from_index, "--prune": prune, "--keep": keep}
+        for option in (name for name, value in others.items() if value):
+            raise typer.BadParameter(
+                f"it goes with rows, and --{'status' if status else 'optimize'} takes none", param_hint=option
+            )
         return maintain(folder, optimize, as_json)
     if model is None:
         raise typer.BadParameter("Give one, such as -m minilm.", param_hint="--model")

@@ -315,7 +315,7 @@ def _first(
             say(f"{plural(before, 'row')} done before")
         totals = _embedded(run, reader, rows, embedding, parts, bar)
     if not totals.rows:
-        output.file.unlink()
+        _remove(output)
         raise DataError(f"the input is empty: {run.wanted.folder} is not made")
     index = create_from(run.wanted.folder, output.file)
     _remove(output)

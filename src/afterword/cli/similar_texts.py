@@ -23,7 +23,7 @@ MOST = 10_000  # maximum number of rows that are embedded here
 NAMED = 3  # number of rejected rows that are named
 
 
-def read_items(reader: Reader, alone: bool = False) -> list[Item]:
+def read_items(reader: Reader, alone: bool = False, hint: str = "TEXT") -> list[Item]:
     """The rows of the input, which is closed; `alone` if they are compared with each other.
 
     Raises:
@@ -40,16 +40,16 @@ def read_items(reader: Reader, alone: bool = False) -> list[Item]:
             param_hint="--input",
         )
     rejected = [(item.line, item.problem) for item in items if item.problem is not None]
-    check_number(len(items) - len(rejected), rejected, alone)
+    check_number(len(items) - len(rejected), rejected, alone, hint)
     return items
 
 
-def check_number(texts: int, rejected: Sequence[tuple[int, str]], alone: bool) -> None:
+def check_number(texts: int, rejected: Sequence[tuple[int, str]], alone: bool, hint: str = "TEXT") -> None:
     """Raise typer.BadParameter if there are too few texts to compare."""
     if not texts:
-        raise typer.BadParameter(f"no text can be compared: {reasons(rejected)}", param_hint="TEXT")
+        raise typer.BadParameter(f"no text can be compared: {reasons(rejected)}", param_hint=hint)
     if texts == 1 and alone:
-        raise typer.BadParameter("one text alone: give another, or a file with --against", param_hint="TEXT")
+        raise typer.BadParameter("one text alone: give another, or a file with --against", param_hint=hint)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,9 @@ class Chunker:
         if chunks not in (None, "sentences", "paragraphs") or (chunks is None and tokens is None):
             raise InputError(f"chunks={chunks!r}: give spans, 'sentences', 'paragraphs', or tokens=256")
         if tokens is not None and self.room is not None and tokens > self.room:
-            raise InputError(f"tokens={tokens}: max_length={self.limits.max_length} leaves {self.room} for a chunk")
+            raise InputError(
+                f"tokens={tokens}: max_length={self.limits.max_length} leaves {self.room} for a chunk: give no more"
+            )
         return [
             split(text, self._spelled(text).offsets, chunks, tokens, self.room, f"text {t}", shared)
             for t, text in enumerate(texts)

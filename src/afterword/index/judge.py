@@ -135,6 +135,11 @@ def task_of(
     documents = dict.fromkeys(document for scores in judged.values() for document in scores)
     absent = _absent(index, documents, where)
     if len(absent) == len(documents):
+        if where is not None and len(_absent(index, documents, None)) < len(documents):
+            raise DataError(
+                f"none of {len(documents):,} judged documents is among the rows of --where {where!r:.200}: "
+                "give another condition, or none"
+            )
         raise DataError(
             f"none of {len(documents):,} judged documents is found in {index.folder}, the first is {absent[0]!r:.60}: "
             "`afterword index --id NAME` gives rows the ids that were judged"

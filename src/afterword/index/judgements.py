@@ -23,6 +23,8 @@ SCORE = ("score", "rel", "relevance")
 TREC = ("query-id", "", "corpus-id", "score")
 """The four columns of TREC; the second one is not used."""
 
+BELOW = " below its first line, which names the columns"
+
 Judgements = dict[str, dict[str, float]]
 """For each query's id, the score of each judged document: above 0, it is relevant."""
 
@@ -49,7 +51,7 @@ def read_query_file(path: Path) -> dict[str, str]:
             raise BadRow(path, line, f"has the id {id!r:.60} of another query")
         found[id] = text
     if not found:
-        raise DataError(f"{path} has no rows")
+        raise DataError(f"{path} has no rows{BELOW if format_of(path) in ('csv', 'tsv') else ''}")
     return found
 
 
@@ -76,7 +78,7 @@ def read_judgements(path: Path) -> Judgements:
             raise BadRow(path, line, f"judges document {document!r:.60} for query {query!r:.60} again")
         found[query][document] = score
     if not found:
-        raise DataError(f"{path} has no rows")
+        raise DataError(f"{path} has no rows{BELOW if format_of(path) in ('csv', 'tsv') else ''}")
     return found
 
 
@@ -102,6 +104,8 @@ def _trec(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with opened(path) as stream, closing(LinesReader(stream, name=str(path))) as reader:
         for line, text, problem in reader.lines():
             cells = text.split()
+            if not cells and problem is None:
+                continue
             if problem is not None or len(cells) != len(TREC):
                 many = f"has {len(cells)} column{'s' * (len(cells) != 1)}, not TREC's four: query 0 document score"
                 raise BadRow(path, line, problem or many)
@@ -112,7 +116,8 @@ def _value(path: Path, line: int, fields: Mapping[str, Any], names: Sequence[str
     name = next((name for name in names if name in fields), None)
     if name is None:
         there = ", ".join(map(repr, fields)) or "none"
-        raise BadRow(path, line, f"has no field {' or '.join(names)}, only {there:.160}")
+        names_first = "; the first line names the columns" if format_of(path) in ("csv", "tsv") else ""
+        raise BadRow(path, line, f"has no field {' or '.join(names)}, only {there:.160}{names_first}")
     return fields[name]
 
 

@@ -11,7 +11,7 @@ from ..jobs.items import Item
 from ..jobs.job import Job
 from ..jobs.vectors_info import VectorsInfo, read_info, read_unknown
 from ..jobs.write_vectors import Block
-from .index import VECTOR
+from .index import VECTOR, exists
 from .rows import NewRows
 from .write import columns_of
 
@@ -136,6 +136,8 @@ def parts_of(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
+    if exists(path):
+        raise DataError(f"{path} is an index, whose rows --from-index {path} takes")
     job = Job.open(path)
     if not job.complete:
         raise DataError(f"{path} is no finished job: the command that began it goes on with it")

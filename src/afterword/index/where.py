@@ -174,6 +174,10 @@ def _other_kind(where: str, type: str, value: str, wanted: str, columns: Mapping
         name for name in columns if columns[name] == holds and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain)
     ]
     name = named[0] if len(named) == 1 else "a column"
+    time = next((word for word in ("timestamp", "date") if holds.lower().startswith(word)), None)
+    if time is not None and given == TEXT:
+        text = value.strip('"')
+        return f"a column holds {time}s, and '{text}' is a text: write {time} '{text}'"
     value = "'" + value.strip('"') + "'" if given == TEXT else _typed(plain, value)
     if holds == TEXT and given in (WHOLE, NUMBER) and float(value).is_integer() and abs(float(value)) >= EXACT:
         return f"{name} holds {holds}, and {value} is not one: write '{value}', since a number of this size is rounded"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,11 +48,12 @@ def check_folder(folder: Path) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Hold the lock of an index: one process writes at a time.
+    """Hold the lock of an index: one process writes at a time. A folder that is made for it goes if it stays empty.
 
     Raises:
         DataError: another process writes, which is named; or the folder cannot be written.
     """
+    made = not folder.exists()
     try:
         with lock_folder(folder / LOCK, "writing"):
             yield
@@ -60,6 +61,10 @@ def writing(folder: Path) -> Iterator[None]:
         raise DataError(str(e)) from None
     except PermissionError as e:
         raise DataError(f"{folder} cannot be written: {e.strerror}") from None
+    finally:
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def columns_of(items: Sequence[Item], kinds: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -15,7 +15,7 @@ VECTOR = "vector"  # the name of a row's vector, if there is only one
 
 ARGUMENT = re.compile(
     r"(?<![\w.'\"])(?:(max_length|batch_tokens|on_long|prompt_name|truncate_dim|trust_remote_code)\b|"
-    r"(above|device|dtype|products|prompt|revision)(?==))(?:=(\w+|'[^']*'))?"
+    r"(above|device|dtype|products|prompt|revision|tokens)(?==))(?:=(\w+|'[^']*'))?"
 )
 
 
@@ -29,7 +29,8 @@ def with_options(message: str) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
-        name, value = f"--{(found[1] or found[2]).replace('_', '-')}", found[3]
+        given, value = found[1] or found[2], found[3]
+        name = f"--{'chunk' if given == 'tokens' else given.replace('_', '-')}"
         return name if value in (None, "True") else f"{name} {shlex.quote(value.strip(chr(39)))}"
 
     return ARGUMENT.sub(option, message)
