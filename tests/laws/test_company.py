@@ -51,7 +51,6 @@ def test_neighbours(models: Path, kind: str, text: list[int], others: list[list[
     assert difference(encoder.encode([text, *others])[:1], alone) < SAME
 
 
-@pytest.mark.filterwarnings("ignore:ditto on .* which is causal")
 @pytest.mark.parametrize("kind", KINDS)
 @examples(4)
 @given(
