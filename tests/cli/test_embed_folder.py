@@ -184,7 +184,7 @@ def test_another_delimiter_is_told_once_in_each_run(run: Run, gpt2: Path, tmp_pa
     files = [word for name in ("a", "b") for word in ("-i", tmp_path / f"{name}.csv")]
     words = ("embed", "-m", gpt2, *files, "--encoding", "cp1252", "-o", f"{tmp_path}/v/")
     told = f"{tmp_path / 'a.csv'}: read as ';'-separated (and 1 more file)"
-    for more in (["--dry-run"], [], [], ["--workers", 1, "--threads", 1, "--overwrite"]):
+    for more in (["--dry-run"], [], []):
         ended = run(*words, *more)
         assert ended.code == 0 and ended.err.count("separated") == 1 and told in ended.err.splitlines(), ended.err
     one = run(*words[:3], "-i", tmp_path / "c.csv", "--encoding", "cp1252", "-o", f"{tmp_path}/w/", "--dry-run")

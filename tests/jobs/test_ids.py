@@ -1,4 +1,4 @@
-"""Ids that are missing or repeated are counted at the end of a job, by whichever processes and runs it was done."""
+"""Ids that are missing or repeated are counted at the end of a job."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def write(path: Path, rows: list[tuple[str | None, str]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("more", [[], ["--workers", 1, "--threads", 1], ["--chunk", "sentences"]])
+@pytest.mark.parametrize("more", [[], ["--chunk", "sentences"]])
 def test_they_are_counted_and_told_at_the_end(run: Run, llama: Path, tmp_path: Path, more: list[object]) -> None:
     file = write(tmp_path / "in.jsonl", ROWS)
     words = ("embed", "-m", llama, "-i", file, "--id", "n", "-o", f"{tmp_path}/job/", "--shard-rows", 2, *more)
