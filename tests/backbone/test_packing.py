@@ -13,7 +13,7 @@ def batch_of(*texts: list[int], prefix: tuple[int, ...] = ()) -> Batch:
 
 
 def fed(batch: Batch, prefix: int = 0, whole: int = 1) -> PackedBatch:
-    return pack(list(enumerate(batch.groups)), prefix, whole)
+    return pack(list(enumerate(batch.groups)), prefix, lambda size: -(-size // whole) * whole)
 
 
 def same(batch: Batch, made: PackedBatch) -> bool:

@@ -110,7 +110,7 @@ def test_a_layer_that_looks_at_other_tokens_is_not_cut(tmp_path, rows, monkeypat
     run = encoder.backbone._last
     with torch.no_grad(), encoder.backbone.packed.fast() as packed:
         found = unread.find(
-            lambda batch, cut: run(packed.rows, batch, cut),
+            lambda batch, cut: run(packed.filling, batch, cut),
             linears,
             encoder.backbone.modules[-1],
             300,

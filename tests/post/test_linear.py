@@ -40,7 +40,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("name", STEPS)
 def test_a_vector_has_the_same_bits_alone_and_among_others(name: str, threads: int):
     torch.set_num_threads(threads)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention_masks import Mask
+from .filling import log_add_exp
 
 CELLS = 1 << 21  # entries of one head's scores that are computed at once where no fused kernel runs
 
@@ -81,8 +82,8 @@ def _with_lse(
     )
     if sinks is None:
         return out, lse
-    sink = sinks.to(lse.dtype).view(1, -1, 1)
-    return (out * torch.sigmoid(lse - sink)[..., None]).to(out.dtype), torch.logaddexp(lse, sink)
+    with_sink = log_add_exp(lse, sinks.to(lse.dtype).view(1, -1, 1))
+    return (out * torch.exp(lse - with_sink)[..., None]).to(out.dtype), with_sink
 
 
 def _additive(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from .attention_views import AttentionView
+from .filling import log_add_exp
 
 FEW = 8  # up to this many columns are read by index, not as a slice
 ROWS = 256  # rows that are read at once
-LOWEST = -1e4  # exp of it is 0; the gradient of logaddexp(-inf, -inf) would be NaN
+LOWEST = -1e4  # exp of it is 0; the gradient of log_add_exp(-inf, -inf) would be NaN
 SCORES = 1 << 18  # numbers that are computed at once, unless one head has more: 1 MB stays in the processor's cache
 
 Triangle = Literal["upper", "full"]
@@ -185,7 +186,7 @@ def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) 
         k = torch.arange(rows.start, rows.stop, device=columns.device)[:, None]
         log = log.masked_fill((k < columns[:, None])[:, None], -math.inf)
         transposed = transposed.masked_fill((k > columns[:, None])[:, None], -math.inf)
-    return torch.logaddexp(log.clamp(LOWEST, 0), transposed.clamp(LOWEST, 0)) - math.log(2)
+    return log_add_exp(log.clamp(LOWEST, 0), transposed.clamp(LOWEST, 0)) - math.log(2)
 
 
 def _run(columns: Tensor) -> slice | None:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..shapes import Keys, Queries
+from .filling import log_add_exp
 
 Columns = Tensor | slice
 """Token indices (G, C), or a slice for all segments."""
@@ -156,7 +157,7 @@ class ScoreView(AttentionView):
                 s = s.masked_fill(~_below(rows, s.shape[-1], s.device), -math.inf)
             tiles.append(s.logsumexp(-1))
         lse = torch.cat(tiles, -1)
-        return lse if self.sinks is None else torch.logaddexp(lse, wide(self.sinks).view(1, -1, 1))
+        return lse if self.sinks is None else log_add_exp(lse, wide(self.sinks).view(1, -1, 1))
 
     def diagonal(self) -> Tensor:
         """A[k, k] of every head (G, H, n)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,10 +25,10 @@ from .bidirectional import Sight
 from .carry import carrying
 from .changed_after_load import IndependenceCheck, refuse_dynamic_quantization
 from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
+from .filling import Filling
 from .introspection import find_stack, forget, side_by_side, vocabulary
 from .linear_packed import PackedLinears, PackedModel
 from .linear_patching import is_linear
-from .linear_probe import filled
 from .linear_products import Products, check_products
 from .model_lock import all_modules, first_weight, lock_of
 from .packing import PackedBatch, pack
@@ -168,9 +168,8 @@ class Backbone:
         """The names of the modules whose outputs are those of the attention blocks."""
         if not self.known.blocks:
             few = few_tokens(self)
-            multiple = self._multiple(few.tokens.numel(), 1)
-            rows = -(-few.tokens.numel() // multiple) * multiple
-            self.known.blocks = find_blocks(self, partial(self._last, 1, few), rows)
+            rows = self._total(Filling(1))(few.tokens.numel())
+            self.known.blocks = find_blocks(self, partial(self._last, Filling(1), few), rows)
         return self.known.blocks
 
     def require(self, attention: bool, sight: Sight | None) -> None:
@@ -224,12 +223,13 @@ class Backbone:
             self._restore_attention()
             refuse_dynamic_quantization(modules, self.facts.kind)
             require_same_start(modules, self.facts)
-            self._check_independence(modules, fast.rows)
+            self._check_independence(modules, fast.filling)
             cut = None
             if layers == {LAST} and not (taps or keep_mode or asked.coupled):
                 cut = self._cut(read, modules, fast)
             try:
-                parts = [self._run(batch, groups, prefix, asked, fast.rows, cut) for groups in self._separate(batch)]
+                fast.watch(lambda: self._last(fast.filling, few_tokens(self)))
+                parts = [self._run(batch, groups, prefix, asked, fast.filling, cut) for groups in self._separate(batch)]
             except (IndexError, RuntimeError, ValueError) as e:
                 explain(e, batch, self.facts, modules)
                 raise
@@ -237,16 +237,17 @@ class Backbone:
             return Trace(parts[0])
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
 
-    def _check_independence(self, modules: list[nn.Module], rows: int) -> None:
+    def _check_independence(self, modules: list[nn.Module], filling: Filling) -> None:
         """Where modules or hooks have changed since the self-check, check again that no text affects another."""
         if self.facts.alone or torch.is_grad_enabled() or self.model.training or not self.facts.checks:
             return
-        self._independence.check(modules, self.facts.kind, self.vocabulary_size, self.device, partial(self._last, rows))
+        run, kind = partial(self._last, filling), self.facts.kind
+        self._independence.check(modules, kind, self.vocabulary_size, self.device, run)
 
-    def _last(self, rows: int, batch: Batch, cut: Cut | None = None) -> Tensor:
+    def _last(self, filling: Filling, batch: Batch, cut: Cut | None = None) -> Tensor:
         """The last hidden states of a batch (N, D)."""
-        parts = [self._run(batch, g, 0, Request(frozenset({LAST}), None, ()), rows, cut) for g in self._separate(batch)]
-        return torch.cat([part[LAST] for part in parts])
+        asked = Request(frozenset({LAST}), None, ())
+        return torch.cat([self._run(batch, g, 0, asked, filling, cut)[LAST] for g in self._separate(batch)])
 
     def _cut(self, read: Tensor | None, modules: list[nn.Module], fast: PackedModel) -> Cut | None:
         """The layers whose products may be skipped for tokens that are not read, found when they are first needed."""
@@ -255,7 +256,7 @@ class Backbone:
         if fast.tail is None or fast.tail_changes != self._independence.changes:
             experts = any(p.dim() > 2 for p in self.model.parameters())  # their last bits depend on the whole batch
             linears = [] if experts else [m for m in modules if is_linear(m)]
-            run = partial(self._last, fast.rows)
+            run = partial(self._last, fast.filling)
             fast.tail = find(run, linears, self.modules[-1], self.vocabulary_size, self.device)
             fast.tail_changes = self._independence.changes
         return Cut(read, fast.tail) if fast.tail else None
@@ -299,22 +300,21 @@ class Backbone:
             return 0
         return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at
 
-    def _multiple(self, size: int, rows: int) -> int:
-        """The number of rows to a multiple of which a forward of ``size`` tokens is filled, on a CPU."""
-        return filled(size, rows) if self.facts.way == "flat" and self.device.type == "cpu" else 1
+    def _total(self, filling: Filling) -> Callable[[int], int]:
+        """From a number of tokens to that to which their forward is padded: on a CPU, if it is a flat one."""
+        return filling.total if self.facts.way == "flat" and self.device.type == "cpu" else int
 
     def _run(
-        self, batch: Batch, groups: list[int], prefix: int, asked: Request, rows: int, cut: Cut | None = None
+        self, batch: Batch, groups: list[int], prefix: int, asked: Request, filling: Filling, cut: Cut | None = None
     ) -> dict[Layer, Tensor]:
-        """Run some groups in one forward; on a CPU a flat one gets filler up to a multiple of the kernels' rows."""
-        flat, size = self.facts.way == "flat", sum(batch.groups[i].tokens.numel() for i in groups)
-        multiple = self._multiple(size, rows)
-        packed = pack([(i, batch.groups[i]) for i in groups], prefix, multiple).to(self.device)
+        """Run some groups in one forward; on a CPU a flat one is padded with filler."""
+        flat = self.facts.way == "flat"
+        packed = pack([(i, batch.groups[i]) for i in groups], prefix, self._total(filling)).to(self.device)
         if self.facts.remembers:
             forget(self.model)
         inner = Readings(asked.layers, self.facts.layers, self.facts.kind)
         start = batch.groups[groups[0]].start
-        with cutting(cut, start, packed, rows) as kept, reading(inner, self.model, self._blocks):
+        with cutting(cut, start, packed, filling) as kept, reading(inner, self.model, self._blocks):
             out = self._flat(packed, asked) if flat else self._stacked(packed, asked)
         if kept is not None:
             out.last_hidden_state = kept.only(out.last_hidden_state)

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError
+from .filling import LANES, Filling, rounded_widths
 from .free_memory import free_memory
 from .linear_patching import FUSED, PackedLayer, Patch, is_linear, patched, shape_of, work
 from .linear_probe import Shape, choose_kernel, circumstances, rows_of
@@ -35,9 +36,10 @@ class PackedModel:
         state: everything else that the choice of kernels depends on.
         layers: packed layers, by the identity of the layer.
         patched_modules: these layers, and the activations that are fused with them.
-        rows: a short forward is padded with filler to a multiple of this many rows per thread.
+        filling: to how many rows a forward is padded with filler.
         circumstances: in which the kernels were chosen, from `linear_probe.circumstances`.
         kernels: the kernel of the linear layers of each shape, by the shape's name.
+        watched: whether `watch` was called.
         tail: the layers that `skip_unread.find` returned; None = not called yet.
         tail_changes: `IndependenceCheck.changes` at that time.
     """
@@ -46,11 +48,17 @@ class PackedModel:
     state: tuple[Any, ...]
     layers: dict[int, PackedLayer]
     patched_modules: list[nn.Module]
-    rows: int = ROWS
+    filling: Filling = field(default_factory=Filling)
     circumstances: str = ""
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    watched: bool = False
     tail: tuple[nn.Module, ...] | None = None
     tail_changes: int = 0
+
+    def watch(self, run: Callable[[], Tensor]) -> None:
+        """Find the widths on which the filling depends, once, with a forward of a few tokens."""
+        if self.modules and not self.watched:
+            self.filling, self.watched = replace(self.filling, widths=rounded_widths(run)), True
 
     def changed(self) -> list[PackedLayer]:
         """Packed layers whose weight has changed: another tensor, another version, or other elements in a sample."""
@@ -204,25 +212,25 @@ class PackedLinears:
                     f"products={self.products!r} needs {size / 1e9:.1f} GB for packed weights, and at most "
                     f"{SHARE:.0%} of the free memory may go there: free some, or leave products='bfloat16' out"
                 )
-            return PackedModel(modules, state, {}, [], ROWS, here, {shape.name: "plain" for shape in kernels})
-        rows = self._rows(modules, kernels, dtype)
+            return PackedModel(modules, state, {}, [], Filling(), here, {shape.name: "plain" for shape in kernels})
         layers = {id(m): kept.get(id(m)) or PackedLayer(m) for m in wanted}
         for layer in layers.values():
             layer.act = None
         acts = self._feeding(modules, layers)
         named = {shape.name: kernel for shape, kernel in kernels.items()}
-        return PackedModel(modules, state, layers, [*(t.module for t in layers.values()), *acts], rows, here, named)
+        filling = Filling(self._rows(modules, kernels, dtype))
+        return PackedModel(modules, state, layers, [*(t.module for t in layers.values()), *acts], filling, here, named)
 
     def _rows(self, modules: list[nn.Module], kernels: dict[Shape, Kernel], dtype: torch.dtype) -> int:
         """The rows per thread to a multiple of which a short forward is padded: the most that any layer needs.
 
-        Fewer than `ROWS` only if the probe tried every product with a weight, and no layer has an odd number of
-        outputs: activations compute 16 numbers at a time, and round a remainder differently.
+        Fewer than `ROWS` only if the probe tried every product with a weight, and 8 rows of what any layer gives are
+        whole vectors: activations round a remainder differently.
         """
         tried = {id(m.weight) for m in modules if is_linear(m) or isinstance(m, nn.Embedding)}
         if any(p.dim() > 1 and id(p) not in tried for p in self.model.parameters()):
             return ROWS
-        if not kernels or any(shape.outputs % 2 for shape in kernels):
+        if not kernels or any(8 * shape.outputs % LANES for shape in kernels):
             return ROWS
         return max(rows_of(shape, dtype, kernel, self.products) for shape, kernel in kernels.items())
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from . import linear_probe_cache as cache
+from .filling import SHORT_ROWS
 from .linear_products import (
     ROWS,
     Kernel,
@@ -34,7 +35,6 @@ BATCHES = (64, 256, 1024, 4096)
 """Sizes of the batches in which the same rows must have the same bits."""
 
 FEW = (8, 16)  # rows per thread, fewer than `ROWS`, to a multiple of which a short forward may be padded
-SHORT_ROWS = 4 * ROWS  # rows per thread, below which a forward is short
 
 TIMED = 256  # rows of the product whose time is measured
 REPEATS = 2
@@ -366,12 +366,6 @@ def rows_of(shape: Shape, dtype: torch.dtype, kernel: Kernel, products: Products
     if products != "float32" or not torch.backends.mkldnn.is_available():
         return ROWS
     return choose(shape, dtype, also=(kernel,)).few.get(kernel, ROWS)
-
-
-def filled(size: int, rows: int) -> int:
-    """The number of rows to a multiple of which a product of ``size`` rows is padded: ``rows`` per thread if short."""
-    threads = torch.get_num_threads()
-    return (rows if size < SHORT_ROWS * threads else ROWS) * threads
 
 
 _PACKS: dict[tuple[torch.dtype, int, str], bool] = {}

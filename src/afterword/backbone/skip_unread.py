@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from ..text.batch import Batch, lay
 from ..text.segments import Segment, TokenizedText
 from .attention_masks import current
+from .filling import Filling
 from .linear_patching import Patch, current_patch, patched
-from .linear_probe import filled
 from .packing import PackedBatch
 from .pickling import is_recorder
 
@@ -37,19 +37,19 @@ class ReadRows:
     Attributes:
         at: their indices among the forward's rows (R,).
         total: the number of rows of the forward.
-        whole: the rows of a product are padded with filler to a multiple of this.
+        padded: the number of rows of a product, with filler.
         noise: give the rows that are not read random numbers, to try whether they matter; else zeros.
     """
 
     at: Tensor
     total: int
-    whole: int
+    padded: int
     noise: bool = False
 
     def product(self, layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """A layer's product, from (..., N, in) to (..., N, out), of the rows that are read."""
         count = len(self.at)
-        some = layer(x.index_select(-2, torch.cat([self.at, self.at[:1].expand(-count % self.whole)])))
+        some = layer(x.index_select(-2, torch.cat([self.at, self.at[:1].expand(self.padded - count)])))
         shape = (*x.shape[:-1], some.shape[-1])
         out = some.new_zeros(shape)
         if self.noise:
@@ -113,14 +113,14 @@ class _RecordingPatch(Patch):
 
 
 @contextmanager
-def cutting(cut: Cut | None, first: int, packed: PackedBatch, rows: int) -> Iterator[ReadRows | None]:
+def cutting(cut: Cut | None, first: int, packed: PackedBatch, filling: Filling) -> Iterator[ReadRows | None]:
     """Skip products of the last layer during one forward of this thread, if enough of its rows are not read.
 
     Args:
         cut: what is read of the whole batch; None = everything.
         first: index in the batch of the forward's first token.
         packed: the input of the forward.
-        rows: a short product is padded with filler to a multiple of this many rows per thread.
+        filling: to how many rows a product is padded with filler.
 
     Yields:
         The rows that are read; None = all, and nothing is skipped.
@@ -134,7 +134,7 @@ def cutting(cut: Cut | None, first: int, packed: PackedBatch, rows: int) -> Iter
     if cut is None or not layers:
         yield None
         return
-    read = ReadRows(at, len(packed.tokens), filled(len(at), rows), cut.noise)
+    read = ReadRows(at, len(packed.tokens), filling.total(len(at)), cut.noise)
     with patched(_CutPatch(current_patch() or Patch({}, "float32"), layers, read), layers):
         yield read
 

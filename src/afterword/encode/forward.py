@@ -12,6 +12,7 @@ from ..backbone.attention_taps import Tap
 from ..backbone.backbone import Backbone, Trace
 from ..backbone.bidirectional import Sight
 from ..backbone.facts import Layer
+from ..backbone.filling import sum_rows
 from ..backbone.skip_unread import MOST, WORTH
 from ..errors import MethodError
 from ..methods import Method
@@ -205,6 +206,6 @@ def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:
         inside = group.slice(states)
         read = group.text >= 0
         for r in range(rows.shape[1]):
-            sums = (rows[:, r, :, None].to(states.dtype) * inside).sum(1)
+            sums = sum_rows(rows[:, r, :, None].to(states.dtype) * inside)
             out[:, r].index_add_(0, group.text[read], sums[read])
     return out

@@ -290,6 +290,8 @@ class Backward(Weighting):
         """Sum over the targets i of A_new[i, k]."""
         import torch
 
+        from ..backbone.filling import sum_rows
+
         assert reading is not None
         seen = group.scope & (group.copy != SPECIAL) if self.columns == "content" else group.scope
         a = reading.to(targets.dtype) * seen[:, None]
@@ -297,7 +299,7 @@ class Backward(Weighting):
             a = a / a.sum(-1, keepdim=True)
         columns, real = self._columns(group, targets)
         chosen = targets.gather(-1, columns[:, None].expand(-1, targets.shape[1], -1)) * real[:, None]
-        rows = torch.stack([(chosen[:, r, :, None] * a).sum(1) for r in range(chosen.shape[1])], 1)
+        rows = torch.stack([sum_rows(chosen[:, r, :, None] * a) for r in range(chosen.shape[1])], 1)
         if self.normalise == "total":
             rows = rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
         return rows / max(group.length // 2, 1) if self.released and self.pool == "half" else rows

@@ -1,0 +1,110 @@
+"""How far a forward is padded on a CPU, so that each of its rows has the same bits whatever else is in it.
+
+Two kinds of kernels ask for it. Matrix products compute some rows at a time (`linear_probe` tries how many). Some
+element-wise functions (SiLU, GELU, sigmoid) compute some numbers at a time and round the remainder differently. torch
+divides the numbers among its threads, so each thread may have a remainder of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .linear_products import ROWS
+
+SHORT_ROWS = 4 * ROWS  # rows per thread, below which a forward is short
+LANES = 32  # numbers that an element-wise function computes at a time: two vectors of AVX-512, or four of AVX2
+GRAIN = 32768  # torch divides so many numbers among two threads, twice as many among three (at::internal::GRAIN_SIZE)
+EVEN = 2  # with at most so many threads, whole rows are whole vectors
+ROUNDED = frozenset({"celu", "elu", "exp2", "gelu", "glu", "logaddexp", "mish", "pow", "selu", "sigmoid", "silu",
+                     "softplus"})  # fmt: skip
+"""torch's element-wise functions that round a remainder differently."""
+EXACT_POWERS = (-2, -1, -0.5, 0.5, 1, 2, 3)  # for which `pow` does not
+
+
+@dataclass(frozen=True)
+class Filling:
+    """To how many rows a forward is padded.
+
+    Attributes:
+        rows: per thread; a short forward is padded to a multiple of these, a longer one to a multiple of `ROWS`.
+        widths: the widths of the rows that functions of `ROUNDED` get.
+    """
+
+    rows: int = ROWS
+    widths: frozenset[int] = frozenset()
+
+    def total(self, size: int) -> int:
+        """The number of rows to which ``size`` rows are padded: the first at which all threads get whole vectors."""
+        threads = torch.get_num_threads()
+        total = size
+        while True:
+            step = (self.rows if total < SHORT_ROWS * threads else ROWS) * threads
+            total = -(-total // step) * step
+            if all(_even(total, width, threads) for width in self.widths):
+                return total
+            total += 1
+
+
+def _even(rows: int, width: int, threads: int) -> bool:
+    """Whether each thread gets whole vectors of (rows, width) numbers, and whole rows if a row is not whole vectors.
+
+    GELU is divided among all threads at fewer numbers than other functions.
+    """
+    numbers = rows * width
+    for used in {1, max(1, min(threads, -(-numbers // GRAIN))), threads}:
+        each = -(-numbers // used)
+        if each % LANES or (width % LANES and each % width):
+            return False
+    return True
+
+
+class _Watching(TorchDispatchMode):
+    """Notes the widths of what functions of `ROUNDED` get."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.widths: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the function."""
+        name = func.overloadpacket.__name__.rstrip("_")
+        if name in ROUNDED and not (name == "pow" and args[1] in EXACT_POWERS) and args[0].dim():
+            self.widths.add(int(args[0].shape[-1]) // (2 if name == "glu" else 1))
+        return func(*args, **(kwargs or {}))
+
+
+def log_add_exp(a: Tensor, b: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)) of two tensors; unlike `torch.logaddexp`, each number's bits do not depend on its place."""
+    return torch.maximum(a, b) + torch.log1p(torch.exp(-(a - b).abs()))
+
+
+def sum_rows(x: Tensor) -> Tensor:
+    """The sum (G, D) over dimension 1 of (G, n, D); its bits do not depend on the other sums.
+
+    Threads of `torch.sum` divide the columns at multiples of `LANES`, and a remainder of less than a vector may be
+    added up in another order: such a remainder gets columns of zeros.
+    """
+    columns = x.shape[2]
+    if x.device.type == "cpu" and 0 < columns % LANES < LANES // 2:
+        x = F.pad(x, (0, LANES // 2))
+    return x.sum(1)[:, :columns]
+
+
+def rounded_widths(run: Callable[[], Tensor]) -> frozenset[int]:
+    """The widths of the rows that functions of `ROUNDED` get in a forward; none where they do not matter.
+
+    Args:
+        run: a forward of a few tokens.
+    """
+    if torch.get_num_threads() <= EVEN:
+        return frozenset()
+    with _Watching() as watching:
+        run()
+    return frozenset(watching.widths)
