@@ -1,6 +1,6 @@
 """What makes `make test` quick without losing a law: nothing that was checked a moment ago is checked again.
 
-The shapes of each checked function are checked in its first call of every test, and in every hundredth one after
+The shapes of each checked function are checked in its first call of every test file, and in every hundredth one after
 that. The self-check runs once for a model: for the same class, configuration, weights and tokenizer, a later load in
 this process takes over what it found; the tests of the self-check itself always run it. A training draws its losses in
 the tests that are marked `draws_losses`. AFTERWORD_CHECK_ALL=1 does everything each time, and `make soak` sets it.
@@ -19,7 +19,7 @@ from typing import Any
 import jaxtyping
 
 LATER = 100
-"""The first call of a function in a test has its shapes checked, and each of so many later ones."""
+"""The first call of a function in a test file has its shapes checked, and each of so many later ones."""
 
 ALL = os.environ.get("AFTERWORD_CHECK_ALL", "0") != "0"
 
@@ -27,8 +27,8 @@ _begun: list[str] = [""]
 
 
 def begin_test(name: str, draws_losses: bool) -> None:
-    """Called before each test: its first calls are checked again; a training draws its losses, or does not."""
-    _begun[0] = name
+    """Called before each test: in a new file, first calls are checked; a training draws its losses, or does not."""
+    _begun[0] = name.split("::", maxsplit=1)[0]
     if (run := sys.modules.get("afterword.train.run")) is not None:
         from afterword.plots.losses import draw_losses
 
@@ -50,20 +50,29 @@ def sampled() -> Iterator[None]:
 def _sampled(every: Callable[..., Any]) -> Callable[..., Any]:
     def jaxtyped(*, typechecker: Any) -> Callable[[Any], Any]:
         def decorate(function: Any) -> Any:
+            if isinstance(function, type):
+                plain = function.__init__  # type: ignore[misc]
+                whole = every(typechecker=typechecker)(function)
+                if whole.__init__ is not plain:
+                    whole.__init__ = sometimes(whole.__init__, plain)
+                return whole
             checked = every(typechecker=typechecker)(function)
-            if not callable(function) or isinstance(function, type | staticmethod | classmethod | property):
+            if not callable(function) or isinstance(function, staticmethod | classmethod | property):
                 return checked
-            calls, last = 0, ""
-
-            @functools.wraps(function)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                nonlocal calls, last
-                calls, last = (calls + 1 if last == _begun[0] else 1), _begun[0]
-                return (checked if calls % LATER == 1 else function)(*args, **kwargs)
-
-            return call
+            return sometimes(checked, function)
 
         return decorate
+
+    def sometimes(checked: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+        calls, last = 0, ""
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls, last
+            calls, last = (calls + 1 if last == _begun[0] else 1), _begun[0]
+            return (checked if calls % LATER == 1 else function)(*args, **kwargs)
+
+        return call
 
     return jaxtyped
 
