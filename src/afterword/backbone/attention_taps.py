@@ -14,11 +14,9 @@ import torch
 from torch import Tensor
 
 from .attention_views import AttentionView
-from .filling import log_add_exp
 
 FEW = 8  # up to this many columns are read by index, not as a slice
 ROWS = 256  # rows that are read at once
-LOWEST = -1e4  # exp of it is 0; the gradient of log_add_exp(-inf, -inf) would be NaN
 SCORES = 1 << 18  # numbers that are computed at once, unless one head has more: 1 MB stays in the processor's cache
 
 Triangle = Literal["upper", "full"]
@@ -83,8 +81,9 @@ class Diagonals(Tap):
 class MaxOverHeads(Tap):
     """The maximum over layers and heads of (A + A^T) / 2, for some columns (ReBA, Algorithm 1).
 
-    The running maximum is kept in log space, so that `exp` is computed once, at the end. The upper triangle of a
-    causal layer needs no symmetrising: (A + A^T) / 2 is exactly A / 2 below the diagonal, and A on it.
+    The upper triangle of a causal layer needs no symmetrising: (A + A^T) / 2 is exactly A / 2 below the diagonal, and A
+    on it. As long as all layers are such, the running maximum is that of log A, and `exp` is computed once, at the end;
+    from the first other layer on it is that of A + A^T.
 
     Args:
         columns: for each group, the indices of the tokens i (G, C).
@@ -97,30 +96,30 @@ class MaxOverHeads(Tap):
     def __init__(self, columns: Sequence[Tensor], triangle: Triangle = "upper", *, layer: int | None = None) -> None:
         self.columns, self.triangle, self.layer = columns, triangle, layer
         self._runs = [_run(c) for c in columns]
-        self._log: dict[int, Tensor] = {}
-        self._halved: dict[int, bool] = {}
+        self._best: dict[int, Tensor] = {}
+        self._logs: dict[int, bool] = {}
 
     def read(self, view: AttentionView) -> None:
         """Update the running maximum with one layer."""
         columns = self.columns[view.group]
         plain = view.causal and self.triangle == "upper"
-        if self._halved.setdefault(view.group, plain) and not plain:
+        if self._logs.setdefault(view.group, plain) and not plain:
             self._symmetrise(view.group)
         step = max(1, SCORES // (columns.numel() * min(view.length, ROWS)))
         for first in range(0, view.heads, step):
             heads = slice(first, min(first + step, view.heads))
-            self._fold(view, columns, heads, self._halved[view.group])
+            self._fold(view, columns, heads, self._logs[view.group])
 
     def _symmetrise(self, group: int) -> None:
-        """Halve everything off the diagonal now: a bidirectional layer follows causal ones."""
-        best, columns = self._log[group], self.columns[group]
+        """From log A to A + A^T: a bidirectional layer follows causal ones."""
+        best, columns = _exp(self._best[group]), self.columns[group]
         at = torch.arange(best.shape[1], device=best.device)[:, None] == columns[:, None]
-        self._log[group] = torch.where(at, best, best - math.log(2))
-        self._halved[group] = False
+        self._best[group] = torch.where(at, 2 * best, best)
+        self._logs[group] = False
 
     def _fold(self, view: AttentionView, columns: Tensor, heads: slice, plain: bool) -> None:
         n = view.length
-        best, run = self._log.get(view.group), self._runs[view.group] if plain else None
+        best, run = self._best.get(view.group), self._runs[view.group] if plain else None
         for start in range(0, n, ROWS):
             rows = slice(start, min(start + ROWS, n))
             if run is not None:  # right of the diagonal the values are undefined, and not used
@@ -129,7 +128,7 @@ class MaxOverHeads(Tap):
                 new = view.log_weights(columns, rows, heads) if plain else _symmetric(view, columns, rows, heads)
             new = new.amax(1) if new.shape[1] > 1 else new[:, 0]
             if best is None:
-                best = new.new_full((len(columns), n, columns.shape[1]), -math.inf)
+                best = new.new_full((len(columns), n, columns.shape[1]), -math.inf if plain else 0.0)
             into = best[:, rows, : new.shape[-1]]
             if new.requires_grad or best.requires_grad:  # autograd needs the old maximum: do not overwrite it
                 best = best.clone()
@@ -137,17 +136,20 @@ class MaxOverHeads(Tap):
             else:
                 torch.maximum(into, new, out=into)
         assert best is not None
-        self._log[view.group] = best
+        self._best[view.group] = best
 
     def result(self, group: int) -> Tensor:
         """A_new[i, k] (G, C, n)."""
-        log, columns = self._log[group].mT, self.columns[group]
-        k = torch.arange(log.shape[-1], device=log.device)
-        before, at = k < columns[..., None], k == columns[..., None]
-        if self.triangle == "upper":
-            log = log.masked_fill(before, -math.inf)
-        new = log.clamp(max=0).exp()  # with scores of thousands, rounding could give a weight of more than 1
-        return torch.where(at, new, new / 2) if self._halved[group] else new
+        best, columns = self._best[group].mT, self.columns[group]
+        if self._logs[group]:
+            at = torch.arange(best.shape[-1], device=best.device) == columns[..., None]
+            best = best.clamp(max=0).exp()  # with scores of thousands, rounding could give a weight of more than 1
+            best = torch.where(at, best, best / 2)
+        else:
+            best = best / 2
+        if self.triangle == "full":
+            return best
+        return best.masked_fill(torch.arange(best.shape[-1], device=best.device) < columns[..., None], 0)
 
 
 class LargestOfRow(Tap):
@@ -180,13 +182,19 @@ class LargestOfRow(Tap):
 
 
 def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-    """log of (A + A^T) / 2 (G, H, rows, C), for each head."""
+    """A + A^T (G, H, rows, C), for each head."""
     log, transposed = view.log_weights(columns, rows, heads), view.log_weights_transposed(columns, rows, heads)
     if view.causal:
         k = torch.arange(rows.start, rows.stop, device=columns.device)[:, None]
         log = log.masked_fill((k < columns[:, None])[:, None], -math.inf)
         transposed = transposed.masked_fill((k > columns[:, None])[:, None], -math.inf)
-    return log_add_exp(log.clamp(LOWEST, 0), transposed.clamp(LOWEST, 0)) - math.log(2)
+    one, other = _exp(log), _exp(transposed)
+    return one + other if one.requires_grad else one.add_(other)
+
+
+def _exp(log: Tensor) -> Tensor:
+    """A of log A, which is overwritten where no gradient needs it; scores of thousands round to no more than 1."""
+    return log.clamp(max=0).exp() if log.requires_grad else log.clamp_(max=0).exp_()
 
 
 def _run(columns: Tensor) -> slice | None:
