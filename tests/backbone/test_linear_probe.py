@@ -74,8 +74,8 @@ def test_rows_are_filled_as_a_forward_s_are():
 class Planted(probe._Probe):
     """A probe of two products whose speed is given."""
 
-    def __init__(self, plain, packed, seconds: dict[str, float]) -> None:
-        super().__init__(SHAPE, torch.float32, "float32")
+    def __init__(self, plain, packed, seconds: dict[str, float], shape: Shape = SHAPE) -> None:
+        super().__init__(shape, torch.float32, "float32")
         self.products = {"plain": plain, "packed": packed} if packed else {"plain": plain}
         self.given = seconds
 
@@ -232,3 +232,17 @@ def test_the_fewest_rows_are_kept_with_the_verdict(tmp_path, monkeypatch):
     assert probe._read(asdict(found)) == found
     assert probe._read(asdict(found) | {"few": {"packed": 9}}) is None
     assert Planted(BAD, None, {"plain": 1.0}).verdict().few == {"plain": 32}
+
+
+@pytest.mark.parametrize(
+    ("threads", "shape", "trusted"), [(3, (36, 77), False), (3, (36, 80), True), (1, (36, 77), True)]
+)
+def test_threads_are_not_trusted_with_plain_products_of_odd_widths(threads, shape, trusted):
+    """Where a row begins depends on its place then, and the sizes that are tried do not show all places."""
+    torch.set_num_threads(threads)
+    tried = []
+    made = Planted(GOOD, GOOD, {"plain": 1.0, "packed": 2.0}, Shape(*shape))
+    made.products["plain"] = lambda x: tried.append(1) or steady(numbers(64))(x)
+    made.x = numbers(32 * threads)
+    made._try("plain")
+    assert bool(tried) == made.keeps["plain"] == trusted

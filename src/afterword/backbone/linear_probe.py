@@ -306,7 +306,11 @@ class _Probe:
         """Try whether a kernel keeps the bits."""
         product = self.products.get(kernel)
         self.rows[kernel] = self._batches(kernel) if product is not None else []
-        self.keeps[kernel] = product is not None and bits_hold(product, self.x, self.rows[kernel])
+        self.keeps[kernel] = (
+            product is not None
+            and not (kernel == "plain" and self.unaligned)
+            and bits_hold(product, self.x, self.rows[kernel])
+        )
         self.few[kernel] = ROWS
         if product is not None and self.keeps[kernel]:
             self.few[kernel] = fewest_rows(product, self.x, self.whole // ROWS)
@@ -319,6 +323,11 @@ class _Probe:
         affordable = max(int(max(PER_WEIGHT * self.weights, SHORT) / each), SURE)
         largest = max(sizes[0], min(affordable, int(MOST / 2 / self.weights)) // self.whole * self.whole)
         return sorted({min(size, largest) for size in sizes})
+
+    @property
+    def unaligned(self) -> bool:
+        """Whether threads divide rows that do not all begin at multiples of 16 bytes, on which MKL's bits depend."""
+        return self.whole > ROWS and any(size * self.dtype.itemsize % 16 for size in self.shape[:2])
 
     @property
     def _timed(self) -> int:
