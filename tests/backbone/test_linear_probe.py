@@ -244,5 +244,6 @@ def test_threads_are_not_trusted_with_plain_products_of_odd_widths(threads, shap
     made = Planted(GOOD, GOOD, {"plain": 1.0, "packed": 2.0}, Shape(*shape))
     made.products["plain"] = lambda x: tried.append(1) or steady(numbers(64))(x)
     made.x = numbers(32 * threads)
+    made.seconds = {"plain": 1.0}
     made._try("plain")
     assert bool(tried) == made.keeps["plain"] == trusted
