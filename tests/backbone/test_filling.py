@@ -1,10 +1,15 @@
 """A row has the same bits in every padded forward: element-wise functions and sums, on any number of threads."""
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.tiny import tiny
+from tests.zoo import write
 from torch import Tensor, nn
 
+from afterword import Encoder, classical
 from afterword.backbone.filling import Filling, log_add_exp, rounded_widths, sum_rows
 
 FUNCTIONS = {
@@ -65,14 +70,14 @@ def test_the_widths_that_matter_are_found_in_a_forward():
 
         def forward(self, x: Tensor) -> Tensor:
             gate, value = self.up(x).chunk(2, -1)
-            cubed = x.pow(3) + x.tanh() + x.relu()
+            cubed = x.pow(3) + x.tanh() + x.relu() + torch.pow(2, torch.arange(12)) + torch.pow(x[0, 0].abs(), 1.5)
             return self.down(F.silu(gate) * value) + cubed * torch.sigmoid(x[:, :1]) + F.glu(x)[:, 1:2]
 
     block = Block()
     torch.set_num_threads(2)
     assert rounded_widths(lambda: block(numbers(5, 12))) == frozenset()
     torch.set_num_threads(3)
-    assert rounded_widths(lambda: block(numbers(5, 12))) == {20, 1, 6}
+    assert rounded_widths(lambda: block(numbers(5, 12))) == {20, 1, 6, 12}
 
 
 def test_log_add_exp_is_torchs_within_a_rounding_wherever_a_number_stands():
@@ -105,3 +110,25 @@ def test_sums_do_not_depend_on_other_sums_nor_on_threads(columns: int):
             torch.set_num_threads(threads)
             for count in (1, 2, 3, 8, 16, 20):
                 assert torch.equal(sum_rows(x[:count].clone()), wanted[:count]), (rows, threads, count)
+
+
+def test_a_hook_that_comes_later_is_filled_for(tmp_path: Path):
+    torch.set_num_threads(3)
+    encoder = Encoder.load(tiny("llama", tmp_path), classical())
+    encoder.encode(["a"])
+    packed = encoder.backbone.packed
+    with packed.fast() as before:
+        assert 24 not in before.filling.widths
+    encoder.backbone.model.layers[0].mlp.register_forward_hook(
+        lambda module, given, out: out + F.silu(out[..., :24]).sum()
+    )
+    encoder.encode(["a"])
+    with packed.fast() as after:
+        assert 24 in after.filling.widths
+
+
+def test_powers_of_every_kind_are_looked_at(tmp_path: Path):
+    """ALiBi's slopes are powers of a number, by a tensor."""
+    torch.set_num_threads(3)
+    encoder = Encoder.load(write("bloom", tmp_path / "bloom"), classical())
+    assert encoder.encode([[5, 6, 7]]).shape == (1, 64)

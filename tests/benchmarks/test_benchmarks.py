@@ -47,6 +47,7 @@ SHARED = {
 PROC = {"reba_memory", "load_memory", "against_paper", "training", "tune", "jobs"}
 SOAK = {
     "reba_memory", "reba_chunked", "load_memory", "training", "degradation", "mini", "methods_cost", "jobs", "index",
+    "tune", "template", "evaluation",
 }  # fmt: skip
 ALONE = "reba_memory"
 """It runs as users run it: a pass in a process of its own, and each call of that in another. The others run here."""

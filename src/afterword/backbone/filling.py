@@ -74,10 +74,12 @@ class _Watching(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the function."""
+        out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__.rstrip("_")
-        if name in ROUNDED and not (name == "pow" and args[1] in EXACT_POWERS) and args[0].dim():
-            self.widths.add(int(args[0].shape[-1]) // (2 if name == "glu" else 1))
-        return func(*args, **(kwargs or {}))
+        exact = name == "pow" and isinstance(args[1], int | float) and args[1] in EXACT_POWERS
+        if name in ROUNDED and not exact and isinstance(out, Tensor) and out.dim():
+            self.widths.add(int(out.shape[-1]))
+        return out
 
 
 def log_add_exp(a: Tensor, b: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class PackedModel:
         filling: to how many rows a forward is padded with filler.
         circumstances: in which the kernels were chosen, from `linear_probe.circumstances`.
         kernels: the kernel of the linear layers of each shape, by the shape's name.
-        watched: whether `watch` was called.
+        watched: `IndependenceCheck.changes` when `watch` was called; None = not yet.
         tail: the layers that `skip_unread.find` returned; None = not called yet.
         tail_changes: `IndependenceCheck.changes` at that time.
     """
@@ -51,14 +51,14 @@ class PackedModel:
     filling: Filling = field(default_factory=Filling)
     circumstances: str = ""
     kernels: dict[str, Kernel] = field(default_factory=dict)
-    watched: bool = False
+    watched: int | None = None
     tail: tuple[nn.Module, ...] | None = None
     tail_changes: int = 0
 
-    def watch(self, run: Callable[[], Tensor]) -> None:
-        """Find the widths on which the filling depends, once, with a forward of a few tokens."""
-        if self.modules and not self.watched:
-            self.filling, self.watched = replace(self.filling, widths=rounded_widths(run)), True
+    def watch(self, run: Callable[[], Tensor], changes: int) -> None:
+        """Find the widths on which the filling depends with a forward of a few tokens: once, and after each change."""
+        if self.modules and self.watched != changes:
+            self.filling, self.watched = replace(self.filling, widths=rounded_widths(run)), changes
 
     def changed(self) -> list[PackedLayer]:
         """Packed layers whose weight has changed: another tensor, another version, or other elements in a sample."""
