@@ -117,13 +117,12 @@ def test_a_hook_that_comes_later_is_filled_for(tmp_path: Path):
     encoder = Encoder.load(tiny("llama", tmp_path), classical())
     encoder.encode(["a"])
     packed = encoder.backbone.packed
-    with packed.fast() as before:
-        assert 24 not in before.filling.widths
-    encoder.backbone.model.layers[0].mlp.register_forward_hook(
-        lambda module, given, out: out + F.silu(out[..., :24]).sum()
-    )
+    with torch.no_grad(), packed.fast() as before:
+        assert before.watched is not None and 24 not in before.filling.widths
+    block = encoder.backbone.model.layers[0].mlp
+    block.register_forward_hook(lambda module, given, out: out + F.silu(out[..., :24]).sum(-1, keepdim=True))
     encoder.encode(["a"])
-    with packed.fast() as after:
+    with torch.no_grad(), packed.fast() as after:
         assert 24 in after.filling.widths
 
 
