@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention_masks import Mask
-from .filling import log_add_exp
+from .filling import ALIGNED, log_add_exp, products
 
+NARROWEST = 16  # a narrower head is padded: MKL multiplies narrow matrices in ways that depend on where they begin
 CELLS = 1 << 21  # entries of one head's scores that are computed at once where no fused kernel runs
 
 
@@ -44,9 +45,11 @@ def attention(
     Returns:
         (G, H, n, e), and the log-sum-exp (G, H, n), sinks included, or None.
     """
-    width, no_grad = v.shape[-1], not torch.is_grad_enabled()
-    if no_grad and softcap is None and width < q.shape[-1]:  # latent attention: the fused kernels know one width only
-        v = F.pad(v, (0, q.shape[-1] - width))
+    (segments, heads), width, no_grad = q.shape[:2], v.shape[-1], not torch.is_grad_enabled()
+    if no_grad and q.device.type == "cpu":
+        q, k, v = (_whole(x, segments * heads == 1) for x in (q, k, v))
+    if no_grad and softcap is None and v.shape[-1] < q.shape[-1]:  # latent attention: fused kernels know one width only
+        v = F.pad(v, (0, q.shape[-1] - v.shape[-1]))
     fused = no_grad and _fused_gives_lse(q, v, dropout) and bias is None
     if softcap is not None or (sinks is not None and not fused):
         out, lse = _unfused(q, k, v, _additive(q, k, mask, bias), scaling, dropout, softcap, sinks, want_lse)
@@ -59,7 +62,18 @@ def attention(
         out, lse = F.scaled_dot_product_attention(
             q, k, v, attn_mask, dropout, causal, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
         ), None  # fmt: skip
-    return out[..., :width], lse
+    return out[:segments, ..., :width], None if lse is None else lse[:segments]
+
+
+def _whole(x: Tensor, lone: bool) -> Tensor:
+    """(G, H, n, d) whose products have the same bits among any others: of a lone head, twice; and padded to whole rows.
+
+    A lone head is multiplied by all threads, one of several by its own.
+    """
+    d = x.shape[-1]
+    if more := max(NARROWEST - d, -d % ALIGNED):
+        x = F.pad(x, (0, more))
+    return x.expand(2, -1, -1, -1) if lone and torch.get_num_threads() > 1 else x
 
 
 def _fused_gives_lse(q: Tensor, v: Tensor, dropout: float) -> bool:
@@ -115,7 +129,7 @@ def _unfused(
     out, lse = [], []
     for first in range(0, n, step := max(16, CELLS // (keys * q.shape[1]))):
         part = slice(first, first + step)
-        s = q[:, :, part] @ k.mT * scaling
+        s = products(q[:, :, part], k) * scaling
         want_lse = want_lse and s.dtype in (torch.float32, torch.float64)  # in half precision it is not exact enough
 
         if softcap is not None:
@@ -126,5 +140,5 @@ def _unfused(
         if want_lse:
             lse.append(s.logsumexp(-1))
         p = s.softmax(-1, dtype=s.dtype if s.dtype == torch.float64 else torch.float32).to(v.dtype)[..., :keys]
-        out.append(F.dropout(p, dropout) @ v)
+        out.append(products(F.dropout(p, dropout), v.mT))
     return torch.cat(out, 2), torch.cat(lse, 2) if want_lse else None

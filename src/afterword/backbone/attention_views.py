@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..shapes import Keys, Queries
-from .filling import log_add_exp
+from .filling import log_add_exp, matrices, products
 
 Columns = Tensor | slice
 """Token indices (G, C), or a slice for all segments."""
@@ -174,7 +173,7 @@ class ScoreView(AttentionView):
         if self.softcap is None and self.bias is None and self.mask is None:
             q, k = wide(self.q[:, heads, rows]), self._keys(heads, columns)
             (g, h, r, _), c = q.shape, k.shape[2]
-            s = torch.baddbmm(_matrices(lse[..., None]), _matrices(q), _matrices(k).mT, beta=-1, alpha=self.scaling)
+            s = torch.baddbmm(matrices(lse[..., None]), matrices(q), matrices(k).mT, beta=-1, alpha=self.scaling)
             return s[: g * h].view(g, h, r, c)
         if isinstance(columns, slice):
             columns = torch.arange(columns.start, columns.stop, device=self.q.device).expand(len(self.q), -1)
@@ -184,7 +183,7 @@ class ScoreView(AttentionView):
         """log A[column, row] (G, H, rows, C). Undefined left of a causal layer's diagonal."""
         q = wide(self.q[:, heads])
         q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
-        s = self._capped(_products(self._keys(heads)[:, :, rows], q) * self.scaling)
+        s = self._capped(products(self._keys(heads)[:, :, rows], q) * self.scaling)
         if self.bias is not None:
             bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads]
             s = s + bias.gather(2, columns[:, None, :, None].expand(*bias.shape[:2], -1, bias.shape[3]))[..., rows].mT
@@ -194,7 +193,7 @@ class ScoreView(AttentionView):
 
     def _scores(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
         """Scores of some rows on some columns (G, H, rows, C)."""
-        s = self._capped(_products(wide(self.q[:, heads, rows]), self._keys(heads, columns)) * self.scaling)
+        s = self._capped(products(wide(self.q[:, heads, rows]), self._keys(heads, columns)) * self.scaling)
         if self.bias is not None:
             bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads, rows]
             s = s + bias.gather(-1, columns[:, None, None].expand(*bias.shape[:3], -1))
@@ -217,23 +216,6 @@ class ScoreView(AttentionView):
         if k.shape[1] != end - first:
             k = k[:, torch.arange(first, end, device=k.device) // per - first // per]
         return wide(k)
-
-
-def _matrices(x: Tensor) -> Tensor:
-    """The matrices of (G, H, r, d), for batched products that have the same bits in any number of them.
-
-    MKL rounds a product that is alone, and rows that do not begin at multiples of 16 bytes, in other ways.
-    """
-    x = x.flatten(0, 1)
-    if x.shape[2] > 1 and x.shape[2] % 4:
-        x = F.pad(x, (0, -x.shape[2] % 4))
-    return x if len(x) > 1 else x.expand(2, -1, -1).contiguous()
-
-
-def _products(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b^T (G, H, r, c), of (G, H, r, d) and (G, H, c, d)."""
-    (g, h, r, _), c = a.shape, b.shape[2]
-    return (_matrices(a) @ _matrices(b).mT)[: g * h].view(g, h, r, c)
 
 
 def wide(x: Tensor) -> Tensor:

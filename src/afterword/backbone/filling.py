@@ -21,6 +21,7 @@ from .linear_products import ROWS
 SHORT_ROWS = 4 * ROWS  # rows per thread, below which a forward is short
 LANES = 32  # numbers that an element-wise function computes at a time: two vectors of AVX-512, or four of AVX2
 GRAIN = 32768  # torch divides so many numbers among two threads, twice as many among three (at::internal::GRAIN_SIZE)
+ALIGNED = 4  # numbers of float32 in 16 bytes
 EVEN = 2  # with at most so many threads, whole rows are whole vectors
 ROUNDED = frozenset({"celu", "elu", "exp2", "gelu", "glu", "logaddexp", "mish", "pow", "selu", "sigmoid", "silu",
                      "softplus"})  # fmt: skip
@@ -97,6 +98,23 @@ def sum_rows(x: Tensor) -> Tensor:
     if x.device.type == "cpu" and 0 < columns % LANES < LANES // 2:
         x = F.pad(x, (0, LANES // 2))
     return x.sum(1)[:, :columns]
+
+
+def matrices(x: Tensor) -> Tensor:
+    """The matrices of (G, H, r, d), for batched products that have the same bits in any number of them.
+
+    MKL rounds a product that is alone, and rows that do not begin at multiples of 16 bytes, in other ways.
+    """
+    x = x.flatten(0, 1)
+    if x.shape[2] > 1 and x.shape[2] % ALIGNED:
+        x = F.pad(x, (0, -x.shape[2] % ALIGNED))
+    return x if len(x) > 1 else x.expand(2, -1, -1).contiguous()
+
+
+def products(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b^T (G, H, r, c), of (G, H, r, d) and (G, H, c, d)."""
+    (g, h, r, _), c = a.shape, b.shape[2]
+    return (matrices(a) @ matrices(b).mT)[: g * h].view(g, h, r, c)
 
 
 def rounded_widths(run: Callable[[], Tensor]) -> frozenset[int]:
