@@ -36,10 +36,10 @@ class Toy:
     batch_tokens: int | None = None
     seconds: float = 0.0
 
-    def start(self) -> Shards:
+    def start(self, threads: int | None = None) -> Shards:
         OPENED.append(self.folder)
         happen(self.starts, written(self.folder / "starts", f"{os.getpid()} {len(OPENED)}") - 1)
-        return Shards(self)
+        return Shards(self, threads)
 
     def shard(self, number: int) -> Path:
         return self.folder / f"{number:06}"
@@ -50,10 +50,12 @@ class Shards:
     """Does shards: the first whole file wins."""
 
     toy: Toy
+    threads: int | None
 
     def __call__(self, number: int, batch_tokens: int | None = None) -> dict[str, Any]:
         folder = self.toy.folder
-        written(folder / "log", f"{number} {os.getpid()} {batch_tokens} {os.environ.get('OMP_NUM_THREADS')}")
+        threads = f"{os.environ.get('OMP_NUM_THREADS')} {self.threads}"
+        written(folder / "log", f"{number} {os.getpid()} {batch_tokens} {threads}")
         attempt = sum(line.split()[0] == str(number) for line in lines(folder / "log")) - 1
         time.sleep(self.toy.seconds)
         happen(self.toy.faults.get(number, ()), attempt)

@@ -75,9 +75,26 @@ def test_the_widths_that_matter_are_found_in_a_forward():
 
     block = Block()
     torch.set_num_threads(2)
-    assert rounded_widths(lambda: block(numbers(5, 12))) == frozenset()
+    assert rounded_widths(lambda: block(numbers(5, 12)), 5) == frozenset()
     torch.set_num_threads(3)
-    assert rounded_widths(lambda: block(numbers(5, 12))) == {20, 1, 6, 12}
+    assert rounded_widths(lambda: block(numbers(5, 12)), 5) == {20, 1, 6, 12}
+
+
+def test_the_widths_of_what_is_computed_head_by_head_are_found():
+    torch.set_num_threads(3)
+
+    def run() -> Tensor:
+        gates = torch.sigmoid(numbers(1, 5, 4, 25))  # four heads of 25 numbers for each of five tokens
+        turned = torch.view_as_complex(numbers(1, 5, 3, 7, 2))
+        return gates.flatten(2) + torch.view_as_real(turned * turned).sum() + (turned + turned).real.sum()
+
+    assert rounded_widths(run, 5) == {100, 21}
+
+
+def test_a_forward_is_not_filled_without_bound():
+    torch.set_num_threads(64)
+    assert Filling(8).total(400) == 512 and Filling(8, frozenset({352})).total(400) == 1024
+    assert Filling(8, frozenset({172})).total(400) == 512, "24 times as many rows would be needed"
 
 
 def test_log_add_exp_is_torchs_within_a_rounding_wherever_a_number_stands():

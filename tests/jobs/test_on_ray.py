@@ -44,7 +44,7 @@ def test_actors_die_and_each_shard_is_done_or_given_up(tmp_path: Path):
     assert sorted(heard.again) == [(1, GONE), (3, "raised RuntimeError: no idea"), (5, GONE)]
     assert set(shards(toy)) == {f"{n:06}" for n in range(8) if n != 5} and set(heard.markers) == set(range(8)) - {5}
     assert tokens(toy, 1) == tokens(toy, 3) == tokens(toy, 5) == ["None", "1024"]
-    assert {line.split()[3] for line in lines(tmp_path / "log")} == {"1"}
+    assert {tuple(line.split()[3:]) for line in lines(tmp_path / "log")} == {("1", "1")}
     assert {line.split()[1] for line in lines(tmp_path / "starts")} == {"1"}, "an actor starts a worker once"
 
 

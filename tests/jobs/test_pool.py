@@ -230,7 +230,7 @@ def until(true: Callable[[], bool]) -> None:
 def test_threads_are_in_the_environment_of_a_worker(tmp_path: Path):
     toy = Toy(tmp_path)
     assert run(toy, range(1)) == Outcome(1, {})
-    assert [line.split()[3] for line in lines(tmp_path / "log")] == ["1"]
+    assert [line.split()[3:] for line in lines(tmp_path / "log")] == [["1", "1"]]
     assert {environment(2, 1)[name] for name in THREADS} == {"1"}
     assert environment(1)["OMP_NUM_THREADS"] == str(cores())
 

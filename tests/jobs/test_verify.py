@@ -34,6 +34,9 @@ def test_as_many_threads_as_the_job_had(llama: Path, tmp_path: Path) -> None:
     worker = ShardWorker(tmp_path / "job", Inputs((file,)), JobRecipe(Load(str(llama))), {"text": "text"}, "llama", 2)
     job = Job.create(worker, {}, 1)
     job.run(worker)
+    worker.start(threads=1)
+    with pytest.raises(JobError, match="was begun with --threads 1, and now it is 99"):
+        worker.start(threads=99)  # more than there are cores, as in one process
     torch.set_num_threads(2)
     assert recompute(job, worker, 2) == ([0, 1], []) and torch.get_num_threads() == 2
     job.remove(1)

@@ -228,7 +228,7 @@ class Backbone:
             if layers == {LAST} and not (taps or keep_mode or asked.coupled):
                 cut = self._cut(read, modules, fast)
             try:
-                fast.watch(lambda: self._last(fast.filling, few_tokens(self)), self._independence.changes)
+                fast.watch(partial(self._last, fast.filling), partial(few_tokens, self), self._independence.changes)
                 parts = [self._run(batch, groups, prefix, asked, fast.filling, cut) for groups in self._separate(batch)]
             except (IndexError, RuntimeError, ValueError) as e:
                 explain(e, batch, self.facts, modules)

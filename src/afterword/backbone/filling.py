@@ -22,10 +22,11 @@ SHORT_ROWS = 4 * ROWS  # rows per thread, below which a forward is short
 LANES = 32  # numbers that an element-wise function computes at a time: two vectors of AVX-512, or four of AVX2
 GRAIN = 32768  # torch divides so many numbers among two threads, twice as many among three (at::internal::GRAIN_SIZE)
 ALIGNED = 4  # numbers of float32 in 16 bytes
+FURTHEST = 8  # times: rows of 172 numbers on 64 threads would need 24 times as many
 EVEN = 2  # with at most so many threads, whole rows are whole vectors
-ROUNDED = frozenset({"celu", "elu", "exp2", "gelu", "glu", "logaddexp", "mish", "pow", "selu", "sigmoid", "silu",
-                     "softplus"})  # fmt: skip
-"""torch's element-wise functions that round a remainder differently."""
+ROUNDED = frozenset({"atan2", "atanh", "celu", "cosh", "elu", "exp2", "gelu", "glu", "logaddexp", "logaddexp2", "mish",
+                     "pow", "selu", "sigmoid", "silu", "sinh", "softplus"})  # fmt: skip
+"""torch's element-wise functions that round a remainder differently; products of complex numbers do too."""
 EXACT_POWERS = (-2, -1, -0.5, 0.5, 1, 2, 3)  # for which `pow` does not
 
 
@@ -35,22 +36,28 @@ class Filling:
 
     Attributes:
         rows: per thread; a short forward is padded to a multiple of these, a longer one to a multiple of `ROWS`.
-        widths: the widths of the rows that functions of `ROUNDED` get.
+        widths: how many numbers functions of `ROUNDED` get for each row.
     """
 
     rows: int = ROWS
     widths: frozenset[int] = frozenset()
 
     def total(self, size: int) -> int:
-        """The number of rows to which ``size`` rows are padded: the first at which all threads get whole vectors."""
+        """The number of rows to which ``size`` rows are padded: the first at which all threads get whole vectors.
+
+        Where that is more than `FURTHEST` times as many as the products ask for, it is what these ask for.
+        """
+        first = total = self._whole(size)
+        while not all(_even(total, width, torch.get_num_threads()) for width in self.widths):
+            total = self._whole(total + 1)
+            if total > FURTHEST * first:
+                return first
+        return total
+
+    def _whole(self, size: int) -> int:
         threads = torch.get_num_threads()
-        total = size
-        while True:
-            step = (self.rows if total < SHORT_ROWS * threads else ROWS) * threads
-            total = -(-total // step) * step
-            if all(_even(total, width, threads) for width in self.widths):
-                return total
-            total += 1
+        step = (self.rows if size < SHORT_ROWS * threads else ROWS) * threads
+        return -(-size // step) * step
 
 
 def _even(rows: int, width: int, threads: int) -> bool:
@@ -67,10 +74,11 @@ def _even(rows: int, width: int, threads: int) -> bool:
 
 
 class _Watching(TorchDispatchMode):
-    """Notes the widths of what functions of `ROUNDED` get."""
+    """Notes how many numbers functions of `ROUNDED` get for each row."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.rows = rows
         self.widths: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -78,8 +86,9 @@ class _Watching(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__.rstrip("_")
         exact = name == "pow" and isinstance(args[1], int | float) and args[1] in EXACT_POWERS
-        if name in ROUNDED and not exact and isinstance(out, Tensor) and out.dim():
-            self.widths.add(int(out.shape[-1]))
+        rounded = name in ROUNDED or (name == "mul" and out.is_complex())
+        if rounded and not exact and isinstance(out, Tensor) and out.dim():
+            self.widths.add(out.numel() // self.rows if self.rows in out.shape else int(out.shape[-1]))
         return out
 
 
@@ -117,14 +126,15 @@ def products(a: Tensor, b: Tensor) -> Tensor:
     return (matrices(a) @ matrices(b).mT)[: g * h].view(g, h, r, c)
 
 
-def rounded_widths(run: Callable[[], Tensor]) -> frozenset[int]:
-    """The widths of the rows that functions of `ROUNDED` get in a forward; none where they do not matter.
+def rounded_widths(run: Callable[[], Tensor], rows: int) -> frozenset[int]:
+    """How many numbers functions of `ROUNDED` get for each row in a forward; none where it does not matter.
 
     Args:
         run: a forward of a few tokens.
+        rows: to how many rows it is padded.
     """
     if torch.get_num_threads() <= EVEN:
         return frozenset()
-    with _Watching() as watching:
+    with _Watching(rows) as watching:
         run()
     return frozenset(watching.widths)

@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError
+from ..text.batch import Batch
 from .filling import LANES, Filling, rounded_widths
 from .free_memory import free_memory
 from .linear_patching import FUSED, PackedLayer, Patch, is_linear, patched, shape_of, work
@@ -55,10 +57,12 @@ class PackedModel:
     tail: tuple[nn.Module, ...] | None = None
     tail_changes: int = 0
 
-    def watch(self, run: Callable[[], Tensor], changes: int) -> None:
+    def watch(self, run: Callable[[Batch], Tensor], few: Callable[[], Batch], changes: int) -> None:
         """Find the widths on which the filling depends with a forward of a few tokens: once, and after each change."""
         if self.modules and self.watched != changes:
-            self.filling, self.watched = replace(self.filling, widths=rounded_widths(run)), changes
+            batch = few()
+            widths = rounded_widths(partial(run, batch), self.filling.total(batch.tokens.numel()))
+            self.filling, self.watched = replace(self.filling, widths=widths), changes
 
     def changed(self) -> list[PackedLayer]:
         """Packed layers whose weight has changed: another tensor, another version, or other elements in a sample."""

@@ -61,8 +61,13 @@ class Worker(Protocol):
     def batch_tokens(self) -> int | None:
         """The number of tokens in a batch."""
 
-    def start(self) -> Do:
-        """Load the model, in the process that is to do shards."""
+    def start(self, threads: int | None = None) -> Do:
+        """Load the model, in the process that is to do shards.
+
+        Args:
+            threads: of torch in this process; None = as many as there are. Without it torch takes at most as many as
+                there are cores, whatever the environment says.
+        """
 
 
 class ShardListener(Protocol):

@@ -19,6 +19,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
+import torch
+
 from ..encode.limits import Losses
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import FULL, sync
@@ -158,12 +160,17 @@ class ShardWorker:
         """The number of tokens in a batch; None = as many as `Encoder.encode` takes by default."""
         return self.recipe.options.get("batch_tokens")
 
-    def start(self) -> Callable[..., Contract]:
+    def start(self, threads: int | None = None) -> Callable[..., Contract]:
         """Load the encoder, and return what embeds the shard of a number, and gives what its marker says.
+
+        Args:
+            threads: of torch in this process from now on; None = as many as there are.
 
         Raises:
             JobError: the encoder is not the one that the job was begun with.
         """
+        if threads is not None:
+            torch.set_num_threads(threads)
         rows = self.recipe.open()
         embedding = _Embedding(self, rows, self._agree(rows.embedder))
 

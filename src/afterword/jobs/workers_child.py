@@ -35,7 +35,7 @@ def serve(pipe: Connection) -> None:
         written = pipe.recv_bytes()
         Thread(target=_read, args=(pipe, tasks), daemon=True).start()
         worker: Worker = pickle.loads(written)
-        do = worker.start()
+        do = worker.start(int(os.environ["OMP_NUM_THREADS"]))
         pipe.send(("ready", None))
         while True:
             pipe.send(("done", do(*tasks.get())))

@@ -104,7 +104,7 @@ class Shards:
             enter(self.place)
             if self._ask("start") > self.starts:
                 raise ModelError(f"{self.starts} actors of Ray ended before their first shard")
-            self.do = self.worker.start()
+            self.do = self.worker.start(int(os.environ["OMP_NUM_THREADS"]))
             self._ask("ready")
         return self.do
 
