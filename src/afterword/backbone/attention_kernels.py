@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention_masks import Mask
-from .filling import ALIGNED, log_add_exp, products
+from .filling import ALIGNED, log_add_exp
 
 NARROWEST = 16  # a narrower head is padded: MKL multiplies narrow matrices in ways that depend on where they begin
 CELLS = 1 << 21  # entries of one head's scores that are computed at once where no fused kernel runs
@@ -129,7 +129,7 @@ def _unfused(
     out, lse = [], []
     for first in range(0, n, step := max(16, CELLS // (keys * q.shape[1]))):
         part = slice(first, first + step)
-        s = products(q[:, :, part], k) * scaling
+        s = q[:, :, part] @ k.mT * scaling
         want_lse = want_lse and s.dtype in (torch.float32, torch.float64)  # in half precision it is not exact enough
 
         if softcap is not None:
@@ -140,5 +140,5 @@ def _unfused(
         if want_lse:
             lse.append(s.logsumexp(-1))
         p = s.softmax(-1, dtype=s.dtype if s.dtype == torch.float64 else torch.float32).to(v.dtype)[..., :keys]
-        out.append(products(F.dropout(p, dropout), v.mT))
+        out.append(F.dropout(p, dropout) @ v)
     return torch.cat(out, 2), torch.cat(lse, 2) if want_lse else None
