@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention_masks import Mask
-from .filling import ALIGNED, log_add_exp
+from .filling import ALIGNED, NARROWEST, log_add_exp
 
-NARROWEST = 16  # a narrower head is padded: MKL multiplies narrow matrices in ways that depend on where they begin
 CELLS = 1 << 21  # entries of one head's scores that are computed at once where no fused kernel runs
 
 

@@ -22,6 +22,7 @@ SHORT_ROWS = 4 * ROWS  # rows per thread, below which a forward is short
 LANES = 32  # numbers that an element-wise function computes at a time: two vectors of AVX-512, or four of AVX2
 GRAIN = 32768  # torch divides so many numbers among two threads, twice as many among three (at::internal::GRAIN_SIZE)
 ALIGNED = 4  # numbers of float32 in 16 bytes
+NARROWEST = 16  # MKL multiplies narrower matrices in ways that depend on where they begin
 FURTHEST = 8  # times: rows of 172 numbers on 64 threads would need 24 times as many
 EVEN = 2  # with at most so many threads, whole rows are whole vectors
 ROUNDED = frozenset({"atan2", "atanh", "celu", "cosh", "elu", "exp2", "gelu", "glu", "logaddexp", "logaddexp2", "mish",
@@ -124,6 +125,19 @@ def products(a: Tensor, b: Tensor) -> Tensor:
     """a @ b^T (G, H, r, c), of (G, H, r, d) and (G, H, c, d)."""
     (g, h, r, _), c = a.shape, b.shape[2]
     return (matrices(a) @ matrices(b).mT)[: g * h].view(g, h, r, c)
+
+
+def whole_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W^T + b (n, D'), of x (n, D) and W (D', D).
+
+    On a CPU, rows that are not whole are padded: where they begin would matter.
+    """
+    out, width = weight.shape
+    more, wider = (max(NARROWEST - size, -size % ALIGNED) for size in (out, width))
+    if x.device.type != "cpu" or not (more or wider):
+        return F.linear(x.contiguous(), weight, bias)
+    bias = None if bias is None else F.pad(bias, (0, more))
+    return F.linear(F.pad(x, (0, wider)), F.pad(weight, (0, wider, 0, more)), bias)[..., :out].contiguous()
 
 
 def rounded_widths(run: Callable[[], Tensor], rows: int) -> frozenset[int]:

@@ -152,7 +152,8 @@ def bits_hold(product: Product, rows: Tensor, many: Sequence[int]) -> bool:
     whole, shift = len(rows), len(rows) // 2 + 1  # so that copies do not begin where a kernel's blocks begin
     alone = _bits(product(rows[None])[0])
     for size in many:
-        out = _bits(product(rows.repeat(size // whole + 1, 1)[None, shift : shift + size])[0])
+        copies = rows.repeat(size // whole + 1, 1)[None, shift : shift + size].clone()  # begins where torch puts it
+        out = _bits(product(copies)[0])
         first, last = out[: whole - shift], out[-shift:]
         inside = out[whole - shift : -shift].unflatten(0, (-1, whole)) if size > whole else out[:0]
         same = torch.equal(first, alone[shift:]) and torch.equal(last, alone[:shift])
@@ -326,8 +327,8 @@ class _Probe:
 
     @property
     def unaligned(self) -> bool:
-        """Whether threads divide rows that do not all begin at multiples of 16 bytes, on which MKL's bits depend."""
-        return self.whole > ROWS and any(size * self.dtype.itemsize % 16 for size in self.shape[:2])
+        """Whether rows do not all begin at multiples of 16 bytes, on which MKL's bits depend."""
+        return any(size * self.dtype.itemsize % 16 for size in self.shape[:2])
 
     @property
     def _timed(self) -> int:

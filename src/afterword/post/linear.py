@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..backbone.filling import Filling
+from ..backbone.filling import Filling, whole_linear
 from ..errors import MethodError, ModelError
 
 
@@ -156,7 +156,7 @@ class Dense(Post):
         weight = self.weight.to(vectors)
         bias = self.bias.to(vectors) if self.bias is not None else None
         widths = frozenset(weight.shape[:1])
-        return filled(lambda x: ACTIVATIONS[self.activation](F.linear(x, weight, bias)), vectors, widths)
+        return filled(lambda x: ACTIVATIONS[self.activation](whole_linear(x, weight, bias)), vectors, widths)
 
 
 def filled(step: Callable[[Tensor], Tensor], vectors: Tensor, widths: frozenset[int] = frozenset()) -> Tensor:
