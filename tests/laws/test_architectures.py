@@ -1,7 +1,7 @@
-"""Every kind of model, every method: what the package gives is what the model's own eager attention gives.
+"""Promise 1 (right): every family of models, every method, equals the formula on the model's own eager attention.
 
-`make models` judges every type of transformers and writes docs/models.md; here a fixed sample of kinds, chosen to
-differ, is judged anew by the same judge, by `make soak` every kind, and the page must say of them what is found.
+`make models` checks every type in transformers and writes docs/models.md; here a fixed sample of different families is
+checked, by `make soak` every family, and the page must agree with the result.
 """
 
 import json

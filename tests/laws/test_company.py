@@ -1,8 +1,6 @@
-"""Law 2: company changes nothing. What else is in the batch, in the forward or in `encode_many` leaves a vector.
+"""Promise 2 (the same alone and in any batch): neighbours and methods that share the forward do not change a vector.
 
-Equal to the bit where the processor's kernels keep them (tests/laws/test_bitwise.py); here within the last digits
-of float32, for neighbours of other lengths, neighbours with mask and padding tokens, and other methods that share the
-forward.
+Neighbours of different lengths, with mask and padding tokens, and different methods in one forward.
 """
 
 from __future__ import annotations

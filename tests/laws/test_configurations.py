@@ -1,4 +1,4 @@
-"""Configurations that change what a model is: layers that differ, both ways, long windows, scores without a bound."""
+"""Promise 1 (right): configurations whose layers differ, bidirectional ones, long windows and unbounded scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a user writes gives a result or an error of ours, never a traceback; offsets agree with brute force."""
+"""Promise 5 (nothing is silent): any input gives a result or an AfterwordError; offsets agree with brute force."""
 
 from __future__ import annotations
 

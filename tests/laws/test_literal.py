@@ -1,4 +1,4 @@
-"""The algorithms of the ReBA paper as it prints them, loop by loop in float64, against the library."""
+"""Promise 1 (right): the algorithms of the ReBA paper as printed, loop by loop in float64, against the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of the methods on any model."""
+"""Promise 1 (right): equations between methods that hold on any model."""
 
 from __future__ import annotations
 

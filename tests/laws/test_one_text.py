@@ -1,7 +1,7 @@
-"""Law 1: a text's vector is what the Hugging Face model gives for it alone, whatever a user types or hands in.
+"""Promise 1 (right): a text's vector is what the Hugging Face model gives for it alone, whatever the text holds.
 
-Its own tokenizer makes the ids and the mask; the formulas are the judge's. Texts hold the spelling of every special
-token, lists of ids hold the tokens themselves.
+Its own tokenizer makes the ids and the mask; the formulas are those of tests/judge.py. Texts hold the spelling of every
+special token, lists of ids hold the tokens themselves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The law of options: every argument changes something that can be seen, or is refused by its name.
+"""Promise 5 (nothing is silent): every argument changes something that can be seen, or is refused by its name.
 
-Where sentence-transformers documents that an argument is not read (prompt_name beside prompt, convert_to_numpy beside
+Where sentence-transformers documents that an argument is ignored (prompt_name with prompt, convert_to_numpy with
 convert_to_tensor), the same holds here, and the docstring says so.
 """
 

@@ -1,4 +1,4 @@
-"""Weights in four bits: how such a model runs, how far its vectors are from its own, and when it cannot be judged."""
+"""Promise 1 (right): 4-bit weights: how such a model runs, how far its vectors are from eager, when it is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trainer's padded batch teaches both-ways layers is what eager attention teaches them, text by text."""
+"""Promise 1 (right): a trainer's padded batch gives bidirectional layers the gradients of eager attention."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""One encoder in several threads gives what it gives alone, to the last bit; its copies are encoders of their own."""
+"""Promise 2 (the same in any batch, on any threads): one encoder in several threads, and copies of encoders."""
 
 import copy
 import pickle
