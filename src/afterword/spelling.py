@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from inspect import signature
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -87,7 +88,12 @@ def check_fields(part: Any) -> None:
     """
     for f in fields(part):
         object.__setattr__(part, f.name, _plain(getattr(part, f.name)))
-    check_options(type(part).__name__, vars(part), get_type_hints(type(part)), vars(part))
+    check_options(type(part).__name__, vars(part), _hints(type(part)), vars(part))
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _plain(value: Any) -> Any:

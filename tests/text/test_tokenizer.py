@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 from tests.tiny import tiny, tiny_tokenizer
-from tokenizers import AddedToken, models, normalizers, processors
 from tokenizers import Tokenizer as Backend
+from tokenizers import models, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from afterword import Encoder, classical
 from afterword.backbone.loading import load_backbone
 from afterword.errors import InputError, ModelError, NoMaskToken
-from afterword.text.tokenizer import FLAGS, Tokenizer, check_text
+from afterword.text.tokenizer import Tokenizer, check_text
 
 
 @pytest.fixture(params=["llama", "bert"])
@@ -70,62 +70,17 @@ def test_a_slow_tokenizer_has_no_offsets() -> None:
         own.spell(["ab"])
 
 
-def after_the_fact(hf, change: str) -> None:
-    """One way in which a tokenizer is changed after the model was loaded."""
-    if change == "a token":
-        hf.add_tokens(["hello"])
-    elif change == "a special token":
-        hf.add_tokens(["<hello>"], special_tokens=True)
-    elif change == "a piece of the vocabulary":
-        hf.add_tokens([AddedToken("h")])
-    elif change == "a flag":
-        hf.add_tokens([AddedToken("[MASK]", lstrip=True, rstrip=True)])
-    elif change == "the normaliser":
-        hf.backend_tokenizer.normalizer = normalizers.Lowercase()
-    elif change == "what stands around":
-        hf.backend_tokenizer.post_processor = processors.TemplateProcessing(
-            single="[CLS] [CLS] $A", special_tokens=[("[CLS]", 4)]
-        )
-    elif change == "special tokens split":
-        hf.split_special_tokens = True
-
-
-CHANGES = ("a token", "a special token", "a piece of the vocabulary", "a flag", "the normaliser",
-           "what stands around", "special tokens split")  # fmt: skip
-LINE = "The th hello <hello> a [MASK] b </s><pad>"
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_change_after_load_is_followed(hf, change: str) -> None:
-    own = Tokenizer(hf)
-    before, described = hf(LINE)["input_ids"], own.description
-    assert own.prefix + own.ids([LINE])[0] + own.suffix == before
-    after_the_fact(hf, change)
-    now = hf(LINE)["input_ids"]
-    assert now != before
-    assert own.prefix + own.ids([LINE])[0] + own.suffix == now
-    assert own.spell([LINE])[0].ids == own.ids([LINE])[0]
-    assert own.description != described
-    for copied in (copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
-        assert copied.ids([LINE]) == own.ids([LINE]) and copied.description == own.description
-
-
-def test_among_many_added_tokens_the_number_is_noticed_and_a_flag_needs_the_call() -> None:
-    hf = tiny_tokenizer("bert")
-    hf.add_tokens([f"<extra {i}>" for i in range(FLAGS)])
-    own = Tokenizer(hf)
+def test_renew_follows_a_changed_tokenizer(hf) -> None:
+    own, line = Tokenizer(hf), "The th hello <hello> a [MASK] b </s><pad>"
+    before = own.description
     hf.add_tokens(["hello"])
-    assert own.ids([LINE])[0] == hf(LINE, add_special_tokens=False)["input_ids"]
-    after_the_fact(hf, "a flag")
+    hf.backend_tokenizer.normalizer = normalizers.Lowercase()
     own.renew()
-    assert own.ids([LINE])[0] == hf(LINE, add_special_tokens=False)["input_ids"]
-
-
-def test_nothing_is_made_anew_without_a_change(hf, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Tokenizer(hf)
-    hf(["a", "longer"], padding=True)
-    monkeypatch.setattr(own, "renew", lambda: pytest.fail("made anew"))
-    own.ids(["a"]), own.spell(["a"]), own.prefix, own.suffix, own.description
+    assert own.prefix + own.ids([line])[0] + own.suffix == hf(line)["input_ids"]
+    assert own.spell([line])[0].ids == own.ids([line])[0]
+    assert own.description != before
+    for copied in (copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
+        assert copied.ids([line]) == own.ids([line]) and copied.description == own.description
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +116,7 @@ def test_tokens_added_after_load_reach_the_vectors(folder, tmp_path) -> None:
     encoder = Encoder(load_backbone(folder), classical())
     before, name = encoder.encode("say hello"), encoder.fingerprint
     encoder.backbone.tokenizer.hf.add_tokens([*(f"<{i}>" for i in range(265, 300)), "hello"])  # the table has 300 rows
+    encoder.backbone.tokenizer.renew()
     for method in (encoder.encode, encoder.weights, lambda text: encoder.encode_words(text, ["hello"])):
         with pytest.raises(InputError, match=r"text 0 holds 'hello', token 300.*resize_token_embeddings\(301\)"):
             method("say hello")

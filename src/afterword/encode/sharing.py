@@ -11,6 +11,8 @@ from ..methods import Method
 from ..methods.code_hash import is_own
 from ..text.layout import Layout
 
+NO_SIGHT = Sight()
+
 
 @dataclass(frozen=True)
 class Share:
@@ -36,7 +38,7 @@ def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
         trails = layout.add_special_tokens and bool(backbone.tokenizer.suffix)
         free = layout.plain and alike and not trails and not method.sight and not own
         key = replace(layout, copies=1, join=None) if free else layout
-        groups.setdefault((key, method.sight or Sight(), own), []).append(i)
+        groups.setdefault((key, method.sight or NO_SIGHT, own), []).append(i)
     result = []
     for members in groups.values():
         longest = max((methods[i].layout for i in members), key=lambda lay: lay.total_copies)

@@ -1,14 +1,12 @@
 """From texts to token ids and character offsets, by a copy of the Hugging Face tokenizer's backend.
 
 Another library that uses the same tokenizer may switch on padding or truncation, so the backend is copied, and both
-are always off in the copy. It is copied again when the tokenizer has changed, and the copy is used only if it gives
-the same ids as the Hugging Face tokenizer itself.
+are always off in the copy. The copy is used only if it gives the same ids as the Hugging Face tokenizer itself.
 """
 
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,23 +24,9 @@ TEST_LINE = (
 )
 """A text of many scripts, on which a copy is compared with its original."""
 
-OPTIONS = (
-    "dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "continuing_subword_prefix",
-    "end_of_word_suffix", "max_input_chars_per_word",
-)  # fmt: skip
-"""Settings of a backend's model that are compared to detect a change. Call `Tokenizer.renew` after a change that is not
-detected: another vocabulary or other merges of the same size, or a change at the end of a long normaliser."""
-
-FLAGS = 64
-"""Up to this many added tokens are compared one by one at every use. More would take longer than encoding a short text:
-then only the size of the vocabulary is compared, and a changed flag, or a token of the vocabulary that becomes an added
-token, needs `Tokenizer.renew`."""
-
 LETTER = 8  # the most tokens that one letter is looked for in: UTF-8 has four bytes, and a blank may stand in front
 
 BATCH = 1024  # texts whose encodings with offsets are held at a time
-
-_COPYING = threading.Lock()
 
 Offset = tuple[int, int]
 
@@ -79,22 +63,16 @@ def check_text(text: object, where: str = "text", fix: str = "give a string, or 
 
 @dataclass(frozen=True, eq=False)
 class _Copy:
-    """A copy of a Hugging Face tokenizer's backend, and the state of the tokenizer that was copied.
+    """A copy of a Hugging Face tokenizer's backend.
 
     Attributes:
-        live: the original's backend; None for a slow tokenizer.
-        state: what can change in the original and is quick to compare.
-        one_by_one: whether the state includes each added token.
-        copy: of the backend; None if a copy does not give the same ids.
+        copy: of the backend; None for a slow tokenizer, or if a copy does not give the same ids.
         prefix, suffix: the special tokens in front of and behind one text.
         top: the largest token id.
         blank: whether a token may be a blank marker, by id; filled when needed.
         plain: the ids of special tokens that are spelled as text; filled when needed.
     """
 
-    live: Any
-    state: tuple[object, ...]
-    one_by_one: bool
     copy: Any
     prefix: list[int]
     suffix: list[int]
@@ -106,7 +84,7 @@ class _Copy:
 class Tokenizer:
     """A Hugging Face tokenizer, read-only and without padding, truncation or warnings.
 
-    What is changed in the original later (tokens added, a normaliser edited) holds from the next use on.
+    After you change the original (add tokens, edit its normaliser), call `renew`, or load the model again.
 
     Args:
         hf: what ``AutoTokenizer.from_pretrained`` gives; kept as ``.hf`` for saving.
@@ -122,43 +100,34 @@ class Tokenizer:
 
     def __init__(self, hf: Any) -> None:
         self.hf = hf
-        self._last = _copy(hf)
-        self._description: tuple[_Copy, str] | None = None
+        self.renew()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the Hugging Face tokenizer only: a pickled backend loses some of its settings."""
         return Tokenizer, (self.hf,)
 
-    def _now(self) -> _Copy:
-        """The current copy; the backend is copied again if the original has changed."""
-        last, live = self._last, getattr(self.hf, "backend_tokenizer", None)
-        if last.live is not live or last.state != _state(self.hf, live, last.one_by_one):
-            self.renew()
-        return self._last
-
     def renew(self) -> None:
-        """Copy the original again, after a change that is not detected: see `OPTIONS` and `FLAGS`."""
-        with _COPYING:
-            self._last = _copy(self.hf)
+        """Copy the Hugging Face tokenizer again, after a change of it."""
+        self._copy, self._description = _copy(self.hf), ""
 
     @property
     def prefix(self) -> list[int]:
         """The special tokens in front of a text."""
-        return self._now().prefix
+        return self._copy.prefix
 
     @property
     def suffix(self) -> list[int]:
         """The special tokens behind a text."""
-        return self._now().suffix
+        return self._copy.suffix
 
     @property
     def top(self) -> int:
         """The largest token id."""
-        return self._now().top
+        return self._copy.top
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
-        copy = self._now().copy
+        copy = self._copy.copy
         if copy is None:
             return [_ids(self.hf, t) for t in texts]
         return [e.ids for e in copy.encode_batch_fast(list(texts), add_special_tokens=False)]
@@ -169,7 +138,7 @@ class Tokenizer:
         Raises:
             ModelError: the tokenizer gives no offsets: it is a slow one, or rewrites texts in Python first.
         """
-        now = self._now()
+        now = self._copy
         copy = now.copy
         if copy is None:
             fast = hasattr(self.hf, "backend_tokenizer")
@@ -187,7 +156,7 @@ class Tokenizer:
 
     def plain_ids(self, text: str) -> list[int]:
         """Token ids of a string in which special tokens are spelled as text."""
-        now = self._now()
+        now = self._copy
         if text not in now.plain:
             backend = Backend.from_str(now.copy.to_str())
             backend.encode_special_tokens = True
@@ -233,16 +202,15 @@ class Tokenizer:
     @property
     def description(self) -> str:
         """A hash of everything that determines the tokenizer's ids, independent of where it was loaded from."""
-        now, known = self._now(), self._description
-        if known is not None and known[0] is now:
-            return known[1]
+        now = self._copy
+        if self._description:
+            return self._description
         if now.copy is not None:
             text = now.copy.to_str() + ("split_special_tokens" if now.copy.encode_special_tokens else "")
         else:
             text = repr((type(self.hf).__name__, now.prefix, now.suffix, sorted(self.hf.get_vocab().items())))
-        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        self._description = now, digest
-        return digest
+        self._description = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return self._description
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens of ids as strings, as the vocabulary writes them."""
@@ -273,19 +241,6 @@ class Tokenizer:
         return shown
 
 
-def _state(hf: Any, live: Any, one_by_one: bool) -> tuple[object, ...]:
-    """The state of a tokenizer that can change after loading, without the vocabulary's strings."""
-    split = bool(getattr(hf, "split_special_tokens", False))
-    if live is None:
-        return split, len(getattr(hf, "added_tokens_decoder", ()))
-    added = live.get_added_tokens_decoder() if one_by_one else {}
-    flags = [(i, t.lstrip, t.rstrip, t.single_word, t.normalized, t.special) for i, t in added.items()]
-    parts = (live.normalizer, live.pre_tokenizer, live.post_processor)
-    model = live.model
-    options = [type(model), *(getattr(model, name, None) for name in OPTIONS)]
-    return split, live.get_vocab_size(with_added_tokens=True), flags, *map(str, parts), options
-
-
 def _copy(hf: Any) -> _Copy:
     """Copy a tokenizer's backend, if it has one and the copy gives the same ids.
 
@@ -293,8 +248,6 @@ def _copy(hf: Any) -> _Copy:
         ModelError: it gives a text other ids each time, or its special tokens are not in front of and behind a text.
     """
     live = getattr(hf, "backend_tokenizer", None)
-    few = live is not None and len(live.get_added_tokens_decoder()) <= FLAGS
-    state = _state(hf, live, few)
     top = max([len(hf) - 1, *hf.added_tokens_decoder]) if hasattr(hf, "added_tokens_decoder") else -1
     prefix, suffix = _affixes(hf)
     if live is not None and set(_ids(hf, TEST_LINE)) <= set(hf.all_special_ids):
@@ -303,7 +256,7 @@ def _copy(hf: Any) -> _Copy:
             "missing; put tokenizer.json and tokenizer_config.json beside the model"
         )
     if live is None:
-        return _Copy(None, state, few, None, prefix, suffix, top)
+        return _Copy(None, prefix, suffix, top)
     if dropout := getattr(live.model, "dropout", None):
         raise ModelError(
             f"the tokenizer leaves out merges at random (dropout={dropout}), so that a text has other ids each time: "
@@ -318,7 +271,7 @@ def _copy(hf: Any) -> _Copy:
         == _ids_or_none(lambda line: _ids(hf, line), line)
         for line in _test_lines(hf)
     )
-    return _Copy(live, state, few, copy if same else None, prefix, suffix, top)
+    return _Copy(copy if same else None, prefix, suffix, top)
 
 
 def _test_lines(hf: Any) -> Iterator[str]:
