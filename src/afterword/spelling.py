@@ -88,7 +88,8 @@ def check_fields(part: Any) -> None:
     """
     for f in fields(part):
         object.__setattr__(part, f.name, _plain(getattr(part, f.name)))
-    check_options(type(part).__name__, vars(part), _hints(type(part)), vars(part))
+    cls: Any = type(part)
+    check_options(cls.__name__, vars(part), _hints(cls), vars(part))
 
 
 @cache
