@@ -3,8 +3,7 @@
     python recipes/captions_bellm.py --data ../shared/data --out runs/captions
 
 A pair of models per seed is trained with the same triplets, steps and settings; only the last layer's attention
-differs. Both are scored on flickr30k's test captions, with --scifact on SciFact too. What is finished lies in
-<out>/*.json and is not run again.
+differs. Both are scored on flickr30k's test captions. Finished results are kept in <out>/*.json and not run again.
 """
 
 from __future__ import annotations
@@ -20,15 +19,12 @@ import torch
 from bellm_mini import triplets
 
 from afterword import Encoder, bellm
-from afterword.adapters.mteb_tasks import TASKS
 from afterword.tasks.captions import TASKS as CAPTIONS
 from afterword.tasks.report import aligned
 from afterword.tasks.rows import Folder
 from afterword.train import train
 
-SCIFACT = next(task for task in TASKS if task.name == "SciFact")
 METRICS = {"strict_accuracy": "strict accuracy", "recall_at_5": "recall@5"}
-SEARCH = {"ndcg_at_10": "SciFact nDCG@10"}
 
 
 def some_triplets(data: Path, out: Path, count: int) -> Path:
@@ -55,8 +51,6 @@ def run(args: argparse.Namespace, rows: Path, last: int, seed: int) -> dict[str,
     )  # fmt: skip
     captions = CAPTIONS[0].run(encoder, Folder(args.data)).metrics
     found = {"last": last, "seed": seed, **{name: 100 * captions[name] for name in METRICS}}
-    if args.scifact:
-        found["ndcg_at_10"] = 100 * SCIFACT.run(encoder, Folder(args.data)).main
     path.write_text(json.dumps(found) + "\n", encoding="utf-8")
     shutil.rmtree(place)
     print(found, flush=True)
@@ -65,12 +59,11 @@ def run(args: argparse.Namespace, rows: Path, last: int, seed: int) -> dict[str,
 
 def table(found: list[dict[str, Any]]) -> str:
     """Mean and standard deviation over seeds, x 100."""
-    shown = {name: title for name, title in {**METRICS, **SEARCH}.items() if all(name in r for r in found)}
-    cells = [["", *shown.values()]]
+    cells = [["", *METRICS.values()]]
     for last in sorted({r["last"] for r in found}):
         of_last = [r for r in found if r["last"] == last]
         line = [f"last {last}" if last else "no bidirectional layer"]
-        for name in shown:
+        for name in METRICS:
             scores = [r[name] for r in of_last]
             spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
             line.append(f"{statistics.mean(scores):.2f}{spread}")
@@ -86,7 +79,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50, help="of every training")
     parser.add_argument("--batch-size", type=int, default=64, help="in triplets")
     parser.add_argument("--seeds", type=int, default=2, help="so many pairs of trainings")
-    parser.add_argument("--scifact", action="store_true", help="score retrieval too, which takes minutes a model")
     parser.add_argument("--precision", default="float32", help="bfloat16 is faster with AMX or AVX512-BF16")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -17,15 +17,17 @@ def test_every_set_has_its_file():
     assert sts("STS12").files() == ("en/sts/sts12.test",)
     assert sts("STS12", text="raw").files() == ("en/sts_raw/sts12.test",)
     assert (sts("SICKR", split="dev").name, sts("SICKR", split="dev").group) == ("SICKR.dev", "sts-dev")
-    assert len({task.name for task in TASKS}) == len(TASKS) == 16
+    assert len({task.name for task in TASKS}) == len(TASKS) == 23
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_the_data_are_all_there(data: Path, task):
     pairs = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STSB": 1379, "SICKR": 4927,
-             "STSB.dev": 1500, "SICKR.dev": 500}  # fmt: skip
+             "STSB.dev": 1500, "SICKR.dev": 500, "ATEC": 5000, "BQ": 5000, "LCQMC": 5000, "PAWSX": 2000,
+             "STSB-zh": 1361, "AFQMC": 4316, "QBQTC": 5000}  # fmt: skip
     loaded = task.load(Folder(data))
     assert len(loaded.gold) == pairs[task.name.replace(".raw", "")]
+    assert len(loaded.notes) == (task.name in ("ATEC", "BQ", "LCQMC")), "samples say so"
     assert 0 <= loaded.gold.min() < loaded.gold.max() <= 5
 
 

@@ -1,13 +1,14 @@
 """Tasks of mteb on mteb's own data sets, from the Hugging Face hub or a copy of it: C-MTEB is 31 of them.
 
-ReBA's Tables 2 to 5 are of C-MTEB. `mteb_tasks` has samples and substitutes of it on local files.
+ReBA's Tables 2 to 5 report C-MTEB.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b, file_digest
 from pathlib import Path
@@ -17,13 +18,16 @@ from typing import Any, ClassVar
 from ..errors import InputError, MissingDataset
 from ..tasks.catalogue import CMTEB, OFFICIAL
 from ..tasks.hub import Hub, only_cached_if_silent
+from ..tasks.published import sample_note
 from ..tasks.rows import Folder, Source
-from ..tasks.task import Embedder, Loaded, Scores, Task
-from .mteb import require_mteb
-from .mteb_categories import read_as
-from .mteb_local import CONSTANT, SEED, ConstantCheck, is_reported, model_of, quiet, sample_note
-from .mteb_tasks import TASKS as LOCAL
+from ..tasks.task import Array, Embedder, Loaded, Scores, Task
+from .mteb import MtebModel, require_mteb
 from .random_state import untouched_seeds
+
+SEED = 42
+"""mteb's default seed; ours is added to it, so that our seed 0 gives mteb's scores."""
+
+CONSTANT = "all vectors are equal, so no score is defined"
 
 TEXTS = ("sentence1", "sentence2", "text", "sentences")
 """mteb's names of columns that hold texts; other texts are embedded when mteb asks for them."""
@@ -85,8 +89,9 @@ class MtebOfficial(Task):
         if copy is None:
             return loaded
         sizes = [(split, sum(map(_size, loaded.parts(split)))) for split in task.eval_splits]
-        notes = tuple(note for split, size in sizes for note in sample_note(task, self.official, split, size))
-        return LoadedOfficial(self, task, notes)
+        counted = task.metadata.n_samples or {}
+        notes = [sample_note(f"mteb's {self.official} ({split})", size, counted.get(split)) for split, size in sizes]
+        return LoadedOfficial(self, task, tuple(filter(None, notes)))
 
     def mteb_task(self, seed: int = 0) -> Any:
         """The task as an object of mteb, without data.
@@ -183,6 +188,55 @@ class LoadedOfficial(Loaded):
         )
 
 
+class ConstantCheck:
+    """An embedder that records whether all its vectors so far were equal."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder, self.constant = embedder, True
+        self.first: Array | None = None
+
+    def encode(self, texts: Sequence[str], /, **options: Any) -> Array:
+        """Sentence vectors (n, D)."""
+        vectors = self.embedder.encode(texts, **options)
+        self.first = vectors[0] if self.first is None else self.first
+        self.constant = self.constant and bool((vectors == self.first).all())
+        return vectors
+
+    def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
+        """Word vectors."""
+        return self.embedder.encode_words(texts, words)
+
+
+def model_of(checked: ConstantCheck, embedder: Embedder) -> MtebModel:
+    """The model that mteb scores: vectors of `checked`, prompts and similarity of the embedder that it wraps."""
+    from mteb.models.model_meta import ModelMeta
+
+    prompts = getattr(embedder, "prompts", None) or {}
+    return MtebModel(checked, ModelMeta.create_empty(), prompts, getattr(embedder, "similarity_fn_name", "cosine"))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """A context without progress bars of datasets and warnings of undefined correlations, which a note reports."""
+    import datasets
+
+    shown = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"scipy|sklearn|mteb")
+            warnings.filterwarnings("ignore", message=".*(constant|precision loss|ill-defined).*")
+            yield
+    finally:
+        if not shown:
+            datasets.enable_progress_bars()
+
+
+def is_reported(metric: str) -> bool:
+    """Whether a score of mteb is reported: not the duplicate of the main score, nor retrieval's confidence curves."""
+    return metric not in ("main_score", "hf_subset") and not metric.startswith("nauc")
+
+
 def averaged(found: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The metrics that all subsets have, averaged over them.
 
@@ -195,7 +249,9 @@ def averaged(found: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def _texts(part: Any) -> Iterator[str]:
     if "corpus" in part:
-        yield from read_as(list(part["queries"]), [{"title": "", **d} for d in part["corpus"]])
+        yield from part["queries"]["text"]
+        for document in part["corpus"]:  # as mteb embeds it
+            yield f"{document.get('title') or ''} {document['text']}".strip()
         return
     for column in TEXTS:
         if column in part.column_names:
@@ -279,7 +335,7 @@ TASKS: tuple[MtebOfficial, ...] = tuple(
     for kind in KINDS
     for name in CMTEB[kind.group].split()
 )
-"""C-MTEB. The ending of the names tells results from those of samples on local files, which have the same names."""
+"""C-MTEB. The ending of the names tells results from those of local files, which have the same names."""
 
 
 def official(name: str) -> MtebOfficial:
@@ -307,4 +363,4 @@ def known_by(name: str) -> tuple[Task, ...]:
     """
     if name.lower().startswith("mteb:"):
         return (official(name[5:]),)
-    return (*LOCAL, *TASKS)
+    return TASKS

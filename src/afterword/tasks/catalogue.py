@@ -31,29 +31,16 @@ CMTEB = {
 """The 31 data sets of C-MTEB by category, under the names of ReBA's tables."""
 
 OFFICIAL = ".mteb"
-"""Ends the name of a task on mteb's own data; without it, the name is that of a local file or sample."""
+"""Ends the name of a task on mteb's own data; without it, the name is that of a local file."""
 
-MTEB = {
-    "zh-sts": "ATEC BQ LCQMC PAWSX STSB-zh AFQMC QBQTC",
-    "zh-pair": "Ocnli Cmnli",
-    "zh-classification": "TNews IFlyTek MultilingualSentiment Waimai OnlineShopping EPRSTMT",
-    "zh-clustering": "CLSClusteringS2S CLSClusteringP2P ThuNewsClusteringS2S",
-    "zh-reranking": "DuReaderDemoReranking",
-    "zh-retrieval": "CmrcRetrieval CEpilepsyQARetrieval ChineseMedicalDialogueRetrieval",
-    "mteb-sts": "mteb-STS12 mteb-STS13 mteb-STS14 mteb-STS15 mteb-STS16 mteb-STSBenchmark mteb-SICK-R",
-    "mteb-clustering": "AgNewsClustering GoogleNewsTitlesClustering NewsgroupSubjectsClustering "
-    "SearchSnippetsClustering StackOverflowTitlesClustering TweetTopicsClustering",
-    "mteb-retrieval": "SciFact",
-    **{group: " ".join(name + OFFICIAL for name in names.split()) for group, names in CMTEB.items()},
-}
-"""Groups of `adapters.mteb_tasks` and `adapters.mteb_official` with their tasks, so that a name is known without
-importing mteb, which is slow."""
+MTEB = {group: " ".join(name + OFFICIAL for name in names.split()) for group, names in CMTEB.items()}
+"""Groups of `adapters.mteb_official` with their tasks: a name is known without importing mteb, which is slow."""
 
 COMMA = "; one with a comma in its name goes into a --tasks of its own"
 """Ends the error about a name: perhaps it is half of a file's."""
 
-FAMILIES = ("zh", "cmteb")
-"""Names of several groups at once: "zh" are those whose names begin with "zh-"."""
+FAMILY = "cmteb"
+"""Name of all groups in `MTEB` at once."""
 
 
 @cache
@@ -88,7 +75,7 @@ def jobs(
     """The tasks that strings name, without duplicates. A file is named as it is without its ending.
 
     Args:
-        specs: groups, the first parts of their names ("zh", "cmteb"), names, names with options ("MR:folds=5"), any
+        specs: groups, "cmteb" for all of its groups, names, names with options ("MR:folds=5"), any
             task of mteb ("mteb:TNews"), or files of scored pairs; several in one string are separated by commas.
         source: holds the data of all tasks except those files.
         tasks: the known tasks.
@@ -137,7 +124,7 @@ def _jobs_of(
         yield from (TaskRun(task, source) for task in more(spec))
         return
     name, options = read_spelling(spec) if ":" in spec else (spec, {})
-    theirs = [*FAMILIES, *MTEB, *" ".join(MTEB.values()).split()]
+    theirs = [FAMILY, *MTEB, *" ".join(MTEB.values()).split()]
     members = _named(name, tasks) or _named(name, more(name) if name.lower() in map(str.lower, theirs) else ())
     if not members:
         known = [*groups(tasks), *(task.name for task in tasks), *theirs]
@@ -151,8 +138,8 @@ def _jobs_of(
 
 
 def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
-    if name.lower() in FAMILIES:
-        return [task for task in tasks if task.group.startswith(f"{name.lower()}-")]
+    if name.lower() == FAMILY:
+        return [task for task in tasks if task.group in MTEB]
     return [task for task in tasks if name.lower() in (task.group.lower(), task.name.lower())]
 
 
@@ -194,4 +181,4 @@ def _with(task: Task, options: dict[str, Any]) -> Task:
 
 
 def _known(tasks: Sequence[Task]) -> str:
-    return f"the groups are {', '.join([*groups(tasks), *FAMILIES, *MTEB])}; afterword evaluate --list prints all tasks"
+    return f"the groups are {', '.join([*groups(tasks), FAMILY, *MTEB])}; afterword evaluate --list prints all tasks"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +76,14 @@ class ScoredPairs(Loaded):
         right: the second texts.
         gold: scores (n,).
         subsets: the name of each pair's subset; "" without.
+        notes: remarks for the reader of the scores.
     """
 
     left: tuple[str, ...]
     right: tuple[str, ...]
     gold: Array
     subsets: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def texts(self) -> Sequence[str]:
         """All texts, with "." for blank ones."""
@@ -90,7 +92,8 @@ class ScoredPairs(Loaded):
     def score(self, embedder: Embedder, seed: int) -> Scores:
         """Score an encoder; the seed is not used."""
         vectors = embed(embedder, (*self.left, *self.right))
-        return score_pairs(vectors[: len(self.left)], vectors[len(self.left) :], self.gold, self.subsets)
+        scores = score_pairs(vectors[: len(self.left)], vectors[len(self.left) :], self.gold, self.subsets)
+        return replace(scores, notes=(*self.notes, *scores.notes))
 
 
 def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) -> Scores:

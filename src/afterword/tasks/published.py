@@ -20,6 +20,19 @@ OTHER_DATA = "not a score of that task"
 """The end of a note on a score that is of a sample, or of other rows than the task of its name."""
 
 
+def sample_note(name: str, rows: int, official: int | None) -> str:
+    """A note on a score of another number of rows than the official data have; "" if they are as many, or unknown.
+
+    Args:
+        name: the task, as in "C-MTEB's ATEC".
+        rows: number of rows.
+        official: number of rows of the official data.
+    """
+    if official in (None, rows):
+        return ""
+    return f"sample: {rows:,} rows, where {name} has {official:,}; {OTHER_DATA}"
+
+
 CATEGORIES = ("Clas.", "Clus.", "P. Cls.", "Rera.", "Retr.", "STS")
 """The headings of ReBA's Table 2, in the order of `CMTEB`."""
 
