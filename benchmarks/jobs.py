@@ -34,9 +34,8 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from afterword import Encoder, classical
 from afterword.backbone.self_check import check
 from afterword.jobs import Job
-from afterword.jobs.job import here
 from afterword.jobs.plan import Inputs
-from afterword.jobs.pool import run_local
+from afterword.jobs.pool import run_by
 from afterword.jobs.recipe import JobRecipe, Load
 from afterword.jobs.shard import ShardWorker
 from afterword.text.tokenizer import Tokenizer
@@ -125,7 +124,7 @@ def one_worker(texts: list[str], rounds: int) -> Row:
         def job() -> None:
             shutil.rmtree(folder, ignore_errors=True)
             made, worker = begun(folder, file, Loaded(encoder), 8192)
-            assert made.run(worker, here).complete
+            assert made.run(worker).complete
 
         seconds = in_turns({"encode": lambda: encoder.encode(texts), "job": job}, rounds)
     rates = {f"{name}, rows/s": len(texts) / median(found) for name, found in seconds.items()}
@@ -144,10 +143,7 @@ def ours(file: Path, workers: int, rows: int) -> float:
         made, worker = begun(Path(name) / "vectors", file, Load(str(minilm_folder()), {"device": "cpu"}), rows)
         clock = Clock()
 
-        def run(worker: Any, numbers: Sequence[int], told: Any) -> Mapping[int, str]:
-            return run_local(worker, numbers, workers=workers, threads=1, listener=told).failed
-
-        assert made.run(worker, run, clock).complete
+        assert made.run(worker, run_by(workers, threads=1), clock).complete
         return steady(clock.times, rows, workers)
 
 
@@ -235,7 +231,7 @@ def memory_of(rows: int) -> dict[str, float]:
     before = resident("VmRSS")
     with folder_of(f"row {i} of many" for i in range(rows)) as (folder, file):
         made, worker = begun(folder, file, Loaded(encoder), 8192)
-        done = made.run(worker, here)
+        done = made.run(worker)
     assert done.complete and done.rows == rows
     return {"before": before, "highest": resident("VmHWM")}
 
@@ -255,15 +251,15 @@ def going_on(rows: int, shard: int, rounds: int) -> Row:
     lines = [f"row {i} of many" for i in range(rows)]
     with folder_of(iter(lines)) as (folder, file), folder_of(iter(lines[-shard:])) as (alone, last):
         made, worker = begun(folder, file, Loaded(encoder), shard)
-        assert made.run(worker, here).complete
+        assert made.run(worker).complete
 
         def again() -> None:
             found, same = begun(folder, file, Loaded(encoder), shard)
-            assert found.run(same, here).complete
+            assert found.run(same).complete
 
         def only() -> None:
             found, same = begun(alone, last, Loaded(encoder), shard)
-            assert found.run(same, here).complete
+            assert found.run(same).complete
 
         for _ in range(rounds):
             made.remove(len(made.plan) - 1)

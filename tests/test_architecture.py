@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "peft": {"train"},
     "mteb": {"adapters"},
     "matplotlib": {"plots"},
-    "ray": {"jobs/on_ray", "jobs/workers_ray"},
+    "ray": {"jobs/on_ray"},
     "lancedb": {"index", "adapters"},
     "sklearn": {"groups", "tasks"},
 }

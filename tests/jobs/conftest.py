@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import gpt2, run  # noqa: F401  # fixtures
-from tests.forked_workers import forked_workers  # noqa: F401
 from tests.tiny import tiny
 
 

@@ -17,7 +17,6 @@ from afterword.errors import DataError, InputError, JobError
 from afterword.files.stamps import model_stamps
 from afterword.index.stored import parts_of
 from afterword.jobs import Job, shard
-from afterword.jobs.job import kept
 from afterword.jobs.join import join
 from afterword.jobs.plan import Inputs
 from afterword.jobs.recipe import JobRecipe, Load
@@ -53,7 +52,7 @@ def test_a_job_is_encode(make: Make, llama: Path) -> None:
     worker = make(normalize_embeddings=True)
     job = Job.create(worker, {}, 3)
     result = job.run(worker)
-    assert (result.rows, result.rejected, result.shards, result.failed, result.complete) == (7, 2, 3, (), True)
+    assert (result.rows, result.rejected, result.shards, result.complete) == (7, 2, 3, True)
     table = Job.open(worker.folder).read().read_all()
     assert table.column_names == ["row", "text", "id", "vector"]
     assert table["row"].to_pylist() == list(range(7)) and table["id"].to_pylist() == [f"r{i}" for i in range(7)]
@@ -90,23 +89,6 @@ def test_shards_in_any_order_and_twice_are_the_same_bytes(make: Make) -> None:
 
     Job.create(other, {}, 2).run(other, backwards)
     assert files(one.folder) == files(other.folder)
-
-
-def test_a_shard_that_was_given_up_is_tried_again(make: Make) -> None:
-    worker = make()
-    job = Job.create(worker, {}, 2)
-
-    def some(worker: ShardWorker, numbers, listener):
-        embed = worker.start()
-        for number in numbers[:2]:
-            embed(number)
-        return {numbers[2]: "killed by signal 9"}
-
-    result = job.run(worker, some)
-    assert (result.failed, result.complete, result.rows) == ((2,), False, 4)
-    assert "killed" in (worker.folder / "failed" / "000002.json").read_text() and "4 rows kept" in kept(job)
-    assert [p.name for p in job.parts()] == ["000000.parquet", "000001.parquet"]
-    assert Job.create(worker, {}, 2).run(worker).complete and not list((worker.folder / "failed").iterdir())
 
 
 @pytest.mark.parametrize("what", ["part", "marker", "listing", "cut", "gone"])

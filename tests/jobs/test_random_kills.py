@@ -58,7 +58,6 @@ def killed(words: list[str], done: Path, chance: Random) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.soak)])
 def test_a_job_killed_at_random_times_loses_nothing(tmp_path: Path, chance: Random, kills: int):
     model = tiny("gpt2", tmp_path / "gpt2")

@@ -3,10 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-import torch
-
-from afterword.errors import JobError
 from afterword.jobs.job import Job
 from afterword.jobs.plan import Inputs
 from afterword.jobs.recipe import JobRecipe, Load
@@ -26,19 +22,3 @@ def test_a_whole_job(llama: Path, tmp_path: Path) -> None:
     marker = job.folder / "done" / "000000.json"
     marker.write_text(json.dumps({**json.loads(marker.read_text()), "rows": 2}))
     assert len(problems(job)) == 1
-
-
-def test_as_many_threads_as_the_job_had(llama: Path, tmp_path: Path) -> None:
-    file = tmp_path / "in.txt"
-    file.write_text("one\ntwo\n")
-    worker = ShardWorker(tmp_path / "job", Inputs((file,)), JobRecipe(Load(str(llama))), {"text": "text"}, "llama", 2)
-    job = Job.create(worker, {}, 1)
-    job.run(worker)
-    worker.start(threads=1)
-    with pytest.raises(JobError, match="was begun with --threads 1, and now it is 99"):
-        worker.start(threads=99)  # more than there are cores, as in one process
-    torch.set_num_threads(2)
-    assert recompute(job, worker, 2) == ([0, 1], []) and torch.get_num_threads() == 2
-    job.remove(1)
-    with pytest.raises(JobError, match="was begun with --threads 1, and now it is 2"):
-        job.run(worker)

@@ -73,9 +73,6 @@ Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", he
 ShardRows = Annotated[
     int | None, typer.Option("--shard-rows", min=1, metavar="N", help="Most rows of a shard. Default: 8192.")
 ]
-Retries = Annotated[
-    int, typer.Option("--retries", min=0, metavar="N", help="How often a shard is tried again whose process died.")
-]
 MaxRejects = Annotated[
     int | None, typer.Option("--max-rejects", min=0, metavar="N", help="End a job when more rows have no vector.")
 ]
@@ -162,7 +159,6 @@ def embed(
     ray: Ray = None,
     threads: Threads = None,
     shard_rows: ShardRows = None,
-    retries: Retries = 3,
     max_rejects: MaxRejects = None,
     id: Id = None,
     no_text: NoText = False,
@@ -176,9 +172,7 @@ def embed(
     continues, and ends with exit code 1.
     """
     command = dict(locals())
-    only_jobs = JobOptions(
-        workers, ray, threads, shard_rows, retries, max_rejects, id, no_text, dry_run, recompute, device
-    )
+    only_jobs = JobOptions(workers, ray, threads, shard_rows, max_rejects, id, no_text, dry_run, recompute, device)
     folder, path = output_of(output, only_jobs)
     with interruptible(lambda: going_on(folder, only_jobs)):
         methods = read_methods(method)

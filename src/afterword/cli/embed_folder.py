@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from ..files.lines import FileForm
     from ..jobs.chunked import Chunking
     from ..jobs.contract import Contract
-    from ..jobs.job import Job, JobResult, Run
+    from ..jobs.job import Job, JobResult
     from ..jobs.plan import Inputs, Shard
+    from ..jobs.pool import Run
     from ..jobs.recipe import JobRecipe
     from ..jobs.shard import ShardWorker
     from .fitting import Fit
@@ -40,7 +41,6 @@ class JobOptions:
         ray: the address of a Ray cluster; "local" starts one here; None = no Ray.
         threads: of each process.
         shard_rows: the most rows of a shard.
-        retries: how often a shard is tried again whose worker died.
         max_rejects: end the run when more rows have no vector.
         id: the field that names rows.
         no_text: leave the texts out of the shards.
@@ -53,7 +53,6 @@ class JobOptions:
     ray: str | None = None
     threads: int | None = None
     shard_rows: int | None = None
-    retries: int = 3
     max_rejects: int | None = None
     id: str | None = None
     no_text: bool = False
@@ -81,11 +80,11 @@ class JobOptions:
 
     def run(self) -> Run:
         """What embeds the shards."""
-        from ..jobs.runs import run_by
+        from ..jobs.pool import run_by
 
         workers: Any = self.workers if self.workers in (None, "auto") else int(self.workers)
         gpus = 1.0 if (self.device or "").startswith("cuda") else 0.0
-        return run_by(workers, self.ray, self.threads, self.retries, gpus)
+        return run_by(workers, self.ray, self.threads, gpus)
 
 
 def output_of(output: str | None, options: JobOptions) -> tuple[Path | None, Path | None]:
@@ -225,14 +224,6 @@ class JobBar:
                 f"{self.folder / 'rejects'} says why; finished shards are kept"
             )
 
-    def retried(self, number: int, why: str) -> None:
-        """A worker died."""
-        say(f"warning: shard {number:06} is tried again: {why}")
-
-    def failed(self, number: int, error: str) -> None:
-        """A shard was given up."""
-        say(f"warning: shard {number:06} was given up: {error}")
-
     def end(self) -> None:
         """Stop the bar, and say how many texts were cut, or are unknown."""
         if self.cut:
@@ -257,7 +248,7 @@ def run_job(
     progress: bool | None,
     command: Mapping[str, Any],
 ) -> int:
-    """Begin a job or go on with it; returns the exit code: 1 if a row was rejected or a shard given up."""
+    """Begin a job or go on with it; returns the exit code: 1 if a row was rejected."""
     from ..jobs.ids import count_ids
     from ..jobs.job import Job, kept
     from ..jobs.plan import SHARD_ROWS
@@ -318,10 +309,6 @@ def summary(folder: Path, result: JobResult, before: int, seconds: float) -> str
         line += f", {new:,} of them in {seconds:.1f} s ({new / seconds:.0f} rows/s)"
     if result.rejected:
         line += f"; {result.rejected:,} rejected, listed in {folder / 'rejects'}"
-    if result.failed:
-        line += (
-            f"; {plural(len(result.failed), 'shard')} given up, see {folder / 'failed'}: the same command tries again"
-        )
     return line
 
 

@@ -32,7 +32,7 @@ GROUPS = {
     "Output": "output out repeats overwrite keep id no-text rejects max-rejects save name csv plot dark top threshold "
     "show json progress",
     "Speed and memory": "device dtype products precision batch-tokens window gradient-checkpointing",
-    "Jobs": "workers ray threads shard-rows retries dry-run",
+    "Jobs": "workers ray threads shard-rows dry-run",
 }
 """The groups of options, by the names of the options; all others come last."""
 FEW = 8  # a verb with fewer options has one group

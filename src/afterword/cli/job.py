@@ -31,34 +31,28 @@ def _root(context: typer.Context) -> None:
 
 @job.command("status", cls=Verb)
 def status(folder: Folder, as_json: o.AsJson = False) -> int:
-    """Tell how much of a job is done; the exit code is 1 if a shard was given up."""
+    """Print how much of a job is done."""
     from ..jobs.job import Job
 
     found = Job.open(folder)
     said = told(found)
     if as_json:
         print(json.dumps(said, ensure_ascii=False))
-        return REJECTED if said["failed"] else 0
+        return 0
     print(f"rows      {said['done']:,} of {said['rows']:,} done")
     print(f"shards    {said['shards_done']:,} of {said['shards']:,} done")
     print(f"rejected  {said['rejected']:,}" + (f", listed in {folder / 'rejects'}" if said["rejected"] else ""))
-    for number, why in said["failed"].items():
-        print(f"given up  shard {number}: {why}")
     print(f"model     {said['model']}, {', '.join(said['methods']) or 'its own method'}")
     print("complete" if said["complete"] else "not complete: the command that began it goes on")
-    return REJECTED if said["failed"] else 0
+    return 0
 
 
 def told(found: Job) -> dict[str, Any]:
     """What `job status` tells, as plain data."""
     result = found.result()
-    failed = {}
-    for number in result.failed:
-        path = found.folder / "failed" / f"{number:06}.json"
-        failed[f"{number:06}"] = json.loads(path.read_bytes())["error"]
     return {
         "rows": found.rows, "done": result.rows, "rejected": result.rejected, "shards": len(found.plan),
-        "shards_done": result.shards, "failed": failed, "complete": result.complete,
+        "shards_done": result.shards, "complete": result.complete,
         "model": found.begun.get("--model"), "methods": found.begun.get("--method") or [],
         "files": [file["file"] for file in found.begun["files"]],
     }  # fmt: skip

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.machinery import PathFinder
-from multiprocessing import get_context
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +24,7 @@ from ..text.inputs import check_ids
 from ..text.layout import Text
 from .limits import Limits, Losses
 from .output_arrays import Array, output_arrays
+from .process_pool import ProcessPool
 from .progress import progress
 from .sentences import write_vectors
 
@@ -56,10 +56,7 @@ class Workers:
             raise InputError("device=[] names no device: give at least one")
         threads = max(1, torch.get_num_threads() // max(1, sum(d == "cpu" for d in self.devices)))
         self._weights, written = _versions(backbone), pickle.dumps(backbone)
-        context = get_context("spawn")
-        self._processes = [
-            ProcessPoolExecutor(1, context, _start, (written, device, threads)) for device in self.devices
-        ]
+        self._pool = ProcessPool(_start, (written, threads), self.devices)
 
     def vectors(
         self,
@@ -97,12 +94,11 @@ class Workers:
         order = sorted(range(len(texts)), key=lambda i: (-len(texts[i]), str(texts[i])))  # equal texts side by side
         quiet, cuts = replace(limits, show_progress_bar=False), Losses()
         running: dict[Future[tuple[Array, Losses]], list[int]] = {}
-        for number, first in enumerate(range(0, len(order), size)):
+        for first in range(0, len(order), size):
             rows = order[first : first + size]
             chosen = None if conditions is None else [conditions[i] for i in rows]
             given = Distinct.from_texts([texts[i] for i in rows], chosen, rows)
-            process = self._processes[number % len(self._processes)]
-            running[process.submit(_work, method, given, quiet, post)] = rows
+            running[self._pool.submit(_work, method, given, quiet, post)] = rows
         try:
             with progress(len(texts), limits) as bar:
                 for future in as_completed(running):
@@ -122,8 +118,7 @@ class Workers:
 
     def close(self) -> None:
         """End the processes."""
-        for process in self._processes:
-            process.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     def __enter__(self) -> Workers:
         return self
@@ -153,22 +148,20 @@ def _versions(backbone: Backbone) -> list[tuple[int, int]]:
     return [(weight.data_ptr(), weight._version) for weight in backbone.model.state_dict(keep_vars=True).values()]
 
 
-_HELD: list[Backbone] = []
-"""The model of this process, in a process that `Workers` started."""
-
-
-def _start(written: bytes, device: str, threads: int) -> None:
-    """Prepare a new process: set its number of threads and read the model."""
+def _start(written: bytes, threads: int, device: str) -> Backbone:
+    """Read the model, in a new process."""
     torch.set_num_threads(threads)
     backbone: Backbone = pickle.loads(written)
     backbone.model.to(device)
-    _HELD.append(backbone)
+    return backbone
 
 
-def _work(method: AnyMethod, given: Distinct, limits: Limits, post: Sequence[Post]) -> tuple[Array, Losses]:
+def _work(
+    backbone: Backbone, method: AnyMethod, given: Distinct, limits: Limits, post: Sequence[Post]
+) -> tuple[Array, Losses]:
     """Embed some texts, in a process of `Workers`."""
-    results = output_arrays(_HELD[0], [method], given.total, post)
-    return results[0], write_vectors(_HELD[0], [method], given, limits, post, results)
+    results = output_arrays(backbone, [method], given.total, post)
+    return results[0], write_vectors(backbone, [method], given, limits, post, results)
 
 
 def _check_importable(cls: type) -> None:

@@ -13,8 +13,8 @@ from .ids import count_ids
 from .job import Job, JobListener
 from .names import VECTOR
 from .plan import SHARD_ROWS, Inputs, files_of
+from .pool import run_by
 from .recipe import JobRecipe, Load
-from .runs import run_by
 from .shard import ShardWorker
 from .windows import WINDOW
 
@@ -41,7 +41,6 @@ def embed_files(
     workers: int | Literal["auto"] | None = None,
     ray: str | None = None,
     threads: int | None = None,
-    retries: int = 3,
     shard_rows: int = SHARD_ROWS,
     overwrite: bool = False,
     listener: JobListener | None = None,
@@ -62,7 +61,7 @@ def embed_files(
         keep: columns that are written beside the vectors.
         with_text: whether the texts are written too.
         load: more arguments of `Encoder.load`.
-        workers, ray, threads, retries: as `runs.run_by` takes them.
+        workers, ray, threads: as `pool.run_by` takes them.
         shard_rows: the most rows of a shard, which is the most that is embedded again after a kill.
         overwrite: a job that was begun in another way is removed.
         listener: told of each shard.
@@ -93,7 +92,7 @@ def embed_files(
     if taken is not None:
         raise JobError(f"a job has a column {taken!r} of its own: rename that of the input")
     gpus = float(str((load or {}).get("device", "")).startswith("cuda"))
-    run = run_by(workers, ray, threads, retries, gpus)
+    run = run_by(workers, ray, threads, gpus)
     paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
     if not paths:
         raise JobError("no file is given: give one or more")

@@ -8,7 +8,6 @@
     FOLDER/shards/000000.parquet    row, id, kept columns, text and vectors of a shard's rows
     FOLDER/rejects/000000.jsonl     its rows without a vector, if there are any
     FOLDER/done/000000.json         says that the two are whole, with their checksums
-    FOLDER/failed/000000.json       why a shard was given up; it is tried again by the next run
     FOLDER/tmp/, FOLDER/lock        work of this moment; held by the process that hands out the shards
     FOLDER/complete.json            all shards are done
 """
@@ -17,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +30,9 @@ from .job_folder import COMPLETE, clear, is_untouched, locked
 from .names import JOB
 from .parts_folder import checksum
 from .plan import Shard, cut, first_other, plan_key, read_plan, write_plan
-from .pool import ShardListener
+from .pool import Run, ShardListener, run_here
 from .shard import (
     DONE,
-    FAILED,
     FOLDERS,
     MADE_BY,
     PLAN,
@@ -46,9 +44,7 @@ from .shard import (
     part,
     publish,
     read_marker,
-    threads_of,
 )
-from .torch_threads import torch_threads
 from .vectors_info import VectorsInfo, read_info
 
 FORMAT = 1
@@ -75,12 +71,6 @@ class Silent:
     def done(self, number: int, marker: Contract) -> None:
         """Nothing."""
 
-    def retried(self, number: int, why: str) -> None:
-        """Nothing."""
-
-    def failed(self, number: int, error: str) -> None:
-        """Nothing."""
-
 
 @dataclass(frozen=True)
 class JobResult:
@@ -89,30 +79,15 @@ class JobResult:
     Attributes:
         rows: the rows of all finished shards, ``rejected`` those without a vector.
         unknown: how many of their texts are mostly unknown to the model.
-        shards: how many shards are finished, and ``failed`` the numbers of those that were given up.
+        shards: how many shards are finished.
         complete: whether all shards are finished.
     """
 
     rows: int
     rejected: int
     shards: int
-    failed: tuple[int, ...]
     complete: bool
     unknown: int
-
-
-Run = Callable[[ShardWorker, Sequence[int], JobListener], Mapping[int, str]]
-"""Embeds the shards of these numbers; gives the error of each that was given up."""
-
-
-def here(worker: ShardWorker, numbers: Sequence[int], listener: JobListener) -> Mapping[int, str]:
-    """Embed shards in this process, one after the other."""
-    with torch_threads(None):
-        embed = worker.start() if numbers else None
-        for number in numbers:
-            assert embed is not None
-            listener.done(number, embed(number))
-    return {}
 
 
 class Job:
@@ -203,8 +178,7 @@ class Job:
                 raise JobError(other)
         moved = stamped["model files"] not in ([], self.begun["model files"])  # a gone model is no other
         if (self.complete and moved) or (overwrite and not self.complete and (self.folder / MADE_BY).exists()):
-            with torch_threads(threads_of(self.folder)):
-                worker.start()
+            worker.start()
         if any(self.begun[name] != stamp for name, stamp in stamped.items()):  # only times or places are others
             self.begun.update(stamped)
             with moved_when_written(self.folder / TMP / JOB, self.folder / JOB) as file:
@@ -224,12 +198,12 @@ class Job:
         publish(worker.folder / JOB, tmp, json.dumps(sealed(begun), indent=1).encode())
         return cls(worker.folder, begun, plan)
 
-    def run(self, worker: ShardWorker, run: Run = here, listener: JobListener | None = None) -> JobResult:
+    def run(self, worker: ShardWorker, run: Run = run_here, listener: JobListener | None = None) -> JobResult:
         """Embed the shards that are not done.
 
         Args:
             worker: what embeds them.
-            run: embeds shards: in this process, by `pool.run_local`, or on Ray.
+            run: embeds shards: in this process, in several, or on Ray.
             listener: told of each shard.
 
         Raises:
@@ -238,7 +212,7 @@ class Job:
         """
         told = listener or Silent()
         with locked(self.folder):
-            for left in (*(self.folder / TMP).iterdir(), *(self.folder / FAILED).iterdir()):
+            for left in (self.folder / TMP).iterdir():
                 left.unlink(missing_ok=True)
             whole = self.done().keys() - self.damaged()
             for shard in self.plan:
@@ -247,14 +221,10 @@ class Job:
             done = self.done()
             told.begin(self.plan, done)
             try:
-                failed = run(worker, [s.number for s in self.plan if s.number not in done], told)
+                run(worker, [s.number for s in self.plan if s.number not in done], told)
             finally:
                 for left in (self.folder / TMP).iterdir():
                     left.unlink(missing_ok=True)
-            for number, error in failed.items():
-                publish(
-                    self.folder / FAILED / f"{number:06}.json", self.folder / TMP, json.dumps({"error": error}).encode()
-                )
             result = self.result()
             if result.complete:
                 self._complete(result)
@@ -298,9 +268,8 @@ class Job:
     def result(self) -> JobResult:
         """What is done."""
         done = self.done().values()
-        failed = sorted(int(path.stem) for path in (self.folder / FAILED).glob("*.json"))
         rows, rejected, unknown = (sum(said.get(name, 0) for said in done) for name in ("rows", "rejected", "unknown"))
-        return JobResult(rows, rejected, len(done), tuple(failed), len(done) == len(self.plan), unknown)
+        return JobResult(rows, rejected, len(done), len(done) == len(self.plan), unknown)
 
     @property
     def complete(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import DataError, ModelError
 from ..files.folder_lock import is_copy, lock_folder
 from .names import JOB
-from .shard import DONE, FAILED, MADE_BY, PLAN, REJECTS, SHARDS, TMP
+from .shard import DONE, MADE_BY, PLAN, REJECTS, SHARDS, TMP
 
 COMPLETE = "complete.json"
 NUMBER = 6 * "[0-9]"  # how the names of a shard's files begin
@@ -38,7 +38,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def clear(folder: Path) -> None:
     """Remove all that a job has written, and nothing else; the files that say what it is go last."""
-    for name in (DONE, SHARDS, REJECTS, FAILED, TMP):
+    for name in (DONE, SHARDS, REJECTS, TMP):
         for path in sorted((folder / name).glob("*" if name == TMP else f"{NUMBER}.*")):
             path.unlink()
         with suppress(OSError):

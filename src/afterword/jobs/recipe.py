@@ -139,13 +139,12 @@ class JobRecipe:
         paths = [Path(code["path"] if code else text[1:]) for text, code in zip(named, python, strict=True)]
         return [path.expanduser() for path in paths if path.expanduser().is_file()]
 
-    def open(self, batch_tokens: int | None = None) -> TextRows:
+    def open(self) -> TextRows:
         """Load the encoder, and fit what is fitted."""
         methods = {spec: parse_method(spec) for spec in self.methods}
         if len(methods) == 1:
             methods = {VECTOR: next(iter(methods.values()))}
-        options = {**self.options} if batch_tokens is None else {**self.options, "batch_tokens": batch_tokens}
-        embedder = MethodsEmbedder.open(self.load, methods, options)
+        embedder = MethodsEmbedder.open(self.load, methods, dict(self.options))
         if self.steps or self.texts is not None:
             embedder = fitted(embedder, self.steps, self.texts)
         return TextRows(embedder, self.chunking, self.condition, self.condition_field)

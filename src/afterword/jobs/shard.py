@@ -19,8 +19,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
-import torch
-
 from ..encode.limits import Losses
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import FULL, sync
@@ -37,7 +35,7 @@ from .windows import embed_window, windows
 from .write_vectors import Array, Block, ParquetSink
 
 PLAN, MADE_BY = "plan.jsonl", "made_by.json"
-SHARDS, REJECTS, DONE, FAILED, TMP = FOLDERS = ("shards", "rejects", "done", "failed", "tmp")
+SHARDS, REJECTS, DONE, TMP = FOLDERS = ("shards", "rejects", "done", "tmp")
 ROW = "row"
 
 
@@ -155,29 +153,14 @@ class ShardWorker:
     window: int
     id: str | None = None
 
-    @property
-    def batch_tokens(self) -> int | None:
-        """The number of tokens in a batch; None = as many as `Encoder.encode` takes by default."""
-        return self.recipe.options.get("batch_tokens")
-
-    def start(self, threads: int | None = None) -> Callable[..., Contract]:
+    def start(self) -> Callable[[int], Contract]:
         """Load the encoder, and return what embeds the shard of a number, and gives what its marker says.
-
-        Args:
-            threads: of torch in this process from now on; None = as many as there are.
 
         Raises:
             JobError: the encoder is not the one that the job was begun with.
         """
-        if threads is not None:
-            torch.set_num_threads(threads)
         rows = self.recipe.open()
-        embedding = _Embedding(self, rows, self._agree(rows.embedder))
-
-        def embed(number: int, batch_tokens: int | None = None) -> Contract:
-            return embedding.shard(number, batch_tokens or self.batch_tokens)
-
-        return embed
+        return _Embedding(self, rows, self._agree(rows.embedder)).shard
 
     def _agree(self, embedder: MethodsEmbedder) -> dict[str, VectorsInfo]:
         """What vectors are made by: the first process of a job writes it down, and the others do as it does.
@@ -206,12 +189,6 @@ class ShardWorker:
         return infos, plain({"--model": self.model, **contract(infos, embedder.encoder, "--threads")})
 
 
-def threads_of(folder: Path) -> int | None:
-    """As many threads as the job's workers had, for other numbers give other last bits; None if that is not known."""
-    threads = (read(folder / MADE_BY) or {}).get("--threads")
-    return threads if type(threads) is int and threads > 0 else None
-
-
 class _Embedding:
     """Embeds the shards of a job in one process."""
 
@@ -220,7 +197,7 @@ class _Embedding:
         self.plan, self.read = read_plan(worker.folder / PLAN), ShardRows(worker.inputs)
         self.empty = rows.encode([], lambda _: None)
 
-    def shard(self, number: int, batch_tokens: int | None) -> Contract:
+    def shard(self, number: int) -> Contract:
         """Embed a shard and write it, unless it is done."""
         folder, shard = self.worker.folder, self.plan[number]
         before = read_marker(marker(folder, number))
@@ -229,7 +206,7 @@ class _Embedding:
         began = time.perf_counter()
         items = self.read.of(shard)
         with counted_losses() as losses:
-            rejected = self.write(shard, items, batch_tokens)
+            rejected = self.write(shard, items)
         if rejected:
             publish(listing(folder, number), folder / TMP, b"".join(rejected))
         done = {
@@ -245,12 +222,10 @@ class _Embedding:
         """The vectors (n, D) of rows, by name."""
         return self.rows.encode(items, lambda _: None)
 
-    def write(self, shard: Shard, items: list[Item], batch_tokens: int | None) -> list[bytes]:
+    def write(self, shard: Shard, items: list[Item]) -> list[bytes]:
         """Embed and write the rows of a shard; the lines of the list of those without a vector."""
         worker, kinds = self.worker, dict(self.worker.columns)
         names = {name: "id" if name == worker.id else name for name in kinds}
-        options = self.rows.embedder.options
-        options["batch_tokens"] = batch_tokens
         embedding, rejected = self.rows.embedding(kinds, True), list[bytes]()
         row_of = {item.line: shard.row + i for i, item in enumerate(items)}
         columns = {ROW: "number", **{names[name]: kind for name, kind in kinds.items()}}

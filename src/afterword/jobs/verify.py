@@ -9,8 +9,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from .job import Job
-from .shard import FOLDERS, MADE_BY, PLAN, ShardWorker, listing, part, threads_of
-from .torch_threads import torch_threads
+from .shard import FOLDERS, MADE_BY, PLAN, ShardWorker, listing, part
 
 
 def problems(job: Job) -> list[str]:
@@ -54,10 +53,9 @@ def recompute(job: Job, worker: ShardWorker, count: int, seed: int = 0) -> tuple
             (folder / name).mkdir()
         for name in (PLAN, MADE_BY):
             shutil.copyfile(job.folder / name, folder / name)
-        with torch_threads(threads_of(job.folder)):
-            embed = replace(worker, folder=folder).start()
-            for number in numbers:
-                embed(number)
+        embed = replace(worker, folder=folder).start()
+        for number in numbers:
+            embed(number)
         return numbers, [number for number in numbers if not _alike(job.folder, folder, number)]
 
 
