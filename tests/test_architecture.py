@@ -22,7 +22,7 @@ ROOMS = {
     "st": "errors text backbone methods post encode files encoder",
     "tasks": "errors spelling text methods post encode files encoder",
     "tune": "errors shapes text backbone methods post encode files encoder tasks",
-    "analysis": "errors text backbone methods encode files encoder tasks",
+    "analysis": "errors text backbone methods encode encoder tasks",
     "plots": "errors files analysis",
     "train": "errors text backbone methods files encoder st tasks analysis plots",
     "adapters": "errors text methods post encode files encoder st tasks",

@@ -106,13 +106,17 @@ class Encoder(PartsOfTexts, Hashed):
         )  # fmt: skip
         return cls(**vars(parts))
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Save as a sentence-transformers model folder, which `load` reads too.
 
         Args:
-            folder: created if it does not exist; a leading ``~`` is the home folder.
+            folder: a new or empty folder; a leading ``~`` is the home folder.
+            overwrite: replace the encoder that is saved there.
+
+        Raises:
+            ModelError: the folder is not empty, or cannot be written, or would load to another model.
         """
-        write_encoder(self, folder)
+        write_encoder(self, folder, overwrite)
 
     def sentence_transformer(self, **options: Any) -> Any:
         """This encoder as a SentenceTransformer with the same weights in memory.

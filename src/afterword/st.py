@@ -22,7 +22,6 @@ from .backbone.saving import write_model
 from .backbone.text_part import base_of
 from .encode.module_features import features_of, vectors_of
 from .errors import InputError, MethodError, MissingExtra, ModelError
-from .files.atomic import refuse_while_written
 from .files.folder_modules import CONFIG, read_flow, read_ours
 from .files.write_encoder import module_steps, write_config, write_flow
 from .methods import AnyMethod, one_method
@@ -250,9 +249,8 @@ class Afterword(InputModule):
         folder = cls.load_dir_path(model_name_or_path, subfolder, local_files_only=local_files_only, **where)
         if folder is None:
             raise ModelError(f"{model_name_or_path} does not exist, or is not in the cache")
-        with refuse_while_written(Path(folder)):
-            method, max_length = read_ours(Path(folder))
-            return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
+        method, max_length = read_ours(Path(folder))
+        return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
 
 
 class Flow(Module):

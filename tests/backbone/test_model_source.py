@@ -23,7 +23,7 @@ from transformers.utils import hub as transformers_hub
 
 from afterword import Encoder, classical, reba
 from afterword.backbone.model_source import OWN, ModelSource
-from afterword.errors import InputError, MissingExtra, ModelError
+from afterword.errors import MissingExtra, ModelError
 from afterword.post import Normalise
 
 COMMIT, TOKEN = "0123456789abcdef0123456789abcdef01234567", "hf_secret"
@@ -301,12 +301,3 @@ def test_a_file_is_no_folder(tmp_path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match="is a file: give the folder"):
         Encoder.load(tmp_path / "model.safetensors")
-
-
-@pytest.mark.parametrize("folder", [None, 3, "", b"folder"])
-def test_what_names_no_folder_to_save_into(folder, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    encoder = Encoder.load("afterword-mini", reba())
-    with pytest.raises(InputError, match="names no folder to save into"):
-        encoder.save(folder)
-    assert not list(tmp_path.iterdir())

@@ -43,7 +43,7 @@ ADAPTERS: dict[str, Any] = {
 @pytest.mark.parametrize("kind", ADAPTERS)
 def test_an_adapter_around_the_model_is_saved_with_it(kind: str, llama: Path, tmp_path: Path):
     encoder = Encoder.load(llama, echo())
-    encoder.save(tmp_path / "a")
+    encoder.save(tmp_path / "a", overwrite=True)
     before = encoder.encode(TEXTS)
     name = "mine" if kind == "scaled" else "default"
     peft.get_peft_model(encoder.backbone.model, copy.deepcopy(ADAPTERS[kind]), adapter_name=name)
@@ -51,10 +51,10 @@ def test_an_adapter_around_the_model_is_saved_with_it(kind: str, llama: Path, tm
     assert abs(after - before).max() > 1e-2
     if kind == "whole norm" and Version(version("transformers")) < Version("5.23"):  # older ones do not read it back
         with pytest.raises(ModelError, match="does not read it back"):
-            encoder.save(tmp_path / "a")
+            encoder.save(tmp_path / "a", overwrite=True)
         assert np.array_equal(Encoder.load(tmp_path / "a").encode(TEXTS), before)
         return
-    encoder.save(tmp_path / "a")
+    encoder.save(tmp_path / "a", overwrite=True)
     assert np.array_equal(encoder.encode(TEXTS), after)
     again = Encoder.load(tmp_path / "a")
     assert np.array_equal(again.encode(TEXTS), after)
@@ -133,6 +133,6 @@ def test_what_would_load_to_another_model_is_refused_and_nothing_is_touched(
     change(encoder.backbone.model)
     for place in ("a", "b"):
         with pytest.raises(ModelError, match=said) as caught:
-            encoder.save(tmp_path / place)
+            encoder.save(tmp_path / place, overwrite=True)
         assert "\n" not in str(caught.value)
     assert files(tmp_path) == before

@@ -121,7 +121,7 @@ def test_bad_pairs_are_one_line(run: Run, bert: Path, tmp_path: Path, rows: list
 def test_bad_options_are_told_before_the_model_is_loaded(run: Run, dev: Path, tmp_path: Path):
     out = tmp_path / "o"
     for words, message in (
-        (("--dev", dev, "--out", tmp_path), "is there already"),
+        (("--dev", dev, "--out", tmp_path), "is not empty"),
         (("--out", out), "give --dev, or --texts alone"),
         (("--dev", dev, "--texts", dev, "--out", out), "give --dev, or --texts alone"),
         (("--dev", tmp_path / "no.jsonl", "--out", out), "no.jsonl"),

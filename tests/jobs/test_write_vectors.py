@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from afterword.errors import DataError
-from afterword.files.atomic import atomic_file, temporary
+from afterword.files.atomic import atomic_file
 from afterword.jobs.write_vectors import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled
 
 TYPES = [np.float32, np.float64]
@@ -180,23 +180,6 @@ def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path):
     with atomic_file(path) as file:
         file.write(b"whole")
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"] and path.read_bytes() == b"whole"
-
-
-def test_two_writers_of_one_file_are_never_mixed(tmp_path: Path):
-    path = tmp_path / "a.txt"
-    with atomic_file(path) as file:
-        file.write(b"first")
-        with pytest.raises(DataError, match=r"another process is writing .*a\.txt: wait for it"), atomic_file(path):
-            pass
-    assert path.read_bytes() == b"first" and [p.name for p in tmp_path.iterdir()] == ["a.txt"]
-
-
-def test_what_a_killed_writer_left_is_used_again(tmp_path: Path):
-    path = tmp_path / ("每" * 85)  # as long as a name can be
-    temporary(path).write_bytes(b"half of a longer text")
-    with atomic_file(path) as file:
-        file.write(b"whole")
-    assert path.read_bytes() == b"whole" and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_full_disk_is_told():

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from torch import Tensor
 
 from ..backbone.loading import load_head
 from ..encode.limits import Limits
 from ..encoder import Encoder
-from ..files.atomic import refuse_while_written
 from ..text.layout import Text
 from .result import Measurement
 from .sweep import sweep
@@ -81,8 +79,7 @@ def representative_words(
         ModelError: the model is not causal, or has no language-modelling head.
         InputError: there is no text, or a text is blank.
     """
-    with refuse_while_written(Path(head or encoder.backbone.model.name_or_path)):  # type: ignore[arg-type]
-        predict, hf = load_head(encoder.backbone, head), encoder.backbone.tokenizer.hf
+    predict, hf = load_head(encoder.backbone, head), encoder.backbone.tokenizer.hf
 
     def read(states: Tensor) -> list[int]:
         best: list[int] = predict(states[:, -1].to(encoder.backbone.dtype)).argmax(-1).tolist()

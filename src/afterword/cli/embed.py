@@ -185,7 +185,7 @@ def embed(
         chunking = read_chunking(chunk, late, len(methods), conditioned, overlap)
         own = COLUMNS if chunking is None else CHUNK_COLUMNS
         kept = read_keep(keep, [*own, *(methods or [VECTOR]), *(JOB_COLUMNS if folder else ())])
-        fitted = Fit.read(fit, post, methods, save, (path, rejects))
+        fitted = Fit.read(fit, post, methods, save, (path, rejects), overwrite)
         settings = {name: command[SPELLED.get(name, name)] for name in ENCODE}
         given = given_by(command, kept, fitted.digest)
         choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
@@ -214,10 +214,13 @@ def embed(
         probed = target.kind == "parquet"
         infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, probed)
         rows = TextRows(embedder, chunking, condition, condition_field)
-        return write_rows(
+        code = write_rows(
             reader, rows.items(reader, kept), rows.embedding(target.columns, probed), store, target, infos,
             embedder.encoder, window=window, progress=progress,
         )  # fmt: skip
+        if save is not None:  # last, so that the same command resumes an interrupted run
+            embedder.encoder.save(save, overwrite)
+        return code
 
 
 def given_by(command: Mapping[str, Any], kept: Sequence[str], digest: str | None) -> dict[str, Any]:

@@ -63,12 +63,14 @@ class Fit:
         texts: texts to fit on, each as often as it is there; None if nothing is fitted.
         digest: a hash of the texts; a run goes on with the same ones only.
         save: folder that the fitted encoder is saved to.
+        overwrite: replace the encoder that is saved there.
     """
 
     steps: tuple[Post, ...] = ()
     texts: tuple[str, ...] | None = None
     digest: str | None = None
     save: Path | None = None
+    overwrite: bool = False
 
     @classmethod
     def read(
@@ -78,6 +80,7 @@ class Fit:
         methods: Mapping[str, AnyMethod],
         save: Path | None,
         written: Iterable[Path | None] = (),
+        overwrite: bool = False,
     ) -> Fit:
         """Read and check the options, before a model is loaded.
 
@@ -87,18 +90,23 @@ class Fit:
             methods: the methods of the command.
             save: the folder for the encoder.
             written: the files that the command writes.
+            overwrite: replace the encoder that is saved in that folder.
 
         Raises:
             typer.BadParameter: an option has no effect, or another one is needed.
             DataError: the file cannot be read.
             MethodError: a step is unknown.
+            ModelError: the encoder cannot be saved in that folder.
         """
         if len(methods) > 1 and (path is not None or save is not None):
             raise typer.BadParameter("goes with one method", param_hint="--fit" if path is not None else "--save")
         if post is None and path is None and save is None and all(m.weigh.fitted for m in members_of(methods.values())):
             return cls()
+        from ..files.atomic import check_folder
         from ..post import Unfitted, parse_post
 
+        if save is not None:
+            check_folder(save, overwrite)
         steps = parse_post(post or "none")
         check_fit(path, methods.values(), steps)
         if path is None:
@@ -106,7 +114,7 @@ class Fit:
                 raise typer.BadParameter("is fitted to texts: give a file of them with --fit", param_hint="--post")
             if any(not m.weigh.fitted for m in members_of(methods.values())):
                 raise typer.BadParameter("is fitted to texts: give a file of them with --fit", param_hint="--method")
-            return cls(steps, save=save)
+            return cls(steps, save=save, overwrite=overwrite)
         if any("condition" in m.layout.fields for m in members_of(methods.values())):
             raise typer.BadParameter("goes with a template without {condition}", param_hint="--fit")
         from ..jobs.output_file import same
@@ -115,20 +123,17 @@ class Fit:
         if any(file is not None and same(file, path) for file in written):
             raise typer.BadParameter(f"{path} is written by this command: choose another file", param_hint="--fit")
         fitting = Fitting.on(fit_texts(path))
-        return cls(steps, fitting.texts, fitting.digest, save)
+        return cls(steps, fitting.texts, fitting.digest, save, overwrite)
 
     def apply(self, embedder: MethodsEmbedder) -> MethodsEmbedder:
-        """The embedder with the steps, fitted behind the prompt of the command; saved if that is asked for.
+        """Return the embedder with the steps, fitted to the texts.
 
         Raises:
             InputError: there are too few texts.
-            ModelError: the encoder cannot be saved.
         """
         from ..jobs.recipe import fitted
 
         embedder = fitted(embedder, self.steps, self.texts)
         if self.texts is not None:
             say(f"fitted to {len(self.texts):,} texts")
-        if self.save is not None:
-            embedder.encoder.save(self.save)
         return embedder

@@ -144,6 +144,7 @@ def tune(
     products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the encoder that is saved in DIR.")] = False,
     progress: o.Progress = None,
     as_json: o.AsJson = False,
 ) -> int:
@@ -152,6 +153,8 @@ def tune(
     One half of the pairs ranks the recipes; the other half tests whether the gain of the best one is real.
     DIR/tune.json and DIR/recipes.csv list every recipe that was tried, DIR/heads.csv the score of every head.
     """
+    from ..files.atomic import check_folder
+
     others = (
         dev or texts or test or template or copies or both_ways or heads != "paper" or post or quick or seed or plot
     )
@@ -165,7 +168,7 @@ def tune(
         )
     if plot is not None and heads == "none":
         raise typer.BadParameter("draws the scores of heads: leave --heads none out", param_hint="--plot")
-    check_new(out)
+    check_folder(out, overwrite)
     check_plot(plot, dark)
     from ..methods.serialize import make
     from ..tasks.pairs import read_pairs
@@ -189,12 +192,12 @@ def tune(
     again = "nothing is kept; the same command begins anew"
     with CountedBar("tune", "texts", total, show=progress) as bar, interruptible(lambda: again):
         if labels is not None:
-            report = by_layer(encoder, lines, criterion or "dataset_entropy", limits, out, bar.update)
+            report = by_layer(encoder, lines, criterion or "dataset_entropy", limits, out, overwrite, bar.update)
             head_scores = None
         elif dev is None:
-            report, head_scores = without_labels(encoder, lines, limits, out, bar.update)
+            report, head_scores = without_labels(encoder, lines, limits, out, overwrite, bar.update)
         else:
-            report, head_scores = with_labels(encoder, sets, grid, limits, seed, out, bar.update)
+            report, head_scores = with_labels(encoder, sets, grid, limits, seed, out, overwrite, bar.update)
     if plot is not None and head_scores is not None:
         draw_head_map(head_scores, short_name(model), plot, dark)
     from ..tune.report import page
@@ -239,18 +242,6 @@ def draw_head_map(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
         )
         draw = partial(draw_heads, heads.scores, label="Spearman × 100", best=heads.best, chosen=chosen)
     draw_plot(plot, dark, partial(draw, title=title, subtitle=told))
-
-
-def check_new(out: Path) -> None:
-    """Check that the output folder does not exist, or is empty.
-
-    Raises:
-        DataError: it holds files, or is a file.
-    """
-    from ..errors import DataError
-
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} is there already: give --out a new folder")
 
 
 def read_texts(path: Path) -> list[str]:
@@ -317,6 +308,7 @@ def with_labels(
     limits: Limits,
     seed: int,
     out: Path,
+    overwrite: bool,
     done: Callable[[int], object],
 ) -> tuple[dict[str, Any], HeadMap | None]:
     """Tune on the first set, score the chosen recipe on the others, and save."""
@@ -329,26 +321,32 @@ def with_labels(
         {"name": name, "pairs": len(p.gold), "chosen": score(chosen, p), "default": score(encoder, p)}
         for name, p in sets[1:]
     ]
-    save(tuned, out, tests)
+    save(tuned, out, tests, overwrite)
     return as_json(tuned, tests), head_map(tuned)
 
 
 def without_labels(
-    encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, done: Callable[[int], object]
+    encoder: Encoder, texts: Sequence[str], limits: Limits, out: Path, overwrite: bool, done: Callable[[int], object]
 ) -> tuple[dict[str, Any], HeadMap]:
     """Choose an attention head by its correlation with TF-IDF, and save."""
     from ..tune import label_free
     from ..tune.report import save_head
 
     heads = label_free(encoder, texts, limits, done)
-    return save_head(encoder, heads, len(texts), out), heads
+    return save_head(encoder, heads, len(texts), out, overwrite), heads
 
 
 def by_layer(
-    encoder: Encoder, texts: Sequence[str], criterion: str, limits: Limits, out: Path, done: Callable[[int], object]
+    encoder: Encoder,
+    texts: Sequence[str],
+    criterion: str,
+    limits: Limits,
+    out: Path,
+    overwrite: bool,
+    done: Callable[[int], object],
 ) -> dict[str, Any]:
     """Choose a layer by a measure of its vectors, and save."""
     from ..tune import layers_without_labels
     from ..tune.report import save_layer
 
-    return save_layer(encoder, layers_without_labels(encoder, texts, limits, done), criterion, out)
+    return save_layer(encoder, layers_without_labels(encoder, texts, limits, done), criterion, out, overwrite)

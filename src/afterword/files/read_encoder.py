@@ -15,7 +15,6 @@ from ..errors import ModelError
 from ..methods import AnyMethod, classical
 from ..methods.serialize import parse_method
 from ..post import Normalise
-from .atomic import refuse_while_written
 from .folder_modules import read_folder
 from .foreign_folders import foreign_method, gritlm, read_foreign
 from .parts import Parts
@@ -48,14 +47,13 @@ def read_located(
 ) -> Parts:
     """Load the parts of an encoder from a source that is located already, under the name that the user gave."""
     folder, commit = source.folder()
-    with refuse_while_written(folder):
-        if (folder / "modules.json").exists():
-            return _read(folder, commit, method, max_length, options)
-        foreign = read_foreign(folder)
-        base, adapters = (source, []) if foreign is None and method is None else base_and_adapters(source, folder)
-        if adapters:  # trust in a folder is none in what its files name
-            options |= {"trust_remote_code": False, "adapters": adapters}
-        backbone = load_backbone(base, **options)
+    if (folder / "modules.json").exists():
+        return _read(folder, commit, method, max_length, options)
+    foreign = read_foreign(folder)
+    base, adapters = (source, []) if foreign is None and method is None else base_and_adapters(source, folder)
+    if adapters:  # trusting a folder does not extend to the paths that its files name
+        options |= {"trust_remote_code": False, "adapters": adapters}
+    backbone = load_backbone(base, **options)
     if foreign is not None:
         method = method or foreign_method(*foreign, backbone)
         return Parts(backbone, method, max_length=max_length or foreign[1].get("max_length", 512))

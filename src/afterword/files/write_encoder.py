@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from ..backbone.saving import write_model
 from ..backbone.text_part import is_inside
-from ..errors import InputError, ModelError
+from ..errors import ModelError
 from ..methods import AnyMethod, Method, classical
 from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
@@ -45,15 +45,13 @@ def fits_library_modules(encoder: Parts) -> bool:
     return pool in POOLINGS.values() and method == classical(pool)  # type: ignore[arg-type]
 
 
-def write_encoder(encoder: Parts, folder: str | Path) -> None:
+def write_encoder(encoder: Parts, folder: str | Path, overwrite: bool = False) -> None:
     """Save an encoder; see `Encoder.save`."""
-    if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
-        raise InputError(f"{folder!r} names no folder to save into: give a path, '.' for the current one")
     folder = Path(os.path.expanduser(folder))
     for method in encoder.method.members:
         method.weigh.require_fitted()
-    with atomic_folder(folder) as half:
-        _write(encoder, half)
+    with atomic_folder(folder, overwrite) as new:
+        _write(encoder, new)
 
 
 def _write(encoder: Parts, folder: Path) -> None:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..encoder import Encoder
 from ..errors import InputError, ModelError
-from ..files.atomic import check_place, sync
+from ..files.atomic import sync
 from ..files.folder_lock import lock_folder
-from ..files.manifest import lexists
 
 RECORD, CURVE, FOLDER, ADAPTER = "training.json", "loss.jsonl", "checkpoints", "adapter"
 PLOT = "loss.png"
+MODEL = "model"
 EVAL = "eval"  # a folder that the trainer creates for its evaluator
 HELD = ".afterword-training"
 WEIGHTS, STATE, SEAL = "trained.safetensors", "trainer_state.json", "whole.json"
@@ -108,22 +109,19 @@ class Place:
         with suppress(OSError):  # the folder holds files: the run wrote something
             self.folder.rmdir()
 
-    def begin(self, settings: Mapping[str, Any], resume: bool, adapter: bool = False) -> Path | None:
+    def begin(self, settings: Mapping[str, Any], resume: bool) -> Path | None:
         """Check the folder, and find the checkpoint to resume from.
 
         Args:
             settings: everything the run depends on, as plain data; stored under "told" in ``training.json``.
             resume: resume from the last complete checkpoint, if there is one. Incomplete checkpoints are removed.
-            adapter: whether the run will save the LoRA adapter beside the model.
 
         Returns:
             A checkpoint, or None to start from the beginning.
 
         Raises:
-            InputError: the folder holds a model, an unfinished run that is not to be resumed, or a run with other
-                settings.
-            InputError: a file here has a name that the run needs.
-            ModelError: a file here would be read as a part of the model.
+            InputError: the folder holds a model or other files, an unfinished run that is not to be resumed, or a run
+                with other settings.
         """
         record = self.record()
         if record is None or not resume:
@@ -132,12 +130,10 @@ class Place:
             if (self.folder / "config.json").exists():
                 raise InputError(f"{self.folder} holds a model: choose another folder, or remove it")
         if record is None:
-            needed = (CURVE, PLOT, FOLDER, *((ADAPTER,) if adapter else ()))
-            if other := next((name for name in needed if lexists(self.folder / name)), None):
-                raise InputError(f"{self.folder} holds {other}, which no run here has written: choose another folder")
-        if record is None or "finished" not in record:
-            check_place(self.folder)
-        if record is None or not resume:
+            if other := next((p.name for p in sorted(self.folder.glob("[!.]*"))), None):
+                raise InputError(f"{self.folder} is not empty, and {other} is not of a run: choose another folder")
+            return None
+        if not resume:
             return None
         compare(self.folder, record["told"], json.loads(json.dumps(settings)))
         for path in listed(self.checkpoints):
@@ -148,6 +144,17 @@ class Place:
     def last(self) -> Path | None:
         """The last complete checkpoint."""
         return next((path for path in reversed(listed(self.checkpoints)) if is_whole(path)), None)
+
+    def save(self, encoder: Encoder) -> None:
+        """Save the trained model in the folder: config.json, without which it does not load, is moved in last."""
+        new = self.checkpoints / MODEL
+        encoder.save(new, overwrite=True)
+        for path in sorted(new.iterdir(), key=lambda path: (path.name == "config.json", path.name)):
+            target = self.folder / path.name
+            if target.is_dir():  # of a save that was interrupted
+                shutil.rmtree(target)
+            path.replace(target)
+        new.rmdir()
 
     def clear(self) -> None:
         """Remove the checkpoints of a finished run, once its result is flushed to the disk."""

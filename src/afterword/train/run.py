@@ -105,7 +105,7 @@ def train(
     place = Place(Path(out))
     record = _record(str(model) if not isinstance(model, Encoder) else None, settings, encoder, rows, scored)
     with place.held():
-        checkpoint = place.begin(record["told"], resume, keep_adapter)
+        checkpoint = place.begin(record["told"], resume)
         if resume and place.finished:
             return Encoder.load(out, device=device, trust_remote_code=trust_remote_code)
         if is_first():
@@ -121,7 +121,7 @@ def train(
         finally:
             run.close()
         if is_first():
-            encoder.save(place.folder)
+            place.save(encoder)
             place.write({**record, "finished": trainer.summary()})
             place.clear()
             with suppress(MissingExtra):  # without matplotlib there is no plot

@@ -77,7 +77,7 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def save(tuned: Tuned, folder: Path, tests: Sequence[Mapping[str, Any]] = ()) -> None:
+def save(tuned: Tuned, folder: Path, tests: Sequence[Mapping[str, Any]] = (), overwrite: bool = False) -> None:
     """Write the chosen encoder, and beside it tune.json, recipes.csv and heads.csv; all files or none.
 
     Args:
@@ -85,7 +85,7 @@ def save(tuned: Tuned, folder: Path, tests: Sequence[Mapping[str, Any]] = ()) ->
         folder: created if it is missing.
         tests: scores of the chosen recipe and of the default on other pairs.
     """
-    with atomic_folder(folder) as half:
+    with atomic_folder(folder, overwrite) as half:
         tuned.chosen.save(half)
         result = as_json(tuned, tests)
         (half / "tune.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -95,21 +95,21 @@ def save(tuned: Tuned, folder: Path, tests: Sequence[Mapping[str, Any]] = ()) ->
             _heads(half / "heads.csv", heads)
 
 
-def save_head(encoder: Encoder, heads: HeadMap, texts: int, folder: Path) -> dict[str, Any]:
+def save_head(encoder: Encoder, heads: HeadMap, texts: int, folder: Path, overwrite: bool = False) -> dict[str, Any]:
     """Write a Ditto encoder with the head chosen by TF-IDF, beside it tune.json and heads.csv.
 
     Returns:
         The content of tune.json.
     """
     result = {"afterword": version("afterword"), "texts": texts, "heads": heads_json(heads)}
-    with atomic_folder(folder) as half:
+    with atomic_folder(folder, overwrite) as half:
         replace(encoder, method=ditto(heads.label_free)).save(half)
         (half / "tune.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         _heads(half / "heads.csv", heads)
     return result
 
 
-def save_layer(encoder: Encoder, table: LayerTable, by: str, folder: Path) -> dict[str, Any]:
+def save_layer(encoder: Encoder, table: LayerTable, by: str, folder: Path, overwrite: bool = False) -> dict[str, Any]:
     """Write the encoder with the layer that a criterion chooses, and beside it tune.json.
 
     Returns:
@@ -127,7 +127,7 @@ def save_layer(encoder: Encoder, table: LayerTable, by: str, folder: Path) -> di
             for k, states in enumerate(table.states)
         ],
     }
-    with atomic_folder(folder) as half:
+    with atomic_folder(folder, overwrite) as half:
         chosen.save(half)
         (half / "tune.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
