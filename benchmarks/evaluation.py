@@ -2,7 +2,7 @@
 
     python benchmarks/evaluation.py
 
-The evaluation is `afterword evaluate` without the printing: data read and hashed, vectors by way of the disk, scores
+The evaluation is `afterword evaluate` without the printing: data read and hashed, scores
 by subset and by four similarities, results and their items written. The model is loaded before, for both. Fixed costs
 (reading the weights' hash for the key of a result) count.
 """
@@ -50,7 +50,7 @@ def measure(quick: bool) -> list[Row]:
         results = out / "results"
         shutil.rmtree(results, ignore_errors=True)
         results.mkdir()
-        evaluation = Evaluation(candidates(encoder, {"own": encoder.method}, {"none": ()}, results), results)
+        evaluation = Evaluation(candidates(encoder, {"own": encoder.method}, {"none": ()}), results)
         evaluation.run(jobs)
         assert len(evaluation.results) == len(jobs), evaluation.failures
 

@@ -1,7 +1,6 @@
 """Encoders that share a model: which forwards they share, and what fitting does."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,22 +32,22 @@ def lookup(candidate) -> CachedEmbedder:
     return CachedEmbedder(candidate.embedder, candidate.cache, candidate.raw, candidate.post)
 
 
-def test_methods_share_a_forward_where_they_can(gpt2: Encoder, tmp_path: Path):
-    found = candidates(gpt2, methods("classical", "prompt:template=eol", "echo", "reba"), NONE, tmp_path)
+def test_methods_share_a_forward_where_they_can(gpt2: Encoder):
+    found = candidates(gpt2, methods("classical", "prompt:template=eol", "echo", "reba"), NONE)
     assert [c.name for c in found] == ["classical", "prompt:template=eol", "echo", "reba"]
     plain, prompt, echo, reba = found
     assert plain.cache is echo.cache is reba.cache is not prompt.cache
-    assert reba.about["shared_pass"] == ["classical", "echo", "reba"] and "shared_pass" not in prompt.about
+    assert reba.cache.names == ("classical", "echo", "reba") and prompt.cache.names == ("prompt:template=eol",)
     for c in found:
         whole = Encoder.load(gpt2.backbone.model.config._name_or_path, c.raw)
         assert np.allclose(lookup(c).encode(TEXTS), whole.encode(TEXTS), atol=2e-5)
         assert c.digest == whole.fingerprint
 
 
-def test_steps_stand_behind_the_encoders_own_on_the_same_vectors(gpt2: Encoder, tmp_path: Path):
+def test_steps_stand_behind_the_encoders_own_on_the_same_vectors(gpt2: Encoder):
     own = Encoder(gpt2.backbone, gpt2.method, (Normalise(),))
     posts = {"none": (), "truncate:dimensions=5": parse_post("truncate:dimensions=5")}
-    plain, cut = candidates(own, methods("classical"), posts, tmp_path)
+    plain, cut = candidates(own, methods("classical"), posts)
     assert (plain.name, cut.name) == ("classical", "classical+truncate:dimensions=5")
     assert plain.cache is cut.cache and plain.digest != cut.digest
     vectors = lookup(plain).encode(TEXTS)
@@ -56,8 +55,8 @@ def test_steps_stand_behind_the_encoders_own_on_the_same_vectors(gpt2: Encoder, 
     assert np.array_equal(lookup(cut).encode(TEXTS), vectors[:, :5])
 
 
-def test_fitting_is_that_of_the_encoder(gpt2: Encoder, tmp_path: Path):
-    (made,) = candidates(gpt2, methods("classical"), {"w": (Whiten(dimensions=4), Normalise())}, tmp_path)
+def test_fitting_is_that_of_the_encoder(gpt2: Encoder):
+    (made,) = candidates(gpt2, methods("classical"), {"w": (Whiten(dimensions=4), Normalise())})
     assert made.unfitted
     fitted = made.fit(TEXTS)
     assert not fitted.unfitted and fitted.embedder.fitted
@@ -67,16 +66,16 @@ def test_fitting_is_that_of_the_encoder(gpt2: Encoder, tmp_path: Path):
         made.fit([])
 
 
-def test_weights_that_are_fitted_on_given_texts_share_forwards_too(gpt2: Encoder, tmp_path: Path):
+def test_weights_that_are_fitted_on_given_texts_share_forwards_too(gpt2: Encoder):
     fitting = Fitting.on(TEXTS)
-    plain, tfidf = candidates(gpt2, methods("classical", "tfidf"), NONE, tmp_path, fitting=fitting)
+    plain, tfidf = candidates(gpt2, methods("classical", "tfidf"), NONE, fitting=fitting)
     assert plain.cache is tfidf.cache and not tfidf.unfitted
     wanted = Encoder(gpt2.backbone, parse_method("tfidf")).fit(TEXTS).encode(TEXTS)
     assert np.allclose(lookup(tfidf).encode(TEXTS), wanted, atol=1e-5)
 
 
-def test_weights_that_each_task_fits_wait_for_it(gpt2: Encoder, tmp_path: Path):
-    (tfidf,) = candidates(gpt2, methods("tfidf"), {"w": (Whiten(dimensions=4),)}, tmp_path, fitting=Fitting())
+def test_weights_that_each_task_fits_wait_for_it(gpt2: Encoder):
+    (tfidf,) = candidates(gpt2, methods("tfidf"), {"w": (Whiten(dimensions=4),)}, fitting=Fitting())
     assert tfidf.unfitted and tfidf.cache.names == ()
     wanted = Encoder(gpt2.backbone, parse_method("tfidf"), (Whiten(dimensions=4),)).fit(TEXTS).encode(TEXTS)
     assert np.allclose(lookup(tfidf.fit(TEXTS)).encode(TEXTS), wanted, atol=1e-4)
@@ -101,9 +100,9 @@ def test_names_that_share_a_file_are_found():
     assert file_name("results.md") != "results.md"  # which is a file
 
 
-def test_what_an_encoder_is_told_apart_by(gpt2: Encoder, tmp_path: Path):
-    (plain,) = candidates(gpt2, methods("classical"), NONE, tmp_path)
-    (short,) = candidates(replace(gpt2, max_length=6), methods("classical"), NONE, tmp_path)
+def test_what_an_encoder_is_told_apart_by(gpt2: Encoder):
+    (plain,) = candidates(gpt2, methods("classical"), NONE)
+    (short,) = candidates(replace(gpt2, max_length=6), methods("classical"), NONE)
     assert plain.about["identity"] == gpt2.identity != short.about["identity"]
     differ = {k for k, v in plain.about["settings"].items() if v != short.about["settings"][k]}
     assert differ == {"max_length"} and short.about["settings"]["max_length"] == 6

@@ -1,7 +1,6 @@
 """Differences, against scipy and against bootstraps written out."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -130,16 +129,6 @@ def test_a_t_test_mixes_no_metrics_and_counts_no_set_twice():
     for test in found.tests:
         pair = stats.ttest_rel([b[t].main for t in test.tasks], [a[t].main for t in test.tasks])
         assert (test.t, test.p) == pytest.approx((pair.statistic, pair.pvalue), rel=1e-9)
-
-
-def test_files_of_equal_bytes_count_once():
-    def own(add: float) -> list[Result]:
-        every = [("p", 0.5 + add, "1"), ("q", 0.6 + 3 * add, "2"), ("p copy", 0.5 + add, "1")]
-        return [replace(scored(task, "pairs", "m", main), about={"data": data}) for task, main, data in every]
-
-    found = compare(row("a", *own(0)), row("b", *own(0.1)), draws=0)
-    assert [test.tasks for test in found.tests] == [("p", "q")] and found.copies == {"p copy": "p"}
-    assert found.tests[0].mean == pytest.approx(20)
 
 
 def test_what_is_not_the_same_is_in_no_test():

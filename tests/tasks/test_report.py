@@ -95,63 +95,6 @@ def test_results_are_found_in_the_order_of_the_tasks(tmp_path: Path):
         read_results(tmp_path / "empty")
 
 
-def encoder(result: Result, identity: str, **settings: object) -> Result:
-    about = {**result.about, "encoder": f"print {identity}", "identity": identity, "settings": settings, "fit": None}
-    return replace(result, about=about)
-
-
-def test_a_row_is_of_one_encoder(tmp_path: Path):
-    """N1: two folders of one name, or another length, in one folder of results: no average across."""
-    write(tmp_path / "m" / "n" / "STS12.json", encoder(result("STS12", 0.5), "a", max_length=256, weights="1234"))
-    write(tmp_path / "m" / "n" / "STS16.json", encoder(result("STS16", 0.3), "b", max_length=6, weights="1234"))
-    rows = read_results(tmp_path)
-    assert [(r.name, [*r.results]) for r in rows] == [
-        ("n (max_length 256)", ["STS12"]),
-        ("n (max_length 6)", ["STS16"]),
-    ]
-    (table,) = tables(rows)
-    assert [scores for _, scores, _ in table.rows] == [(50.0, None, None), (None, 30.0, None)]
-    wanted = "m/n holds results of 2 encoders, which differ in max_length"
-    assert table.notes == tuple(f"n (max_length {size}): {wanted}" for size in (256, 6))
-    assert "| n (max_length 6)   |     - | 30.00 |    - |" in markdown([table])
-    assert [r["encoder"] for r in csv.DictReader(io.StringIO(as_csv(rows)))] == [r.name for r in rows]
-
-
-def test_old_results_are_told_apart_by_their_fingerprints(tmp_path: Path):
-    """Without an identity nothing says what differs; a fingerprint that a newer result has too is that encoder's."""
-    old = {"model": "m", "name": "n"}
-    for task, fingerprint in {"STS12": "aaaa1111", "STS13": "aaaa1111", "STS14": "bbbb2222"}.items():
-        write(tmp_path / f"{task}.json", replace(result(task, 0.5), about={**old, "encoder": fingerprint}))
-    newer = {**old, "encoder": "bbbb2222", "identity": "cccc3333"}
-    write(tmp_path / "STS15.json", replace(result("STS15", 0.5), about=newer))
-    rows = read_results(tmp_path)
-    assert [[*r.results] for r in rows] == [["STS12", "STS13"], ["STS14", "STS15"]]
-    assert [r.name for r in rows] == ["n (encoder aaaa1111)", "n (encoder bbbb2222)"]
-    assert "differ in other libraries or another encoder" in rows[0].notes[0]
-
-
-def test_library_versions_do_not_split_a_row(tmp_path: Path):
-    for i, task in enumerate(("STS12", "STS13")):
-        one = encoder(result(task, 0.5), "a", max_length=6)
-        write(tmp_path / f"{task}.json", replace(one, about={**one.about, "encoder": f"fingerprint {i}"}))
-    (row,) = read_results(tmp_path)
-    assert [*row.results] == ["STS12", "STS13"] and row.notes == ()
-
-
-def test_an_own_file_does_not_stand_as_an_official_task(tmp_path: Path):
-    """N3: results that an older version kept for a file STS12.jsonl."""
-    write(tmp_path / "STS12.json", result("STS12", 0.9, group="pairs"))
-    (row,) = read_results(tmp_path)
-    assert [*row.results] == ["STS12 (pairs)"] and row.results["STS12 (pairs)"].task == "STS12 (pairs)"
-
-
-def test_two_files_of_one_task_are_refused(tmp_path: Path):
-    for name in ("STS12", "STS12 copy"):
-        write(tmp_path / "n" / f"{name}.json", result("STS12", 0.5))
-    with pytest.raises(DataError, match="n holds two results of STS12: remove one of the files"):
-        read_results(tmp_path)
-
-
 def test_two_folders_of_one_name_are_told_apart(tmp_path: Path):
     for folder in ("a", "b"):
         write(tmp_path / folder / "n" / "STS12.json", result("STS12", 0.5))
@@ -163,19 +106,7 @@ def test_no_average_over_two_metrics_or_one_task_twice():
     assert table.columns == ("A", "B")
     assert table.notes == ("no average: the metrics are cosine_spearman and accuracy",)
     (table,) = tables([row("x", result("A", 0.5), result("A:k=1", 0.7))])
-    assert table.columns == ("A", "A:k=1") and table.notes == ("no average: A is there more than once",)
-
-
-def test_files_of_equal_bytes_count_once_in_an_average():
-    def own(task: str, main: float, data: str) -> Result:
-        made = result(task, main, main + 0.1, group="pairs")
-        return replace(made, about={**made.about, "data": data})
-
-    p, q, other = own("p", 0.5, "1"), own("q", 0.5, "1"), own("r", 0.2, "2")
-    (table,) = tables([row("x", p, q, other)])
-    assert table.columns == ("p", "q", "r", "Avg.") and table.rows[0][1][-1] == 40.0  # of 55 and 25, not 55 twice
-    assert table.notes == ("q holds the same rows as p: they count once in the average",)
-    assert tables([row("x", p, q)])[0].notes == ("no average: all hold the same rows as p",)
+    assert table.columns == ("A", "A:k=1") and table.notes == ("no average: A appears more than once",)
 
 
 def test_an_undefined_score_leaves_no_average_and_a_note_says_so():
@@ -199,13 +130,6 @@ def test_notes_stand_under_the_table():
     assert markdown([table]).endswith("|\n\n- A: a sample\n- B, y: undefined: why\n- " + table.notes[2] + "\n")
 
 
-def test_methods_that_shared_a_pass_are_told():
-    """N7: which ran beside each other decides a score's last digits."""
-    shared = [replace(result("A", 0.5), about={"shared_pass": ["x", "y"]}) for _ in range(2)]
-    (table,) = tables([row("x", shared[0]), row("y", shared[1]), row("z", result("A", 0.5))])
-    assert table.notes == ("x, y ran in one forward pass: alone, their last digits may differ",)
-
-
 HOSTILE = "a|b\\|c\nd\x1b[31m<b>![x](http://y)"
 
 
@@ -222,7 +146,7 @@ def test_hostile_names_are_one_harmless_line():
 def test_a_damaged_file_is_named_and_left_out(tmp_path: Path):
     write(tmp_path / "STS12.json", result("STS12", 0.5))
     (tmp_path / "bad.json").write_text("[" * 100_000)
-    with pytest.raises(DataError, match=r"bad\.json is no whole result"):
+    with pytest.raises(DataError, match=r"bad\.json"):
         read_results(tmp_path)
     damaged: list[DataError] = []
     (found,) = read_results(tmp_path, damaged.append)

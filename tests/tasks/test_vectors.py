@@ -1,16 +1,12 @@
-"""What waits on disk: each text embedded once, whoever asks and however often."""
+"""Each text is embedded once for all methods of a forward pass."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tests.disk import disk_of
 
-from afterword.errors import DataError
 from afterword.post import Normalise, Truncate
-from afterword.tasks import vectors
 from afterword.tasks.vectors import CachedEmbedder, VectorCache, apply_steps
 
 
@@ -27,53 +23,25 @@ class Counting:
         return {"one": found, "two": 2 * found}
 
 
-def test_each_text_is_run_once_for_all_methods_of_a_forward(tmp_path: Path):
+def test_each_text_is_run_once_for_all_methods_of_a_forward():
     run, told = Counting(), []
-    forward = VectorCache(("one", "two"), run, tmp_path)
+    forward = VectorCache(("one", "two"), run)
     forward.add(["bb", "a", "bb"], told.append)
     assert forward.missing(["a", "ccc", "ccc"]) == ["ccc"]
     assert forward.vectors("two", ["ccc", "a", "ccc"]).tolist() == [[6, 198], [2, 194], [6, 198]]
     assert forward.vectors("one", ["bb"]).tolist() == [[2, 98]]
     assert run.seen == ["bb", "a", "ccc"] and told == [4]
-    forward.close()
-    assert forward.missing(["a"]) == ["a"]
+    forward.keep(["bb"])
+    assert forward.missing(["a", "bb"]) == ["a"]
 
 
-def test_nothing_is_left_in_the_folder(tmp_path: Path):
-    forward = VectorCache(("one", "two"), Counting(), tmp_path)
-    forward.add(["a"])
-    assert list(tmp_path.iterdir()) == []
-    forward.close()
-
-
-def test_many_windows_are_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(vectors, "WINDOW", 3)
-    forward = VectorCache(("one", "two"), Counting(), tmp_path)
-    texts = [chr(97 + i) * (i + 1) for i in range(20)]
-    forward.add(texts)
-    assert forward.vectors("one", texts[::-1]).tolist() == [[i + 1, 97 + i] for i in range(20)][::-1]
-
-
-def test_a_full_disk_names_the_folder_and_spoils_no_later_vector(tmp_path: Path):
-    forward = VectorCache(("one", "two"), Counting(), tmp_path)
-    forward.add(["a"])
-    texts = [chr(97 + i) * (i + 1) for i in range(20)]
-    with (
-        disk_of(100),
-        pytest.raises(DataError, match=f"{tmp_path} cannot hold the vectors of the texts: File too large"),
-    ):
-        forward.add(texts)
-    assert forward.vectors("two", texts).tolist() == [[2 * i + 2, 2 * (97 + i)] for i in range(20)]
-    assert forward.vectors("one", ["a", "bb"]).tolist() == [[1, 97], [2, 98]]
-
-
-def test_a_run_that_fails_leaves_its_window_out(tmp_path: Path):
+def test_a_run_that_fails_leaves_its_window_out():
     def run(texts: list[str], told: Callable[[int], object]) -> dict[str, np.ndarray]:
         if "bad" in texts:
             raise ValueError("bad")
         return {"one": np.ones((len(texts), 1), np.float32)}
 
-    forward = VectorCache(("one",), run, tmp_path)
+    forward = VectorCache(("one",), run)
     forward.add(["good"])
     with pytest.raises(ValueError, match="bad"):
         forward.add(["good", "bad"])
@@ -90,8 +58,8 @@ class Whole:
         return [list(texts), list(words)]
 
 
-def test_a_lookup_applies_the_steps_and_hands_on_what_is_not_plain(tmp_path: Path):
-    cache = VectorCache(("one", "two"), Counting(), tmp_path)
+def test_a_lookup_applies_the_steps_and_hands_on_what_is_not_plain():
+    cache = VectorCache(("one", "two"), Counting())
     lookup = CachedEmbedder(Whole(), cache, "one", (Truncate(1), Normalise()))
     assert lookup.encode(["bb", "a"]).tolist() == [[1], [1]]
     assert lookup.encode(["a"], conditions=["c"]) == [{"conditions": ["c"]}, ["a"]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -143,10 +142,8 @@ def fitted(
 
     own = "classical" if encoder.method == classical() else encoder.method.name
     given = methods or {own: encoder.method}
-    with TemporaryDirectory() as folder:
-        options = {"batch_tokens": batch_tokens}
-        for candidate in candidates(encoder, given, posts, Path(folder), options, Fitting.on(texts)):
-            yield candidate.fit(texts) if candidate.unfitted else candidate
+    for candidate in candidates(encoder, given, posts, {"batch_tokens": batch_tokens}, Fitting.on(texts)):
+        yield candidate.fit(texts) if candidate.unfitted else candidate
 
 
 def _table(results: Sequence[Isotropy]) -> Iterator[str]:

@@ -27,14 +27,6 @@ Rows = Annotated[
     list[Path] | None,
     typer.Argument(metavar="RESULTS", help="Folders of results from `afterword evaluate`, or folders in them."),
 ]
-Averages = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--average", metavar="NAME=DIR,DIR",
-        help="Add the mean ± standard deviation of trainings that differ in their seed alone, under this name. Each "
-        "DIR holds the results of one of them, which is then no row of its own.",
-    ),
-]  # fmt: skip
 Tables = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,7 +49,6 @@ Plot = Annotated[
 
 def compare(
     results: Rows = None,
-    average: Averages = None,
     baseline: Annotated[
         str | None,
         typer.Option("--baseline", metavar="NAME", help="Compare all others with this one. Default: the first."),
@@ -81,14 +72,14 @@ def compare(
     if list_tables:
         typer.echo(listed())
         return 0
-    if not results and not average and not published:
+    if not results and not published:
         raise typer.BadParameter("give folders of results, or --published for the papers' alone", param_hint="RESULTS")
     if csv_file is not None:
         check_csv(csv_file)
     check_plot(plot, dark)
     from ..tasks.report import markdown, tables
 
-    rows = read(results or [], average or [])
+    rows = read(results or [])
     theirs = asked(published or [], rows)
     if rows and "all" in (published or ()) and not theirs:
         say("no published table has a column for these results: --list names them all")
@@ -107,39 +98,21 @@ def compare(
     return 0
 
 
-def read(folders: Sequence[Path], averages: Sequence[str] = ()) -> list[Row]:
-    """The results in these folders, each under a name of its own, and the means of others.
+def read(folders: Sequence[Path]) -> list[Row]:
+    """The results in these folders, under unambiguous names.
 
     Raises:
-        InputError: a mean is of runs that differ in more than their seed.
         DataError: a folder holds no results.
     """
-    from ..tasks.average import average
     from ..tasks.report import named, read_results
 
-    runs = {name: [(at, read_results(at)) for at in places] for name, places in map(spelled, averages)}
-    taken = {(at / row.folder).resolve() for run in runs.values() for at, rows in run for row in rows}
-    loaded = [(at, row) for at in folders for row in read_results(at) if (at / row.folder).resolve() not in taken]
+    loaded = [(at, row) for at in folders for row in read_results(at)]
     rows = named([row for _, row in loaded])
     counts = Counter(row.name for row in rows)
-    rows = [
+    return [
         replace(row, name=f"{at}: {row.name}") if counts[row.name] > 1 else row
         for (at, _), row in zip(loaded, rows, strict=True)
     ]
-    return rows + [row for name, run in runs.items() for row in average(name, [members for _, members in run])]
-
-
-def spelled(average: str) -> tuple[str, list[Path]]:
-    """The name and the folders of ``--average NAME=DIR,DIR``.
-
-    >>> spelled("bellm=a,b")[0]
-    'bellm'
-    """
-    name, equals, places = average.partition("=")
-    folders = [Path(place.strip()) for place in places.split(",") if place.strip()]
-    if not (name.strip() and equals and len(folders) > 1):
-        raise typer.BadParameter(f"{average!r}: write NAME=DIR,DIR, as in bellm=seed1,seed2", param_hint="--average")
-    return name.strip(), folders
 
 
 def asked(ids: Sequence[str], rows: Sequence[Row]) -> list[Published]:

@@ -32,7 +32,7 @@ def check_csv(path: Path) -> None:
     """
     from ..files.atomic import check_target
 
-    if path.suffix in (".json", ".npz"):
+    if path.suffix == ".json":
         raise DataError(f"{path} may be a result of `afterword evaluate`: give another name, as in scores.csv")
     check_target(path)
 
@@ -63,7 +63,7 @@ def _evaluated(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
             deviation = "" if r.deviation is None else 100 * r.deviation
             yield {
                 "kind": "evaluated", "name": row.name, "table": r.group, "task": r.task, "metric": r.metric,
-                "value": 100 * r.main, "deviation": deviation, "notes": "; ".join((*r.notes, *row.notes)),
+                "value": 100 * r.main, "deviation": deviation, "notes": "; ".join(r.notes),
             }  # fmt: skip
 
 

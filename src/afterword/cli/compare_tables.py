@@ -53,8 +53,7 @@ def tests_of(comparison: Comparison) -> list[str]:
             else f"paired t-test: t = {test.t:.2f}, p = {test.p:.2g}"
         )
         lines.append(line)
-    twins = [f"{task} holds the same rows as {first}: it is in no test" for task, first in comparison.copies.items()]
-    return (lines or [NO_TEST]) + twins
+    return lines or [NO_TEST]
 
 
 def published_table(table: Published, rows: Sequence[Row], width: int | None) -> str:

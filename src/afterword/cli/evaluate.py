@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -141,14 +140,13 @@ def evaluate(
     title, fitting = name or title_of(chosen), None if texts is None else Fitting.on(texts) if texts else Fitting()
     if sentence_transformer:
         out.mkdir(parents=True, exist_ok=True)
-        members, fits = sentence_transformers_candidates(sentence_transformer, device, posts, out), methods
+        members, fits = sentence_transformers_candidates(sentence_transformer, device, posts), methods
     else:
         encoder, fits = load_fitting(choice, methods)
         out.mkdir(parents=True, exist_ok=True)
-        members = candidates(encoder, fits, posts, out, {"batch_tokens": batch_tokens}, fitting)
+        members = candidates(encoder, fits, posts, {"batch_tokens": batch_tokens}, fitting)
     with Shown(progress) as shown:
-        about = {"model": title, **trained(chosen)}
-        evaluation = Evaluation(members, out / file_name(title), shown, about, numbers, fitting)
+        evaluation = Evaluation(members, out / file_name(title), shown, {"model": title}, numbers, fitting)
         evaluation.check_earlier(jobs)
         with interruptible(lambda: kept(evaluation, out)):
             evaluation.run(jobs)
@@ -184,15 +182,6 @@ def sent_in(evaluation: Evaluation, jobs: Sequence[TaskRun]) -> int:
             file.write(text.encode())
         say(f"{task}: {name}: {path} is to be sent to its authors")
     return code
-
-
-def trained(model: str) -> dict[str, Any]:
-    """How a folder of `afterword train` was trained, for `compare --average`; nothing for another model."""
-    try:
-        told = json.loads((Path(model) / "training.json").read_text("utf-8"))["told"]
-        return {"training": {key: told[key] for key in ("settings", "data", "weights")}}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}
 
 
 def kept(evaluation: Evaluation, out: Path) -> str:
@@ -290,14 +279,14 @@ def load_fitting(choice: ModelChoice, methods: Mapping[str, AnyMethod]) -> tuple
 
 
 def sentence_transformers_candidates(
-    folder: Path, device: str | None, posts: Mapping[str, tuple[Post, ...]], out: Path
+    folder: Path, device: str | None, posts: Mapping[str, tuple[Post, ...]]
 ) -> list[Candidate]:
     """The candidates for a model that sentence-transformers runs: one for each list of steps."""
     from ..adapters.sentence_transformers_model import SentenceTransformerModel
     from ..tasks.candidates import other
 
     check_device(device)
-    return other(SentenceTransformerModel(folder, device), "sentence-transformers", posts, out)
+    return other(SentenceTransformerModel(folder, device), "sentence-transformers", posts)
 
 
 def spelling(spec: str) -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Protocol
 
 from ..encode.sharing import shares
@@ -19,7 +18,7 @@ from ..post import Post, Unfitted, resolved
 from .task import Embedder
 from .vectors import Array, OnProgress, VectorCache, apply_steps
 
-TAKEN = ("results.md", "results.csv", "times.jsonl")
+TAKEN = ("results.md", "results.csv")
 """Files that an evaluation writes: no folder of results has such a name."""
 BLOCK = 8192  # number of vectors given to a step's fit at once
 
@@ -59,7 +58,7 @@ class Candidate:
         cache: holds its vectors before post-processing; empty if the method must be fitted first.
         raw: the name of its vectors in the cache.
         post: the post-processing steps that turn those into its own vectors.
-        embedder: the whole encoder, steps included.
+        embedder: the encoder, steps included.
         digest: a hash of everything that its vectors depend on; for unfitted steps, of their options.
         about: what is saved about it with its results.
         options: keyword arguments for `Encoder.encode_many`.
@@ -91,7 +90,7 @@ class Candidate:
         embedder, cache = self.embedder, self.cache
         if isinstance(embedder, Encoder) and not _is_fitted(embedder.method):
             embedder = replace(embedder, method=replace(embedder, post=()).fit(texts).method)
-            cache = shared_cache(embedder, {self.raw: embedder.method}, cache.folder, self.options)
+            cache = shared_cache(embedder, {self.raw: embedder.method}, self.options)
         cache.add(texts)
         fitted: tuple[Post, ...] = ()
         for step in self.post:
@@ -112,7 +111,6 @@ def candidates(
     encoder: Encoder,
     methods: Mapping[str, AnyMethod],
     posts: Mapping[str, tuple[Post, ...]],
-    folder: Path,
     options: Mapping[str, Any] | None = None,
     fitting: Fitting | None = None,
 ) -> list[Candidate]:
@@ -122,7 +120,6 @@ def candidates(
         encoder: gives the model; its own post-processing steps are applied before those of `posts`.
         methods: methods by name.
         posts: tuples of steps by name; {"none": ()} for none.
-        folder: for temporary files of vectors.
         options: keyword arguments for `Encoder.encode_many`: batch_tokens, on_long ...
         fitting: methods with fitted parameters are fitted on its texts now; if each task has its own texts, later.
     """
@@ -135,11 +132,11 @@ def candidates(
     caches: dict[str, VectorCache] = {}
     for group in groups + [[name] for name in names if name not in single]:  # an ensemble has forwards of its own
         members = {name: methods[name] for name in group}
-        caches |= dict.fromkeys(members, shared_cache(encoder, members, folder, options))
+        caches |= dict.fromkeys(members, shared_cache(encoder, members, options))
     weights = weights_digest(encoder.backbone.model)
     posts = {name: resolved(steps, encoder.backbone) for name, steps in posts.items()}
     return [
-        _candidate(encoder, name, method, post, steps, caches.get(name) or _empty_cache(folder), options, weights)
+        _candidate(encoder, name, method, post, steps, caches.get(name) or _empty_cache(), options, weights)
         for name, method in methods.items()
         for post, steps in posts.items()
     ]
@@ -153,8 +150,8 @@ def _fitted(encoder: Encoder, method: AnyMethod, texts: Sequence[str]) -> AnyMet
     return method if _is_fitted(method) else replace(encoder, method=method, post=()).fit(texts).method
 
 
-def _empty_cache(folder: Path) -> VectorCache:
-    return VectorCache((), lambda texts, on_progress: {}, folder)
+def _empty_cache() -> VectorCache:
+    return VectorCache((), lambda texts, on_progress: {})
 
 
 def _candidate(
@@ -163,8 +160,6 @@ def _candidate(
 ) -> Candidate:  # fmt: skip
     whole = replace(encoder, method=method, post=(*encoder.post, *steps))
     about = {"method": name, "post": post, "identity": identity(whole, weights), "settings": settings(whole, weights)}
-    if len(cache.names) > 1:
-        about["shared_pass"] = list(cache.names)
     return Candidate(label(name, post), cache, name, whole.post, whole, fingerprint(whole, weights), about, options)
 
 
@@ -186,27 +181,25 @@ def settings(encoder: Encoder, weights: bytes) -> dict[str, Any]:
     }
 
 
-def shared_cache(
-    encoder: Encoder, methods: Mapping[str, AnyMethod], folder: Path, options: Mapping[str, Any]
-) -> VectorCache:
+def shared_cache(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any]) -> VectorCache:
     """A cache for the vectors of several methods on one model, before post-processing."""
     plain = replace(encoder, post=())
 
     def run(texts: list[str], on_progress: OnProgress) -> dict[str, Array]:
         return plain.encode_many(texts, methods, show_progress_bar=on_progress, **options)
 
-    return VectorCache(tuple(methods), run, folder)
+    return VectorCache(tuple(methods), run)
 
 
-def other(embedder: Named, name: str, posts: Mapping[str, tuple[Post, ...]], folder: Path) -> list[Candidate]:
-    """Candidates for an embedder that is no `Encoder`, with several steps; arguments as for `candidates`."""
+def other(embedder: Named, name: str, posts: Mapping[str, tuple[Post, ...]]) -> list[Candidate]:
+    """Candidates for an embedder that is not an `Encoder`, one for each list of steps."""
 
     def run(texts: list[str], on_progress: OnProgress) -> dict[str, Array]:
         vectors = embedder.encode(texts)
         on_progress(len(texts))
         return {name: vectors}
 
-    cache = VectorCache((name,), run, folder)
+    cache = VectorCache((name,), run)
     return [
         Candidate(
             label(name, post), cache, name, steps, embedder, f"{embedder.fingerprint}+{steps!r}",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, MissingExtra
 from .report import Row
-from .results import Items, Result, copies
+from .results import Items, Result
 from .scores import bootstrap, pearson, spearman
 
 Column = NDArray[Any]
@@ -95,14 +95,12 @@ class Comparison:
         second: name of the second encoder.
         differences: one per task that both have results for.
         tests: one per group, metric and protocol of which there are two tasks or more.
-        copies: the tasks that hold the same rows as an earlier one, with that one: they are in no test.
     """
 
     first: str
     second: str
     differences: tuple[Difference, ...]
     tests: tuple[PairedTest, ...]
-    copies: Mapping[str, str] = field(default_factory=dict)
 
 
 def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: float = 0.95) -> Comparison:
@@ -110,7 +108,7 @@ def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: fl
 
     The bootstrap is paired: both are scored on the same draws of pairs or questions, so that a pair that is hard for
     both does not widen the interval. A t-test counts only scores of one metric, and no set twice: STSB and STSB.raw, or
-    SLPWC and SLPWC:decision=cosine, or an own file and its copy, are never in one test.
+    SLPWC and SLPWC:decision=cosine, are never in one test.
 
     Args:
         first: results of the first encoder, the baseline.
@@ -127,13 +125,12 @@ def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: fl
     if not common:
         raise InputError(f"{first.name} and {second.name} have no task in common: evaluate both on the same --tasks")
     differences = tuple(_difference(first.results[t], second.results[t], draws, seed, level) for t in common)
-    twins = copies(first.results[d.task] for d in differences if d.paired)
     kinds: dict[Kind, list[Difference]] = {}
     for d in differences:
-        if d.paired and math.isfinite(d.value) and d.task not in twins:
+        if d.paired and math.isfinite(d.value):
             kinds.setdefault(d.kind, []).append(d)
     tests = tuple(_test(kind, members) for kind, members in kinds.items() if len(members) > 1)
-    return Comparison(first.name, second.name, differences, tests, twins)
+    return Comparison(first.name, second.name, differences, tests)
 
 
 def _test(kind: Kind, members: Sequence[Difference]) -> PairedTest:

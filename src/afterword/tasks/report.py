@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ..errors import DataError, MissingDataset, one_line
 from .catalogue import groups_of_tasks
-from .results import Result, copies, read
-from .same_encoder import by_encoder, told_apart
+from .results import Result, read
 from .scores import published_mean
 
 Cells = Sequence[Sequence[str]]
@@ -33,14 +32,12 @@ class Row:
         results: results by task.
         model: name of its model.
         folder: the folder of its results, relative to the one that was read.
-        notes: remarks for the reader, for instance that the folder holds results of other encoders too.
     """
 
     name: str
     results: Mapping[str, Result]
     model: str = ""
     folder: str = ""
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class ScoreTable:
         metric: name of the main score.
         columns: tasks, and the average if there is one.
         rows: for each encoder its name, scores, and standard deviations over seeds.
-        notes: remarks on the tasks and rows, in the order of the columns.
+        notes: remarks on the tasks, in the order of the columns.
     """
 
     title: str
@@ -75,32 +72,19 @@ def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> Sc
     lines, shown = [], [row for row in rows if any(task in row.results for task in members)]
     why = _no_average(members)
     averaged = len(members) > 1 and not why
-    twins = copies(members.values()) if averaged else {}
-    counted = [i for i, task in enumerate(members) if task not in twins]
     for row in shown:
         results = [row.results.get(task) for task in members]
         scores = [None if r is None else 100 * r.main for r in results]
         deviations = [None if r is None or r.deviation is None else 100 * r.deviation for r in results]
         if averaged:
-            scores.append(_average([scores[i] for i in counted]))
-            each = [r for i in counted if (r := results[i]) is not None]
-            deviations.append(None if scores[-1] is None else _spread(each))
+            scores.append(_average(scores))
+            deviations.append(None if scores[-1] is None else _spread([r for r in results if r is not None]))
         lines.append((row.name, tuple(scores), tuple(deviations)))
     columns = (*members, *([AVERAGE] if averaged else []))
     metric = " or ".join(dict.fromkeys(r.metric for r in members.values()))
-    told = [why] if why else [*_counted_once(twins), *(_undefined(members, lines) if averaged else [])]
-    notes = [*told, *(note for task in members for note in _notes(task, shown))]
-    notes += [f"{row.name}: {note}" for row in shown for note in row.notes]
-    notes += [
-        f"{names} ran in one forward pass: alone, their last digits may differ" for names in _shared(shown, members)
-    ]
+    notes = [why] if why else _undefined(members, lines) if averaged else []
+    notes += [note for task in members for note in _notes(task, shown)]
     return ScoreTable(group, metric, columns, tuple(lines), tuple(notes))
-
-
-def _shared(rows: Sequence[Row], tasks: Iterable[str]) -> list[str]:
-    """The methods that shared forward passes in these results: rounding depends on which did."""
-    found = [row.results[task].about.get("shared_pass") for row in rows for task in tasks if task in row.results]
-    return list(dict.fromkeys(", ".join(map(str, names)) for names in found if isinstance(names, list)))
 
 
 def _no_average(members: Mapping[str, Result]) -> str:
@@ -110,14 +94,7 @@ def _no_average(members: Mapping[str, Result]) -> str:
         return f"no average: the metrics are {' and '.join(metrics)}"
     names = [task.partition(":")[0] for task in members]
     twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        return f"no average: {twice} is there more than once"
-    twins = copies(members.values())
-    return f"no average: all hold the same rows as {names[0]}" if twins and len(twins) == len(members) - 1 else ""
-
-
-def _counted_once(twins: Mapping[str, str]) -> list[str]:
-    return [f"{task} holds the same rows as {first}: they count once in the average" for task, first in twins.items()]
+    return f"no average: {twice} appears more than once" if twice else ""
 
 
 def _undefined(members: Iterable[str], lines: Sequence[tuple[str, tuple[float | None, ...], object]]) -> list[str]:
@@ -213,9 +190,7 @@ def as_csv(rows: Sequence[Row]) -> str:
         for task, r in row.results.items():
             deviation = "" if r.deviation is None else repr(r.deviation)
             texts = [csv_text(text) for text in (row.model, row.name, r.group, task, r.metric)]
-            writer.writerow(
-                [*texts, repr(r.main), deviation, len(r.scores), csv_text("; ".join((*r.notes, *row.notes)))]
-            )
+            writer.writerow([*texts, repr(r.main), deviation, len(r.scores), csv_text("; ".join(r.notes))])
     return out.getvalue()
 
 
@@ -227,16 +202,13 @@ def csv_text(text: str) -> str:
 def read_results(folder: Path, damaged: Callable[[DataError], object] | None = None) -> list[Row]:
     """Read the results of all encoders below a folder, sorted by path.
 
-    A row is of one encoder: results of several in one folder, or of different settings, are rows of their own, whose
-    names say what differs.
-
     Args:
         folder: the folder.
-        damaged: is called with the error of a file that is no whole result, which is then left out; None = raise it.
+        damaged: called with the error of a file that is not a complete result, which is then skipped; None = raise it.
 
     Raises:
         MissingDataset: there is no such folder.
-        DataError: it holds no results, a JSON file that is not a complete result, or two results of one task.
+        DataError: it holds no results, or a JSON file that is not a complete result.
     """
     if not folder.is_dir():
         raise MissingDataset(f"{folder} does not exist: give a folder that `afterword evaluate` wrote")
@@ -251,38 +223,17 @@ def read_results(folder: Path, damaged: Callable[[DataError], object] | None = N
             damaged(e)
     if not paths:
         raise DataError(f"{folder} holds no results: give a folder that `afterword evaluate` wrote")
-    rows = [row for at, found in inside.items() for row in _rows(str(at.relative_to(folder)), found)]
+    rows = [_row(str(at.relative_to(folder)), found) for at, found in inside.items()]
     counts = Counter((row.model, row.name) for row in rows)
     return [replace(r, name=f"{r.folder}: {r.name}") if counts[r.model, r.name] > 1 else r for r in rows]
 
 
-def _rows(folder: str, found: Sequence[Result]) -> list[Row]:
-    """The results of a folder, one row for each encoder."""
-    official = groups_of_tasks()
-    order = {task: i for i, task in enumerate(official)}
-    results = [_own(r, official) for r in sorted(found, key=lambda r: order.get(r.task, len(order)))]
-    encoders = by_encoder(results)
-    apart, differ = told_apart(encoders)
-    note = (f"{folder} holds results of {len(encoders)} encoders, which differ in {differ}",) if differ else ()
-    rows = []
-    for members, more in zip(encoders, apart, strict=True):
-        by_task = {r.task: r for r in members}
-        if len(by_task) < len(members):
-            names = [r.task for r in members]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"{folder} holds two results of {twice}: remove one of the files")
-        name = str(members[0].about.get("name", folder))
-        rows.append(
-            Row(f"{name} ({more})" if more else name, by_task, str(members[0].about.get("model", "")), folder, note)
-        )
-    return rows
-
-
-def _own(result: Result, official: Mapping[str, str]) -> Result:
-    """The result; one of an own task with the name of an official one is told apart by its group."""
-    if official.get(result.task, result.group) == result.group:
-        return result
-    return replace(result, task=f"{result.task} ({result.group})")
+def _row(folder: str, found: Sequence[Result]) -> Row:
+    """The results of a folder in the order of the tasks."""
+    order = {task: i for i, task in enumerate(groups_of_tasks())}
+    results = sorted(found, key=lambda r: order.get(r.task, len(order)))
+    about = results[0].about
+    return Row(str(about.get("name", folder)), {r.task: r for r in results}, str(about.get("model", "")), folder)
 
 
 def named(rows: Sequence[Row]) -> list[Row]:

@@ -1,13 +1,12 @@
-"""Results of an evaluation on disk: a JSON file per task in the form of mteb's TaskResult, and an .npz of its items."""
+"""Results of an evaluation on disk: a JSON file per task in the form of mteb's TaskResult."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
-from io import BytesIO
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -66,12 +65,6 @@ class Result:
         return stdev(s.main for s in self.scores.values()) if len(self.scores) > 1 else None
 
     @property
-    def data(self) -> str | None:
-        """A hash of the user's own file, equal for files of equal bytes; None for a data set, or an older result."""
-        found = self.about.get("data")
-        return found if isinstance(found, str) else None
-
-    @property
     def items(self) -> Items:
         """The values per pair or question that the bootstrap draws from, averaged over seeds."""
         every = [s.items for s in self.scores.values()]
@@ -103,6 +96,7 @@ class Result:
             "afterword": {
                 "key": self.key, "group": self.group, "metric": self.metric, **self.about,
                 "notes": list(self.notes), "seeds": seeds,
+                "items": {str(seed): dict(s.items) for seed, s in self.scores.items() if s.items},
             },
         }  # fmt: skip
 
@@ -141,13 +135,6 @@ def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = 
     return blake2b(json.dumps(described, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
-def copies(every: Iterable[Result]) -> dict[str, str]:
-    """The tasks whose own file is that of an earlier task under another name, each with that task."""
-    first: dict[tuple[str, str, str], str] = {}
-    found = {r.task: first.setdefault((r.data, r.group, r.metric), r.task) for r in every if r.data is not None}
-    return {task: earlier for task, earlier in found.items() if task != earlier}
-
-
 def options(task: Task) -> dict[str, Any]:
     """The fields of a task, as plain data for JSON."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(task), default=str))
@@ -175,25 +162,14 @@ def versions(task: Task) -> dict[str, str]:
 
 
 def write(path: Path, result: Result) -> None:
-    """Write the items of a result, then the result: an interruption leaves no result that looks complete.
-
-    Args:
-        path: a path that ends in .json; the items, if any, go into a file .npz beside it.
-        result: the result.
-    """
+    """Write a result atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    columns = {
-        f"{name}.{seed}": column for seed, scores in result.scores.items() for name, column in scores.items.items()
-    }
-    record = result.to_json()
-    if columns:
-        packed = BytesIO()
-        np.savez_compressed(packed, **columns)  # type: ignore[arg-type]
-        record["afterword"]["items"] = _digest(packed.getvalue())
-        with atomic_file(path.with_suffix(".npz")) as file:
-            file.write(packed.getvalue())
     with atomic_file(path) as file:
-        file.write((json.dumps(record, indent=2, ensure_ascii=False, default=float) + "\n").encode())
+        file.write((json.dumps(result.to_json(), ensure_ascii=False, default=_plain) + "\n").encode())
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else float(value)
 
 
 def read(path: Path) -> Result:
@@ -205,40 +181,34 @@ def read(path: Path) -> Result:
     try:
         record = json.loads(path.read_text("utf-8"))
         ours, (scores,) = record["afterword"], record["scores"][SPLIT]
-        items = _items(path.with_suffix(".npz"), ours["items"]) if "items" in ours else {}
-        seeds = {
-            int(seed): _scores(metrics or scores, items.get(seed, {}), tuple(ours["notes"]))
-            for seed, metrics in ours["seeds"].items()
-        }
-        named = (record["task_name"], ours["group"], ours["metric"], *ours["notes"])
+        items, notes = ours.get("items", {}), tuple(ours["notes"])
+        seeds = {int(seed): _scores(m or scores, items.get(seed, {}), notes) for seed, m in ours["seeds"].items()}
+        named = (record["task_name"], ours["group"], ours["metric"], *notes)
         if not seeds or not all(isinstance(text, str) for text in named):
-            raise ValueError("a name or a note is no text" if seeds else "it has no scores")
+            raise ValueError("a name or a note is not a text" if seeds else "it has no scores")
         own = ("key", "group", "metric", "notes", "seeds", "items")
         return Result(
             record["task_name"], ours["group"], ours["metric"], tuple(scores["languages"]), ours["key"],
             record["dataset_revision"], seeds, {k: v for k, v in ours.items() if k not in own},
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-        raise DataError(f"{path} is no whole result of `afterword evaluate`: {type(e).__name__}: {e}") from None
+        raise DataError(f"{path} is not a complete result of `afterword evaluate`: {type(e).__name__}: {e}") from None
 
 
-def _scores(record: Mapping[str, Any], items: Items, notes: tuple[str, ...]) -> Scores:
+def _scores(record: Mapping[str, Any], items: Mapping[str, Any], notes: tuple[str, ...]) -> Scores:
     metrics = {k: v for k, v in record.items() if k not in ("main_score", "hf_subset", "languages")}
-    return Scores(float(record["main_score"]), metrics, items, notes)
+    return Scores(float(record["main_score"]), metrics, {k: np.array(v) for k, v in items.items()}, notes)
 
 
-def _items(path: Path, digest: str) -> dict[str, dict[str, NDArray[Any]]]:
-    """Columns of items, by seed."""
-    raw = path.read_bytes()
-    if _digest(raw) != digest:
-        raise ValueError(f"{path.name} belongs to another result")
-    by_seed: dict[str, dict[str, NDArray[Any]]] = {}
-    with np.load(BytesIO(raw)) as columns:
-        for name in columns.files:
-            column, _, seed = name.rpartition(".")
-            by_seed.setdefault(seed, {})[column] = columns[name]
-    return by_seed
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """The settings that the encoders of two results differ in, by name.
 
+    Args:
+        a: `Result.about` of the one.
+        b: `Result.about` of the other.
 
-def _digest(raw: bytes) -> str:
-    return blake2b(raw, digest_size=16).hexdigest()
+    >>> differences({"settings": {"max_length": 6, "dtype": "x"}}, {"settings": {"max_length": 9, "dtype": "x"}})
+    {'max_length': ('6', '9')}
+    """
+    one, other = ({**about.get("settings", {}), "fit": about.get("fit")} for about in (a, b))
+    return {k: (str(one.get(k))[:60], str(other.get(k))[:60]) for k in {**one, **other} if one.get(k) != other.get(k)}

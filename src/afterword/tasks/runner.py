@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +10,7 @@ from typing import Any
 from ..errors import DataError, InputError, NotFitted
 from . import results
 from .candidates import Candidate, Fitting, clash, file_name
-from .pairs import own_file
 from .results import Result
-from .same_encoder import OTHER, differences, encoder_of
 from .task import Loaded, Scores, TaskRun, as_read
 from .vectors import CachedEmbedder
 
@@ -64,7 +59,6 @@ class _Plan:
     Attributes:
         job: the job.
         revision: a hash of its data.
-        data: a hash of the user's own file, whatever its name; None for a data set.
         keys: result keys by encoder.
         kept: saved scores by encoder and seed.
         left: the encoders that are not finished.
@@ -72,7 +66,6 @@ class _Plan:
 
     job: TaskRun
     revision: str
-    data: str | None
     keys: Mapping[str, str]
     kept: Mapping[str, Mapping[int, Scores]]
     left: Sequence[Candidate]
@@ -113,43 +106,36 @@ class Evaluation:
                 raise NotFitted(f"{c.name} must be fitted: give texts with --fit FILE, or --fit target")
 
     def check_earlier(self, jobs: Sequence[TaskRun]) -> None:
-        """Refuse folders that hold results of other encoders, or of other settings: these results would be mixed.
+        """Refuse folders that hold results of another encoder, or of other settings.
 
-        A method of the user's own keeps its name when its code is edited: its results are no other encoder's if all of
-        them are run again.
+        A custom method keeps its name when its code is edited: that is allowed if all its results are run again.
 
         Args:
-            jobs: what is to be run.
+            jobs: the tasks that will run.
 
         Raises:
-            DataError: there is one.
+            DataError: a result is of another encoder.
         """
         for c in self.candidates:
             again = {self.path(c.name, job) for job in jobs}
-            folder = self.folder / file_name(c.name)
-            about = {**self.about, **self._about(c)}
-            known = {c.digest: str(about["identity"])} if "identity" in about else {}
-            for path in sorted(folder.glob("*.json")):
+            about = self._about(c)
+            for path in sorted((self.folder / file_name(c.name)).glob("*.json")):
                 try:
                     theirs = results.read(path).about
                 except DataError:
                     continue  # cut off, and run again
-                names = [f"{a.get('model', '')} {a['name']}".strip() for a in (theirs, about)]
-                if names[0] != names[1] and "model" in theirs:
-                    raise DataError(f"{folder} holds results of {names[0]!r}, not {names[1]!r}: give another --out")
-                if encoder_of(theirs, known) != encoder_of(about):
-                    found = differences(theirs, about)
-                    if path in again and found.keys() == {"method"}:
-                        continue
-                    which = ", ".join(f"{name} {a} there, {b} here" for name, (a, b) in found.items()) or OTHER
-                    raise DataError(f"{path} is of another encoder ({which}): give another --name or --out")
+                differ = results.differences(theirs, about)
+                if _encoder(theirs) != _encoder(about) and not (path in again and differ.keys() == {"method"}):
+                    which = ", ".join(f"{name} {a} there, {b} here" for name, (a, b) in differ.items())
+                    raise DataError(
+                        f"{path} is of another encoder ({which or 'unknown'}): give another --name or --out"
+                    )
 
     def run(self, jobs: Sequence[TaskRun]) -> None:
         """Run the unfinished jobs. An error in one task does not stop the others.
 
         Raises:
             InputError: two jobs would share a file of results.
-            DataError: a user's own file has the name of another one, whose result would be lost.
         """
         _check_names([job.name for job in jobs])
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -157,8 +143,6 @@ class Evaluation:
         for number, plan in enumerate(plans, 1):
             self.listener.task(plan.job.name, number, len(plans))
             self._run(plan)
-        for c in self.candidates:
-            c.cache.close()
         ordered = [(c.name, job.name) for c in self.candidates for job in jobs]
         self.results = {at: self.results[at] for at in ordered if at in self.results}
 
@@ -175,7 +159,6 @@ class Evaluation:
             self._fail(job, e)
             return None
         revision = results.revision(digests)
-        self._check_data(job, revision)
         kept, left = {}, []
         for c in self.candidates:
             result = self._finished(c.name, job, keys[c.name])
@@ -184,23 +167,9 @@ class Evaluation:
                 self._collect(job, c.name, result)
             else:
                 left.append(c)
-        data = None if own_file(job.task, job.source) is None else next(iter(digests.values()))
-        return _Plan(job, revision, data, keys, kept, left)
-
-    def _check_data(self, job: TaskRun, revision: str) -> None:
-        """Tell that saved results are of other data; of a user's own file, refuse to replace them.
-
-        Raises:
-            DataError: a result of another file of this name, or of other rows of this file, is saved.
-        """
-        paths = [self.path(c.name, job) for c in self.candidates]
-        if other := next((path for path in paths if _revision(path) not in (None, revision)), None):
-            if (own := own_file(job.task, job.source)) is not None:
-                raise DataError(
-                    f"{other} holds the result of other rows than {own}: rename the file, remove the result, "
-                    "or give another --out"
-                )
+        if any(_revision(self.path(c.name, job)) not in (None, revision) for c in left):
             self.listener.replaced(job.name)
+        return _Plan(job, revision, keys, kept, left)
 
     def _fit(self, candidate: Candidate) -> str | None:
         return self.fitting.digest if candidate.unfitted and self.fitting else None
@@ -227,9 +196,9 @@ class Evaluation:
         self.listener.texts(sum(len(cache.missing(texts)) * len(cache.names) for cache in caches))
         for cache in caches:
             members = [c for c in plan.left if c.cache is cache]
+            cache.keep(texts)
             try:
-                with self._timed(plan.job, embedding=list(cache.names)):
-                    cache.add(texts, self.listener.done)
+                cache.add(texts, self.listener.done)
             except Exception as e:
                 self._fail(plan.job, e, *members)
                 continue
@@ -245,12 +214,9 @@ class Evaluation:
         scores = dict(plan.kept[candidate.name])
         for seed in plan.job.seeds(self.seeds):
             if seed not in scores:
-                with self._timed(plan.job, scoring=candidate.name, seed=seed):
-                    scores[seed] = loaded.score(lookup, seed)
+                scores[seed] = loaded.score(lookup, seed)
                 result = self._result(plan, candidate, dict(sorted(scores.items())))
                 results.write(self.path(candidate.name, plan.job), result)
-        if ready.cache is not candidate.cache and self.fitting is not None and self.fitting.texts is None:
-            ready.cache.close()
         self._collect(plan.job, candidate.name, result)
         self.listener.scored(self.results[candidate.name, plan.job.name], candidate.name)
 
@@ -271,7 +237,6 @@ class Evaluation:
             **self._about(candidate),
             "options": results.options(task),
             "versions": results.versions(task),
-            **({"data": plan.data} if plan.data else {}),
         }
         return Result(
             plan.job.name, task.group, task.metric, task.languages, plan.keys[candidate.name], plan.revision,
@@ -288,22 +253,14 @@ class Evaluation:
             self.failures.append(failure)
             self.listener.failed(failure)
 
-    @contextmanager
-    def _timed(self, job: TaskRun, **what: Any) -> Iterator[None]:
-        """Write the seconds to a file of their own: results must not depend on the time."""
-        start = time.perf_counter()
-        yield
-        line = {"task": job.name, **what, "seconds": round(time.perf_counter() - start, 3)}
-        path = self.folder / "times.jsonl"
-        try:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as e:
-            raise DataError(f"{path} cannot be written: {e.strerror or e}") from None
+
+def _encoder(about: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The identity of an encoder, which does not depend on library versions, and the texts that it was fitted on."""
+    return about.get("identity", about.get("encoder")), about.get("fit")
 
 
 def _revision(path: Path) -> str | None:
-    """The hash of the data of a saved result; None if there is no whole result."""
+    """The hash of the data of a saved result; None if there is no complete one."""
     try:
         return results.read(path).revision
     except DataError:
