@@ -130,7 +130,7 @@ def test_older_checkpoints_go_and_what_somebody_put_there_stays(tmp_path: Path):
 
 def test_one_run_at_a_time(tmp_path: Path):
     place = Place(tmp_path / "a")
-    with place.held(), pytest.raises(ModelError, match=r"another process .* is training into .*a: wait for it"):  # noqa: SIM117
+    with place.held(), pytest.raises(ModelError, match=r"training into .*a"):  # noqa: SIM117
         with place.held():
             pass
     assert not list(tmp_path.iterdir())

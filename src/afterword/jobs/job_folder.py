@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import DataError, ModelError
-from ..files.folder_lock import is_copy, lock_folder
+from ..files.folder_lock import lock_folder
 from .names import JOB
 from .shard import DONE, MADE_BY, PLAN, REJECTS, SHARDS, TMP
 
@@ -27,11 +26,7 @@ def locked(folder: Path) -> Iterator[None]:
         with lock_folder(folder, "writing", folder):
             yield
     except ModelError as e:
-        if is_copy(folder):
-            elsewhere = "go on with the original, or start anew in another folder"
-            raise DataError(f"{folder} is a copy, and only read: {elsewhere}") from None
-        told = str(e).partition("; if there is none")[0]  # whoever removes a job's lock or folder loses its shards
-        raise DataError(told.replace(f"another process ({os.getpid()})", "another call in this process")) from None
+        raise DataError(str(e)) from None
     except PermissionError as e:
         raise DataError(f"{folder} cannot be written: {e.strerror}: chmod u+w {folder}") from None
 
