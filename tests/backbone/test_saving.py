@@ -11,7 +11,6 @@ import pytest
 from packaging.version import Version
 from safetensors.torch import load_file, save_file
 from tests.tiny import tiny
-from torch import nn
 
 from afterword import Encoder, classical, echo
 from afterword.errors import ModelError
@@ -90,26 +89,6 @@ def magnitudes(model: Any) -> None:
     peft.get_peft_model(model, peft.LoraConfig(**LORA, use_dora=True))
 
 
-def replaced(model: Any) -> None:
-    model.layers[1].mlp.act_fn = nn.ReLU()
-
-
-def wrapped(model: Any) -> None:
-    model.layers[0].mlp.up_proj = nn.Sequential(model.layers[0].mlp.up_proj)
-
-
-def added(model: Any) -> None:
-    model.layers[0].extra = nn.Linear(2, 2)
-
-
-def widened(model: Any) -> None:
-    model.embed_tokens = nn.Embedding(400, 64)
-
-
-def normed(model: Any) -> None:
-    nn.utils.parametrizations.weight_norm(model.layers[0].mlp.up_proj)
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -117,11 +96,6 @@ def normed(model: Any) -> None:
         (switched_off, "the adapter 'default' is switched off"),
         (two, "the model holds 2 adapters, default, other: a folder holds one"),
         (magnitudes, r"the adapter 'default' cannot be saved: transformers does not read it back \(.*lora_magnitude"),
-        (replaced, r"layers\.1\.mlp\.act_fn is not what its configuration says"),
-        (wrapped, r"layers\.0\.mlp\.up_proj\.weight is not what"),
-        (added, r"layers\.0\.extra\.weight is not what"),
-        (widened, r"embed_tokens\.weight is not what"),
-        (normed, r"layers\.0\.mlp\.up_proj\.weight is not what"),
     ],
 )
 def test_what_would_load_to_another_model_is_refused_and_nothing_is_touched(
