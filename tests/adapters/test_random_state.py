@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from afterword.adapters.random_state import untouched_seeds
+from afterword.adapters.mteb_official import untouched_seeds
 
 
 def drawn() -> tuple[float, float, float]:

@@ -9,8 +9,7 @@ import pytest
 from tests.cli.conftest import Run
 
 from afterword.cli.compare import read
-from afterword.tasks.beside import near
-from afterword.tasks.published import PublishedRow, published
+from afterword.tasks.published import PublishedRow, near, published
 from afterword.tasks.results import Result, write
 from afterword.tasks.task import Scores
 

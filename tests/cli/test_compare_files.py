@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.plots.conftest import drawn as texts_of
 
-from afterword.cli.compare_files import as_csv, check_csv, figures, targets
+from afterword.cli.compare import as_csv, check_csv, figures, targets
 from afterword.errors import DataError
 from afterword.tasks.published import published
 from afterword.tasks.report import Row

@@ -2,8 +2,7 @@
 
 import math
 
-from afterword.cli import compare_tables
-from afterword.cli.compare_tables import NO_TEST, difference_table, listed, published_table
+from afterword.cli.compare import NO_TEST, difference_table, listed, paired_tests, published_table
 from afterword.tasks.compare import compare
 from afterword.tasks.published import published
 from afterword.tasks.report import Row
@@ -26,14 +25,14 @@ def row(name: str, add: float = 0.0) -> Row:
 
 
 def test_a_line_per_metric_names_the_sets_it_counts():
-    first, second = compare_tables.tests_of(compare(row("a"), row("b", 0.01), draws=0))
+    first, second = paired_tests(compare(row("a"), row("b", 0.01), draws=0))
     assert first.startswith(
         "sts, cosine_spearman: mean difference +1.50 over 2 sets (STSB, SICKR); paired t-test: t = "
     )
     assert second.startswith("transfer, accuracy: mean difference +2.00 over 2 sets (TREC, MRPC); paired t-test: t = ")
     one = Row("c", {"TREC": row("c").results["TREC"]})
     alone = compare(row("a"), one, draws=0)
-    assert compare_tables.tests_of(alone) == [NO_TEST] and difference_table(alone, None).endswith(NO_TEST)
+    assert paired_tests(alone) == [NO_TEST] and difference_table(alone, None).endswith(NO_TEST)
 
 
 def test_an_undefined_score_has_no_difference():

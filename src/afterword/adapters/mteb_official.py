@@ -6,6 +6,7 @@ ReBA's Tables 2 to 5 report C-MTEB.
 from __future__ import annotations
 
 import math
+import random
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -15,6 +16,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
+import numpy as np
+import torch
+
 from ..errors import InputError, MissingDataset
 from ..tasks.catalogue import CMTEB, OFFICIAL
 from ..tasks.hub import Hub, only_cached_if_silent
@@ -22,7 +26,6 @@ from ..tasks.published import sample_note
 from ..tasks.rows import Folder, Source
 from ..tasks.task import Array, Embedder, Loaded, Scores, Task
 from .mteb import MtebModel, require_mteb
-from .random_state import untouched_seeds
 
 SEED = 42
 """mteb's default seed; ours is added to it, so that our seed 0 gives mteb's scores."""
@@ -213,6 +216,18 @@ def model_of(checked: ConstantCheck, embedder: Embedder) -> MtebModel:
 
     prompts = getattr(embedder, "prompts", None) or {}
     return MtebModel(checked, ModelMeta.create_empty(), prompts, getattr(embedder, "similarity_fn_name", "cosine"))
+
+
+@contextmanager
+def untouched_seeds() -> Iterator[None]:
+    """A context that restores the random states of `random`, numpy and torch, which mteb seeds with every task."""
+    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])  # noqa: NPY002
+        torch.set_rng_state(kept[2])
 
 
 @contextmanager

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import csv
+import math
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import DataError
 from . import options as o
-from .compare_files import as_csv, check_csv, draw, figures, targets, write
-from .compare_tables import difference_table, listed, published_table
 from .console import say
-from .drawing import check_plot
-from .lay_tables import laid_out, terminal
+from .drawing import Draw, check_plot, draw_plot
+from .lay_tables import laid_out, paragraph, terminal
 
 if TYPE_CHECKING:
     from ..tasks.compare import Comparison
-    from ..tasks.published import Published
-    from ..tasks.report import Row
+    from ..tasks.published import Line, Published
+    from ..tasks.report import Row, ScoreTable
+
+NO_TEST = "no t-test: it needs two sets of one group, metric and protocol"
+COLUMNS = ("kind", "name", "against", "table", "task", "metric", "value", "low", "high", "deviation", "source", "notes")
+BARS = ("accuracy", "strict_accuracy")  # a score of 0 is nothing right
 
 Rows = Annotated[
     list[Path] | None,
@@ -93,7 +100,10 @@ def compare(
     parts += [f"{published_table(table, rows, width)}\n" for table in theirs]
     typer.echo("\n".join(parts), nl=False)
     if csv_file is not None:
-        write(csv_file, as_csv(rows, comparisons, theirs))
+        from ..files.atomic import atomic_file
+
+        with atomic_file(csv_file) as opened:
+            opened.write(as_csv(rows, comparisons, theirs).encode())
     draw(files, drawn, dark)
     return 0
 
@@ -121,8 +131,7 @@ def asked(ids: Sequence[str], rows: Sequence[Row]) -> list[Published]:
     Raises:
         InputError: there is no such table.
     """
-    from ..tasks.beside import near
-    from ..tasks.published import chosen
+    from ..tasks.published import chosen, near
 
     tables = chosen(ids, [task for row in rows for task in row.results])
     if "all" not in ids or not rows:
@@ -144,3 +153,208 @@ def compared(rows: Sequence[Row], baseline: str | None, draws: int) -> list[Comp
     return [
         compare_two(first, row, draws) for row in rows if row is not first and set(row.results) & set(first.results)
     ]
+
+
+def listed() -> str:
+    """List the published tables."""
+    from ..tasks.published import published
+
+    return "\n".join(f"{t.id:<10} {t.paper}, {t.table}: {t.title} ({len(t.rows)} rows)" for t in published().values())
+
+
+def difference_table(comparison: Comparison, width: int | None) -> str:
+    """Differences by task with their intervals, and the tests."""
+    cells = [["task", comparison.first, comparison.second, "difference", "95 % interval"]]
+    for d in comparison.differences:
+        low, high = d.interval
+        interval = d.note or ("-" if math.isnan(low) else f"{low:+.2f} to {high:+.2f}")
+        cells.append([d.task, f"{d.first:.2f}", f"{d.second:.2f}", _signed(d.value), interval])
+    head = paragraph(f"{comparison.second} against {comparison.first}, x 100", width)
+    tests = "\n".join(paragraph(line, width) for line in paired_tests(comparison))
+    return f"{head}\n\n{laid_out(cells, width)}\n\n{tests}"
+
+
+def _signed(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.2f}"
+
+
+def paired_tests(comparison: Comparison) -> list[str]:
+    """The tests, each with the sets that it counts."""
+    lines = []
+    for test in comparison.tests:
+        protocol = f", {test.kind.protocol}" if test.kind.protocol else ""
+        line = f"{test.kind.group}, {test.kind.metric}{protocol}: mean difference {test.mean:+.2f} over "
+        line += f"{len(test.tasks)} sets ({', '.join(test.tasks)}); "
+        line += (
+            "no t-test: all differ by the same amount"
+            if math.isnan(test.p)
+            else f"paired t-test: t = {test.t:.2f}, p = {test.p:.2g}"
+        )
+        lines.append(line)
+    return lines or [NO_TEST]
+
+
+def published_table(table: Published, rows: Sequence[Row], width: int | None) -> str:
+    """A table of a paper, with the results of these folders as its first rows."""
+    from ..tasks.published import lines
+
+    found = lines(table, rows)
+    notes = _numbered(table, found)
+    columns = range(len(table.columns))
+    cells = [[line.name, *(_cell(table, line, k, notes) for k in columns), line.whose] for line in found]
+    caption = f"{table.title}. {table.table} of {table.reference}." + (f" {table.note}" if table.note else "")
+    told = "".join(f"\n{paragraph(f'- ({i}) {note}', width, '  ')}" for note, i in notes.items())
+    return f"{paragraph(caption, width)}\n\n{laid_out([[table.id, *table.columns, 'whose'], *cells], width)}" + (
+        f"\n{told}" if told else ""
+    )
+
+
+def _numbered(table: Published, found: Sequence[Line]) -> dict[str, int]:
+    """Every note on our scores, with its number."""
+    told = [_told(table, k, note) for line in found for k in range(len(table.columns)) for note in line.note(k)]
+    return {note: i for i, note in enumerate(dict.fromkeys(told), 1)}
+
+
+def _told(table: Published, column: int, note: str) -> str:
+    task = table.tasks[column]
+    return note if task is None else f"{task}: {note}"
+
+
+def _cell(table: Published, line: Line, k: int, numbers: Mapping[str, int]) -> str:
+    """A score with its deviation, and the numbers of its notes."""
+    score, deviation, digits = line.scores[k], line.deviations[k], 2 if table.scale == 100 else 4
+    if score is None:
+        return "-"
+    text = f"{score:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
+    marks = sorted(numbers[_told(table, k, note)] for note in line.note(k))
+    return text + (f" ({','.join(map(str, marks))})" if marks else "")
+
+
+def check_csv(path: Path) -> None:
+    """Refuse a .csv file that cannot be written, before anything is computed.
+
+    Raises:
+        DataError: it is a folder, lies in none, or is a file of results.
+    """
+    from ..files.atomic import check_target
+
+    if path.suffix == ".json":
+        raise DataError(f"{path} may be a result of `afterword evaluate`: give another name, as in scores.csv")
+    check_target(path)
+
+
+def as_csv(rows: Sequence[Row], comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> str:
+    """All numbers as CSV, one per line: scores from here, their differences and tests, and published scores."""
+    from ..tasks.report import csv_text
+
+    out = StringIO()
+    writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    for line in (*_evaluated(rows), *_compared(comparisons), *_published(theirs)):
+        writer.writerow({key: csv_text(value) if isinstance(value, str) else value for key, value in line.items()})
+    return out.getvalue()
+
+
+def _evaluated(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
+    for row in rows:
+        for r in row.results.values():
+            deviation = "" if r.deviation is None else 100 * r.deviation
+            yield {
+                "kind": "evaluated", "name": row.name, "table": r.group, "task": r.task, "metric": r.metric,
+                "value": 100 * r.main, "deviation": deviation, "notes": "; ".join(r.notes),
+            }  # fmt: skip
+
+
+def _compared(comparisons: Sequence[Comparison]) -> Iterator[dict[str, object]]:
+    for c in comparisons:
+        names = {"name": c.second, "against": c.first}
+        for d in c.differences:
+            low, high = d.interval
+            yield {
+                "kind": "difference", **names, "table": d.kind.group, "task": d.task, "metric": d.kind.metric,
+                "value": d.value, "low": low, "high": high, "notes": d.note,
+            }  # fmt: skip
+        for t in c.tests:
+            yield {
+                "kind": "mean difference", **names, "table": t.kind.group, "task": " ".join(t.tasks),
+                "metric": t.kind.metric, "value": t.mean, "notes": f"paired t-test: t={t.t} p={t.p}",
+            }  # fmt: skip
+
+
+def _published(tables: Sequence[Published]) -> Iterator[dict[str, object]]:
+    for table in tables:
+        for told in table.rows:
+            deviations = told.deviations or (None,) * len(told.scores)
+            cells = zip(table.columns, table.metrics, told.scores, deviations, strict=True)
+            for column, metric, score, deviation in cells:
+                yield {
+                    "kind": "published", "name": told.name, "table": table.id, "task": column, "metric": metric or "",
+                    "value": score * 100 / table.scale, "source": told.source or table.paper,
+                    "deviation": "" if deviation is None else deviation * 100 / table.scale,
+                }  # fmt: skip
+
+
+def figures(rows: Sequence[Row], theirs: Sequence[Published]) -> dict[str, Draw]:
+    """How each table is drawn, by its name: those of our tasks by group, and the published ones."""
+    from ..tasks.report import tables
+
+    several = len({row.model for row in rows}) > 1
+    models = {row.name: row.model for row in rows} if several else {}
+    drawn: dict[str, Draw] = {table.title: _own(table, models) for table in tables(rows)}
+    return drawn | {table.id: _beside(table, rows, several) for table in theirs}
+
+
+def _own(table: ScoreTable, models: dict[str, str]) -> Draw:
+    from ..plots.finding import Series
+    from ..plots.scores import draw_scores
+
+    series = [
+        Series(_short(name, models.get(name, "")), scores, deviations, group=models.get(name, ""))
+        for name, scores, deviations in table.rows
+    ]
+    bars = table.metric in BARS
+    scales = "; each task has its own scale" if len(table.columns) > 1 < len(series) and not bars else ""
+    told = f"{table.title}, {table.metric} × 100{scales}"
+    return partial(draw_scores, table.columns, series, subtitle=told, bars=bars)
+
+
+def _beside(table: Published, rows: Sequence[Row], several: bool) -> Draw:
+    from ..plots.finding import Series
+    from ..plots.scores import draw_scores
+    from ..tasks.published import HERE, lines, published
+
+    table = published()[table.id]  # whole: who leads is not seen among the nearest rows
+    series: list[Series] = []
+    for line in lines(table, rows):
+        group = f"published: {line.group}" if line.group else "published"
+        ours = (line.group if several else HERE) if line.ours else group
+        name = _short(line.name, line.group) if line.ours and several else line.name
+        series.append(Series(name, line.scores, line.deviations, not line.ours, ours, line.other))
+    if not any(not one.published for one in series) and len({one.group for one in series}) == 1:
+        series = [replace(one, group="") for one in series]
+    unit = "× 100" if table.scale == 100 else "as fractions of 1"
+    told = f"{table.paper}, {table.table}: {table.title}; {unit}; filled: evaluated here, hollow: published"
+    told += "; *: of other data, see the notes under the table" if any(one.marked for one in series) else ""
+    return partial(draw_scores, table.columns, series, subtitle=told, digits=2 if table.scale == 100 else 4)
+
+
+def _short(name: str, model: str) -> str:
+    """A row's name without that of its model, which stands above it."""
+    return name.removeprefix(f"{model} ") or name
+
+
+def targets(plot: Path, names: Iterable[str]) -> dict[str, Path]:
+    """The file of each figure: that of --plot for one, else one beside it with the name of its table.
+
+    >>> targets(Path("all.svg"), ["sts", "bellm-1"])["bellm-1"].name
+    'all-bellm-1.svg'
+    """
+    safe = {name: re.sub(r"[^\w.-]", "_", name)[:80] for name in names}
+    return {name: plot.with_stem(f"{plot.stem}-{end}") if len(safe) > 1 else plot for name, end in safe.items()}
+
+
+def draw(files: dict[str, Path], drawn: dict[str, Draw], dark: bool) -> None:
+    """Draw the tables, and say where they are."""
+    for name, path in files.items():
+        draw_plot(path, dark, drawn[name])
+        say(f"{name}: {path}" + (f" and {path.with_stem(f'{path.stem}-dark')}" if dark else ""))

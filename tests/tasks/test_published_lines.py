@@ -1,9 +1,8 @@
-"""Our lines of a published table; the rest is in tests/cli/test_compare.py and test_compare_tables.py."""
+"""Our lines of a published table."""
 
 import math
 
-from afterword.tasks.beside import lines, near
-from afterword.tasks.published import OTHER_DATA, published
+from afterword.tasks.published import OTHER_DATA, lines, near, published
 from afterword.tasks.report import Row
 from afterword.tasks.results import Result
 from afterword.tasks.task import Scores
