@@ -10,7 +10,7 @@ from afterword import Encoder
 from afterword.errors import InputError
 from afterword.methods.serialize import parse_method
 from afterword.post import Normalise, Whiten, parse_post
-from afterword.tasks.candidates import Fitting, candidates, clash, file_name
+from afterword.tasks.candidates import Fitting, candidates, file_name
 from afterword.tasks.vectors import CachedEmbedder
 
 TEXTS = [
@@ -92,12 +92,6 @@ def test_names_become_files_that_any_system_takes():
     made = [file_name(name) for name in names]
     assert len(set(made)) == len(names) and not any(set(m) & set('/\\:*?"<>| ') or len(m) > 130 for m in made)
     assert made[:2] == ["echo", "reba-pool=mean"]
-
-
-def test_names_that_share_a_file_are_found():
-    assert clash(["a:b", "x", "a-b"]) == ("a:b", "a-b") and clash(["STS12", "sts12"]) == ("STS12", "sts12")
-    assert clash(["echo", "echo", "reba"]) is None
-    assert file_name("results.md") != "results.md"  # which is a file
 
 
 def test_what_an_encoder_is_told_apart_by(gpt2: Encoder):

@@ -219,7 +219,7 @@ def label(method: str, post: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A file or folder name that is valid on any system; `clash` finds the few names that share one.
+    """A file or folder name that is valid on any system.
 
     >>> file_name("openai-community/gpt2"), file_name("reba:pool=mean+whiten:dimensions=64")
     ('openai-community__gpt2', 'reba-pool=mean+whiten-dimensions=64')
@@ -229,17 +229,3 @@ def file_name(name: str) -> str:
     if safe == plain and len(safe) < 120 and safe not in TAKEN:
         return safe
     return f"{safe[:100]}~{blake2b(name.encode(), digest_size=4).hexdigest()}"
-
-
-def clash(names: Sequence[str]) -> tuple[str, str] | None:
-    """The first two names that would share a file, also where a file system ignores case; None if there are none.
-
-    >>> clash(["a/b", "echo", "a__b"]), clash(["a", "b"])
-    (('a/b', 'a__b'), None)
-    """
-    first: dict[str, str] = {}
-    for name in names:
-        other = first.setdefault(file_name(name).casefold(), name)
-        if other != name:
-            return other, name
-    return None

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, InputError, NotFitted
+from ..errors import DataError, NotFitted
 from . import results
-from .candidates import Candidate, Fitting, clash, file_name
+from .candidates import Candidate, Fitting, file_name
 from .results import Result
 from .task import Loaded, Scores, TaskRun, as_read
 from .vectors import CachedEmbedder
@@ -99,8 +99,7 @@ class Evaluation:
     _fitted: dict[str, Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Validate that no two candidates share a folder, and that unfitted ones have texts to be fitted on."""
-        _check_names([c.name for c in self.candidates])
+        """Validate that unfitted candidates have texts to be fitted on."""
         for c in self.candidates:
             if c.unfitted and self.fitting is None:
                 raise NotFitted(f"{c.name} must be fitted: give texts with --fit FILE, or --fit target")
@@ -132,12 +131,7 @@ class Evaluation:
                     )
 
     def run(self, jobs: Sequence[TaskRun]) -> None:
-        """Run the unfinished jobs. An error in one task does not stop the others.
-
-        Raises:
-            InputError: two jobs would share a file of results.
-        """
-        _check_names([job.name for job in jobs])
+        """Run the unfinished jobs. An error in one task does not stop the others."""
         self.folder.mkdir(parents=True, exist_ok=True)
         plans = [plan for job in jobs if (plan := self._plan(job)) is not None and plan.left]
         for number, plan in enumerate(plans, 1):
@@ -265,8 +259,3 @@ def _revision(path: Path) -> str | None:
         return results.read(path).revision
     except DataError:
         return None
-
-
-def _check_names(names: Sequence[str]) -> None:
-    if two := clash(names):
-        raise InputError(f"{two[0]!r} and {two[1]!r} would share a file of results: run them with different --out")
