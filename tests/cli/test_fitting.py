@@ -40,6 +40,10 @@ def test_vectors_are_those_of_the_fitted_encoder(run: Run, gpt2: Path, files: tu
     info, loaded = read_info(out)["vector"], Encoder.load(saved)
     assert info.fingerprint == wanted.fingerprint == loaded.fingerprint and info.dimension == 4
     assert np.array_equal(loaded.encode(TEXTS), found)
+    again = ["embed", "-m", gpt2, *words, "-i", source, "-o", tmp_path / "again.parquet"]
+    ended = run(*again)
+    assert ended.code == 2 and str(saved) in ended.last and not (tmp_path / "again.parquet").exists()
+    assert run(*again, "--overwrite").code == 0 and Encoder.load(saved).fingerprint == loaded.fingerprint
     near = run("similar", "-m", saved, "a dog", "--against", out, "--top", 1)
     assert near.code == 0 and near.out.startswith("1.000"), near.err
 

@@ -25,10 +25,9 @@ logger = logging.getLogger(__name__)
 def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write a model and its tokenizer.
 
-    A model with an adapter is written with its own weights and the adapter beside them, so that the folder needs no
-    other and loads to the same bits, with or without a PEFT wrapper around the model. The encoder of an
-    encoder-decoder is written with the weight names and the configuration of the whole model, so that transformers'
-    AutoModel can load it too.
+    A model with an adapter is written with its own weights and the adapter's, so that the folder is complete and loads
+    to the same vectors, with or without a PEFT wrapper around the model. The encoder of an encoder-decoder is written
+    with the weight names and the configuration of the full model, so that transformers' AutoModel can load it too.
 
     Raises:
         ModelError: the folder would not load to the same model.
@@ -36,13 +35,13 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
     base = base_of(model)
     own = _without_adapters(base.state_dict())
     adapter, inside = _check_adapters(base), getattr(base, INSIDE, None)
-    if inside is not None and adapter is not None:  # transformers would look for it in the whole model
+    if inside is not None and adapter is not None:  # transformers would look for it in the full model
         raise ModelError(
-            f"the adapter {adapter!r} on the encoder of a {base.config.model_type} cannot be saved beside it: add it "
+            f"the adapter {adapter!r} on the encoder of a {base.config.model_type} cannot be saved: add it "
             "to the weights with merge_and_unload()"
         )
-    rebuilt = _rebuilt(base)
-    if rebuilt is not None:
+    rebuilt = None if adapter is None else _rebuilt(base)
+    if type(base).__module__.startswith("transformers."):
         _check_window(base.config)
     native = getattr(base, "_hf_peft_config_loaded", False)
     renamed = getattr(base, "_weight_conversions", None)
@@ -66,7 +65,7 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def _write_inside(encoder: Any, folder: Path, name: str, config: Any) -> None:
-    """Write the encoder of an encoder-decoder as `name` of the whole model."""
+    """Write the encoder of an encoder-decoder as `name` of the full model."""
     encoder.save_pretrained(folder, state_dict={f"{name}.{k}": t for k, t in encoder.state_dict().items()})
     config.dtype = encoder.config.dtype
     config.save_pretrained(folder)

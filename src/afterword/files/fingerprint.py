@@ -64,7 +64,7 @@ def identity(encoder: Parts, weights: bytes | None = None) -> str:
 
 
 class Hashed(Parts):
-    """The hashes of an encoder; `Encoder` inherits them. They are computed anew each time, as a model may change."""
+    """The hashes of an encoder; `Encoder` inherits them. They are computed each time, as a model may change."""
 
     @property
     def fingerprint(self) -> str:
@@ -120,7 +120,7 @@ def fitted(method: Method) -> dict[str, str]:
 def weights_digest(model: nn.Module) -> bytes:
     """A hash of every weight that can change a hidden state, whatever file it came from.
 
-    A pooler comes after the hidden states, and is left out: if a checkpoint has none, each load initialises it anew.
+    A pooler comes after the hidden states and is left out: a checkpoint without one gets random weights at each load.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):

@@ -21,23 +21,17 @@ from ..post import Dense, FittedFlow, Glow, Normalise, Post, Truncate
 CONFIG = "afterword.json"
 """The configuration of our module, which holds the method."""
 
-
 FITTED = "afterword.safetensors"
-"""The file beside it with fitted token weights."""
-
+"""The file with the fitted token weights."""
 
 OURS = "afterword.st.Afterword"
 
-
 FLOW = "afterword.st.Flow"
-
 
 LIBRARY = "sentence_transformers.models."
 """The path from which every version of sentence-transformers can import its own modules."""
 
-
 POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last", "weightedmean": "weighted"}
-
 
 LEGACY = {
     "pooling_mode_cls_token": "cls",
@@ -49,10 +43,8 @@ LEGACY = {
 }
 """The names of the pooling modes before sentence-transformers 5.4."""
 
-
 PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 """The modality_config of a Transformer module that only tokenizes texts."""
-
 
 HARMLESS = {"dtype", "torch_dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"}
 """Model arguments that change vectors by rounding at most."""

@@ -111,7 +111,7 @@ def _padding(tokenizer: Any) -> Any:
 
 
 def write_config(folder: Path, method: AnyMethod, max_length: int | None) -> None:
-    """Write the configuration of our own module, and the fitted token weights beside it."""
+    """Write the configuration of our own module, and the fitted token weights."""
     tables = {}
     for name, member in by_table(method).items():
         member.weigh.require_fitted()
