@@ -123,7 +123,7 @@ def check_target(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{path} is a folder: give the name of a file in it")
     if not path.parent.is_dir():
-        raise DataError(f"{path} cannot be written: {path.parent} does not exist; create it first")
+        raise DataError(f"{path} cannot be written: there is no folder {path.parent}; create it first")
 
 
 def temporary(path: Path) -> Path:
