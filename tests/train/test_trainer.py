@@ -79,7 +79,7 @@ def test_a_run_that_broke_while_its_end_was_written(models: Path, tmp_path: Path
     settings = {**SMALL, "every": 5, "dev": DEV, "patience": 1, "epochs": 3}
     whole = train(models / "llama", ROWS, tmp_path / "a", **settings)
 
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
