@@ -229,8 +229,8 @@ def test_killed_before_a_file_changes_it_comes_to_the_same_weights(chance: Rando
     words = ["train", "-m", models / "llama", "--data", rows, *KILLED, "--epochs", 2]
     code, calls = forked([*words, "--out", a], tmp_path / "log")
     moves = [i for i, call in enumerate(calls) if call.startswith("replace")]
-    assert code == 0 and len(moves) == 6  # the settings, four checkpoints, the encoder's folder
-    code, _ = forked([*words, "--out", b], tmp_path / "log", chance.randrange(moves[1], moves[-1]))
+    assert code == 0 and len(moves) > 6  # the settings, four checkpoints, the files of the encoder
+    code, _ = forked([*words, "--out", b], tmp_path / "log", chance.randrange(moves[1], moves[5]))
     assert code == -signal.SIGKILL and not (b / "modules.json").exists()
     code, _ = forked([*words, "--out", b, "--resume"], tmp_path / "log")
     assert code == 0 and same_weights(a, b, models / "llama")
