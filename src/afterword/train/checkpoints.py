@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..encoder import Encoder
 from ..errors import InputError, ModelError
 from ..files.atomic import sync
 from ..files.folder_lock import lock_folder
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
 
 RECORD, CURVE, FOLDER, ADAPTER = "training.json", "loss.jsonl", "checkpoints", "adapter"
 PLOT = "loss.png"
