@@ -1,7 +1,7 @@
 """How things are measured here: side by side in one run, in turns, by CPU time on one thread, medians.
 
 Each benchmark is a file with a function ``measure(quick)`` that gives rows, and ends in ``main(...)``. That runs it
-twice: as users have it, and in a process of its own with ``AFTERWORD_KERNELS=plain``, that is without `kernels.py`.
+twice: as users have it, and in a process of its own with ``AFTERWORD_PACKED=0``, that is without packed weights.
 Both go, with what machine and versions they were, to ``results/<processor>/<name>.json``; `table.py` makes the tables.
 """
 
@@ -128,8 +128,8 @@ def surroundings() -> dict[str, Any]:
 
 
 def table(passes: Mapping[str, list[dict[str, Any]]]) -> str:
-    """A markdown table of the rows, with and without `kernels.py`."""
-    lines = ["| what | aim | measured | without kernels.py |", "|---|---|---|---|"]
+    """A markdown table of the rows, with and without packed weights."""
+    lines = ["| what | aim | measured | without packed weights |", "|---|---|---|---|"]
     both = [{row["what"]: row for row in passes.get(kernels, [])} for kernels in KERNELS]
     for what in dict.fromkeys([*both[0], *both[1]]):
         packed, plain = (rows.get(what) for rows in both)
@@ -151,14 +151,14 @@ def options(argv: list[str] | None = None) -> argparse.Namespace:
     """The options that every benchmark takes."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: only to see that it runs")
-    parser.add_argument("--plain", action="store_true", help="only the pass without kernels.py")
-    parser.add_argument("--packed", action="store_true", help="only the pass with kernels.py")
+    parser.add_argument("--plain", action="store_true", help="only the pass without packed weights")
+    parser.add_argument("--packed", action="store_true", help="only the pass with packed weights")
     parser.add_argument("--out", type=Path, default=RESULTS / machine(), help="folder of the JSON")
     return parser.parse_args(argv)
 
 
 def main(name: str, measure: Callable[[bool], list[Row]]) -> None:
-    """Run a benchmark, with and without `kernels.py`; print its table and write its JSON."""
+    """Run a benchmark, with and without packed weights; print its table and write its JSON."""
     chosen = options()
     child = os.environ.get("AFTERWORD_BENCHMARK_PASS")
     if child is not None:
@@ -176,9 +176,9 @@ def main(name: str, measure: Callable[[bool], list[Row]]) -> None:
 def _pass(kernels: str, quick: bool) -> list[dict[str, Any]]:
     """One pass in a process of its own: the choice of kernels is read when a process first needs them."""
     environment = {**os.environ, "AFTERWORD_BENCHMARK_PASS": kernels}
-    environment.pop("AFTERWORD_KERNELS", None)
+    environment.pop("AFTERWORD_PACKED", None)
     if kernels == "plain":
-        environment["AFTERWORD_KERNELS"] = "plain"
+        environment["AFTERWORD_PACKED"] = "0"
     return json.loads(apart(sys.argv[0], *["--quick"] * quick, environment=environment))
 
 

@@ -17,8 +17,6 @@ ORDER = (
     "against_paper",
     "sentences_decoder",
     "minilm",
-    "bfloat16_products",
-    "ceiling",
     "short_and_equal",
     "mini",
     "template",

@@ -35,8 +35,6 @@ from mini.curve import keep_log_until, log_row, plot
 from torch import Tensor
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, logging
 
-from afterword.backbone.linear_products import lacks_bfloat16
-
 # ---- plan --------------------------------------------------------------------------------------
 
 
@@ -128,7 +126,7 @@ def loss_of(model: LlamaForCausalLM, ids: Tensor) -> Tensor:
 
 def autocast(device: torch.device) -> torch.autocast:
     """Multiply in bfloat16 where that is fast; the weights stay float32."""
-    fast = device.type == "cuda" or (device.type == "cpu" and lacks_bfloat16() is None)
+    fast = device.type == "cuda" or (device.type == "cpu" and torch.cpu._is_avx512_bf16_supported())
     return torch.autocast(device.type, torch.bfloat16, enabled=fast)
 
 

@@ -44,8 +44,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 CHECKED = (
     "text.batch backbone.attention backbone.attention_kernels backbone.attention_masks backbone.attention_taps "
-    "backbone.attention_views backbone.backbone backbone.carry backbone.changed_after_load backbone.introspection "
-    "backbone.linear_packed backbone.linear_patching backbone.packing backbone.positions backbone.skip_unread "
+    "backbone.attention_views backbone.backbone backbone.carry backbone.introspection "
+    "backbone.packing backbone.positions "
     "backbone.two_streams methods.targets encode.forward encode.explain encode.token_states "
     "encode.words tune.cosines tune.reading tune.recipes"
 ).split()

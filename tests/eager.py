@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
+from afterword.backbone.backbone import Backbone
 from afterword.methods import Method, bellm, classical, ditto, echo, prompt, reba
 
 EOL = ('This sentence : "', '" means in one word:"')
@@ -168,3 +169,15 @@ def word_mean(m: Eager, ids: list[int], span: tuple[int, int]) -> Tensor:
     """ReBA's vector of a word: the mean of its tokens' e_i."""
     s = m.see(ids, copies=2)
     return torch.stack([backward(s, s.at[i]) for i in range(*span)]).mean(0)
+
+
+class Today(Eager):
+    """A loaded model as it is now: a copy in eval mode, with eager attention."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self.model = copy.deepcopy(backbone.model).eval()
+        self.model.set_attn_implementation("eager")
+        self.tokenizer = backbone.tokenizer.hf
+        with_text = self.tokenizer("a").input_ids
+        at = with_text.index(self.tokenizer("a", add_special_tokens=False).input_ids[0])
+        self.prefix, self.suffix = with_text[:at], with_text[at + 1 :]

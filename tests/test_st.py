@@ -72,13 +72,14 @@ def test_built_by_hand_it_works_and_saves(name: str, models: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("prefix", ["", "In one word: "])
-def test_a_template_gives_the_bits_that_the_encoder_gives(prefix: str, models: Path):
+def test_a_template_gives_the_vectors_of_the_encoder(prefix: str, models: Path):
     encoder = Encoder.load(models / "llama", prompt("eol"))
     model, ours = sentence_transformer(encoder), encoder.encode(TEXTS, prompt=prefix)
-    assert (model.encode(TEXTS, prompt=prefix) == ours).all()
-    assert (model.encode(TEXTS[2], prompt=prefix) == ours[2]).all()
+    close = 1e-5 * abs(ours).max()
+    assert abs(model.encode(TEXTS, prompt=prefix) - ours).max() <= close
+    assert abs(model.encode(TEXTS[2], prompt=prefix) - ours[2]).max() <= close
     many = encoder.encode_many(TEXTS, {"last": prompt("eol"), "mean": prompt("eol", "mean")}, prompt=prefix)
-    assert (many["last"] == ours).all() and (many["mean"] != ours).any()
+    assert abs(many["last"] - ours).max() <= close < abs(many["mean"] - ours).max()
 
 
 def test_padding_is_never_attended(models: Path):
@@ -129,8 +130,10 @@ def test_an_empty_text_has_a_vector_and_changes_no_other(kind: str, method: Meth
     model = by_hand(module(models, kind, method))
     texts = ["the sea at night", "", "a b", ""]
     together = model.encode(texts)
-    assert np.array_equal(together[[0, 2]], model.encode([texts[0], texts[2]]))
-    assert np.array_equal(together[1], together[3]) and np.array_equal(model.encode([""])[0], together[1])
+    close = {"rtol": 0, "atol": 1e-5 * np.abs(together).max()}
+    np.testing.assert_allclose(together[[0, 2]], model.encode([texts[0], texts[2]]), **close)
+    np.testing.assert_allclose(together[1], together[3], **close)
+    np.testing.assert_allclose(model.encode([""])[0], together[1], **close)
     zero = method.layout.template is None and (kind == "gpt2" or not method.weigh.pool_special_tokens)
     assert np.isfinite(together).all() and together[1].any() != zero
 

@@ -63,7 +63,6 @@ class Encoder(PartsOfTexts, Hashed):
         max_length: int | None = None,
         revision: str | None = None,
         trust_remote_code: bool = False,
-        products: str = "float32",
         token: bool | str | None = None,
         cache_folder: str | Path | None = None,
         local_files_only: bool = False,
@@ -84,9 +83,6 @@ class Encoder(PartsOfTexts, Hashed):
             max_length: maximum number of tokens; None = the folder's or the model's own limit.
             revision: branch, tag or commit of the repository on the Hub.
             trust_remote_code: run the Python code that comes with the model.
-            products: "bfloat16" rounds the inputs and weights of linear layers to bfloat16 and adds the products in
-                float32, on a CPU with AMX or AVX512-BF16. It is part of the fingerprint, but it is not saved: give
-                it at every load.
             token: access token for the Hub; None = that of the logged-in user.
             cache_folder: folder where downloads are kept; None = that of huggingface_hub.
             local_files_only: download nothing.
@@ -102,7 +98,7 @@ class Encoder(PartsOfTexts, Hashed):
             name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
             trust_remote_code=trust_remote_code, token=token, cache_folder=cache_folder,
             local_files_only=local_files_only, subfolder=subfolder, model_kwargs=model_kwargs,
-            quantization_config=quantization_config, products=products,
+            quantization_config=quantization_config,
         )  # fmt: skip
         return cls(**vars(parts))
 

@@ -88,25 +88,6 @@ def test_groups_are_read_apart():
     torch.testing.assert_close(tap.result(1), literal(long, torch.tensor([[3], [8]]), "upper"))
 
 
-@pytest.mark.parametrize("kinds", ["c", "bb", "cb"])
-@pytest.mark.parametrize(("n", "heads", "width"), [(14, 3, 32), (11, 2, 18), (101, 3, 32)])
-def test_a_segment_has_the_same_bits_alone_and_beside_others(kinds: str, n: int, heads: int, width: int):
-    g = torch.Generator().manual_seed(0)
-    q, k = (torch.randn(2, 5, n, heads, width, generator=g).transpose(2, 3) for _ in range(2))
-    columns = torch.arange(1, n // 2).expand(5, -1)
-
-    def read(some: slice) -> Tensor:
-        tap = MaxOverHeads([columns[some]])
-        for i, kind in enumerate(kinds):
-            tap.read(ScoreView(i, 0, kind == "c", q[i, some], k[i, some], 0.2))
-        return tap.result(0)
-
-    for count in (2, 3, 5):
-        together = read(slice(0, count))
-        for i in range(count):
-            assert torch.equal(read(slice(i, i + 1))[0], together[i]), (count, i)
-
-
 @pytest.mark.parametrize("kind", ["scores", "matrix"])
 @pytest.mark.parametrize("triangle", ["upper", "full"])
 @pytest.mark.parametrize("causal", [True, False])

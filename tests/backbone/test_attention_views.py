@@ -86,25 +86,3 @@ def test_the_fused_kernels_sum_is_the_tiles_sum():
         view.q, view.k, view.k, 0.0, True, attn_mask=None, scale=view.scaling
     )
     torch.testing.assert_close(fused.float(), view.lse, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("softcap", [None, 20.0])
-@pytest.mark.parametrize(("heads", "width"), [(1, 32), (1, 64), (3, 18)])
-def test_weights_have_the_same_bits_alone_and_beside_others(
-    heads: int, width: int, softcap: float | None, threads: int
-):
-    """One matrix alone, and rows that begin at odd addresses, are other products for MKL."""
-    torch.set_num_threads(threads)
-    g = torch.Generator().manual_seed(0)
-    q, k = (torch.randn(4, 70, heads, width, generator=g).transpose(1, 2) for _ in range(2))
-    every, whole = slice(0, heads), ScoreView(0, 0, False, q, k, 0.3, softcap=softcap)
-    for rows in (slice(0, 5), slice(3, 14), slice(0, 64)):
-        for count in (1, 5, 17, 33):
-            columns = torch.arange(2, 2 + count).expand(4, -1)
-            both = [view(columns, rows, every) for view in (whole.log_weights, whole.log_weights_transposed)]
-            for i in range(4):
-                one = slice(i, i + 1)
-                alone = ScoreView(0, 0, False, q[one], k[one], 0.3, softcap=softcap)
-                got = [view(columns[one], rows, every) for view in (alone.log_weights, alone.log_weights_transposed)]
-                assert all(torch.equal(a[0], b[i]) for a, b in zip(got, both, strict=True)), (rows, count, i)

@@ -1,5 +1,4 @@
 import copy
-import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -120,15 +119,6 @@ def test_what_texts_begin_with_is_run_once_and_changes_no_state(kind: str, tmp_p
             with torch.no_grad():
                 want = copy.deepcopy(eager.model)(input_ids=ids[None]).last_hidden_state[0]
             assert (got - want).abs().max() < 1e-5 * want.abs().max()
-
-
-def test_half_the_tokens_of_short_texts_need_not_be_run(tmp_path: Path):
-    backbone = load_backbone(tiny("llama", tmp_path))
-    batch = lay(Layout("The representative word for{text}").write([" a dog", " cats"] * 20, backbone.tokenizer))
-    with torch.no_grad():
-        runs = runs_of(backbone, batch)
-    assert sum(run.segments * run.length for run in runs) < len(batch.tokens) / 3
-    assert [run.length for run in runs[:3]] == [28, 6, 5] and runs[1].prefix == range(28)
 
 
 def test_who_reads_attention_sees_both_ways_or_learns_runs_every_text_whole(tmp_path: Path):
@@ -304,15 +294,3 @@ def test_rebas_memory_grows_with_the_text_squared_not_with_layers_and_heads(kind
     last, mean, eager = map(int, done.stdout.split())
     assert eager > 0.9 * matrices, "the probe sees what the authors' way takes"
     assert last < bound and mean < bound
-
-
-@pytest.mark.parametrize("way", [copy.deepcopy, lambda backbone: pickle.loads(pickle.dumps(backbone))])
-def test_a_copy_computes_by_the_kernels_of_its_original(way: Any, tmp_path: Path):
-    """A process of a pool, which gets a pickled backbone, may find others faster."""
-    backbone = load_backbone(tiny("gpt2", tmp_path / "model"))
-    chosen = backbone.packed.kernels()
-    others = {name: "plain" if kernel == "packed" else "packed" for name, kernel in chosen.items()}
-    backbone.packed.follow(others)
-    used = backbone.packed.kernels()
-    assert used == others or not torch.backends.mkldnn.is_available()
-    assert way(backbone).packed.kernels() == used

@@ -12,8 +12,8 @@ def batch_of(*texts: list[int], prefix: tuple[int, ...] = ()) -> Batch:
     return lay([TokenizedText((Segment(t, ((0, len(t)),)),)).with_shared_prefix(prefix) for t in texts])
 
 
-def fed(batch: Batch, prefix: int = 0, whole: int = 1) -> PackedBatch:
-    return pack(list(enumerate(batch.groups)), prefix, lambda size: -(-size // whole) * whole)
+def fed(batch: Batch, prefix: int = 0) -> PackedBatch:
+    return pack(list(enumerate(batch.groups)), prefix)
 
 
 def same(batch: Batch, made: PackedBatch) -> bool:
@@ -21,18 +21,18 @@ def same(batch: Batch, made: PackedBatch) -> bool:
     return torch.equal(made.back(made.tokens), batch.tokens) and torch.equal(made.back(made.position), batch.position)
 
 
-def test_without_a_lead_the_stream_is_the_batch_and_its_ballast():
+def test_without_a_shared_prefix_the_input_is_the_batch():
     batch = batch_of([1, 2, 3], [4, 5], [6, 7])
-    made = fed(batch, whole=5)
-    assert made.tokens.tolist() == [1, 2, 3, 4, 5, 6, 7, 1, 1, 1]
-    assert made.position.tolist() == [0, 1, 2, 0, 1, 0, 1, 0, 0, 0]
-    assert made.groups == (PackedGroup(0, 0, 1, 3), PackedGroup(1, 3, 2, 2), PackedGroup(FILLER, 7, 3, 1))
+    made = fed(batch)
+    assert made.tokens.tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert made.position.tolist() == [0, 1, 2, 0, 1, 0, 1]
+    assert made.groups == (PackedGroup(0, 0, 1, 3), PackedGroup(1, 3, 2, 2))
     assert made.index is None and same(batch, made)
 
 
 def test_a_lead_is_there_once_in_front_of_the_longest_text_that_has_it():
     batch = batch_of([9, 9, 1, 2], [9, 9, 3, 4], [1, 2, 3, 4], [9, 9, 5], [6], prefix=(9, 9))
-    made = fed(batch, batch.prefix, whole=4)
+    made = fed(batch, batch.prefix)
     assert made.tokens.tolist() == [9, 9, 1, 2, 3, 4, 1, 2, 3, 4, 5, 6]
     assert made.position.tolist() == [0, 1, 2, 3, 2, 3, 0, 1, 2, 3, 2, 0]
     front = range(2)

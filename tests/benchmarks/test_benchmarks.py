@@ -15,7 +15,6 @@ import torch
 from tests.scripts import script
 
 from afterword import Encoder, reba
-from afterword.backbone.linear_products import lacks_bfloat16
 
 NAMES = (
     "reba_time",
@@ -25,7 +24,6 @@ NAMES = (
     "against_paper",
     "sentences_decoder",
     "minilm",
-    "ceiling",
     "short_and_equal",
     "mini",
     "template",
@@ -41,7 +39,7 @@ NAMES = (
     "index",
 )
 SHARED = {
-    "minilm", "short_and_equal", "ceiling", "mini", "template", "ditto_time", "evaluation", "training", "degradation",
+    "minilm", "short_and_equal", "mini", "template", "ditto_time", "evaluation", "training", "degradation",
     "tune", "methods_cost", "jobs", "index",
 }  # fmt: skip
 PROC = {"reba_memory", "load_memory", "against_paper", "training", "tune", "jobs"}
@@ -55,7 +53,7 @@ ALONE = "reba_memory"
 
 def apart(*command: str) -> str:
     """What a script prints, in a process of its own."""
-    environment = {k: v for k, v in os.environ.items() if k != "AFTERWORD_KERNELS"}
+    environment = {k: v for k, v in os.environ.items() if k != "AFTERWORD_PACKED"}
     done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -65,7 +63,7 @@ def here(*command: str, environment: Mapping[str, str] | None = None) -> str:
     """The same in this process."""
     with pytest.MonkeyPatch.context() as patch:
         if environment is not None:  # it is the whole of it
-            patch.delenv("AFTERWORD_KERNELS", raising=False)
+            patch.delenv("AFTERWORD_PACKED", raising=False)
         done = script(*command, environment=environment)
     assert done.code == 0, done.err
     return done.out
@@ -110,12 +108,6 @@ def test_the_page_has_the_tables_of_all_processors(benchmarks, root):
     assert f"<!-- figures -->\n{printed}<!-- end -->" in page, "run scripts/generate_benchmarks.py"
     assert printed.count("### ") == len(list((benchmarks / "results").iterdir())) >= 1
     assert import_module("measure").machine() == import_module("measure").options([]).out.name != ""
-
-
-@pytest.mark.skipif(lacks_bfloat16() is None, reason="this processor has what is needed")
-def test_a_processor_that_lacks_bfloat16_is_told_so_in_one_line(benchmarks):
-    printed = here(f"{benchmarks}/bfloat16_products.py", "--quick")
-    assert printed == f"products='bfloat16' cannot be measured here: {lacks_bfloat16()}\n"
 
 
 def test_what_the_paper_way_gives_is_what_we_give(benchmarks):

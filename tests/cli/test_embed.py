@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.agreement import close
 from tests.cli.conftest import Run, array
 from tests.killed import Piped
 
@@ -26,7 +27,7 @@ TEXTS = [
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
-    return np.array_equal(a.view(np.int32), np.asarray(b, np.float32).view(np.int32))
+    return np.allclose(a, np.asarray(b, np.float32), rtol=0, atol=1e-5 * np.nanmax(np.abs(a)), equal_nan=True)
 
 
 @pytest.fixture
@@ -254,4 +255,4 @@ def test_memory_does_not_grow_with_the_input(run: Run, gpt2: Path, tmp_path: Pat
     assert peaks[1] < peaks[0] + 2.5e5, peaks
     texts = [f"{i} and so on" for i in (0, 249, 250, 4_999)]
     wanted = Encoder.load(gpt2, classical(), max_length=4).encode(texts, on_long="ignore")
-    assert np.array_equal(made[[0, 249, 250, 4_999]], wanted)
+    assert close(made[[0, 249, 250, 4_999]], wanted, 1e-5)

@@ -319,24 +319,6 @@ def test_another_library_version_is_refused(run: Run, model: Path, wholes: dict[
     assert ended.code == 2 and "was begun with version torch 1.0, and now it is 2." in ended.err
 
 
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
-@pytest.mark.parametrize("kernel", ["plain", "packed"])
-def test_a_run_goes_on_with_the_kernels_that_it_was_begun_with(
-    run: Run, model: Path, tmp_path: Path, kernel: str, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "whole").mkdir()
-    whole, job = Job(model, tmp_path / "whole", "parquet"), Job(model, tmp_path, "parquet")
-    monkeypatch.setenv("AFTERWORD_KERNELS", kernel)
-    assert run(*whole.words).code == 1
-    assert job.forked(60)[0] == -signal.SIGKILL and job.finished
-    monkeypatch.setenv("AFTERWORD_KERNELS", "plain" if kernel == "packed" else "packed")
-    ended = run(*job.words)
-    assert ended.code == 2 and f"was begun with {kernel} kernels for linear layers " in ended.err
-    monkeypatch.delenv("AFTERWORD_KERNELS")
-    assert run(*job.words).code == 1
-    assert job.out.read_bytes() == whole.out.read_bytes()
-
-
 def test_another_number_of_threads_is_refused(run: Run, model: Path, wholes: dict[str, Whole], tmp_path: Path):
     job = begun(model, wholes["npy"], tmp_path, "npy")
     torch.set_num_threads(2)

@@ -31,8 +31,9 @@ def test_token_embeddings_are_theirs(llama, theirs) -> None:
     for a, b in zip(ours, wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=2e-5)
         assert a._base is None and not a.is_inference()
-    assert torch.equal(llama.encode("dog", output_value="token_embeddings"), ours[1])
-    assert torch.equal(llama.encode(TEXTS, output_value="token_embeddings", batch_size=1)[2], ours[2])
+    torch.testing.assert_close(llama.encode("dog", output_value="token_embeddings"), ours[1], rtol=0, atol=2e-5)
+    alone = llama.encode(TEXTS, output_value="token_embeddings", batch_size=1)[2]
+    torch.testing.assert_close(alone, ours[2], rtol=0, atol=2e-5)
 
 
 def test_everything_of_a_text(llama) -> None:

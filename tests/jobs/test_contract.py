@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from afterword.errors import DataError
-from afterword.jobs.contract import check_made_by, check_same, first_difference, plain, read, read_marker
+from afterword.jobs.contract import check_same, first_difference, plain, read, read_marker
 
 
 def test_the_first_difference_is_named_by_its_path():
@@ -48,13 +48,3 @@ def test_a_marker_has_a_hash_of_each_row(tmp_path: Path):
     assert read(path) == read_marker(path) == marker
     path.write_text(json.dumps({**marker, "rows": 3}))
     assert read_marker(path) is None
-
-
-def test_other_kernels_are_named_after_all_else_and_not_asked_of_an_earlier_version():
-    now = {"identity": "a", "kernels": {"3 -> 4": "plain"}}
-    check_made_by(Path("a"), {"identity": "a"}, now)
-    check_made_by(Path("a"), now, now)
-    with pytest.raises(DataError, match="a was begun with packed kernels for linear layers 3 -> 4, and here they are "):
-        check_made_by(Path("a"), {"identity": "a", "kernels": {"3 -> 4": "packed"}}, now)
-    with pytest.raises(DataError, match="a was begun with identity b"):
-        check_made_by(Path("a"), {"identity": "b", "kernels": {"3 -> 4": "packed"}}, now)

@@ -4,6 +4,8 @@ The tolerance is relative to the vector's largest component. Long and short text
 with plain and with packed weights.
 """
 
+import copy
+import pickle
 import random
 
 import numpy as np
@@ -14,6 +16,7 @@ from transformers import AutoModel, GPT2Config, LlamaConfig
 
 from afterword import Encoder, classical, ditto, echo, ensemble, prompt, reba
 from afterword.backbone.loading import load_backbone
+from afterword.backbone.packed_linear import pack_linears, packed_layers, plain_linears
 from afterword.backbone.self_check import check
 from afterword.methods import scsp, token_prepending
 from afterword.text.tokenizer import Tokenizer
@@ -56,8 +59,17 @@ def long_text(kind: str) -> str:
     return text if kind in ("minilm", "afterword-mini") else text[:200]
 
 
+@pytest.fixture(scope="module", params=["packed", "plain"])
+def kernel(request):
+    if request.param == "packed" and not torch.backends.mkldnn.is_available():
+        pytest.skip("torch was built without oneDNN")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AFTERWORD_PACKED", "1" if request.param == "packed" else "0")
+        yield request.param
+
+
 @pytest.fixture(scope="module", params=list(METHODS))
-def model(request):
+def model(request, kernel):
     kind = request.param
     if kind == "minilm":
         return kind, load_backbone(request.getfixturevalue(kind))
@@ -65,15 +77,9 @@ def model(request):
         return kind, load_backbone(kind)
     torch.manual_seed(0)
     made = AutoModel.from_config(CONFIGS[kind], attn_implementation="afterword").eval()
-    return kind, check(made, Tokenizer(tiny_tokenizer(kind)))
-
-
-@pytest.fixture(params=["packed", "plain"])
-def kernel(request, monkeypatch):
-    if request.param == "packed" and not torch.backends.mkldnn.is_available():
-        pytest.skip("torch was built without oneDNN")
-    monkeypatch.setenv("AFTERWORD_KERNELS", request.param)
-    return request.param
+    backbone = check(made, Tokenizer(tiny_tokenizer(kind)))
+    assert bool(pack_linears(made)) == (kernel == "packed")
+    return kind, backbone
 
 
 def difference(vectors: np.ndarray, expected: np.ndarray) -> float:
@@ -105,16 +111,24 @@ def test_a_repeated_text_has_one_vector(model):
     assert difference(vectors[:1], encoder.encode(["dog"])) <= SAME
 
 
-def test_fused_activations_are_found_where_they_are_alone(model, monkeypatch):
-    """A packed layer does the activation's work too in the feed-forward blocks of GPT-2, Llama and BERT."""
+def test_packed_weights_give_the_vectors_of_plain_ones_and_follow_changes(monkeypatch):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("torch was built without oneDNN")
-    _, backbone = model
-    monkeypatch.setenv("AFTERWORD_KERNELS", "plain")
-    encoder = Encoder(backbone, classical())
-    plain = encoder.encode(SHORT)
-    monkeypatch.setenv("AFTERWORD_KERNELS", "packed")
+    monkeypatch.setenv("AFTERWORD_PACKED", "1")
+    encoder = Encoder.load("afterword-mini", classical())
+    layers = packed_layers(encoder.backbone.model)
+    assert len(layers) == 7 * encoder.backbone.facts.layers
     packed = encoder.encode(SHORT)
-    assert sum(layer.act is not None for layer in backbone.packed.layers) == backbone.facts.layers
-    assert np.abs(packed - plain).max() <= 2e-6 * np.abs(plain).max()
-    assert not any({"forward", "_compiled_call_impl"} & set(vars(m)) for m in backbone.model.modules())
+    with plain_linears():
+        assert difference(packed, encoder.encode(SHORT)) <= SAME
+    for copied in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
+        assert len(packed_layers(copied.backbone.model)) == len(layers)
+        assert difference(copied.encode(SHORT), packed) <= SAME
+    weight = layers[0].module.weight
+    with torch.no_grad():
+        weight.mul_(1.5)
+    changed = encoder.encode(SHORT)
+    assert difference(changed, packed) > 1e-3
+    weight.data.div_(1.5)  # not noticed by itself
+    encoder.backbone.renew()
+    assert difference(encoder.encode(SHORT), packed) <= SAME

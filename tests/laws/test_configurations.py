@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 from tests import zoo
-from tests.eager import READING, SEEING, STATES, Eager, bellm_mean
+from tests.eager import READING, SEEING, STATES, Eager, Today, bellm_mean
 from tests.families import texts
 from tests.judge import judge
-from tests.laws.test_todays_model import Today
 from tests.tiny import tiny, tiny_tokenizer
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel

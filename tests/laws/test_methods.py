@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.agreement import close
 from tests.examples import examples
 from tests.tiny import tiny
 
@@ -99,4 +100,4 @@ def test_a_padded_batch_would_differ_and_ours_does_not(models: Path) -> None:
     texts = [[20 + i] * n for i, n in enumerate((1, 30, 2, 7, 7, 19))]
     for method in (bellm(last=2, template=None), bellm(layers=[0], template=None), echo(3), reba(2, "mean")):
         encoder = Encoder(own, method)
-        assert (encoder.encode(texts) == np.stack([encoder.encode([t])[0] for t in texts])).all(), method
+        assert close(encoder.encode(texts), np.stack([encoder.encode([t])[0] for t in texts]), 1e-5), method

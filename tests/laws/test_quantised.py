@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.eager import READING, SEEING, STATES
+from tests.eager import READING, SEEING, STATES, Today
 from tests.families import difference, encode, texts
-from tests.laws.test_todays_model import Today
 from tests.tiny import tiny_model, tiny_tokenizer
 from torch import nn
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from afterword.errors import MethodError, ModelError
 from afterword.post import ACTIVATIONS, Dense, Flow, Normalise, Truncate, Whiten
@@ -41,15 +40,6 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("name", STEPS)
-def test_a_vector_has_the_same_bits_alone_and_among_others(name: str, threads: int):
-    torch.set_num_threads(threads)
-    together = STEPS[name](WIDE)
-    assert torch.equal(torch.cat([STEPS[name](WIDE[i : i + 1]) for i in range(0, 150, 7)]), together[::7])
-    assert all(torch.equal(STEPS[name](WIDE[:n]), together[:n]) for n in range(1, 150, 11))
-
-
 def test_an_unknown_activation_is_refused_by_name():
     with pytest.raises(ModelError, match=r"'Softplus': known are Identity, Tanh"):
         Dense(torch.eye(2), None, "Softplus")
@@ -67,18 +57,3 @@ def test_vectors_of_another_width_are_refused_in_one_line() -> None:
 def test_a_count_of_numpy_is_a_count() -> None:
     assert Truncate(np.int64(3)) == Truncate(3)
     assert type(Truncate(np.int64(3)).dimensions) is int
-
-
-@pytest.mark.parametrize("threads", [1, 2, 8])
-@pytest.mark.parametrize(("width", "out"), [(22, 22), (50, 50), (63, 4), (7, 7), (99, 99), (384, 13)])
-def test_a_vector_has_the_same_bits_alone_and_among_others_at_any_width(width: int, out: int, threads: int):
-    """MKL rounds narrow rows, and rows that do not begin at multiples of 16 bytes, by their place."""
-    g = torch.Generator().manual_seed(0)
-    dense = Dense(torch.randn(out, width, generator=g), torch.randn(out, generator=g), "GELU")
-    vectors = torch.randn(400, width, generator=g)
-    torch.set_num_threads(threads)
-    together = dense(vectors)
-    torch.testing.assert_close(together, F.gelu(vectors @ dense.weight.T + dense.bias), rtol=1e-4, atol=1e-5)
-    for start, count in ((0, 1), (3, 2), (7, 9), (1, 70), (33, 300)):
-        alone = dense(vectors[start : start + count].clone())
-        assert torch.equal(alone, together[start : start + count]), (start, count)

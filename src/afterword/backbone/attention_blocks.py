@@ -7,7 +7,6 @@ the last of those in a row that follow the attention in its own module, else the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +20,7 @@ from ..text.batch import Batch, lay
 from ..text.segments import Segment, TokenizedText
 from .attention_masks import current
 from .facts import Layer
-from .linear_patching import Patch, patched
+from .packed_linear import plain_linears
 
 if TYPE_CHECKING:
     from .backbone import Backbone
@@ -43,20 +42,18 @@ def few_tokens(backbone: Backbone) -> Batch:
     return lay([TokenizedText((Segment(ids, ((0, len(ids)),)),))], backbone.device)
 
 
-def find_blocks(backbone: Backbone, run: Callable[[], Tensor], rows: int) -> tuple[str, ...]:
+def find_blocks(backbone: Backbone) -> tuple[str, ...]:
     """The names of the modules that compute W_O in each layer with attention, in order.
 
     Args:
         backbone: the model.
-        run: runs it with a few tokens, and returns their states (n, D).
-        rows: the rows of that forward's products: the tokens, and filler that some numbers of threads need.
 
     Raises:
         AttentionNotSeen: they cannot be told apart.
     """
     model, layers = backbone.model, backbone.facts.layers
-    with torch.no_grad(), patched(Patch({}, "float32"), ()), _Products(model) as products:
-        width = run().shape[1]
+    with torch.no_grad(), plain_linears(), _Products(model) as products:
+        rows, width = backbone.last(few_tokens(backbone)).shape
     found: list[str] = []
     for attended in range(1, layers + 1):
         behind = [product for product in products.seen if product.attended == attended]

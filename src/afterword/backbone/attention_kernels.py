@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention_masks import Mask
-from .filling import ALIGNED, NARROWEST, log_add_exp
 
 CELLS = 1 << 21  # entries of one head's scores that are computed at once where no fused kernel runs
 
@@ -44,9 +43,7 @@ def attention(
     Returns:
         (G, H, n, e), and the log-sum-exp (G, H, n), sinks included, or None.
     """
-    (segments, heads), width, no_grad = q.shape[:2], v.shape[-1], not torch.is_grad_enabled()
-    if no_grad and q.device.type == "cpu":
-        q, k, v = (_whole(x, segments * heads == 1) for x in (q, k, v))
+    width, no_grad = v.shape[-1], not torch.is_grad_enabled()
     if no_grad and softcap is None and v.shape[-1] < q.shape[-1]:  # latent attention: fused kernels know one width only
         v = F.pad(v, (0, q.shape[-1] - v.shape[-1]))
     fused = no_grad and _fused_gives_lse(q, v, dropout) and bias is None
@@ -61,18 +58,7 @@ def attention(
         out, lse = F.scaled_dot_product_attention(
             q, k, v, attn_mask, dropout, causal, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
         ), None  # fmt: skip
-    return out[:segments, ..., :width], None if lse is None else lse[:segments]
-
-
-def _whole(x: Tensor, lone: bool) -> Tensor:
-    """(G, H, n, d) whose products have the same bits among any others: of a lone head, twice; and padded to whole rows.
-
-    A lone head is multiplied by all threads, one of several by its own.
-    """
-    d = x.shape[-1]
-    if more := max(NARROWEST - d, -d % ALIGNED):
-        x = F.pad(x, (0, more))
-    return x.expand(2, -1, -1, -1) if lone and torch.get_num_threads() > 1 else x
+    return out[..., :width], lse
 
 
 def _fused_gives_lse(q: Tensor, v: Tensor, dropout: float) -> bool:
@@ -95,7 +81,7 @@ def _with_lse(
     )
     if sinks is None:
         return out, lse
-    with_sink = log_add_exp(lse, sinks.to(lse.dtype).view(1, -1, 1))
+    with_sink = torch.logaddexp(lse, sinks.to(lse.dtype).view(1, -1, 1))
     return (out * torch.exp(lse - with_sink)[..., None]).to(out.dtype), with_sink
 
 

@@ -18,7 +18,7 @@ from ..errors import UnsupportedModel
 from .attention_views import AttentionView
 from .bidirectional import Sight
 
-FILLER = -1  # group number of tokens that belong to no group: filler, and a shared prefix
+FILLER = -1  # group number of a shared prefix, which belongs to no group
 CELLS = 1 << 21  # entries of a mask that are computed at once
 
 

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from ..shapes import Keys, Queries
-from .filling import log_add_exp, matrices, products
 
 Columns = Tensor | slice
 """Token indices (G, C), or a slice for all segments."""
@@ -157,7 +156,7 @@ class ScoreView(AttentionView):
                 s = s.masked_fill(~_below(rows, s.shape[-1], s.device), -math.inf)
             tiles.append(s.logsumexp(-1))
         lse = torch.cat(tiles, -1)
-        return lse if self.sinks is None else log_add_exp(lse, wide(self.sinks).view(1, -1, 1))
+        return lse if self.sinks is None else torch.logaddexp(lse, wide(self.sinks).view(1, -1, 1))
 
     def diagonal(self) -> Tensor:
         """A[k, k] of every head (G, H, n)."""
@@ -172,9 +171,10 @@ class ScoreView(AttentionView):
         lse = self.lse[:, heads, rows]
         if self.softcap is None and self.bias is None and self.mask is None:
             q, k = wide(self.q[:, heads, rows]), self._keys(heads, columns)
-            (g, h, r, _), c = q.shape, k.shape[2]
-            s = torch.baddbmm(matrices(lse[..., None]), matrices(q), matrices(k).mT, beta=-1, alpha=self.scaling)
-            return s[: g * h].view(g, h, r, c)
+            scores = torch.baddbmm(
+                lse.flatten(0, 1)[..., None], q.flatten(0, 1), k.flatten(0, 1).mT, beta=-1, alpha=self.scaling
+            )
+            return scores.view(*q.shape[:3], k.shape[2])
         if isinstance(columns, slice):
             columns = torch.arange(columns.start, columns.stop, device=self.q.device).expand(len(self.q), -1)
         return self._scores(columns, rows, heads) - lse[..., None]
@@ -183,7 +183,7 @@ class ScoreView(AttentionView):
         """log A[column, row] (G, H, rows, C). Undefined left of a causal layer's diagonal."""
         q = wide(self.q[:, heads])
         q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
-        s = self._capped(products(self._keys(heads)[:, :, rows], q) * self.scaling)
+        s = self._capped(self._keys(heads)[:, :, rows] @ q.mT * self.scaling)
         if self.bias is not None:
             bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads]
             s = s + bias.gather(2, columns[:, None, :, None].expand(*bias.shape[:2], -1, bias.shape[3]))[..., rows].mT
@@ -193,7 +193,7 @@ class ScoreView(AttentionView):
 
     def _scores(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
         """Scores of some rows on some columns (G, H, rows, C)."""
-        s = self._capped(products(wide(self.q[:, heads, rows]), self._keys(heads, columns)) * self.scaling)
+        s = self._capped(wide(self.q[:, heads, rows]) @ self._keys(heads, columns).mT * self.scaling)
         if self.bias is not None:
             bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads, rows]
             s = s + bias.gather(-1, columns[:, None, None].expand(*bias.shape[:3], -1))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -23,19 +23,14 @@ from .attention_taps import Tap
 from .attention_views import MatrixView, wide
 from .bidirectional import Sight
 from .carry import carrying
-from .changed_after_load import IndependenceCheck, refuse_dynamic_quantization
 from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
-from .filling import Filling
 from .introspection import find_stack, forget, side_by_side, vocabulary
-from .linear_packed import PackedLinears, PackedModel
-from .linear_patching import is_linear
-from .linear_products import Products, check_products
-from .model_lock import all_modules, first_weight, lock_of
+from .model_lock import first_weight, lock_of
+from .packed_linear import packed_layers
 from .packing import PackedBatch, pack
 from .pickling import without_recorders
-from .positions import explain, require_same_start
+from .positions import explain
 from .readings import Readings, Request, reading, require_routers
-from .skip_unread import Cut, cutting, find, has_hooks
 from .two_streams import Stack, coupled
 
 
@@ -67,57 +62,31 @@ class Backbone:
     ) -> None:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
         self.known = known or Known()
-        self.packed = PackedLinears(model)
         self.masks = MaskCache()
         """Attention masks that earlier forwards computed."""
         self.observed: list[Plan] | None = None
         """While this is a list (in the self-check), each forward appends its plan."""
-        self._independence = IndependenceCheck(all_modules(model))
         shared = 0 < len(set(map(id, modules))) < facts.layers
         self._shared_layers = facts.layers if shared else 0
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to pickle: the model without the hooks that transformers installed in it."""
         copies: dict[int, nn.Module] = {}
-        state = {k: v for k, v in vars(self).items() if k not in ("stack", "packed", "_independence")}
-        state |= {"packed": self.packed.options, "model": without_recorders(self.model, copies)}
+        state = {k: v for k, v in vars(self).items() if k != "stack"}
+        state["model"] = without_recorders(self.model, copies)
         return {**state, "modules": tuple(copies[id(m)] for m in self.modules)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state; weights are packed again when they are needed."""
-        options = state.pop("packed")
-        vars(self).update(state)
-        self._independence = IndependenceCheck()
-        self.packed = PackedLinears(self.model, *options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
         """A backbone with a copy of the model."""
         other = memo[id(self)] = object.__new__(type(self))
-        vars(other).update(copy.deepcopy({k: v for k, v in vars(self).items() if k != "_independence"}, memo))
-        other._independence = IndependenceCheck()
+        vars(other).update(copy.deepcopy(vars(self), memo))
         return other
 
-    @property
-    def products(self) -> Products:
-        """The precision in which linear layers multiply float32 matrices."""
-        return self.packed.products
-
-    def with_products(self, products: str) -> Backbone:
-        """This backbone; its linear layers multiply in "float32" or "bfloat16" from now on.
-
-        Raises:
-            ModelError: the processor cannot do that, or the model is not in float32.
-        """
-        check_products(products, self.device, self.dtype)
-        self.packed = PackedLinears(self.model, cast("Products", products))
-        return self
-
     def renew(self) -> None:
-        """Drop the packed weights; call this after an edit through ``weight.data``.
-
-        Any other change of the model is detected, and most such edits too, but not one of a few elements.
-        """
-        self.packed.drop()
+        """Forget what was derived from the weights and the tokenizer; call this after you have edited either."""
+        for layer in packed_layers(self.model):
+            layer.drop()
+        self.tokenizer.renew()
 
     @property
     def vocabulary_size(self) -> int:
@@ -167,9 +136,7 @@ class Backbone:
     def _blocks(self) -> tuple[str, ...]:
         """The names of the modules whose outputs are those of the attention blocks."""
         if not self.known.blocks:
-            few = few_tokens(self)
-            rows = self._total(Filling(1))(few.tokens.numel())
-            self.known.blocks = find_blocks(self, partial(self._last, Filling(1), few), rows)
+            self.known.blocks = find_blocks(self)
         return self.known.blocks
 
     def require(self, attention: bool, sight: Sight | None) -> None:
@@ -191,7 +158,6 @@ class Backbone:
         taps: Sequence[Tap] = (),
         *,
         keep_mode: bool = False,
-        read: Tensor | None = None,
     ) -> Trace:
         """Run one batch.
 
@@ -203,14 +169,12 @@ class Backbone:
             sight: which layers use bidirectional attention; None = as the model is.
             taps: readers of attention weights, filled while the model runs.
             keep_mode: keep the model's own mode, dropout included, also without gradients.
-            read: indices of the tokens whose last states are used (R,); None = all. The others may get any value.
 
         Returns:
             States (N, D), in the batch's order.
 
         Raises:
             AttentionNotSeen: taps or a sight are given, and the model's attention cannot be read or changed.
-            UnsupportedModel: the model was changed so that its vectors would no longer be exact.
             InputError: a text has more tokens than the model has positions.
         """
         asked = Request(layers, sight.plain(self.facts.layers) if sight else None, taps)
@@ -219,47 +183,16 @@ class Backbone:
         alone = lock.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
         prefix = batch.prefix if self._shares(asked) else 0
         keep_mode = keep_mode or torch.is_grad_enabled()
-        with lock.running(self.model, keep_mode) as modules, self.packed.fast(modules) as fast, alone:
+        with lock.running(self.model, keep_mode) as modules, alone:
             self._restore_attention()
-            refuse_dynamic_quantization(modules, self.facts.kind)
-            require_same_start(modules, self.facts)
-            self._check_independence(modules, fast.filling)
-            cut = None
-            if layers == {LAST} and not (taps or keep_mode or asked.coupled):
-                cut = self._cut(read, modules, fast)
             try:
-                fast.watch(partial(self._last, fast.filling), partial(few_tokens, self), self._independence.changes)
-                parts = [self._run(batch, groups, prefix, asked, fast.filling, cut) for groups in self._separate(batch)]
+                parts = [self._run(batch, groups, prefix, asked) for groups in self._separate(batch)]
             except (IndexError, RuntimeError, ValueError) as e:
                 explain(e, batch, self.facts, modules)
                 raise
         if len(parts) == 1:
             return Trace(parts[0])
         return Trace({layer: torch.cat([p[layer] for p in parts]) for layer in layers})
-
-    def _check_independence(self, modules: list[nn.Module], filling: Filling) -> None:
-        """Where modules or hooks have changed since the self-check, check again that no text affects another."""
-        if self.facts.alone or torch.is_grad_enabled() or self.model.training or not self.facts.checks:
-            return
-        run, kind = partial(self._last, filling), self.facts.kind
-        self._independence.check(modules, kind, self.vocabulary_size, self.device, run)
-
-    def _last(self, filling: Filling, batch: Batch, cut: Cut | None = None) -> Tensor:
-        """The last hidden states of a batch (N, D)."""
-        asked = Request(frozenset({LAST}), None, ())
-        return torch.cat([self._run(batch, g, 0, asked, filling, cut)[LAST] for g in self._separate(batch)])
-
-    def _cut(self, read: Tensor | None, modules: list[nn.Module], fast: PackedModel) -> Cut | None:
-        """The layers whose products may be skipped for tokens that are not read, found when they are first needed."""
-        if read is None or self.facts.way != "flat" or not (fast.modules and self.modules) or has_hooks(modules):
-            return None
-        if fast.tail is None or fast.tail_changes != self._independence.changes:
-            experts = any(p.dim() > 2 for p in self.model.parameters())  # their last bits depend on the whole batch
-            linears = [] if experts else [m for m in modules if is_linear(m)]
-            run = partial(self._last, fast.filling)
-            fast.tail = find(run, linears, self.modules[-1], self.vocabulary_size, self.device)
-            fast.tail_changes = self._independence.changes
-        return Cut(read, fast.tail) if fast.tail else None
 
     def _restore_attention(self) -> None:
         """Set the attention implementation that the self-check chose, where somebody has set another since."""
@@ -300,24 +233,20 @@ class Backbone:
             return 0
         return length if self.facts.grows and length > self.facts.split_at else length > self.facts.split_at
 
-    def _total(self, filling: Filling) -> Callable[[int], int]:
-        """From a number of tokens to that to which their forward is padded: on a CPU, if it is a flat one."""
-        return filling.total if self.facts.way == "flat" and self.device.type == "cpu" else int
+    def last(self, batch: Batch) -> Tensor:
+        """The last hidden states of a batch (N, D), in the model's present mode."""
+        asked = Request(frozenset({LAST}), None, ())
+        return torch.cat([self._run(batch, groups, 0, asked)[LAST] for groups in self._separate(batch)])
 
-    def _run(
-        self, batch: Batch, groups: list[int], prefix: int, asked: Request, filling: Filling, cut: Cut | None = None
-    ) -> dict[Layer, Tensor]:
-        """Run some groups in one forward; on a CPU a flat one is padded with filler."""
+    def _run(self, batch: Batch, groups: list[int], prefix: int, asked: Request) -> dict[Layer, Tensor]:
+        """Run some groups in one forward."""
         flat = self.facts.way == "flat"
-        packed = pack([(i, batch.groups[i]) for i in groups], prefix, self._total(filling)).to(self.device)
+        packed = pack([(i, batch.groups[i]) for i in groups], prefix).to(self.device)
         if self.facts.remembers:
             forget(self.model)
         inner = Readings(asked.layers, self.facts.layers, self.facts.kind)
-        start = batch.groups[groups[0]].start
-        with cutting(cut, start, packed, filling) as kept, reading(inner, self.model, self._blocks):
+        with reading(inner, self.model, self._blocks):
             out = self._flat(packed, asked) if flat else self._stacked(packed, asked)
-        if kept is not None:
-            out.last_hidden_state = kept.only(out.last_hidden_state)
         states: dict[Layer, Tensor] = {}
         for layer in asked.layers:
             if layer == TABLE:

@@ -31,9 +31,9 @@ from .attention import NAME
 from .backbone import Backbone
 from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
 from .introspection import max_length, position_offset
-from .linear_products import check_products
 from .model_kwargs import check_model_kwargs
 from .model_source import ModelSource
+from .packed_linear import pack_linears
 from .self_check import check
 from .text_part import INSIDE, base_of, encoder_of, name_in, text_tower
 
@@ -47,7 +47,6 @@ def load_backbone(
     dtype: torch.dtype | str | None = None,
     revision: str | None = None,
     trust_remote_code: bool = False,
-    products: str = "float32",
     token: bool | str | None = None,
     cache_folder: str | Path | None = None,
     local_files_only: bool = False,
@@ -65,13 +64,12 @@ def load_backbone(
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
         revision, token, cache_folder, local_files_only, subfolder: see `ModelSource`.
         trust_remote_code: run the model's own code.
-        products: the precision in which linear layers of a float32 model multiply, on a CPU.
         model_kwargs, quantization_config: passed to transformers when it builds the model.
         adapters: folders whose LoRA adapters are merged into the weights, in this order.
 
     Raises:
         ModelError: the folder is incomplete, the name is unknown, the weights are not safetensors, an argument in
-            ``model_kwargs`` is not allowed, or the processor cannot multiply in that precision.
+            ``model_kwargs`` is not allowed.
         UnsupportedModel: no way of running the model reproduces its own hidden states.
     """
     if isinstance(name, ModelSource):
@@ -82,7 +80,6 @@ def load_backbone(
     built = check_model_kwargs(model_kwargs, dtype, quantization_config)
     with quiet(), _one_line(source.name):
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        check_products(products, device)
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
         _check_files(path, source.options)
         settings = {k: v for k, v in built.items() if k not in ("dtype", "quantization_config")}
@@ -96,7 +93,9 @@ def load_backbone(
         if commit := source.commit():
             model.config._commit_hash = commit  # transformers does not keep it
         model = model if _lies_on(model, device) else model.to(device)
-        return check(model, tokenizer).with_products(products)
+        backbone = check(model, tokenizer)
+        pack_linears(model)
+        return backbone
 
 
 def load_tokenizer(source: ModelSource, trust_remote_code: bool = False) -> tuple[Tokenizer, int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -63,7 +63,7 @@ class PackedBatch:
         return positions
 
 
-def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0, total: Callable[[int], int] = int) -> PackedBatch:
+def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0) -> PackedBatch:
     """Concatenate segments for one forward.
 
     The shared prefix stands right in front of the longest segment that begins with it. The first tokens are therefore
@@ -72,7 +72,6 @@ def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0, total: Callable[[
     Args:
         groups: with their numbers in the batch, longest first.
         prefix: length of the shared prefix, which then runs once; 0 = it runs in every segment.
-        total: from the number of tokens to that to which filler, one-token texts whose states are discarded, pads them.
     """
     ids_of: list[Tensor] = []
     packed: list[PackedGroup] = []
@@ -95,8 +94,6 @@ def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0, total: Callable[[
                 ids_of.append(ids.flatten())
                 packed.append(PackedGroup(number, size, len(ids), ids.shape[1], shared))
                 size += ids.numel()
-    if filler := total(size) - size:
-        ids_of, packed = [*ids_of, ids_of[0][:1].expand(filler)], [*packed, PackedGroup(FILLER, size, filler, 1)]
     index = torch.cat(indices)
     tokens = torch.cat(ids_of)
     position = torch.cat(

@@ -55,28 +55,6 @@ def skipped_token(model: Any, first: int, special: Iterable[int | None]) -> int 
     return skipped[0] if len(skipped) == 1 else None
 
 
-def require_same_start(modules: Iterable[nn.Module], facts: Facts) -> None:
-    """Validate that the model's positions still start where they did in the self-check, as packed inputs assume.
-
-    Args:
-        modules: all modules of the model; the embeddings are among the first.
-        facts: from the self-check.
-
-    Raises:
-        UnsupportedModel: the model's ``padding_idx`` has changed.
-    """
-    if not facts.offset or facts.way != "flat":
-        return
-    counting = next((m for m in modules if "position_embeddings" in m._modules), None)
-    padding = getattr(counting, "padding_idx", None)
-    if isinstance(padding, int) and padding + 1 != facts.offset:
-        raise UnsupportedModel(
-            f"this {facts.kind} counts positions from padding_idx={padding} since it was loaded, and from "
-            f"{facts.offset - 1} before: set {type(counting).__name__}.padding_idx back, or have the model checked "
-            "again, Encoder(afterword.backbone.self_check.check(model, tokenizer), method)"
-        )
-
-
 def explain(error: Exception, batch: Batch, facts: Facts, modules: Iterable[nn.Module]) -> None:
     """Raise a better error for a failed forward, if its cause is known.
 

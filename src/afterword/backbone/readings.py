@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,6 @@ from ..errors import AttentionNotSeen, UnsupportedModel
 from .attention_taps import Tap
 from .bidirectional import Sight
 from .facts import LAST, TABLE, Layer, inside, layer_numbers
-from .linear_patching import Patch, current_patch, patched
 
 NO_ROUTERS = "{} shows no routers, as mixtures of experts do: use other states, such as 'last' or 'attention:all'"
 
@@ -109,29 +108,6 @@ def require_routers(model: nn.Module, kind: str) -> None:
         raise AttentionNotSeen(NO_ROUTERS.format(kind))
 
 
-class _BlockReader(Patch):
-    """The outer patch, which also reads the outputs of attention blocks."""
-
-    def __init__(self, outer: Patch, blocks: Sequence[nn.Module], readings: Readings) -> None:
-        super().__init__(outer.packed, outer.products)
-        self.blocks, self.readings, self.seen = frozenset(map(id, blocks)), readings, None
-
-    def call(self, module: nn.Module, x: Tensor) -> Tensor:
-        """The layer's output, read."""
-        return self._read(module, super().call(module, x))  # type: ignore[no-any-return]
-
-    def call_unpatched(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """The module's output, read."""
-        return self._read(module, super().call_unpatched(module, *args, **kwargs))
-
-    def _read(self, module: nn.Module, out: Any) -> Any:
-        if id(module) in self.blocks and out is not self.seen:  # `call` may go through `call_unpatched`
-            self.seen = out
-            self.readings.add("attention", self.readings.blocks, out)
-            self.readings.blocks += 1
-        return out
-
-
 _READINGS: ContextVar[Readings | None] = ContextVar("afterword_readings", default=None)
 
 
@@ -140,10 +116,17 @@ def reading(readings: Readings, model: nn.Module, blocks: Callable[[], Sequence[
     """Read inside the layers of this thread's forward of a model; `blocks` names the modules of attention's outputs."""
     wanted = any(inside(name) == "attention" for name in readings.wanted)
     modules = [model.get_submodule(name) for name in blocks()] if wanted else []
-    patch = _BlockReader(current_patch() or Patch({}, "float32"), modules, readings)
+
+    def read(module: nn.Module, inputs: object, output: Tensor) -> None:
+        if _READINGS.get() is readings:  # not the forward of a different thread
+            readings.add("attention", readings.blocks, output)
+            readings.blocks += 1
+
     token = _READINGS.set(readings)
     try:
-        with patched(patch, modules) if modules else nullcontext():
+        with ExitStack() as hooks:
+            for module in dict.fromkeys(modules):
+                hooks.callback(module.register_forward_hook(read).remove)
             yield
     finally:
         _READINGS.reset(token)

@@ -27,6 +27,7 @@ from .backbone import Backbone
 from .facts import LAST, Facts
 from .float32_weights import half, in_float32, layers_in_float32
 from .model_lock import lock_of
+from .packed_linear import plain_linears
 from .positions import skipped_token
 from .self_check_trials import (
     Matrices,
@@ -69,7 +70,7 @@ def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
     """
     kind = str(getattr(model.config, "model_type", type(model).__name__))
     try:
-        with lock_of(model).exclusive(), torch.no_grad():
+        with lock_of(model).exclusive(), torch.no_grad(), plain_linears():
             return _checked(model, tokenizer, kind)
     except AfterwordError:
         raise
@@ -181,10 +182,8 @@ class _Check:
         return [*texts, [*texts[0][:-1], other]]
 
     def _backbone(self, **known: Any) -> Backbone:
-        """A backbone with these facts and without packed weights."""
-        backbone = Backbone(self.model, self.tokenizer, replace(self.facts, **known))
-        backbone.packed.on = False
-        return backbone
+        """A backbone with these facts."""
+        return Backbone(self.model, self.tokenizer, replace(self.facts, **known))
 
     def _own(self) -> list[Tensor]:
         """The states of each text alone, by the model's own attention; they also show whether the model is causal."""

@@ -67,7 +67,6 @@ def attention(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
@@ -90,9 +89,7 @@ def attention(
     from ..analysis.attention import forward_attention, rows_of_word
 
     seen = []
-    for name, encoder, limits in encoders(
-        [model], methods, device, dtype, products, max_length, trust_remote_code, batch_tokens
-    ):
+    for name, encoder, limits in encoders([model], methods, device, dtype, max_length, trust_remote_code, batch_tokens):
         views = _views(encoder, texts[0], heads, layer or ()) if len(texts) == 1 else []
         forward = None
         if one_method(encoder.method, "attention").sight.both_ways or len(texts) > 1:

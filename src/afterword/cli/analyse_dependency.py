@@ -39,7 +39,6 @@ def dependency(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
@@ -52,9 +51,7 @@ def dependency(
     from ..analysis.dependency import dependency as measure
 
     results = []
-    for name, encoder, limits in encoders(
-        model, methods, device, dtype, products, max_length, trust_remote_code, batch_tokens
-    ):
+    for name, encoder, limits in encoders(model, methods, device, dtype, max_length, trust_remote_code, batch_tokens):
         results.append(measure(encoder, texts, pivot, name=name, limits=limits))
     if plot is not None:
         from ..plots.boxes import draw_dependency

@@ -34,7 +34,6 @@ def gains(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
@@ -51,9 +50,7 @@ def gains(
     scored, both = read_pairs(pairs), []
     check_scores({pairs.name: scored})
     for name, spec in chosen:
-        found = encoders(
-            [name], read_methods(spec), device, dtype, products, max_length, trust_remote_code, batch_tokens
-        )
+        found = encoders([name], read_methods(spec), device, dtype, max_length, trust_remote_code, batch_tokens)
         both += [encoder for _, encoder, _ in found]
     results = measure(both[0], both[1], scored)
     if as_json:

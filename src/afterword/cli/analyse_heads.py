@@ -67,7 +67,6 @@ def heads(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
@@ -91,7 +90,7 @@ def heads(
     sets = {"dev": [read_pairs(dev)] if dev else [], "test": [read_pairs(path) for path in test or ()]}
     results: Rows = []
     for name, encoder, limits in encoders(
-        model, {"": first}, device, dtype, products, max_length, trust_remote_code, batch_tokens, revision
+        model, {"": first}, device, dtype, max_length, trust_remote_code, batch_tokens, revision
     ):
         for method in asked:
             method.weigh.check(encoder.backbone.facts.layers, encoder.backbone.facts.heads, 0)

@@ -41,7 +41,6 @@ def impact(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
@@ -60,7 +59,7 @@ def impact(
 
     results: list[dict[str, Any]] = []
     for name, encoder, limits in encoders(
-        model, {"": classical()}, device, dtype, products, max_length, trust_remote_code, batch_tokens, revision
+        model, {"": classical()}, device, dtype, max_length, trust_remote_code, batch_tokens, revision
     ):
         matrices, weights, found = measured(encoder, texts, counted, heads, limits, as_json or plot is not None)
         if not as_json:

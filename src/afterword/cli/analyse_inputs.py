@@ -117,7 +117,6 @@ def encoders(
     given: Mapping[str, AnyMethod],
     device: str | None,
     dtype: str | None,
-    products: str | None,
     max_length: int | None,
     trust: bool,
     batch_tokens: int | None,
@@ -131,7 +130,7 @@ def encoders(
     names = short_names(models)
     for model in models:
         first = next(iter(methods.values()))
-        loaded = ModelChoice(model, device, dtype, max_length, revision, trust, products).load(first)
+        loaded = ModelChoice(model, device, dtype, max_length, revision, trust).load(first)
         limits = Limits(loaded.max_length, batch_tokens=batch_tokens)
         for spec, method in methods.items():
             encoder = loaded if method in (None, first) else Encoder(loaded.backbone, method, max_length=max_length)

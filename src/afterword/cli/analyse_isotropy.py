@@ -66,7 +66,6 @@ def isotropy(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
@@ -95,7 +94,7 @@ def isotropy(
     positives = [] if pairs is None else positive_pairs(read_pairs(pairs, correlated=False), above)
     results: list[tuple[str, Isotropy]] = []
     for spec, short in short_names(model).items():
-        encoder = ModelChoice(spec, device, dtype, max_length, revision, trust_remote_code, products).load(
+        encoder = ModelChoice(spec, device, dtype, max_length, revision, trust_remote_code).load(
             next(iter(methods.values()), None)
         )
         for c in fitted(encoder, methods, posts, on, batch_tokens):

@@ -82,7 +82,6 @@ def turning_point(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
@@ -101,7 +100,7 @@ def turning_point(
     files = distinct([str(path) for path in dev], _stem, "--dev")
     sets = {name: read_pairs(Path(path)) for path, name in files.items()}
     check_scores(sets)
-    choices = [ModelChoice(m, device, dtype, max_length, revision, trust_remote_code, products) for m in model]
+    choices = [ModelChoice(m, device, dtype, max_length, revision, trust_remote_code) for m in model]
     found = [_measure(choice, sets, asked, margin, batch_tokens) for choice in choices]
     named = [replace(c, name=_joined(names[f.model] * (len(model) > 1), c.name * (len(model) == 1 or len(asked) > 1)))
              for f in found for c in f.curves]  # fmt: skip

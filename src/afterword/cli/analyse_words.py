@@ -50,7 +50,6 @@ def words(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
@@ -64,9 +63,7 @@ def words(
     methods = read_methods(method or ["bellm"])
     from ..analysis.representative import representative_words
 
-    for name, encoder, limits in encoders(
-        model, methods, device, dtype, products, max_length, trust_remote_code, batch_tokens
-    ):
+    for name, encoder, limits in encoders(model, methods, device, dtype, max_length, trust_remote_code, batch_tokens):
         results.append(representative_words(encoder, texts, counts, top=top, head=head, name=name, limits=limits))
     typer.echo(as_text([r.to_json() for r in results]) if as_json else "\n".join(_words(results, texts[:show])))
     return 0

@@ -37,7 +37,7 @@ ENCODE = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batc
 SPELLED = {"normalize_embeddings": "normalize"}
 GIVEN = (
     "prompt", "prompt_name", "normalize", "truncate_dim", "max_length", "on_long", "condition", "condition_field",
-    "dtype", "products", "window", "post",
+    "dtype", "window", "post",
 )  # fmt: skip
 """Options that the rows of the output depend on."""
 
@@ -150,7 +150,6 @@ def embed(
     window: o.Window = 2048,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     rejects: o.RejectsFile = None,
@@ -188,7 +187,7 @@ def embed(
         fitted = Fit.read(fit, post, methods, save, (path, rejects), overwrite)
         settings = {name: command[SPELLED.get(name, name)] for name in ENCODE}
         given = given_by(command, kept, fitted.digest)
-        choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
+        choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code)
         form = read_form(delimiter, encoding, no_header)
         if folder is not None:
             check_job(texts, input, rejects, save)
@@ -207,10 +206,9 @@ def embed(
 
         say_loading(model, progress)
         embedder = fitted.apply(MethodsEmbedder.open(choice, methods, settings))
-        from ..jobs.made_by import follow, made_by
+        from ..jobs.made_by import made_by
         from ..jobs.recipe import TextRows
 
-        follow(embedder.encoder, store.begun)
         probed = target.kind == "parquet"
         infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, probed)
         rows = TextRows(embedder, chunking, condition, condition_field)

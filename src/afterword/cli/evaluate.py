@@ -105,7 +105,6 @@ def evaluate(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     progress: o.Progress = None,
@@ -122,7 +121,7 @@ def evaluate(
     if not chosen or not tasks:
         missing = "--tasks" if chosen else "--model"
         raise typer.BadParameter("is needed, unless --list is given", param_hint=missing)
-    choice = ModelChoice(chosen, device, dtype, max_length, revision, trust_remote_code, products)
+    choice = ModelChoice(chosen, device, dtype, max_length, revision, trust_remote_code)
     if sentence_transformer and (method or batch_tokens or choice != ModelChoice(chosen, device) or model):
         raise typer.BadParameter(
             "of the options for a model and its methods, only --device goes with it: that library runs the model",

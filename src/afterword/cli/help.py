@@ -31,7 +31,7 @@ GROUPS = {
     "log-every",
     "Output": "output out repeats overwrite keep id no-text rejects max-rejects save name csv plot dark top threshold "
     "show json progress",
-    "Speed and memory": "device dtype products precision batch-tokens window gradient-checkpointing",
+    "Speed and memory": "device dtype precision batch-tokens window gradient-checkpointing",
     "Jobs": "workers ray threads shard-rows dry-run",
 }
 """The groups of options, by the names of the options; all others come last."""

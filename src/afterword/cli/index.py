@@ -131,7 +131,6 @@ def index(
     window: o.Window = 2048,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     rejects: o.RejectsFile = None,
@@ -163,7 +162,7 @@ def index(
     check_condition(methods.values(), "another template", False)
     wanted = IndexWanted(
         folder,
-        ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products),
+        ModelChoice(model, device, dtype, max_length, revision, trust_remote_code),
         methods,
         {
             "prompt": None, "prompt_name": prompt_name, "normalize_embeddings": False, "truncate_dim": None,

@@ -118,8 +118,7 @@ class IndexRun:
         embedder = MethodsEmbedder.open(wanted.choice, wanted.methods, wanted.options)
         self.embedder = replace(embedder, options=_document_options(embedder, wanted.options))
         choice = wanted.choice
-        loading = {"revision": choice.revision, "max_length": choice.max_length, "dtype": choice.dtype,
-                   "products": choice.products}  # fmt: skip
+        loading = {"revision": choice.revision, "max_length": choice.max_length, "dtype": choice.dtype}
         (base,) = made_by(
             self.embedder.encoder, self.embedder.methods, self.embedder.options, choice.model, probed=True
         ).values()
@@ -300,7 +299,7 @@ def _first(
 ) -> tuple[Index, Totals]:
     """Embed all rows into durable parts, and make the table of them in one commit."""
     from ..index.write import create_from
-    from ..jobs.made_by import contract, follow
+    from ..jobs.made_by import contract
     from ..jobs.parts_folder import open_parts
 
     output = run.output(kinds)
@@ -309,7 +308,6 @@ def _first(
     infos = {"vector": run.info}
     with open_parts(output, say) as parts, interruptible(parts.kept):
         parts.numbers = rows.numbers
-        follow(run.embedder.encoder, parts.begun)
         before = parts.begin(embedding.encode([], lambda _: None), infos, contract(infos, run.embedder.encoder))
         if before:
             say(f"{plural(before, 'row')} done before")

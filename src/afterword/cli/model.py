@@ -28,7 +28,6 @@ class ModelChoice:
     max_length: int | None = None
     revision: str | None = None
     trust_remote_code: bool = False
-    products: str | None = None
 
     def load(self, method: AnyMethod | None) -> Encoder:
         """The encoder.
@@ -44,7 +43,7 @@ class ModelChoice:
         check_device(self.device)
         parts = read_located(
             source, self.model, method, device=self.device, dtype=self.dtype, max_length=self.max_length,
-            trust_remote_code=self.trust_remote_code, products=self.products or "float32",
+            trust_remote_code=self.trust_remote_code,
         )  # fmt: skip
         return Encoder(**vars(parts))
 

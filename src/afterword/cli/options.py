@@ -155,15 +155,6 @@ Dtype = Annotated[
         "float32 on a CPU, auto on a GPU.",
     ),
 ]
-Products = Annotated[
-    Literal["float32", "bfloat16"] | None,
-    typer.Option(
-        "--products",
-        metavar="PRODUCTS",
-        help="Precision of matrix products of a float32 model on a CPU: float32, or bfloat16, which is faster and "
-        "less exact. bfloat16 needs a processor with AMX or AVX512-BF16.",
-    ),
-]
 MaxLength = Annotated[
     int | None,
     typer.Option(

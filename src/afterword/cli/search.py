@@ -85,7 +85,6 @@ def search(
     on_long: o.OnLong = "warn",
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     max_length: o.MaxLength = None,
     trust_remote_code: o.Trust = False,
@@ -105,7 +104,7 @@ def search(
     asked = Asked(top or 10, by, where, exact, each)
     way = way_of(index, asked)
     form = read_form(delimiter, encoding, no_header)
-    given = ModelChoice(model or "", device, dtype, max_length, revision, trust_remote_code, products)
+    given = ModelChoice(model or "", device, dtype, max_length, revision, trust_remote_code)
 
     def vectors_of(texts: list[str]) -> Any:
         if way == "text":

@@ -97,7 +97,6 @@ def similar(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
@@ -117,7 +116,7 @@ def similar(
         "prompt": prompt, "prompt_name": prompt_name, "truncate_dim": truncate_dim,
         "batch_tokens": batch_tokens, "on_long": on_long,
     }  # fmt: skip
-    choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
+    choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code)
     wanted = Wanted(by, TOP if top is None and threshold is None else top, threshold, centre)
     if input is not None and against is None and not texts and field is None and holds_vectors(input):
         if condition is not None:

@@ -141,7 +141,6 @@ def tune(
     batch_tokens: o.BatchTokens = None,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the encoder that is saved in DIR.")] = False,
@@ -179,7 +178,7 @@ def tune(
     for spelled in template or ():
         make("prompt", {"template": spelled})  # refuses a template that is none
     several, both = _numbers(copies, "--copies"), _numbers(both_ways, "--both-ways")
-    choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products)
+    choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code)
     from ..encode.limits import Limits
 
     grid = read_grid(template, several, both, heads, post, quick)

@@ -75,7 +75,6 @@ def words(
     window: o.Window = 2048,
     device: o.Device = None,
     dtype: o.Dtype = None,
-    products: o.Products = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     rejects: o.RejectsFile = None,
@@ -93,7 +92,7 @@ def words(
     asked = {
         "verb": "words", "--method": method, "--prompt": prompt, "--prompt-name": prompt_name,
         "--normalize": normalize, "--max-length": max_length, "--on-long": on_long, "--dtype": dtype,
-        "--products": products, "--window": window, "--keep": kept,
+        "--window": window, "--keep": kept,
     }  # fmt: skip
     target = output_to(output, rejects, COLUMNS, input, 1, model=model, settings=asked, overwrite=overwrite)
     check_one(prompt=prompt, prompt_name=prompt_name)
@@ -102,16 +101,13 @@ def words(
     reader = _reader(text, given, input, form, kept)
     with closing(reader), opened(target := with_kept(target, kept, reader)) as store:
         say_loading(model, progress)
-        encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code, products).load(
-            methods.get(VECTOR)
-        )
+        encoder = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code).load(methods.get(VECTOR))
         settings = {
             "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize,
             "on_long": on_long, "batch_tokens": batch_tokens,
         }  # fmt: skip
-        from ..jobs.made_by import follow, made_by
+        from ..jobs.made_by import made_by
 
-        follow(encoder, store.begun)
         empty = encoder.encode([])
         probed = target.kind == "parquet"
         infos = {} if target.path is None else made_by(encoder, {VECTOR: encoder.method}, settings, model, probed)

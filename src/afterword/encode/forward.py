@@ -12,8 +12,6 @@ from ..backbone.attention_taps import Tap
 from ..backbone.backbone import Backbone, Trace
 from ..backbone.bidirectional import Sight
 from ..backbone.facts import Layer
-from ..backbone.filling import sum_rows
-from ..backbone.skip_unread import MOST, WORTH
 from ..errors import MethodError
 from ..methods import Method
 from ..methods.code_hash import is_own
@@ -88,7 +86,6 @@ def weigh(
     sight: Sight | None,
     *,
     keep_mode: bool = False,
-    weighed_only: bool = False,
 ) -> tuple[Trace, list[list[Tensor]]]:
     """Run a batch once, and compute the token weights of several weightings.
 
@@ -99,7 +96,6 @@ def weigh(
         layers: the layers whose hidden states are returned.
         sight: layers with bidirectional attention.
         keep_mode: leave the model in its training or evaluation mode, so that dropout works as set.
-        weighed_only: only the states of tokens with a weight matter; the others may be any finite numbers.
 
     Returns:
         The hidden states; and for each weighting, its weights for each group (G, R, n).
@@ -107,8 +103,7 @@ def weigh(
     taps = [w.weigh.tap(w.batch.groups, w.targets, backbone.facts.layers) for w in weighings]
     attached = [tap for tap in taps if tap is not None]
     weights = None if attached else [w.rows(None) for w in weighings]
-    needed = _needed(batch, weights) if weighed_only and weights else None
-    trace = backbone.forward(batch, layers, sight, attached, keep_mode=keep_mode, read=needed)
+    trace = backbone.forward(batch, layers, sight, attached, keep_mode=keep_mode)
     return trace, weights or [w.rows(tap) for w, tap in zip(weighings, taps, strict=True)]
 
 
@@ -119,7 +114,6 @@ def weights(
     words: WordTokens | None = None,
     *,
     keep_mode: bool = False,
-    weighed_only: bool = False,
 ) -> list[Weighed]:
     """Run a batch once and compute token weights and states for several methods that share its layout.
 
@@ -137,8 +131,7 @@ def weights(
         for m, view in zip(methods, views, strict=True)
     ]
     layers = frozenset(layer for m in methods for layer in m.states.layers)
-    some = weighed_only and not any(is_own(type(m.states)) for m in methods)  # which may make 0 / 0 of skipped rows
-    trace, rows = weigh(backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode, weighed_only=some)
+    trace, rows = weigh(backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode)
     results = []
     for method, view, weighed in zip(methods, views, rows, strict=True):
         states = method.states.mean(trace).to(dtype)
@@ -149,21 +142,6 @@ def weights(
 def precision_of(backbone: Backbone) -> torch.dtype:
     """The type in which states are weighted and added: float32, or float64 for a float64 model."""
     return torch.float64 if backbone.dtype == torch.float64 else torch.float32
-
-
-def _needed(batch: Batch, weights: list[list[Tensor]]) -> Tensor | None:
-    """Indices (R,) of the tokens of a batch that have a weight; None where skipping the others saves no time."""
-    if len(batch.tokens) < WORTH or batch.tokens.device.type != "cpu":
-        return None
-    used = torch.zeros(len(batch.tokens), dtype=torch.bool, device=batch.tokens.device)
-    for rows in weights:
-        for group, weight in zip(batch.groups, rows, strict=True):
-            part = used[group.start : group.start + group.count * group.length]
-            part |= (weight != 0).any(1).flatten()
-    indices = used.nonzero()[:, 0]
-    if batch.source is not None:
-        indices = batch.source[indices].unique()
-    return indices if len(indices) <= MOST * len(used) else None
 
 
 def vectors(
@@ -181,7 +159,7 @@ def vectors(
         For each method (T, R, D) in float32 or float64; R is 1 for sentence vectors, else the largest number of words
         of a text.
     """
-    weighed = weights(backbone, methods, batch, words, weighed_only=True)
+    weighed = weights(backbone, methods, batch, words)
     return [combine(w.batch, w.weights, w.states) for w in weighed]
 
 
@@ -200,12 +178,10 @@ def sentence_targets(backbone: Backbone, weigh: Weighting, batch: Batch, dtype: 
 
 
 def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:
-    """weights @ states for each text (T, R, D). Each text's result has the same bits whatever else is in the batch."""
+    """weights @ states for each text (T, R, D)."""
     out = states.new_zeros(batch.texts, weights[0].shape[1], states.shape[1])
     for group, rows in zip(batch.groups, weights, strict=True):
         inside = group.slice(states)
         read = group.text >= 0
-        for r in range(rows.shape[1]):
-            sums = sum_rows(rows[:, r, :, None].to(states.dtype) * inside)
-            out[:, r].index_add_(0, group.text[read], sums[read])
+        out.index_add_(0, group.text[read], (rows.to(states.dtype) @ inside)[read].to(out.dtype))  # autocast may differ
     return out

@@ -92,7 +92,6 @@ def described(encoder: Parts) -> dict[str, Any]:
         "revision": encoder.revision,
         "config": {k: v for k, v in config.to_dict().items() if k not in PASSING},
         "dtype": str(encoder.backbone.dtype),
-        "products": encoder.backbone.products,
         "versions": {name: version(name) for name in LIBRARIES},
     }
 

@@ -13,7 +13,6 @@ from ..errors import DataError
 
 Contract = dict[str, Any]
 SEAL = "hash"
-KERNELS = "kernels"
 
 
 def plain(values: Mapping[str, Any]) -> Contract:
@@ -85,16 +84,7 @@ def check_made_by(folder: Path, before: Contract, now: Contract) -> None:
     Raises:
         DataError: a value differs; the first one is named.
     """
-    kernels = now.get(KERNELS)
-    check_same(folder, {**before, KERNELS: kernels}, now)
-    found = first_difference(before.get(KERNELS, kernels), kernels)
-    if found is not None:
-        name, old, new = found
-        raise DataError(
-            f"{folder} was begun with {spelled(old)} kernels for linear layers {name}, and here they are "
-            f"{spelled(new)}: set AFTERWORD_KERNELS as it was then, free memory for packed weights, or give "
-            "--overwrite to start anew"
-        )
+    check_same(folder, before, now)
 
 
 def spelled(value: Any) -> str:

@@ -14,7 +14,7 @@ from ..encoder import Encoder
 from ..files.fingerprint import LIBRARIES, fingerprint, identity, weights_digest
 from ..methods import AnyMethod
 from ..methods.serialize import to_json
-from .contract import KERNELS, Contract
+from .contract import Contract
 from .probes import probes
 from .vectors_info import VectorsInfo
 
@@ -53,18 +53,6 @@ def made_by(
     return infos
 
 
-def follow(encoder: Encoder, begun: Contract | None) -> None:
-    """Compute linear layers by the kernels that the first process of a run chose, for others give other last bits.
-
-    Args:
-        encoder: that goes on.
-        begun: the `contract` of that process; None if this is the first one.
-    """
-    kernels = (begun or {}).get(KERNELS)
-    if isinstance(kernels, dict) and encoder.device.type == "cpu":
-        encoder.backbone.packed.follow(kernels)
-
-
 def contract(infos: Mapping[str, VectorsInfo], encoder: Encoder, threads: str = "OMP_NUM_THREADS") -> Contract:
     """What must be the same when a run goes on, so that its rows are those of a run that was not interrupted.
 
@@ -74,7 +62,7 @@ def contract(infos: Mapping[str, VectorsInfo], encoder: Encoder, threads: str = 
         threads: what the user gives the number of torch's threads by; on a CPU other ones give other last bits.
     """
     device = encoder.device.type
-    cpu = {threads: torch.get_num_threads(), KERNELS: encoder.backbone.packed.kernels()} if device == "cpu" else {}
+    cpu = {threads: torch.get_num_threads()} if device == "cpu" else {}
     return {
         "method": {column: info.method for column, info in infos.items()},
         "identity": {column: info.identity for column, info in infos.items()},

@@ -15,7 +15,7 @@ VECTOR = "vector"  # the name of a row's vector, if there is only one
 
 ARGUMENT = re.compile(
     r"(?<![\w.'\"])(?:(max_length|batch_tokens|on_long|prompt_name|truncate_dim|trust_remote_code)\b|"
-    r"(above|device|dtype|products|prompt|revision|tokens)(?==))(?:=(\w+|'[^']*'))?"
+    r"(above|device|dtype|prompt|revision|tokens)(?==))(?:=(\w+|'[^']*'))?"
 )
 
 

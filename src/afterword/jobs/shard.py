@@ -22,10 +22,10 @@ from typing import Any, BinaryIO
 from ..encode.limits import Losses
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import FULL, sync
-from .contract import KERNELS, Contract, check_made_by, plain, read
+from .contract import Contract, check_made_by, plain, read
 from .embedder import MethodsEmbedder
 from .items import Item
-from .made_by import contract, follow, made_by
+from .made_by import contract, made_by
 from .parts_folder import checksum
 from .plan import Inputs, Shard, ShardRows, read_plan
 from .recipe import JobRecipe, TextRows
@@ -169,15 +169,11 @@ class ShardWorker:
             JobError: the encoder, a setting or a version differs; the first difference is named.
         """
         path = self.folder / MADE_BY
-        follow(embedder.encoder, read(path))
         infos, now = self._made_by(embedder)
         publish(path, self.folder / TMP, json.dumps(now, indent=1).encode())
         before = read(path)
         if before is None:
             raise JobError(f"{path} is damaged, so that it is not known how the shards were made: --overwrite")
-        if before.get(KERNELS) != now.get(KERNELS):  # another process was the first to write, just before
-            follow(embedder.encoder, before)
-            infos, now = self._made_by(embedder)
         if before.get("identity") == now["identity"]:  # the same weights under another path
             before = {**before, "--model": self.model}
         with as_job_error():

@@ -290,8 +290,6 @@ class Backward(Weighting):
         """Sum over the targets i of A_new[i, k]."""
         import torch
 
-        from ..backbone.filling import sum_rows
-
         assert reading is not None
         seen = group.scope & (group.copy != SPECIAL) if self.columns == "content" else group.scope
         a = reading.to(targets.dtype) * seen[:, None]
@@ -299,28 +297,18 @@ class Backward(Weighting):
             a = a / a.sum(-1, keepdim=True)
         columns, real = self._columns(group, targets)
         chosen = targets.gather(-1, columns[:, None].expand(-1, targets.shape[1], -1)) * real[:, None]
-        rows = torch.stack([sum_rows(chosen[:, r, :, None] * a) for r in range(chosen.shape[1])], 1)
+        rows = chosen @ a
         if self.normalise == "total":
             rows = rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
         return rows / max(group.length // 2, 1) if self.released and self.pool == "half" else rows
 
     def for_words(self) -> Weighting:
-        """The same, read so that a word's bits do not depend on which others are read; the released code's own way."""
-        if self.released:
-            return BackwardWords("mean", "first", True, "all", "total", self.attention)
-        return BackwardWords(**vars(self))
+        """The weighting of words; the released code's words are normalised means over the first copy."""
+        return Backward("mean", "first", True, "all", "total", self.attention) if self.released else self
 
     def _columns(self, group: Group, targets: Rows) -> tuple[Tensor, Tensor]:
         """Which tokens i are read, and which of them are no padding (G, C), (G, C)."""
         return _padded((targets != 0).any(1))
-
-
-@dataclass(frozen=True)
-class BackwardWords(Backward):
-    """`Backward` that reads every token of the first copy: matrix products of another width differ in last bits."""
-
-    def _columns(self, group: Group, targets: Rows) -> tuple[Tensor, Tensor]:
-        return _padded((group.copy == 1) | (targets != 0).any(1))
 
 
 def _padded(wanted: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError, MethodError
 from .glow import Coupling, Glow
-from .linear import Post, check_positive, check_width, filled
+from .linear import Post, check_positive, check_width
 from .unfitted import Unfitted, Vectors, blocks
 
 
@@ -33,7 +33,8 @@ class FittedFlow(Post):
         """Latents (n, D); raises MethodError if the vectors have another width than the flow."""
         self.width(vectors.shape[-1])
         weight = next(self.net.to(vectors.device).parameters())
-        return filled(lambda x: self.net(x)[0], vectors.to(weight.dtype)).to(vectors.dtype)
+        latent: Tensor = self.net(vectors.to(weight.dtype))[0]
+        return latent.to(vectors.dtype)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..backbone.filling import whole_linear
 from ..errors import InputError, MethodError
 
 Coupling = Literal["additive", "affine"]
@@ -57,7 +57,7 @@ class Step(nn.Module):
         """Shift and log-scale of the second half (n, D - D // 2)."""
         x = fixed
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = whole_linear(x.relu() if i else x, weight, bias)
+            x = F.linear(x.relu() if i else x, weight, bias)
         if not self.affine:
             return x, torch.zeros_like(x)
         shift, log_scale = x.chunk(2, 1)

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..backbone.filling import Filling, whole_linear
 from ..errors import MethodError, ModelError
 
 
@@ -155,21 +154,4 @@ class Dense(Post):
         self.width(vectors.shape[-1])
         weight = self.weight.to(vectors)
         bias = self.bias.to(vectors) if self.bias is not None else None
-        widths = frozenset(weight.shape[:1])
-        return filled(lambda x: ACTIVATIONS[self.activation](whole_linear(x, weight, bias)), vectors, widths)
-
-
-def filled(step: Callable[[Tensor], Tensor], vectors: Tensor, widths: frozenset[int] = frozenset()) -> Tensor:
-    """Apply a step to vectors (n, D), padded with rows of zeros that are removed afterwards.
-
-    CPU kernels round differently for few rows and for a remainder of rows. With the padding, a vector has the same
-    bits alone and among others.
-
-    Args:
-        step: from (n, D) to (n, D').
-        vectors: (n, D).
-        widths: of what `filling.ROUNDED` functions get in it.
-    """
-    count = len(vectors)
-    spare = Filling(widths=widths).total(count) - count if vectors.device.type == "cpu" else 0
-    return step(F.pad(vectors, (0, 0, 0, spare)))[:count]
+        return ACTIVATIONS[self.activation](F.linear(vectors, weight, bias))

@@ -175,7 +175,6 @@ def settings(encoder: Encoder, weights: bytes) -> dict[str, Any]:
         "max_length": encoder.max_length,
         "prompt": (encoder.prompts or {}).get(encoder.default_prompt_name or ""),
         "dtype": str(encoder.backbone.dtype).removeprefix("torch."),
-        "products": encoder.backbone.products,
         "method": blake2b(method.encode(), digest_size=4).hexdigest(),
         "weights": weights.hex()[:8],
     }
