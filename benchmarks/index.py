@@ -14,7 +14,6 @@ import io
 import lzma
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
@@ -128,11 +127,11 @@ def measure(quick: bool) -> list[Row]:
         tables: list[Any] = []
         default = cpu_seconds(lambda: tables.append(of_lancedb(here / "default", vectors, ids, texts)))
         rows = [
-            Row(f"index --from a job of {count:,} x 384, with its words and its recall, CPU seconds", build, "", "s"),
+            Row(f"index --from a job of {count:,} x 384, with its words, CPU seconds", build, "", "s"),
             Row("  beside LanceDB's table and its two indexes, by its defaults", build / default),
         ]
         rows += found_rows(Index.open(folder), tables[0], queries)
-        rows += [update(folder, model, texts, encoder, here), *forced(folder, model, here)]
+        rows.append(update(folder, model, texts, encoder, here))
     return rows
 
 
@@ -170,23 +169,8 @@ def update(folder: Path, model: tuple[str, ...], texts: list[str], encoder: Enco
     words = ("index", str(folder), *model, "-i", str(file), "--id", "id", "--column", "text")
     embed = cpu_seconds(lambda: encoder.encode(list(changed.values())))
     seconds = cpu_seconds(lambda: command(*words))
-    what = f"an update of {len(changed):,} texts, with words, vectors and recall, CPU seconds"
+    what = f"an update of {len(changed):,} texts, with words and vectors, CPU seconds"
     return Row(what, seconds, "", "s", {"embedding them": embed})
-
-
-def forced(folder: Path, model: tuple[str, ...], here: Path) -> list[Row]:
-    """Product quantisation, which is never chosen by itself: a recall that is too low is told."""
-    copy, wanted = here / "pq", 0.95
-    shutil.copytree(folder, copy)
-    file = str(rows_file(here / "one.csv", iter([(0, "A row, so that the input is not empty.")])))
-    said = command("index", str(copy), *model, "-i", file, "--id", "id", "--column", "text", "--kind", "pq")
-    measured = Index.open(copy).info.measured
-    assert measured is not None
-    right = ("warning: recall@10 is" in said) == (measured.recall < wanted)
-    return [
-        Row("product quantisation that is asked for: recall@10 by half texts", measured.recall, "", ""),
-        Row("  it is told by a warning where it is below 0.95, and not else", float(right), ">= 1", ""),
-    ]
 
 
 if __name__ == "__main__":

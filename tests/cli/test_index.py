@@ -9,7 +9,7 @@ from tests.cli.conftest import Run
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["-m", "x", "--status", "--measure"], "give --status or --measure"),
+        (["-m", "x", "--status", "--optimize"], "give --status or --optimize"),
         ([], "Give one, such as -m minilm"),
         (["-m", "x", "--kind", "hnsw"], "'hnsw': write sq or pq"),
         (["-m", "x", "--kind", "pq", "--exact"], "--exact asks for none"),

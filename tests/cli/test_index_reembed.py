@@ -46,7 +46,7 @@ def test_all_but_the_vectors_stays(run: Run, gpt2: Path, bert: Path, tmp_path: P
     files = {path: path.read_bytes() for path in old.folder.rglob("*") if path.is_file()}
     ended = run(*old.words)
     count = len(before)
-    assert ended.code == 0 and f"{count} embedded; {old.new} has {count} rows; searches: exact\n" in ended.err
+    assert ended.code == 0 and f"{count} embedded; {old.new} has {count} rows\n" in ended.err
     assert rows_of(old.new) == rows_of(old.folder)
     new = rows_of(old.new, vectors=True)
     with pytest.warns(TextsUnknown):
@@ -56,7 +56,7 @@ def test_all_but_the_vectors_stays(run: Run, gpt2: Path, bert: Path, tmp_path: P
     assert f"0 embedded, {count} known" in run(*old.words).last
     # The texts themselves are known by the same ids, also where these are hashes.
     update = run("index", old.new, "-m", bert, "--method", "classical", "-i", old.input, *more, "--prune")
-    assert update.last == f"0 embedded, {count} known; {old.new} has {count} rows; searches: exact"
+    assert update.last == f"0 embedded, {count} known; {old.new} has {count} rows"
 
 
 def test_an_interrupted_run_goes_on(run: Run, gpt2: Path, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

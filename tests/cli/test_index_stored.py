@@ -26,7 +26,7 @@ def test_it_is_the_index_of_the_texts(run: Run, gpt2: Path, tmp_path: Path, outp
     columns = ("--id", "n", "--keep", "channel")
     assert run("index", tmp_path / "a", *usual, *columns, "-i", tmp_path / "t.csv").code == 1
     ended = run("index", tmp_path / "b", *usual, *columns, "--from", vectors)
-    assert ended.code == 1 and f"2 embedded; {tmp_path / 'b'} has 2 rows; searches: exact" in ended.err
+    assert ended.code == 1 and f"2 embedded; {tmp_path / 'b'} has 2 rows" in ended.err
     listed, wanted = ((tmp_path / name / "rejects.jsonl").read_text() for name in "ba")
     reason = "is blank" if output == "job/" else "has no vector"
     assert listed.splitlines()[0] == json.dumps({"row": 1, "line": 3 if output == "job/" else None, "reason": reason})
@@ -49,7 +49,7 @@ def test_the_ids_of_a_job_go_by_their_own_name(run: Run, gpt2: Path, tmp_path: P
     usual = ("-m", gpt2, "--method", "classical")
     assert run("embed", *usual, "-i", tmp_path / "t.csv", "--id", "n", "-o", f"{tmp_path}/job/").code == 0
     told = run("index", tmp_path / "a", *usual, "--id", "n", "--from", tmp_path / "job").last
-    assert told == f"2 embedded; {tmp_path / 'a'} has 2 rows; searches: exact"
+    assert told == f"2 embedded; {tmp_path / 'a'} has 2 rows"
     assert rows_of(tmp_path / "a")["id"].to_pylist() == ["7", "8"]
     assert "0 embedded, 2 known" in run("index", tmp_path / "a", *usual, "--id", "n", "-i", tmp_path / "t.csv").last
     assert run("index", tmp_path / "b", *usual, "--id", "id", "--from", tmp_path / "job").code == 0

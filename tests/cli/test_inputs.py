@@ -11,7 +11,6 @@ import pytest
 from tests.cli.conftest import Run
 
 from afterword.cli.fitting import fit_texts
-from afterword.cli.index_queries import read_measuring
 from afterword.cli.inputs import open_reader, read_form
 from afterword.cli.tune import read_texts
 from afterword.errors import DataError
@@ -142,7 +141,7 @@ def test_words_says_which_columns_it_needs(run: Run, gpt2: Path, tmp_path: Path)
         assert ended.code == 2 and told in ended.last
 
 
-@pytest.mark.parametrize("read", [fit_texts, read_texts, lambda path: read_measuring(str(path))])
+@pytest.mark.parametrize("read", [fit_texts, read_texts])
 def test_a_file_that_is_refused_is_closed(read: Callable[[Path], object], tmp_path: Path):
     (tmp_path / "in.txt").write_text(" \na text\n" if read is read_texts else " \n")
     with warnings.catch_warnings(record=True) as told:

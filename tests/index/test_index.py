@@ -11,7 +11,7 @@ from tests.index.rows import info, reader
 
 from afterword.errors import DataError, MissingDataset
 from afterword.index.index import JOB, OWN, TABLE, Index, exists, schema_of
-from afterword.index.info import FORMAT, Recall
+from afterword.index.info import FORMAT
 
 TEXTS = ["the bank of the river", "银行提高了利率", 'O\'Brien "quoted" 👩‍👩‍👧']
 
@@ -27,15 +27,6 @@ def test_rows_come_back_as_they_were_given(tmp_path: Path):
     assert found.info.identity == info().identity
     assert found.kept == []
     assert found.table.version == 1
-
-
-def test_a_measurement_is_kept_beside_what_it_was_made_by(tmp_path: Path):
-    index = Index.create(tmp_path / "a", reader(TEXTS), info())
-    index.note(Recall(0.9, 20, 10, 200, 3))
-    index.note(Recall(0.96, 40, 10, 200, 3))
-    again = Index.open(tmp_path / "a").info
-    assert (again.recall, again.nprobes, again.refine) == (0.96, 40, 10)
-    assert again.identity == info().identity
 
 
 def test_kept_columns_stand_before_the_vector():

@@ -1,14 +1,13 @@
-"""Searches by words need no dictionary, those by vectors are exact or measured, and recall is raised until it holds."""
+"""Searches by words need no dictionary; a small index has no vector index."""
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.index.rows import info, reader
 
 from afterword.errors import DataError
 from afterword.index.index import VECTOR, Index
-from afterword.index.tune import half_texts, has_index, index_texts, index_vectors, measure, optimize
+from afterword.index.tune import has_index, index_texts, index_vectors
 
 TEXTS = ["the bank of the river", "银行昨天提高了利率", "running water", "café society"]
 
@@ -47,28 +46,6 @@ def test_an_unknown_language_is_named(tmp_path: Path):
 def test_a_small_index_is_exact(index: Index):
     index_vectors(index)
     assert not has_index(index, VECTOR)
-    measured = measure(index, np.zeros((0, 4), np.float32), 0.95)
-    assert (measured.recall, measured.nprobes, measured.refine, measured.rows) == (1.0, None, None, 4)
-
-
-def test_recall_is_raised_until_it_holds(tmp_path: Path):
-    made = info(dimension=32, probes=np.zeros((8, 32), np.float32))
-    index = Index.create(tmp_path / "a", reader([f"text {i}" for i in range(4000)], made), made)
-    index_vectors(index, "sq")
-    optimize(index)
-    assert has_index(index, VECTOR)
-    queries = np.random.default_rng(1).standard_normal((20, 32)).astype(np.float32)
-    rows = index.table.to_arrow()[VECTOR].combine_chunks().flatten().to_numpy().reshape(-1, 32)[:3]
-    found = measure(index, np.concatenate([queries, rows]), 0.95)
-    assert found.recall >= 0.95 and found.refine == 10 and found.queries == 20  # the vectors of rows are left out
-    assert measure(index, rows, 0.95, held_out=False).queries == 3
-    index_vectors(index, exact=True)
-    assert not has_index(index, VECTOR)
-
-
-def test_queries_are_halves_of_texts(index: Index):
-    assert sorted(half_texts(index, 9)) == sorted(["the bank", "银行昨天", "runnin", "café s"])
-    assert len(half_texts(index, 2)) == 2
 
 
 def test_every_word_of_a_row_is_found(tmp_path: Path):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import plural
+from ..errors import DataError, plural
 from .console import say
 from .inputs import open_reader
 from .model import ModelChoice, read_methods
@@ -181,14 +181,13 @@ def _indexed(folder: Path) -> Gathered:
 
     import numpy as np
 
-    from ..index.index import VECTOR, Index
-    from ..index.where import unreadable
+    from ..index.index import VECTOR, Index, first_line
 
     index = Index.open(folder)
     try:
         rows = index.table.search().select(["id", "text", *index.kept, VECTOR]).limit(max(1, index.rows)).to_arrow()
     except (ValueError, RuntimeError, OSError) as e:
-        raise unreadable(index, e) from None
+        raise DataError(f"{folder} cannot be read: {first_line(e)}") from None
     values = rows[VECTOR].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     vectors = np.asarray(values, np.float32).reshape(-1, index.info.dimension)
     alike: dict[bytes, list[int]] = {}

@@ -1,4 +1,4 @@
-"""``afterword index``: an index of texts, built, updated and measured."""
+"""``afterword index``: build an index of texts, or update it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import typer
 
 from . import options as o
 from .chunked import read_chunking
-from .index_queries import read_measuring
 from .index_reembed import reembed
 from .index_status import maintain
 from .index_stored import build_from
-from .indexing import IndexWanted, Tuning, build, measure_only
+from .indexing import IndexWanted, Tuning, build
 from .inputs import check_one, open_reader, read_form
 from .keep import read_keep
 from .model import ModelChoice, check_condition, read_methods
@@ -98,10 +97,6 @@ def index(
         ),
     ] = None,
     no_text_search: Annotated[bool, typer.Option("--no-text-search", help="Build no text index.")] = False,
-    recall: Annotated[
-        float,
-        typer.Option("--recall", min=0.0, max=1.0, metavar="SHARE", help="The recall@10 that searches must have."),
-    ] = 0.95,
     exact: Annotated[
         bool, typer.Option("--exact", help="No vector index: every search compares all vectors, however many.")
     ] = False,
@@ -116,15 +111,6 @@ def index(
     optimize: Annotated[
         bool, typer.Option("--optimize", help="Only put new rows into the indexes, and remove old versions.")
     ] = False,
-    measure: Annotated[bool, typer.Option("--measure", help="Only measure the recall@10 of searches.")] = False,
-    queries: Annotated[
-        str,
-        typer.Option(
-            "--queries",
-            metavar="N|FILE",
-            help="What recall is measured by: the first halves of N texts of the index, or the queries of a file.",
-        ),
-    ] = "200",
     max_length: o.MaxLength = None,
     on_long: o.OnLong = "warn",
     batch_tokens: o.BatchTokens = None,
@@ -144,7 +130,7 @@ def index(
     """
     from ..index.tune import KINDS
 
-    check_one(status=status or None, optimize=optimize or None, measure=measure or None)
+    check_one(status=status or None, optimize=optimize or None)
     if kind is not None and kind not in KINDS:
         raise typer.BadParameter(f"{kind!r}: write {' or '.join(KINDS)}", param_hint="--kind")
     if kind is not None and exact:
@@ -169,11 +155,9 @@ def index(
             "batch_tokens": batch_tokens, "on_long": on_long,
         },
         chunk or "", read_chunking(chunk, late, 1, False, overlap), id, _read_keep(keep), query_prompt_name,
-        language or "", not no_text_search, prune, Tuning(recall, exact, kind, read_measuring(queries)), rejects,
+        language or "", not no_text_search, prune, Tuning(exact, kind), rejects,
         window, progress,
     )  # fmt: skip
-    if measure:
-        return measure_only(wanted)
     if stored is not None:
         _check_alone("--from", "takes stored vectors, and {} asks for new ones", input, chunk, from_index=from_index)
         return build_from(wanted, stored)

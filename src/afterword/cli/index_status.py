@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import DataError, plural
+from ..errors import plural
 
 if TYPE_CHECKING:
     from ..index.index import Index
@@ -20,12 +20,9 @@ def maintain(folder: Path, optimize: bool, as_json: bool) -> int:
     """Print what is in an index; or put new rows into its indexes and remove old versions."""
     from ..index.index import Index
     from ..index.tune import optimize as optimized
-    from ..index.whole import SHORT, readable
     from ..index.write import writing
 
     index = Index.open(folder)
-    if not readable(index.table) and not readable(Index.open(folder).table):  # others may have changed it meanwhile
-        raise DataError(f"{folder} cannot be read: {SHORT}; the `afterword index` that made it mends it")
     if optimize:
         with writing(folder):
             optimized(index)
@@ -38,6 +35,9 @@ def maintain(folder: Path, optimize: bool, as_json: bool) -> int:
 
 def status_of(index: Index) -> dict[str, Any]:
     """What is in an index, by name."""
+    from ..index.index import VECTOR
+    from ..index.tune import has_index
+
     info = index.info
     return {
         "rows": index.rows,
@@ -47,19 +47,9 @@ def status_of(index: Index) -> dict[str, Any]:
         "chunk": (info.chunking or "whole texts") + (f", {info.overlap} shared" if info.overlap else ""),
         "kept": ", ".join(index.kept) or "nothing",
         "text search": info.language if info.text_search else "no",
-        "searches": searches(index),
+        "vector index": "yes" if has_index(index, VECTOR) else "no",
         "bytes": sum(path.stat().st_size for path in index.folder.rglob("*") if path.is_file()),
     }
-
-
-def searches(index: Index) -> str:
-    """How exact the searches of an index are."""
-    found = index.info.measured
-    if found is None:
-        return "not measured: afterword index --measure"
-    if found.nprobes is None:
-        return "exact"
-    return f"recall@10 {found.recall:.3f} by {found.queries:,} queries, {found.nprobes} partitions searched"
 
 
 def summary(totals: Totals, counts: Mapping[str, int], deleted: int, index: Index) -> str:
@@ -68,4 +58,4 @@ def summary(totals: Totals, counts: Mapping[str, int], deleted: int, index: Inde
     parts = [f"{embedded:,} embedded"]
     parts += [f"{counts[name]:,} {name}" for name in ("known", "repeated") if counts[name]]
     parts += [f"{deleted:,} deleted"] if deleted else []
-    return f"{', '.join(parts)}; {index.folder} has {plural(index.rows, 'row')}; searches: {searches(index)}"
+    return f"{', '.join(parts)}; {index.folder} has {plural(index.rows, 'row')}"

@@ -26,7 +26,7 @@ OF_FILE = ("prompt", "dimension", "normalized")
 
 def build_from(wanted: IndexWanted, path: Path) -> int:
     """Build or update an index. Returns the exit code: 1 if a row was rejected."""
-    from ..index.guard import check_encoder, check_kinds
+    from ..index.guard import check_encoder
     from ..index.rows import NewRows
     from ..index.stored import StoredRows
     from ..index.write import check_folder, writing
@@ -47,8 +47,6 @@ def build_from(wanted: IndexWanted, path: Path) -> int:
         check_encoder(path, stored.info, run.embedder.encoder)
         run.info = replace(run.info, **{name: getattr(stored.info, name) for name in OF_FILE})
         index = run.opened()
-        if index is not None:
-            check_kinds(index, kinds)
         rows = NewRows(run.info, run.identify, run.locate, kinds, index, stored=True)
         with Rejects(wanted.listing, say) as rejects:
             blocks = stored.blocks(rows, names, kinds)
@@ -77,15 +75,13 @@ def _create(
 
 
 def _merge(index: Index, blocks: Blocks, rejects: Rejects) -> tuple[Index, int]:
-    from ..index.whole import whole
     from ..index.write import Merges
 
     merges, count = Merges(index, rejects), 0
-    with whole(index):
-        for block in _accepted(blocks, rejects):
-            merges.add(0, 0, (), block)
-            count += len(block)
-        merges.finish(0)
+    for block in _accepted(blocks, rejects):
+        merges.add(0, 0, (), block)
+        count += len(block)
+    merges.finish(0)
     return index, count
 
 

@@ -1,4 +1,4 @@
-"""Build an index of the rows of an input, update it, and measure its searches."""
+"""Build an index of the rows of an input, or update it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ..errors import DataError, plural
 from .console import REJECTED, interruptible, say
-from .index_status import searches, summary
+from .index_status import summary
 from .model import ModelChoice
 from .progress import RowsBar, say_loading
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from ..jobs.output_file import Output
     from ..jobs.store import Store, Totals
     from ..jobs.windows import Embedding, Progress
-    from ..jobs.write_vectors import Array
     from ..methods import AnyMethod
 
 DOCUMENT = ("document", "passage", "corpus")
@@ -39,16 +36,12 @@ class Tuning:
     """How searches are made quick.
 
     Attributes:
-        recall: the recall@10 that they must have.
         exact: no vector index is built.
         kind: of the vector index, as `tune.index_vectors` has it.
-        queries: that recall is measured by; a number = the first halves of so many texts of the index.
     """
 
-    recall: float
     exact: bool
     kind: str | None
-    queries: int | list[str]
 
 
 @dataclass(frozen=True)
@@ -149,7 +142,7 @@ class IndexRun:
         from ..index.write import create_from
 
         folder, left = self.wanted.folder, self.output({})
-        index = Index.open(folder).mended(say) if exists(folder) else None
+        index = Index.open(folder) if exists(folder) else None
         if index is None and left.file.is_file():
             index = create_from(folder, left.file)
         if index is None:
@@ -201,14 +194,6 @@ class IndexRun:
 
         return Embedding(encode, embedder.why_nan, lambda items: columns_of(items, kinds))
 
-    def queries(self, texts: Sequence[str]) -> Array:
-        """The vectors (q, D) of queries."""
-        import numpy as np
-
-        encoder = self.embedder.encoder
-        found: Array = encoder.encode_query(list(texts), self.info.query_prompt_name, on_long="ignore", on_empty="nan")
-        return found[np.isfinite(found).all(1)]
-
 
 def _remove(left: Output) -> None:
     """Remove the rows of a first build that are in the table, and what a killed run left beside them."""
@@ -239,7 +224,6 @@ def build(wanted: IndexWanted, reader: Reader, begin: Callable[[IndexWanted], In
         reader: the open input.
         begin: makes the run; None = an `IndexRun`.
     """
-    from ..index.guard import check_kinds
     from ..index.rows import NewRows
     from ..index.write import check_folder, writing
 
@@ -248,8 +232,6 @@ def build(wanted: IndexWanted, reader: Reader, begin: Callable[[IndexWanted], In
         run = (begin or IndexRun)(wanted)
         index = run.opened()
         kinds = {name: reader.kinds[name] for name in wanted.keep}
-        if index is not None:
-            check_kinds(index, kinds)
         rows = NewRows(run.info, run.identify, run.locate, kinds, index)
         with RowsBar(reader.total, wanted.progress) as bar:
             embed = _first if index is None else _update
@@ -258,7 +240,7 @@ def build(wanted: IndexWanted, reader: Reader, begin: Callable[[IndexWanted], In
 
 
 def finish(run: IndexRun, rows: NewRows, index: Index, totals: Totals) -> int:
-    """Delete what is gone, make searches quick, measure them, and say what was done. Returns the exit code."""
+    """Delete what is gone, make searches quick, and say what was done. Returns the exit code."""
     from ..index.rows import delete
 
     stale = rows.stale(index, False)
@@ -324,14 +306,13 @@ def _update(
     run: IndexRun, reader: Reader, rows: NewRows, kinds: dict[str, Any], bar: RowsBar, index: Index | None
 ) -> tuple[Index, Totals]:
     """Embed the rows that the index does not have, and merge them."""
-    from ..index.whole import whole
     from ..index.write import Merges
     from ..jobs.rejects import Rejects
 
     assert index is not None
     with Rejects(run.wanted.listing, say) as rejects:
         merges = Merges(index, rejects, rows.numbers)
-        with interruptible(merges.kept), whole(index):
+        with interruptible(merges.kept):
             return index, _embedded(run, reader, rows, run.embedding(kinds), merges, bar)
 
 
@@ -342,44 +323,10 @@ def _embedded(run: IndexRun, reader: Reader, rows: NewRows, embedding: Embedding
 
 
 def tune(run: IndexRun, index: Index) -> None:
-    """Build the indexes of texts and vectors, and measure searches."""
+    """Build the indexes of texts and vectors."""
     from ..index import tune as t
 
     tuning = run.wanted.tuning
     t.index_texts(index)
     t.index_vectors(index, tuning.kind, tuning.exact)
     t.optimize(index)
-    measure(run, index)
-
-
-def measure(run: IndexRun, index: Index) -> None:
-    """Measure the recall of searches and store it; a low one gives a warning."""
-    from ..index import tune as t
-    from ..index.index import VECTOR
-
-    wanted = run.wanted.tuning
-    own = isinstance(wanted.queries, int)
-    texts = t.half_texts(index, wanted.queries) if isinstance(wanted.queries, int) else wanted.queries
-    queries = run.queries(texts if t.has_index(index, VECTOR) else [])
-    measured = t.measure(index, queries, wanted.recall, held_out=own)
-    index.note(measured)
-    if measured.recall < wanted.recall:
-        say(
-            f"warning: recall@10 is {measured.recall:.3f}, below --recall {wanted.recall}: --exact compares all vectors"
-        )
-
-
-def measure_only(wanted: IndexWanted) -> int:
-    """Measure an index as it is."""
-    from ..index.guard import check_encoder
-    from ..index.index import Index
-    from ..index.write import writing
-
-    index = Index.open(wanted.folder)
-    with writing(wanted.folder):
-        run = IndexRun(wanted)
-        check_encoder(wanted.folder, index.info, run.embedder.encoder)
-        measure(run, index)
-    told = searches(index)
-    typer.echo(f"{told}: every search compares all vectors, so recall is 1" if told == "exact" else told)
-    return 0

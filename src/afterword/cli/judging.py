@@ -69,12 +69,11 @@ def judge_index(
     from ..index.judgements import read_judgements, read_query_file
 
     queries, qrels = files
-    task = task_of(index, read_query_file(queries), read_judgements(qrels), asked.where)
+    task = task_of(index, read_query_file(queries), read_judgements(qrels))
     if task.absent:
-        place = "in the index" if asked.where is None else "among the rows of --where"
         say(
-            f"warning: {len(task.absent):,} of {plural(task.documents, 'judged document')} not {place}, the first is "
-            f"{task.absent[0]!r:.60}: judged as not found"
+            f"warning: {len(task.absent):,} of {plural(task.documents, 'judged document')} not in the index, "
+            f"the first is {task.absent[0]!r:.60}: judged as not found"
         )
     return judged_lines(task, judge(index, task, vectors_of(list(task.queries.values())), asked), as_json)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, InputError
-from .index import OWN, VECTOR, Index
-from .tune import REFINE, has_index
-from .where import GONE, check_where, refused, unreadable
+from .index import OWN, VECTOR, Index, first_line
+from .tune import has_index
 
 By = Literal["hybrid", "vector", "text"]
 K = 60  # of reciprocal rank fusion: G. V. Cormack et al., SIGIR 2009
+GONE = "Not found: "  # LanceDB's message for a version whose files were removed
+NO_COLUMN = re.compile(r'No field named "?([^".]+)"?\.')
 SCORE = "_score"  # a name that no kept column has
+NPROBES = 20  # partitions of the vector index that are searched
+REFINE = 10  # as many times the rows are compared by their exact vectors
 DEEPER = 4  # hybrid: so many times as many rows of each side are fused
 LEAST = 10  # rows are looked for at least, so that fewer are the first of these
 TIED = 10_000  # rows more are read to find the first ids among rows that score as the last one does
@@ -120,8 +124,6 @@ def find(
     """
     asked = asked or Asked()
     by = way_of(index, asked)
-    if asked.where is not None:
-        check_where(index, asked.where)
     for number, text in enumerate(texts, 1):
         if not text.strip():
             raise InputError(f"query {number} is blank: there is nothing to search for")
@@ -153,12 +155,11 @@ def _find(index: Index, text: str, vector: NDArray[np.floating[Any]] | None, ask
 
 
 def _by_vector(index: Index, vector: Any, asked: Asked, count: int) -> list[Row]:
-    info, rows = index.info, list[Row]()
+    info = index.info
     search = index.table.search(vector, vector_column_name=VECTOR).distance_type(info.metric)
-    if not asked.exact and info.nprobes is not None:
-        search = search.nprobes(info.nprobes).refine_factor(info.refine or REFINE)
-        rows = _rows(index, search, asked, count, "_distance")
-    if len(rows) < count:  # the partitions that are searched may hold fewer rows that fit
+    search = search.bypass_vector_index() if asked.exact else search.nprobes(NPROBES).refine_factor(REFINE)
+    rows = _rows(index, search, asked, count, "_distance")
+    if len(rows) < count and has_index(index, VECTOR):  # the partitions that are searched may hold fewer rows that fit
         search = index.table.search(vector, vector_column_name=VECTOR).distance_type(info.metric).bypass_vector_index()
         rows = _rows(index, search, asked, count, "_distance")
     return _sorted({**row, SCORE: 1 - row.pop("_distance")} for row in rows)[:count]
@@ -184,9 +185,20 @@ def _rows(index: Index, search: Any, asked: Asked, count: int, score: str) -> li
                 return rows
             wanted = min(4 * wanted, most)
     except (ValueError, RuntimeError, OSError) as e:
-        if GONE in str(e):
-            raise GoneError(str(unreadable(index, e))) from None
-        raise unreadable(index, e) if asked.where is None else refused(index, asked.where, e) from None
+        raise _unreadable(index, asked.where, e) from None
+
+
+def _unreadable(index: Index, where: str | None, error: Exception) -> DataError:
+    """The error of a search that LanceDB refuses: of its condition, or of its files."""
+    reason = first_line(error)
+    if where is None or GONE in reason:
+        kind = GoneError if GONE in reason else DataError
+        return kind(f"{index.folder} cannot be read: {reason}")
+    missing = NO_COLUMN.search(reason)
+    columns = ", ".join(name for name in index.table.schema.names if name not in (VECTOR, "hash"))
+    return DataError(
+        f"--where {where!r:.200}: " + (f"no column {missing[1]!r}; the columns are {columns}" if missing else reason)
+    )
 
 
 def _sorted(rows: Any) -> list[Row]:

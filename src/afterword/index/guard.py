@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from ..jobs.probes import TOLERANCE, probe_difference, probes
 from ..jobs.vectors_info import VectorsInfo
 from .index import Index
 from .info import IndexInfo
-from .where import KINDS, NUMBER, WHOLE, kind_of
 
 
 def check_encoder(folder: Path, info: VectorsInfo, encoder: Any) -> None:
@@ -34,12 +33,6 @@ def check_encoder(folder: Path, info: VectorsInfo, encoder: Any) -> None:
     same = identity(encoder) == info.identity
     if same and difference <= TOLERANCE:
         return
-    made, given = info.method.get("name"), encoder.method.name
-    if not same and made != given:
-        raise DataError(
-            f"{folder} was made by {info.model} with the method {made}, and this encoder has {given}: give the same "
-            "--method, or index anew"
-        )
     made, given = info.method.get("name"), encoder.method.name
     if not same and made != given:
         raise DataError(
@@ -81,23 +74,3 @@ def check_settings(index: Index, now: IndexInfo, kept: Sequence[str]) -> None:
             f"{index.folder} was made with {option} {spelled(old or None)}, and now it is {spelled(new or None)}: give "
             "the same, or make a new index"
         )
-
-
-def check_kinds(index: Index, kinds: Mapping[str, Any]) -> None:
-    """Refuse kept values of another type than those of an index, such as texts of a .csv file beside numbers.
-
-    Args:
-        index: the index.
-        kinds: the types of the kept columns, as `Reader.kinds` has them.
-
-    Raises:
-        DataError: a type differs; the first is named. Numbers of another width are no other type.
-    """
-    for name, kind in kinds.items():
-        old = kind_of(str(index.table.schema.field(name).type))
-        new = kind_of("string" if kind in ("json", "text") else str(kind))
-        if old != new and (old, new) != (NUMBER, WHOLE) and {old, new} <= {*KINDS.values()}:
-            raise DataError(
-                f"{index.folder} keeps {name!r} as {old}, and now it is {new}: give a file of the kind that it was "
-                "made of, or make a new index"
-            )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingDataset, MissingExtra
-from .info import IndexInfo, Recall, to_field
-from .whole import SHORT, readable, undo, written
+from .info import IndexInfo
 
 if TYPE_CHECKING:
     from pyarrow import Field, RecordBatchReader, Schema
@@ -27,6 +27,7 @@ RESERVED = (
 )  # fmt: skip
 """Names of LanceDB's own, which no column may have."""
 UNIQUE = {"lance-schema:unenforced-primary-key": "true"}  # without it, two merges at once add an id twice
+PLACE = re.compile(r",? /\S+:\d+:\d+")  # in the source of LanceDB
 
 
 class Index:
@@ -82,32 +83,7 @@ class Index:
         with written(folder):
             folder.mkdir(parents=True, exist_ok=True)
             table = connect(folder).create_table(TABLE, reader)
-        if not readable(table):
-            connect(folder).drop_table(TABLE)
-            raise DataError(f"{folder} cannot be written: {SHORT}; the same command begins anew")
         return cls(folder, table, info)
-
-    def mended(self, tell: Callable[[str], object]) -> Index | None:
-        """The index without a last write that was cut short, as by a full disk; None if that was its first one.
-
-        Only the process that holds the lock of the index may call it.
-
-        Args:
-            tell: called with a line for the user, where something is undone.
-
-        Raises:
-            DataError: no version of the index can be read.
-        """
-        if readable(self.table):
-            return self
-        if len(self.table.list_versions()) == 1:
-            tell(f"warning: {self.folder} is built anew: {SHORT}")
-            connect(self.folder).drop_table(TABLE)
-            return None
-        if not undo(self.table):
-            raise DataError(f"{self.folder} cannot be read: {SHORT}; remove the folder, and index anew")
-        tell(f"warning: the last write of {self.folder} is undone: {SHORT}")
-        return Index.open(self.folder)
 
     @property
     def rows(self) -> int:
@@ -119,15 +95,23 @@ class Index:
         """The names of the columns that were kept of the input."""
         return [name for name in self.table.schema.names if name not in OWN]
 
-    def note(self, measured: Recall) -> None:
-        """Store a measurement.
 
-        Raises:
-            DataError: the index cannot be written.
-        """
-        with written(self.folder):
-            self.table.update_field_metadata({"path": VECTOR, "metadata": to_field(measured)})
-        self.info = replace(self.info, measured=measured)
+@contextmanager
+def written(folder: Path) -> Iterator[None]:
+    """Report a write that LanceDB refuses as one line.
+
+    Raises:
+        DataError: the index cannot be written.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as e:
+        raise DataError(f"{folder} cannot be written: {first_line(e)}") from None
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error of LanceDB, without places in its source."""
+    return PLACE.sub("", str(error).split("\n")[0])[:300] or type(error).__name__
 
 
 def connect(folder: Path) -> Any:
@@ -175,7 +159,7 @@ def _read_info(folder: Path, schema: Schema) -> IndexInfo:
     if missing:
         raise DataError(f"{folder} was not made by Afterword: it has no column {', '.join(sorted(missing))}")
     try:
-        return IndexInfo.from_schema(schema.metadata, schema.field(VECTOR).metadata)
+        return IndexInfo.from_schema(schema.metadata)
     except (KeyError, ValueError, TypeError) as e:
         raise DataError(f"{folder} does not say what it was made by ({type(e).__name__} {e}): index anew") from None
     except DataError as e:

@@ -1,37 +1,17 @@
-"""What an index was made by, and how well its searches were measured: metadata of its table."""
+"""What an index was made by: the metadata of its table."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import DataError
 from ..jobs.vectors_info import PREFIX, VectorsInfo, to_notes
 
 FORMAT = 1
-KEY = f"{PREFIX}index"
 METRIC = "cosine"
-
-
-@dataclass(frozen=True)
-class Recall:
-    """The recall of searches through the vector index, and the settings that gave it.
-
-    Attributes:
-        recall: the mean share of the 10 nearest rows that a search of 10 finds; 1 without a vector index.
-        nprobes: the number of partitions that are searched; None without a vector index.
-        refine: for 10 results, so many times 10 rows are compared by their exact vectors; None without a vector index.
-        queries: the number of texts that were searched for.
-        rows: the number of rows at that time.
-    """
-
-    recall: float
-    nprobes: int | None
-    refine: int | None
-    queries: int
-    rows: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +30,6 @@ class IndexInfo(VectorsInfo):
         ids: of another index, whose ids this one keeps: what these are hashes by; empty where there is none.
         metric: how vectors are compared.
         format: of the index.
-        measured: None before the first measurement.
     """
 
     chunking: str = ""
@@ -64,22 +43,6 @@ class IndexInfo(VectorsInfo):
     ids: Mapping[str, Any] = field(default_factory=dict)
     metric: str = METRIC
     format: int = FORMAT
-    measured: Recall | None = None
-
-    @property
-    def recall(self) -> float | None:
-        """The measured recall@10; None before the first measurement."""
-        return None if self.measured is None else self.measured.recall
-
-    @property
-    def nprobes(self) -> int | None:
-        """The number of partitions that a search looks into; None without a vector index."""
-        return None if self.measured is None else self.measured.nprobes
-
-    @property
-    def refine(self) -> int | None:
-        """How many times as many rows are compared by their exact vectors; None without a vector index."""
-        return None if self.measured is None else self.measured.refine
 
     def to_metadata(self) -> dict[str, str]:
         """The values of a column of vectors, and one more, of JSON."""
@@ -91,12 +54,11 @@ class IndexInfo(VectorsInfo):
         return to_notes({"vector": self})
 
     @classmethod
-    def from_schema(cls, metadata: Mapping[bytes, bytes] | None, vector: Mapping[bytes, bytes] | None) -> IndexInfo:
+    def from_schema(cls, metadata: Mapping[bytes, bytes] | None) -> IndexInfo:
         """The inverse of `to_schema`.
 
         Args:
             metadata: of the table.
-            vector: of its field of vectors, which holds `measured`.
 
         Raises:
             KeyError: a value is missing.
@@ -107,10 +69,9 @@ class IndexInfo(VectorsInfo):
         values = json.loads(notes["index"])
         if values["format"] > FORMAT:
             raise DataError(f"has format {values['format']}, and this version of Afterword reads {FORMAT}: update it")
-        measured = json.loads((vector or {}).get(KEY.encode(), b"null"))
         base = VectorsInfo.from_metadata(notes)
         own = {name: values[name] for name in OWN if name in values}
-        return cls(**vars(base), **own, measured=None if measured is None else Recall(**measured))
+        return cls(**vars(base), **own)
 
 
 OWN = (
@@ -118,12 +79,3 @@ OWN = (
     "metric", "format",
 )  # fmt: skip
 """The values that an index has beyond those of a file of vectors."""
-
-
-def to_field(measured: Recall) -> dict[str, str]:
-    """The metadata of the field of vectors.
-
-    >>> to_field(Recall(1.0, None, None, 200, 5000))
-    {'afterword.index': '{"recall": 1.0, "nprobes": null, "refine": null, "queries": 200, "rows": 5000}'}
-    """
-    return {KEY: json.dumps(asdict(measured))}

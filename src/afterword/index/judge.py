@@ -15,7 +15,6 @@ from .find import Asked, By, find
 from .index import Index
 from .judgements import Judgements
 from .rows import batches
-from .where import check_where
 
 CUT = 10
 WAYS: tuple[By, ...] = ("hybrid", "vector", "text")
@@ -107,16 +106,13 @@ def reciprocal_rank(found: Sequence[str], scores: Mapping[str, float], cut: int 
     return next((1 / rank for rank, id in enumerate(found[:cut], 1) if scores.get(id, 0) > 0), 0.0)
 
 
-def task_of(
-    index: Index, queries: Mapping[str, str], judgements: Judgements, where: str | None = None
-) -> JudgedQueries:
+def task_of(index: Index, queries: Mapping[str, str], judgements: Judgements) -> JudgedQueries:
     """Put queries and judgements together, and look for the judged documents in an index.
 
     Args:
         index: the index.
         queries: the texts, by the queries' ids.
         judgements: of these queries, or of some of them.
-        where: only rows that fit this condition are searched.
 
     Raises:
         DataError: a judgement is of another query, no query has a relevant document, or no judged document can be
@@ -133,13 +129,8 @@ def task_of(
         raise DataError("no query has a relevant document: a judgement must have a score above 0")
     judged = {id: judgements[id] for id in kept}
     documents = dict.fromkeys(document for scores in judged.values() for document in scores)
-    absent = _absent(index, documents, where)
+    absent = _absent(index, documents)
     if len(absent) == len(documents):
-        if where is not None and len(_absent(index, documents, None)) < len(documents):
-            raise DataError(
-                f"none of {len(documents):,} judged documents is among the rows of --where {where!r:.200}: "
-                "give another condition, or none"
-            )
         raise DataError(
             f"none of {len(documents):,} judged documents is found in {index.folder}, the first is {absent[0]!r:.60}: "
             "`afterword index --id NAME` gives rows the ids that were judged"
@@ -148,11 +139,9 @@ def task_of(
     return JudgedQueries(kept, judged, len(queries) - len(judgements), barren, absent, len(documents))
 
 
-def _absent(index: Index, documents: Mapping[str, None], where: str | None) -> list[str]:
-    """The documents of which no row of the index fits the condition."""
-    if where is not None:
-        check_where(index, where)
-    found = (doc for batch in batches(index, ["doc"], where) for doc in batch["doc"].to_pylist())
+def _absent(index: Index, documents: Mapping[str, None]) -> list[str]:
+    """The documents that the index does not hold."""
+    found = (doc for batch in batches(index, ["doc"]) for doc in batch["doc"].to_pylist())
     there = {doc for doc in found if doc in documents}
     return [document for document in documents if document not in there]
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ..errors import DataError
 from ..jobs.items import Item, as_text, kept_columns
-from .index import Index
+from .index import Index, first_line, written
 from .info import IndexInfo
-from .where import refused, unreadable
-from .whole import whole, written
 
 BATCH = 8192  # rows that are read of a table at a time
 IDS = 1000  # ids in one deletion
@@ -210,17 +209,17 @@ def _marked(value: Any) -> Any:
     return [_marked(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def batches(index: Index, columns: Sequence[str], where: str | None = None) -> Iterator[Any]:
-    """Some columns of all rows, or of those that fit a condition, batch by batch.
+def batches(index: Index, columns: Sequence[str]) -> Iterator[Any]:
+    """Some columns of all rows, batch by batch.
 
     Raises:
-        DataError: the condition cannot be used; or files are gone, because others have changed the index meanwhile.
+        DataError: the index cannot be read.
     """
     search = index.table.search().select(list(columns)).limit(None)
     try:
-        yield from (search if where is None else search.where(where)).to_batches(BATCH)
+        yield from search.to_batches(BATCH)
     except (ValueError, RuntimeError, OSError) as e:
-        raise unreadable(index, e) if where is None else refused(index, where, e) from None
+        raise DataError(f"{index.folder} cannot be read: {first_line(e)}") from None
 
 
 def known_rows(index: Index) -> dict[bytes, bytes]:
@@ -242,7 +241,7 @@ def delete(index: Index, ids: Sequence[str]) -> None:
     """
     if not ids:
         return
-    with whole(index), written(index.folder):
+    with written(index.folder):
         for first in range(0, len(ids), IDS):
             quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in ids[first : first + IDS])
             index.table.delete(f"id IN ({quoted})")

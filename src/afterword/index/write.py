@@ -15,10 +15,9 @@ from ..jobs.items import Item, kept_columns
 from ..jobs.rejects import Rejects
 from ..jobs.store import Store, Totals
 from ..jobs.write_vectors import Block
-from .index import JOB, LOCK, TABLE, VECTOR, Index, exists, schema_of
+from .index import JOB, LOCK, TABLE, VECTOR, Index, exists, schema_of, written
 from .info import IndexInfo
 from .tune import SAMPLE, language_of
-from .whole import written
 
 if TYPE_CHECKING:
     from pyarrow import Field, RecordBatch, RecordBatchReader, Schema
@@ -93,7 +92,7 @@ def create_from(folder: Path, path: Path) -> Index:
     import pyarrow.parquet as pq
 
     found = pq.read_schema(path)
-    info = IndexInfo.from_schema(found.metadata, None)
+    info = IndexInfo.from_schema(found.metadata)
     info = replace(info, language=info.language or language_of(_first_texts(path)))
     kept = [field for field in found if field.name not in {*COLUMNS, VECTOR}]
     return Index.create(folder, _reader(path, info, kept), info)
