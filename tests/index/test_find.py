@@ -131,6 +131,8 @@ def test_where_is_sql_and_a_wrong_one_is_named(index: Index):
     assert ids(index, "bank", where="id = '0'") == ["0"]
     with pytest.raises(DataError, match=r"year > 3.*'year'.* id, doc, "):
         ids(index, "bank", where="year > 3")
+    with pytest.raises(DataError, match="chunk = 0 doc"):  # LanceDB ignores what follows a complete condition
+        ids(index, "bank", where="chunk = 0 doc = '0'")
 
 
 @pytest.mark.parametrize("query", ["", " \n", "\u3000"])

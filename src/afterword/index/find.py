@@ -176,7 +176,7 @@ def _rows(index: Index, search: Any, asked: Asked, count: int, score: str) -> li
     """The best rows, and all that score as the last of them: LanceDB cuts these anywhere."""
     names = [name for name in index.table.schema.names if name not in (VECTOR, "hash")]
     if asked.where is not None:
-        search = search.where(asked.where, prefilter=True)
+        search = search.where(f"({asked.where})", prefilter=True)  # LanceDB ignores what follows a complete condition
     wanted, most = count + 1, count + TIED
     try:
         while True:
