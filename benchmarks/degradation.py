@@ -10,7 +10,7 @@ from measure import Row, in_turns, main, medians, ratio
 from tune import encoder, stsb_dev
 
 from afterword import Encoder, bellm, prompt
-from afterword.analysis.turning import degradation
+from afterword.papers.turning import degradation
 
 
 def measure(quick: bool) -> list[Row]:

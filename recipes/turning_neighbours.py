@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from afterword import Encoder, bellm
-from afterword.analysis.turning import degradation, read_pairs
+from afterword.papers.turning import degradation, read_pairs
 from afterword.tasks.report import aligned
 from afterword.tasks.rows import Folder
 from afterword.tasks.sts import sts

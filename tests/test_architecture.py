@@ -22,14 +22,13 @@ ROOMS = {
     "st": "errors text backbone methods post encode files encoder",
     "tasks": "errors spelling text methods post encode files encoder",
     "tune": "errors shapes text backbone methods post encode files encoder tasks",
-    "analysis": "errors text backbone methods encode encoder tasks",
-    "plots": "errors files analysis",
-    "train": "errors text backbone methods files encoder st tasks analysis plots",
+    "papers": "errors text backbone methods encode files encoder tasks",
+    "train": "errors text backbone methods files encoder st tasks papers",
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text methods post encode files encoder",
     "groups": "errors",
     "index": "errors files jobs",
-    "cli": "errors spelling text backbone methods post encode files encoder tasks tune analysis plots train adapters "
+    "cli": "errors spelling text backbone methods post encode files encoder tasks tune papers train adapters "
     "jobs groups index",
 }
 """Which rooms a room may import, lowest first."""
@@ -43,7 +42,7 @@ MAY_IMPORT = {
     "sentence_transformers": {"encode", "st", "train", "adapters"},
     "peft": {"train"},
     "mteb": {"adapters"},
-    "matplotlib": {"plots"},
+    "matplotlib": {"papers"},
     "ray": {"jobs/on_ray"},
     "lancedb": {"index", "adapters"},
     "sklearn": {"groups", "tasks"},

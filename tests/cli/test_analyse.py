@@ -8,7 +8,7 @@ from tests.cli.conftest import Run
 WRONG = [
     (("turning-point", "-m", "BERT", "--dev", "DEV"), "bert is bidirectional already"),
     (("turning-point", "-m", "LLAMA", "--dev", "none.jsonl"), "none.jsonl does not exist"),
-    (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--plot", "a.gif"), "a.gif is no figure"),
+    (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--plot", "a.gif"), "a.gif"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--pool", "max"), "pool='max'"),
     (("turning-point", "-m", "LLAMA", "--dev", "DEV", "--template", "x"), "no template 'x'"),
     (

@@ -2,15 +2,11 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.cli.conftest import Run
-
-from afterword.cli.analyse_attention import SHADES
-from afterword.plots.colours import contrast
 
 VERB = ("analyse", "attention", "-m")
 
@@ -55,32 +51,6 @@ def test_the_share_that_looks_forward(run: Run, llama: Path, tmp_path: Path):
     printed = [re.findall(r"(\d+\.\d) %", line) for line in ended.out.splitlines()[2:]]
     assert printed == [[*share, f"{100 * f['forward']['even']:.1f}"] for share, f in zip(shares, found, strict=True)]
     assert "2 texts" in ended.out and ended.out.splitlines()[2].count("*") == 1 and shares[1] == ["0.0"] * 3
-
-
-def test_a_terminal_shows_shades(run: Run, llama: Path, monkeypatch: pytest.MonkeyPatch):
-    words = (*VERB, llama, "a bank b", "--head", "1-1", "--method", "classical")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    shaded = run(*words).out
-    (found,) = json.loads(run(*words, "--json").out)
-    matrix = np.array(found["matrices"][0]["matrix"])
-    steps = np.round((matrix / matrix.max()) ** 0.5 * len(SHADES)).astype(int)
-    rows = shaded.splitlines()[2:]
-    assert len(rows) == len(matrix) and f"darkest: {matrix.max():.2f}" in shaded
-    for row, wanted in zip(rows, steps, strict=True):
-        grounds = [int(n) for n in re.findall(r"48;5;(\d+)", row)]
-        assert grounds == [SHADES[s - 1][0] for s in wanted if s]
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in run(*words).out
-
-
-def test_letters_on_every_shade_can_be_read():
-    levels = (0, 95, 135, 175, 215, 255)
-    for ground, letters in SHADES:
-        red, rest = divmod(ground - 16, 36)
-        colour = "#" + "".join(f"{levels[part]:02x}" for part in (red, *divmod(rest, 6)))
-        assert contrast(colour, {30: "#000000", 97: "#ffffff"}[letters]) >= 4.5, ground
 
 
 WRONG = [

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.cli.conftest import Run
 
 from afterword import Encoder, bellm
-from afterword.analysis.dependency import dependency
+from afterword.papers.dependency import dependency
 
 
 def test_dependency_of_two_methods(run: Run, llama: Path, tmp_path: Path):

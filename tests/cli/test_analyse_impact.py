@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.conftest import Run
-from tests.plots.conftest import drawn
+from tests.papers.drawn import drawn
 
 from afterword.cli import progress
 
@@ -24,7 +24,7 @@ def test_impact(run: Run, bert: Path, dev: Path, tmp_path: Path):
     first = found[0]["texts_measured"][0]
     assert np.array(first["matrix"]).shape == (len(first["tokens"]),) * 2 and len(first["tfidf"]) > 0
     shown = " ".join(drawn(tmp_path / "a.svg"))
-    assert "bert: “" in shown and "in: a 0" in shown and "of hiding ..." in shown
+    assert "bert: impact matrix" in shown and "in: a 0" in shown and "masked token" in shown
     (tmp_path / "corpus.jsonl").write_text('{"text": "a b"}\n{"text": "b"}\n')
     counted = json.loads(run(*words, "--json", "--corpus", tmp_path / "corpus.jsonl").out)
     assert counted[0]["texts_measured"][0]["tfidf"] != first["tfidf"]

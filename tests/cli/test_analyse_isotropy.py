@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Run
 
 from afterword import Encoder, classical, ditto
-from afterword.analysis.isotropy import isotropy, positive_pairs
+from afterword.papers.isotropy import isotropy, positive_pairs
 from afterword.post import Whiten
 from afterword.tasks.pairs import read_pairs
 

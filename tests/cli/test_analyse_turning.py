@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.conftest import Run
-from tests.plots.conftest import drawn
+from tests.papers.drawn import drawn
 
 from afterword import Encoder, bellm, classical
-from afterword.analysis.turning import degradation, read_pairs
 from afterword.cli.model import read_methods
+from afterword.papers.turning import degradation, read_pairs
 
 
 def test_a_turning_point_is_printed_drawn_and_can_be_used(run: Run, llama: Path, dev: Path, tmp_path: Path):
@@ -29,7 +29,7 @@ def test_a_turning_point_is_printed_drawn_and_can_be_used(run: Run, llama: Path,
         template = "bellm" if "bellm t" in curve.name else None
         assert method == bellm(curve.turning.last, template=template)
     shown = drawn(tmp_path / "a.svg")
-    assert {"layers kept of 3", *methods} <= set(shown) and shown[-2].startswith("30 pairs, dev; bands are 95 %")
+    assert {"layers kept", *methods} <= set(shown) and "30 pairs, dev" in " ".join(shown)
     found = json.loads(run(*words, "--json").out)
     assert found["layers"] == 3 and [c["scores"] for c in found["curves"]] == [list(c.scores) for c in curves]
     assert found["curves"][0]["method"] == f"bellm:last={curves[0].turning.last},pool=mean,template=bellm"

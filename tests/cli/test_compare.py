@@ -145,7 +145,7 @@ def test_what_cannot_be_written_is_told_before_the_work(run: Run, folder: Path, 
     (tmp_path / "figure-bellm-1.svg").mkdir()
     result = folder / "m" / "reba" / "STSB.json"
     for words, told in (
-        (("--plot", tmp_path / "b.txt"), "is no figure"),
+        (("--plot", tmp_path / "b.txt"), "b.txt"),
         (("--plot", tmp_path / "no" / "b.svg"), "no"),
         (("--plot", tmp_path / "figure.svg", "--published", "bellm-1"), "figure-bellm-1.svg"),
         (("--csv", "."), "folder"),

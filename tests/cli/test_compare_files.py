@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.plots.conftest import drawn as texts_of
+from tests.papers.drawn import drawn as texts_of
 
-from afterword.cli.compare import as_csv, check_csv, figures, targets
+from afterword.cli.compare import as_csv, check_csv, draw, figures, targets
 from afterword.errors import DataError
 from afterword.tasks.published import published
 from afterword.tasks.report import Row
@@ -24,22 +24,26 @@ def test_a_file_for_each_table():
     assert made == {"sts": Path("d/a-sts.png"), "../x y": Path("d/a-.._x_y.png")}
 
 
-def test_word_senses_are_bars_by_model(tmp_path: Path):
+def test_lines_stand_under_their_models(tmp_path: Path):
     rows = [
         row(f"{model} {m}", model, main=0.4 + i / 10) for model in ("A", "B") for i, m in enumerate(("echo", "reba"))
     ]
-    drawn = figures(rows, [])
-    drawn["wordsense"](tmp_path / "a.svg")
-    svg = (tmp_path / "a.svg").read_text()
-    assert svg.count(">reba<") == 2 and ">A<" in svg and ">B<" in svg
-    assert len([p for p in svg.split("<path d=") if "z" in p[:200] and "#0069a8" in p[:400]]) >= 2
+    draw({"wordsense": tmp_path / "a.svg"}, figures(rows, []), dark=False)
+    texts = texts_of(tmp_path / "a.svg")
+    assert texts.count("reba") == 2 == texts.count("40.00") and {"A", "B", "accuracy × 100"} <= set(texts)
+
+
+def test_a_single_encoder_has_a_line_per_task(tmp_path: Path):
+    one = row("reba", "m", "SLPWC").results | row("reba", "m", "WSD", 0.6).results
+    draw({"wordsense": tmp_path / "a.svg"}, figures([Row("reba", one, "m")], []), dark=False)
+    assert {"reba", "SLPWC", "WSD", "50.00", "60.00"} <= set(texts_of(tmp_path / "a.svg"))
 
 
 def test_a_published_figure_is_of_the_whole_table(tmp_path: Path):
     table = published()["bellm-2"]
     few = type(table)(**{**vars(table), "rows": table.rows[:2]})
-    figures([], [few])["bellm-2"](tmp_path / "a.svg")
-    assert "BeLLM leads by 1.10 in C-STS: 49.74, SimCSE LLaMA 48.64" in " ".join(texts_of(tmp_path / "a.svg"))
+    draw({"bellm-2": tmp_path / "a.svg"}, figures([], [few]), dark=False)
+    assert {"49.74 ±0.25", "48.64", "BeLLM", "C-STS"} <= {t.replace("−", "-") for t in texts_of(tmp_path / "a.svg")}
 
 
 def test_csv_holds_notes_and_runs_nothing():

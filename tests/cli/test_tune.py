@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.conftest import Run
-from tests.plots.conftest import drawn
+from tests.papers.drawn import drawn
 
 from afterword import Encoder, classical, ditto
 from afterword.cli import progress
@@ -55,7 +55,7 @@ def test_a_page_and_a_folder(run: Run, bert: Path, dev: Path, tmp_path: Path):
     top = max(rows, key=lambda r: float(r["spearman"]))
     assert f"best head: {top['layer']}-{top['head']}" in ended.out
     shown = " ".join(drawn(tmp_path / "heads.svg"))
-    assert f"bert: Ditto is best with head {top['layer']}-{top['head']}, {100 * float(top['spearman']):.2f}" in shown
+    assert f"framed: head {top['layer']}-{top['head']}, the best" in shown
     assert "chosen without labels, place" in shown and "Spearman × 100" in shown
 
 
@@ -132,7 +132,7 @@ def test_bad_options_are_told_before_the_model_is_loaded(run: Run, dev: Path, tm
         (("--dev", dev, "--out", out, "--copies", "two"), "write whole numbers from 1"),
         (("--dev", dev, "--out", out, "--post", "normalise"), "give whiten, remove_top"),
         (("--dev", dev, "--out", out, "--post", "bleach"), "no step 'bleach'"),
-        (("--dev", dev, "--out", out, "--plot", "map.txt"), "map.txt is no figure"),
+        (("--dev", dev, "--out", out, "--plot", "map.txt"), "map.txt"),
     ):
         ended = run("tune", "-m", "no/such/model", *words)
         assert ended.code == 2 and message in ended.last, ended.err

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, prompt, reba
-from afterword.analysis.dependency import dependency
-from afterword.analysis.sweep import sweep
+from afterword.papers.dependency import dependency
+from afterword.papers.measurement import sweep
 from afterword.text.layout import Layout
 from afterword.text.words import find_tokens
 

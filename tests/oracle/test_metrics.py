@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from afterword.analysis.geometry import alignment, average_cosine, uniformity
+from afterword.papers.isotropy import alignment, average_cosine, uniformity
 from afterword.post import Moments, Normalise, Whiten
 
 

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from afterword import Encoder, prompt
-from afterword.analysis.sweep import sweep
 from afterword.methods import Method, token_prepending
+from afterword.papers.measurement import sweep
 
 PST = 32000
 NAMES: dict[str, Callable[..., Method]] = {

@@ -21,7 +21,7 @@ class Sight:
 
     Args:
         last: this many layers at the end; "auto" means those behind a model's turning point, and must be resolved
-            for a model before use (`afterword.analysis.turning.resolve`).
+            for a model before use (`afterword.papers.turning.resolve`).
         layers: or these, from 0; not both.
         couple: "replace" makes the layers themselves bidirectional. The others are variants of Equation 5, the sum
             of the causal stream and a second, bidirectional stream through the same layers:
@@ -108,7 +108,7 @@ class Sight:
         if self.last == AUTO:
             raise MethodError(
                 "bellm(last='auto') needs pairs to find the number with: give dev to train; "
-                "`afterword analyse turning-point` prints it, afterword.analysis.turning.resolve sets it"
+                "`afterword analyse turning-point` prints it, afterword.papers.turning.resolve sets it"
             )
         if self.last > layers:
             raise NoSuchHead(f"last={self.last}: the model has {layers} layers")

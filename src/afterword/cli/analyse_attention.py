@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,19 +14,14 @@ import typer
 
 from . import options as o
 from .analyse_inputs import as_text, encoders
-from .drawing import check_plot, draw_plot
+from .drawing import check_plot
 from .inputs import open_reader
 from .model import ModelChoice, read_methods
-from .page import BOLD, Column, cut, has_colours, one_line, page_width, styled, table
+from .page import BOLD, Column, one_line, page_width, styled, table
 
 if TYPE_CHECKING:
-    from ..analysis.attention import AttentionMatrix, ForwardAttention
     from ..encoder import Encoder
-
-SHADES = ((195, 30), (153, 30), (117, 30), (75, 30), (33, 30), (26, 97), (19, 97))
-"""From the least weight to the most: colours of the background, of 256, and of the letters, black or white."""
-
-LABEL = 14  # width in cells of the token in front of a row
+    from ..papers.attention import AttentionMatrix, ForwardAttention
 
 
 def attention(
@@ -74,8 +69,7 @@ def attention(
 
     By default it is the matrix that the method reads: ReBA's backward attention, with the layer and head that won
     each maximum, or Ditto's head. For a method with bidirectional layers, and for several texts, the share of each
-    layer's attention that goes to later tokens is printed. In a terminal with colours, a darker token has more
-    weight; else numbers are printed.
+    layer's attention that goes to later tokens is printed.
     """  # fmt: skip
     from ..methods import classical, one_method, parse_head
 
@@ -86,7 +80,7 @@ def attention(
         methods = {"": classical()}  # what is used without a method: it need not be named to see a head
     if len(texts) != 1 and (heads or layer or token is not None or plot is not None):
         raise typer.BadParameter(f"there are {len(texts)} texts, and a matrix is that of one", param_hint="--row")
-    from ..analysis.attention import forward_attention, rows_of_word
+    from ..papers.attention import forward_attention, rows_of_word
 
     seen = []
     for name, encoder, limits in encoders([model], methods, device, dtype, max_length, trust_remote_code, batch_tokens):
@@ -102,14 +96,27 @@ def attention(
         rows = None if token is None else rows_of_word(encoder, texts[0], token)
         seen.append(Seen(name, tuple(views), forward, rows))
     if plot is not None:
-        from ..plots.attention import draw_attention
-
-        drawn = [(one.name, view) for one in seen for view in one.views]
-        if not drawn:
+        views = [view for one in seen for view in one.views]
+        if not views:
             raise typer.BadParameter("there is no matrix to draw: give --head or --layer", param_hint="--plot")
-        draw_plot(plot, dark, partial(draw_attention, drawn, text=texts[0]))
+        draw_attention(seen, texts[0], plot, dark)
     typer.echo(as_text([one.to_json() for one in seen]) if as_json else "\n".join(_lines(seen, len(texts))))
     return 0
+
+
+def draw_attention(seen: Sequence[Seen], text: str, path: Path, dark: bool) -> None:
+    """Draw all matrices, up to three next to each other, with one scale."""
+    from ..papers import figure
+    from ..papers.attention import plot
+
+    views = [replace(view, name=f"{one.name}: {view.name}") for one in seen for view in one.views]
+    across = min(3, len(views))
+    down, side = -(-len(views) // across), max(2.6, 0.8 + 0.24 * len(views[0].tokens))
+    note = f"“{text}”; shades go by the square root of the weight"
+    size = (across * (side + 1.2), down * (side + 1) + 0.6)
+    figure.draw(
+        path, partial(plot, views=views), size=size, title="Attention", note=note, panels=(down, across), dark=dark
+    )
 
 
 @dataclass(frozen=True)
@@ -153,9 +160,9 @@ def _texts(text: str | None, input: Path | None, row: int | None, format: str | 
 def _views(
     encoder: Encoder, text: str, heads: Sequence[tuple[int, int]], layers: Sequence[int]
 ) -> list[AttentionMatrix]:
-    from ..analysis.attention import attention_heads, own_attention
     from ..methods import one_method
     from ..methods.weights import Backward
+    from ..papers.attention import attention_heads, own_attention
 
     asked = attention_heads(encoder, text, heads, [n - 1 for n in layers]) if heads or layers else []
     if asked and not isinstance(one_method(encoder.method, "attention").weigh, Backward):
@@ -165,63 +172,23 @@ def _views(
 
 
 def _lines(seen: Sequence[Seen], texts: int) -> Iterator[str]:
-    shaded = has_colours(sys.stdout)
     for i, one in enumerate(seen):
         for j, view in enumerate(one.views):
             yield from [""] * bool(i or j)
             yield styled(one_line(f"{one.name}: {view.name}"), BOLD, sys.stdout)
-            if view.weights is not None and one.rows is None:
-                yield from _strip("weights", view.tokens, view.weights.tolist(), shaded)
-            rows = range(len(view.tokens)) if one.rows is None else one.rows
-            if shaded:
-                top = view.matrix[list(rows)].max()
-                yield f"darkest: {top:.2f}; shades go by the square root of the weight"
-                for r in rows:
-                    yield from _strip(view.tokens[r], view.tokens, view.matrix[r].tolist(), True, top)
-            elif one.rows is None:
-                yield from _grid(view)
-            else:
-                yield from _columns(view, one.rows)
+            yield from _grid(view) if one.rows is None else _columns(view, one.rows)
     yield from _forward([one.forward for one in seen if one.forward is not None], texts)
-
-
-def _strip(
-    label: str, tokens: Sequence[str], weights: Sequence[float], shaded: bool, top: float | None = None
-) -> Iterator[str]:
-    """A row of tokens behind a label: shaded by their weights, or with the weights as numbers."""
-    from rich.cells import cell_len
-
-    top, room = max(weights) if top is None else top, page_width() - LABEL - 2
-    front, line, held = cut(label, LABEL), "", 0
-    front = " " * (LABEL - cell_len(front)) + front + "  "
-    for token, weight in zip(tokens, weights, strict=True):
-        shown = cut(token, room) if shaded else cut(f"{token}:{weight:.2f}", room)
-        width = cell_len(shown) + 1
-        if held + width > room:
-            yield front + line.rstrip(" ")
-            front, line, held = " " * (LABEL + 2), "", 0
-        line += (_shade(shown, weight / top if top > 0 else 0.0) if shaded else shown) + " "
-        held += width
-    yield front + line.rstrip(" ")
-
-
-def _shade(token: str, share: float) -> str:
-    """A token on a background that is darker for a larger share of the largest weight."""
-    step = round(max(share, 0.0) ** 0.5 * len(SHADES))
-    if not step:
-        return token
-    background, letters = SHADES[min(step, len(SHADES)) - 1]
-    return styled(token, f"48;5;{background};{letters}", sys.stdout)
 
 
 def _grid(view: AttentionMatrix) -> list[str]:
     """All numbers of a matrix, times 100; a dot is 0. Columns are numbered as the tokens."""
     numbers = [str(i + 1) for i in range(len(view.tokens))]
+    weights = [] if view.weights is None else [Column([f"{100 * w:.0f}" for w in view.weights], "score", "weight")]
     scores = [
         Column([f"{100 * value:.0f}" if value else "." for value in column], "score", number)
         for number, column in zip(numbers, view.matrix.T, strict=True)
     ]
-    return ["x 100", *table([Column(numbers, "label"), Column(view.tokens, "label"), *scores], page_width())]
+    return ["x 100", *table([Column(numbers, "label"), Column(view.tokens, "label"), *weights, *scores], page_width())]
 
 
 def _columns(view: AttentionMatrix, rows: Sequence[int]) -> list[str]:

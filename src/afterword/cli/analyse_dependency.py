@@ -10,11 +10,11 @@ import typer
 
 from . import options as o
 from .analyse_inputs import Models, PairFile, as_text, encoders, texts_of
-from .drawing import check_plot, draw_plot
+from .drawing import check_plot
 from .model import read_methods
 
 if TYPE_CHECKING:
-    from ..analysis.dependency import Dependency
+    from ..papers.dependency import Dependency
 
 
 def dependency(
@@ -48,25 +48,26 @@ def dependency(
     """  # fmt: skip
     check_plot(plot, dark)
     texts, methods = texts_of(input, pairs, format, field), read_methods(method)
-    from ..analysis.dependency import dependency as measure
+    from ..papers.dependency import dependency as measure
 
     results = []
     for name, encoder, limits in encoders(model, methods, device, dtype, max_length, trust_remote_code, batch_tokens):
         results.append(measure(encoder, texts, pivot, name=name, limits=limits))
     if plot is not None:
-        from ..plots.boxes import draw_dependency
+        from ..papers import figure
+        from ..papers.dependency import plot as plot_boxes
 
-        colours = [i // max(len(methods), 1) for i in range(len(results))]
-        draw_plot(plot, dark, partial(draw_dependency, results, subtitle=_told(results), colours=colours))
+        title, size = "Dependency of the pivot on the other tokens", (6.6, 1.6 + 0.5 * len(results))
+        draw = partial(plot_boxes, results=results)
+        figure.draw(plot, draw, size=size, title=title, note=_note(results), dark=dark)
     typer.echo(as_text([r.to_json() for r in results]) if as_json else "\n".join(_dependencies(results)))
     return 0
 
 
-def _told(results: Sequence[Dependency]) -> str:
-    """What was measured, beneath the title."""
+def _note(results: Sequence[Dependency]) -> str:
     left_out = max(f.undefined for f in results)
     more = f", up to {left_out} of one token left out" if left_out else ""
-    return f"{len(results[0].values)} sentences{more}; diamonds and numbers are means, boxes quartiles and medians"
+    return f"{len(results[0].values)} sentences{more}; triangles are means"
 
 
 def _dependencies(results: Sequence[Dependency]) -> Iterator[str]:

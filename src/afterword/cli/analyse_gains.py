@@ -15,7 +15,7 @@ from .model import read_methods
 from .page import Column, page_width, table
 
 if TYPE_CHECKING:
-    from ..analysis.gains import Gain
+    from ..papers.gains import Gain
 
 
 def gains(
@@ -44,7 +44,7 @@ def gains(
     data name, length, negation, where the texts differ, and how many words they share.
     """  # fmt: skip
     chosen = _chosen(model, method or [])
-    from ..analysis.gains import gains as measure
+    from ..papers.gains import gains as measure
     from ..tasks.pairs import read_pairs
 
     scored, both = read_pairs(pairs), []

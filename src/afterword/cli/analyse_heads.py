@@ -12,7 +12,7 @@ import typer
 
 from . import options as o
 from .analyse_inputs import Corpus, Models, PairFile, as_text, check_scores, check_varies, encoders, texts_of
-from .drawing import beside, check_plot, draw_plot
+from .drawing import check_plot, named_plot
 from .progress import CountedBar
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def heads(
         if not as_json:
             typer.echo("\n".join(_table(name, rows, len(texts), top, shown, states)))
         if plot is not None:
-            _draw(rows, encoder, plot if len(model) == 1 else beside(plot, name), dark, name)
+            _draw(rows, encoder, plot if len(model) == 1 else named_plot(plot, name), dark, name)
         results += [{"model": name, "states": states, **row} for row in rows]
     if as_json:
         typer.echo(as_text(results))
@@ -120,8 +120,8 @@ def measured(
     limits: Limits,
 ) -> Rows:
     """All heads with their correlations, and their scores on each kind of sets, the best first."""
-    from ..analysis.importance import heads_follow, tfidf_weights
-    from ..analysis.result import plain
+    from ..papers.heads import heads_follow, tfidf_weights
+    from ..papers.measurement import plain
     from ..tune.head_scores import head_scores
 
     weights = tfidf_weights(encoder, texts, counted)
@@ -167,7 +167,8 @@ def _x100(value: float | None) -> str:
 def _draw(rows: Rows, encoder: Encoder, file: Path, dark: bool, name: str) -> None:
     import numpy as np
 
-    from ..plots.heads import draw_heads
+    from ..papers import figure
+    from ..papers.heads import plot
 
     facts, kind = encoder.backbone.facts, "dev" if "dev" in rows[0] else "pearson"
     table = np.full((facts.layers, facts.heads), np.nan)
@@ -175,7 +176,9 @@ def _draw(rows: Rows, encoder: Encoder, file: Path, dark: bool, name: str) -> No
         layer, number = (int(part) - 1 for part in row["name"].split("-"))
         table[layer, number] = np.nan if row[kind] is None else row[kind]
     what = "Ditto's score on dev" if kind == "dev" else "the correlation of its diagonal with TF-IDF"
-    title = f"{name}: head {rows[0]['name']} is first by {what}, {_x100(rows[0][kind])}"
+    note = f"head {rows[0]['name']} is first by {what}, {_x100(rows[0][kind])}"
     label = f"{'Spearman' if kind == 'dev' else 'Pearson'} × 100"
     layer, number = (int(part) - 1 for part in rows[0]["name"].split("-"))
-    draw_plot(file, dark, partial(draw_heads, table, title=title, label=label, best=(layer, number)))
+    draw = partial(plot, table=table, label=label, best=(layer, number))
+    size = (2.4 + 0.38 * facts.heads, 1.6 + 0.3 * facts.layers)
+    figure.draw(file, draw, size=size, title=f"{name}: attention heads", note=note, dark=dark)

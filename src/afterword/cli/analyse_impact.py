@@ -10,15 +10,14 @@ import typer
 
 from . import options as o
 from .analyse_inputs import Corpus, Models, PairFile, as_text, check_varies, encoders, texts_of, varies
-from .drawing import beside, check_plot, draw_plot
-from .page import one_line
+from .drawing import check_plot, named_plot
 from .progress import CountedBar
 
 if TYPE_CHECKING:
-    from ..analysis.impact import Impact
-    from ..analysis.importance import Follows, Measure
     from ..encode.limits import Limits
     from ..encoder import Encoder
+    from ..papers.heads import Follows, Measure
+    from ..papers.impact import Impact
 
 
 def impact(
@@ -65,12 +64,14 @@ def impact(
         if not as_json:
             typer.echo("\n".join(_table(name, found, texts)))
         if plot is not None:
-            from ..plots.impact import draw_impact, finding
+            from ..papers import figure
+            from ..papers.impact import plot as plot_matrix
 
-            file = plot if len(model) == 1 else beside(plot, name)
-            title = f"{name}: {finding(matrices[0])}"
-            told = f"How far hiding one token moves another in: {one_line(texts[0])}"
-            draw_plot(file, dark, partial(draw_impact, matrices[0], title=title, subtitle=told))
+            file = plot if len(model) == 1 else named_plot(plot, name)
+            note = f"how far masking one token moves another in: {texts[0]}"
+            side = 1.5 + 0.26 * min(len(matrices[0].columns), 40)
+            size, draw = (max(4.6, side + 1.2), max(3.8, side + 1)), partial(plot_matrix, result=matrices[0])
+            figure.draw(file, draw, size=size, title=f"{name}: impact matrix", note=note, dark=dark)
         results += _json(name, found, matrices, weights)
     if as_json:
         typer.echo(as_text(results))
@@ -85,8 +86,8 @@ def measured(
     Raises:
         InputError: no text has a correlation with TF-IDF, and the matrices are not asked for.
     """
-    from ..analysis.impact import impact as matrix_of
-    from ..analysis.importance import follow, heads_follow, tfidf_weights
+    from ..papers.heads import follow, heads_follow, tfidf_weights
+    from ..papers.impact import impact as matrix_of
 
     weights = tfidf_weights(encoder, texts, counted)
     if not matrices_too:

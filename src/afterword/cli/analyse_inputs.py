@@ -15,10 +15,10 @@ from .inputs import open_reader
 from .model import ModelChoice, short_name
 
 if TYPE_CHECKING:
-    from ..analysis.importance import Measure
     from ..encode.limits import Limits
     from ..encoder import Encoder
     from ..methods import AnyMethod
+    from ..papers.heads import Measure
     from ..tasks.pairs import ScoredPairs
 
 Models = Annotated[

@@ -11,13 +11,13 @@ import typer
 
 from . import options as o
 from .analyse_inputs import Models, as_text, short_names, texts_of
-from .drawing import check_plot, draw_plot
+from .drawing import check_plot
 from .model import ModelChoice, members_of, read_methods
 
 if TYPE_CHECKING:
-    from ..analysis.isotropy import Isotropy
     from ..encoder import Encoder
     from ..methods import AnyMethod
+    from ..papers.isotropy import Isotropy
     from ..post import Post
     from ..tasks.candidates import Candidate
 
@@ -87,8 +87,8 @@ def isotropy(
     if fit is not None:
         check_fit(methods, posts)
     on = texts if fit is None else texts_of(fit, None, None, None)
-    from ..analysis.isotropy import isotropy as measure
-    from ..analysis.isotropy import positive_pairs
+    from ..papers.isotropy import isotropy as measure
+    from ..papers.isotropy import positive_pairs
     from ..tasks.vectors import CachedEmbedder
 
     positives = [] if pairs is None else positive_pairs(read_pairs(pairs, correlated=False), above)
@@ -102,9 +102,13 @@ def isotropy(
             found = measure(CachedEmbedder(c.embedder, c.cache, c.raw, c.post), texts, positives, name=name)
             results.append((short, found))
     if plot is not None:
-        from ..plots.isotropy import draw_isotropy
+        from ..papers import figure
+        from ..papers.isotropy import plot as plot_points
 
-        draw_plot(plot, dark, partial(draw_isotropy, results))
+        of = results[0][1]
+        note = f"{of.texts} texts, {of.positives} positive pairs; lower is better on both axes"
+        draw = partial(plot_points, results=[r for _, r in results])
+        figure.draw(plot, draw, title="Alignment and uniformity", note=note, dark=dark)
     measured = [r for _, r in results]
     typer.echo(as_text([r.to_json() for r in measured]) if as_json else "\n".join(_table(measured)))
     return 0

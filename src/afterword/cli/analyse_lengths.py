@@ -11,11 +11,11 @@ import typer
 
 from . import options as o
 from .analyse_inputs import Models, PairFile, as_text, short_names, texts_of
-from .drawing import check_plot, draw_plot
+from .drawing import check_plot
 from .model import ModelChoice
 
 if TYPE_CHECKING:
-    from ..analysis.lengths import Lengths
+    from ..papers.lengths import Lengths
     from ..text.layout import Layout
     from ..text.tokenizer import Tokenizer
 
@@ -64,7 +64,7 @@ def lengths(
 
     chosen = None if method is None else one_method(parse_method(method), "the number of tokens")
     texts = texts_by_name(tasks, data, input, pairs, format, field)
-    from ..analysis.lengths import lengths as measure
+    from ..papers.lengths import lengths as measure
 
     results: list[Lengths] = []
     for spec, short in short_names(model).items():
@@ -76,9 +76,12 @@ def lengths(
             )
             results.append(found)
     if plot is not None:
-        from ..plots.lengths import draw_lengths
+        from ..papers import figure
+        from ..papers.lengths import plot as plot_shares
 
-        draw_plot(plot, dark, partial(draw_lengths, results))
+        draw = partial(plot_shares, results=results)
+        note = "special tokens, template and copies of the method included"
+        figure.draw(plot, draw, title="Lengths of texts in tokens", note=note, dark=dark)
     typer.echo(as_text([r.to_json() for r in results]) if as_json else "\n".join(_table(results)))
     return 0
 

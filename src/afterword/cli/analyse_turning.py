@@ -14,13 +14,13 @@ import typer
 
 from . import options as o
 from .analyse_inputs import Models, as_text, check_scores, distinct, short_names
-from .drawing import check_plot, draw_plot
+from .drawing import check_plot
 from .model import ModelChoice
 from .progress import CountedBar
 
 if TYPE_CHECKING:
-    from ..analysis.turning import Curve
     from ..encoder import Encoder
+    from ..papers.turning import Curve
     from ..tasks.pairs import ScoredPairs
 
 Devs = Annotated[
@@ -105,11 +105,11 @@ def turning_point(
     named = [replace(c, name=_joined(names[f.model] * (len(model) > 1), c.name * (len(model) == 1 or len(asked) > 1)))
              for f in found for c in f.curves]  # fmt: skip
     if plot is not None:
-        from ..plots.curve import draw_degradation, finding
+        from ..papers import figure
+        from ..papers.turning import plot as plot_curves
 
-        title = finding(named) if len(model) > 1 else f"{names[model[0]]}: {finding(named)}"
-        looks = _looks(len(model), asked)
-        draw_plot(plot, dark, partial(draw_degradation, named, title=title, subtitle=_told(sets), looks=looks))
+        title = "Scores by layers kept" if len(model) > 1 else f"{names[model[0]]}: scores by layers kept"
+        figure.draw(plot, partial(plot_curves, curves=named), title=title, note=_note(sets), dark=dark)
     if as_json:
         results = [f.to_json(margin) for f in found]
         typer.echo(as_text(results if len(results) > 1 else results[0]))
@@ -131,7 +131,7 @@ def _measure(
 
     specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in asked]
     methods = [one_method(parse_method(spec), "a turning point") for spec in specs]
-    from ..analysis.turning import degradation
+    from ..papers.turning import degradation
 
     encoder: Encoder = choice.load(classical())
     named = {f"{p}, {'no' if t == 'none' else t} template": m for (t, p), m in zip(asked, methods, strict=True)}
@@ -143,16 +143,7 @@ def _measure(
     return Measured(choice.model, encoder.backbone.facts.layers, curves, tuple(used))
 
 
-def _looks(models: int, asked: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-    """Colour and dash of each curve: of one model by pool and template, of several by model and what was asked for."""
-    if models > 1:
-        return [(m, k) for m in range(models) for k in range(len(asked))]
-    templates, pools = (list(dict.fromkeys(part)) for part in zip(*asked, strict=True))
-    return [(pools.index(p), templates.index(t)) for t, p in asked]
-
-
-def _told(sets: Mapping[str, ScoredPairs]) -> str:
-    """What was measured, beneath the title."""
+def _note(sets: Mapping[str, ScoredPairs]) -> str:
     pairs = sum(len(scored.gold) for scored in sets.values())
     of = next(iter(sets)) if len(sets) == 1 else f"the mean of {len(sets)} sets: {', '.join(sets)}"
     rings = "rings are turning points, grey if under half of the resamples agree"

@@ -14,7 +14,7 @@ from .model import read_methods
 from .page import one_line
 
 if TYPE_CHECKING:
-    from ..analysis.representative import RepresentativeWords
+    from ..papers.words import RepresentativeWords
 
 
 def words(
@@ -57,11 +57,11 @@ def words(
 
     Also print how often that word is not a high-frequency word (BeLLM's representative words).
     """  # fmt: skip
-    from ..analysis.word_counts import read_counts
+    from ..papers.words import read_counts
 
     texts, counts, results = texts_of(input, pairs, format, field), read_counts(frequencies), []
     methods = read_methods(method or ["bellm"])
-    from ..analysis.representative import representative_words
+    from ..papers.words import representative_words
 
     for name, encoder, limits in encoders(model, methods, device, dtype, max_length, trust_remote_code, batch_tokens):
         results.append(representative_words(encoder, texts, counts, top=top, head=head, name=name, limits=limits))

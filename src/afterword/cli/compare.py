@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -18,17 +18,17 @@ import typer
 from ..errors import DataError
 from . import options as o
 from .console import say
-from .drawing import Draw, check_plot, draw_plot
+from .drawing import check_plot
 from .lay_tables import laid_out, paragraph, terminal
 
 if TYPE_CHECKING:
+    from ..papers.scores import Series
     from ..tasks.compare import Comparison
     from ..tasks.published import Line, Published
     from ..tasks.report import Row, ScoreTable
 
 NO_TEST = "no t-test: it needs two sets of one group, metric and protocol"
 COLUMNS = ("kind", "name", "against", "table", "task", "metric", "value", "low", "high", "deviation", "source", "notes")
-BARS = ("accuracy", "strict_accuracy")  # a score of 0 is nothing right
 
 Rows = Annotated[
     list[Path] | None,
@@ -294,36 +294,49 @@ def _published(tables: Sequence[Published]) -> Iterator[dict[str, object]]:
                 }  # fmt: skip
 
 
-def figures(rows: Sequence[Row], theirs: Sequence[Published]) -> dict[str, Draw]:
-    """How each table is drawn, by its name: those of our tasks by group, and the published ones."""
+@dataclass(frozen=True)
+class Drawn:
+    """A figure of a table: its columns and lines, and what is written above and below them."""
+
+    columns: Sequence[str]
+    series: Sequence[Series]
+    title: str
+    note: str
+    digits: int = 2
+
+
+def figures(rows: Sequence[Row], theirs: Sequence[Published]) -> dict[str, Drawn]:
+    """The figure of each table, by its name: those of our tasks by group, and the published ones."""
     from ..tasks.report import tables
 
     several = len({row.model for row in rows}) > 1
     models = {row.name: row.model for row in rows} if several else {}
-    drawn: dict[str, Draw] = {table.title: _own(table, models) for table in tables(rows)}
-    return drawn | {table.id: _beside(table, rows, several) for table in theirs}
+    drawn = {table.title: _of_results(table, models) for table in tables(rows)}
+    return drawn | {table.id: _of_published(table, rows, several) for table in theirs}
 
 
-def _own(table: ScoreTable, models: dict[str, str]) -> Draw:
-    from ..plots.finding import Series
-    from ..plots.scores import draw_scores
+def _of_results(table: ScoreTable, models: dict[str, str]) -> Drawn:
+    from ..papers.scores import Series
 
+    note = f"{table.metric} × 100"
+    if len(table.rows) == 1:
+        ((name, scores, deviations),) = table.rows
+        deviations = deviations or (None,) * len(scores)
+        lines = [Series(*line) for line in zip(table.columns, zip(scores), zip(deviations), strict=True)]
+        return Drawn((name,), lines, table.title, note)
     series = [
         Series(_short(name, models.get(name, "")), scores, deviations, group=models.get(name, ""))
         for name, scores, deviations in table.rows
     ]
-    bars = table.metric in BARS
-    scales = "; each task has its own scale" if len(table.columns) > 1 < len(series) and not bars else ""
-    told = f"{table.title}, {table.metric} × 100{scales}"
-    return partial(draw_scores, table.columns, series, subtitle=told, bars=bars)
+    scales = "; each task has its own scale" if len(table.columns) > 1 else ""
+    return Drawn(table.columns, series, table.title, note + scales)
 
 
-def _beside(table: Published, rows: Sequence[Row], several: bool) -> Draw:
-    from ..plots.finding import Series
-    from ..plots.scores import draw_scores
+def _of_published(table: Published, rows: Sequence[Row], several: bool) -> Drawn:
+    from ..papers.scores import Series
     from ..tasks.published import HERE, lines, published
 
-    table = published()[table.id]  # whole: who leads is not seen among the nearest rows
+    table = published()[table.id]  # all of it: the best is not always among the nearest rows
     series: list[Series] = []
     for line in lines(table, rows):
         group = f"published: {line.group}" if line.group else "published"
@@ -333,9 +346,10 @@ def _beside(table: Published, rows: Sequence[Row], several: bool) -> Draw:
     if not any(not one.published for one in series) and len({one.group for one in series}) == 1:
         series = [replace(one, group="") for one in series]
     unit = "× 100" if table.scale == 100 else "as fractions of 1"
-    told = f"{table.paper}, {table.table}: {table.title}; {unit}; filled: evaluated here, hollow: published"
-    told += "; *: of other data, see the notes under the table" if any(one.marked for one in series) else ""
-    return partial(draw_scores, table.columns, series, subtitle=told, digits=2 if table.scale == 100 else 4)
+    note = f"{unit}; filled: evaluated here, hollow: published"
+    note += "; *: of different data, see the notes under the table" if any(one.marked for one in series) else ""
+    title = f"{table.paper}, {table.table}: {table.title}"
+    return Drawn(table.columns, series, title, note, 2 if table.scale == 100 else 4)
 
 
 def _short(name: str, model: str) -> str:
@@ -353,8 +367,15 @@ def targets(plot: Path, names: Iterable[str]) -> dict[str, Path]:
     return {name: plot.with_stem(f"{plot.stem}-{end}") if len(safe) > 1 else plot for name, end in safe.items()}
 
 
-def draw(files: dict[str, Path], drawn: dict[str, Draw], dark: bool) -> None:
+def draw(files: dict[str, Path], drawn: dict[str, Drawn], dark: bool) -> None:
     """Draw the tables, and say where they are."""
+    if not files:
+        return
+    from ..papers import figure, scores
+
     for name, path in files.items():
-        draw_plot(path, dark, drawn[name])
+        one = drawn[name]
+        size, panels = scores.layout(one.columns, one.series)
+        plot = partial(scores.plot, columns=one.columns, series=one.series, digits=one.digits)
+        figure.draw(path, plot, size=size, panels=panels, title=one.title, note=one.note, dark=dark)
         say(f"{name}: {path}" + (f" and {path.with_stem(f'{path.stem}-dark')}" if dark else ""))

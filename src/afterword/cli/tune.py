@@ -15,7 +15,7 @@ import typer
 from ..jobs.names import VECTOR
 from . import options as o
 from .console import interruptible, without_advice
-from .drawing import check_plot, draw_plot
+from .drawing import check_plot
 from .inputs import open_reader
 from .model import ModelChoice, read_methods, short_name
 from .progress import CountedBar
@@ -225,22 +225,28 @@ def check_labels(labels: str | None, input: Path | None, criterion: str | None, 
 
 def draw_head_map(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
     """Draw the scores of all heads, or without labels their correlations with TF-IDF."""
-    from ..plots.heads import draw_heads
+    from ..papers import figure
+    from ..papers.heads import plot as plot_heads
     from ..tune.heads import spelled_head
 
     chosen = heads.label_free
     if heads.scores is None:
-        title = f"{model}: head {spelled_head(chosen)} follows TF-IDF most, {heads.correlation[chosen]:.2f}"
-        told = "correlation of each head's attention of a token to itself with TF-IDF"
-        draw = partial(draw_heads, heads.correlation, label="correlation × 100", chosen=chosen)
+        table, best, label = heads.correlation, None, "correlation with TF-IDF × 100"
+        note = f"each head's attention of a token to itself; dashed: head {spelled_head(chosen)}, the highest"
     else:
-        title = f"{model}: Ditto is best with head {spelled_head(heads.best)}, {100 * heads.scores[heads.best]:.2f}"
-        told = (
-            f"on the mean of the first and last states, all dev pairs; dashed: head {spelled_head(chosen)}, "
-            f"chosen without labels, place {heads.place} of {heads.scores.size}"
+        table, best, label = heads.scores, heads.best, "Spearman × 100"
+        note = (
+            f"Ditto on the mean of the first and last states, all dev pairs; framed: head {spelled_head(best)}, the "
+            f"best; dashed: head {spelled_head(chosen)}, chosen without labels, place {heads.place} of {table.size}"
         )
-        draw = partial(draw_heads, heads.scores, label="Spearman × 100", best=heads.best, chosen=chosen)
-    draw_plot(plot, dark, partial(draw, title=title, subtitle=told))
+    figure.draw(
+        plot,
+        partial(plot_heads, table=table, label=label, best=best, chosen=chosen),
+        size=(2.4 + 0.38 * table.shape[1], 1.6 + 0.3 * table.shape[0]),
+        title=f"{model}: attention heads",
+        note=note,
+        dark=dark,
+    )
 
 
 def read_texts(path: Path) -> list[str]:

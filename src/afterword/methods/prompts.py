@@ -136,7 +136,7 @@ def bellm(
 
     Args:
         last: number of layers at the end; 1 by default. "auto" = all layers after the model's turning point (section
-            3.1); `afterword.analysis.turning.resolve` finds the number.
+            3.1); `afterword.papers.turning.resolve` finds the number.
         pool: the mean, or position-weighted mean, over the prompt's and the text's tokens, or the last token.
         states: hidden states, as for `classical`.
         layers: numbers of the layers from 0, instead of `last`.

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from transformers import set_seed
 
-from ..analysis.turning import resolve
 from ..backbone.bidirectional import AUTO
 from ..encoder import Encoder
 from ..errors import DataError, InputError, MethodError
 from ..methods import classical, one_method
+from ..papers.turning import resolve
 from ..tasks.pairs import ScoredPairs
 from .checkpoints import processes
 from .lora import check_four_bit

@@ -1,1 +1,0 @@
-"""Analysis: the papers' measurements of a model's layers, tokens and vectors."""

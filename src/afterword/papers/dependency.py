@@ -1,0 +1,128 @@
+"""How much the token that represents a sentence depends on the others: sentence-level Spearman correlation.
+
+Source: BeLLM, section 2 and Figure 2, section 5.5 and Figure 5; after Ethayarajh (2019), intra-sentence similarity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..encode.limits import Limits
+from ..encoder import Encoder
+from ..errors import InputError
+from ..tasks.scores import ranks
+from ..text.layout import Text
+from .figure import printable
+from .measurement import Measurement, sweep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PAPER = {"LLaMA": 0.17, "BERT": 0.35}
+"""The means of BeLLM's Figure 2."""
+
+Pivot = Literal["last", "first"]
+
+
+@dataclass(frozen=True)
+class Dependency(Measurement):
+    """How much the pivot token depends on the other tokens of each sentence.
+
+    Attributes:
+        name: name of the encoder's method.
+        pivot: which token represents the sentence.
+        values: for each sentence, Spearman's correlation over the D components between the hidden states of the pivot
+            and of another token, averaged over the other tokens (n,); NaN for a sentence of one token.
+        mean: mean of the defined values; NaN if there are none.
+        quartiles: lower quartile, median and upper quartile of the defined values.
+        undefined: number of sentences without a value.
+    """
+
+    name: str
+    pivot: Pivot
+    values: NDArray[np.float64]
+    mean: float
+    quartiles: tuple[float, float, float]
+    undefined: int
+
+
+def dependency(
+    encoder: Encoder,
+    texts: Sequence[Text],
+    pivot: Pivot | None = None,
+    *,
+    name: str | None = None,
+    limits: Limits | None = None,
+) -> Dependency:
+    """Correlate the pivot of each sentence with its other tokens.
+
+    All tokens of the input count, also special tokens and those of a template. So compare models with the same
+    template, or without one, as Figure 2 does.
+
+    Args:
+        encoder: its method gives the input format, the hidden states and the bidirectional layers.
+        texts: sentences.
+        pivot: the "last" token, as for LLaMA in the paper, or the "first", BERT's [CLS]; None is "last" for a causal
+            model, else "first".
+        name: name of the result; None = the method's name.
+        limits: batch size and maximum length.
+
+    Raises:
+        InputError: there is no text, a text is blank, or the pivot is neither "last" nor "first".
+    """
+    if pivot not in (None, "last", "first"):
+        raise InputError(f"pivot={pivot!r}: choose last or first")
+    at = pivot or ("last" if encoder.backbone.facts.causal else "first")
+    index = -1 if at == "last" else 0
+    values = np.array(sweep(encoder, texts, lambda states: _of_group(states, index), limits))
+    defined = values[~np.isnan(values)]
+    quartiles = np.quantile(defined, [0.25, 0.5, 0.75]) if len(defined) else np.full(3, math.nan)
+    mean = float(defined.mean()) if len(defined) else math.nan
+    low, middle, high = map(float, quartiles)
+    name = name or encoder.method.name
+    return Dependency(name, at, values, mean, (low, middle, high), len(values) - len(defined))
+
+
+def _of_group(states: Tensor, pivot: int) -> list[float]:
+    """Spearman's correlation of the pivot with the other tokens, averaged, for texts of one length (G, n, D)."""
+    n = states.shape[1]
+    if n == 1:
+        return [math.nan] * len(states)
+    ranked = torch.from_numpy(ranks(states.double().cpu().numpy()))
+    ranked -= ranked.mean(-1, keepdim=True)
+    ranked /= ranked.norm(dim=-1, keepdim=True)  # NaN where all components are equal
+    correlations = (ranked * ranked[:, pivot, None]).sum(-1)
+    others = torch.arange(n) != pivot % n
+    return [float(v) for v in correlations[:, others].mean(1)]
+
+
+def plot(axes: Axes, results: Sequence[Dependency]) -> None:
+    """Draw a box per result, as in Figures 2 and 5 of BeLLM; triangles are means, dotted lines the paper's.
+
+    Args:
+        axes: the axes to draw on.
+        results: at least one.
+    """
+    from matplotlib import rcParams
+
+    line = {"color": rcParams["text.color"]}
+    axes.boxplot(
+        [r.values[~np.isnan(r.values)] for r in results],
+        tick_labels=[f"{printable(r.name)}\n{r.pivot} token, mean {r.mean:.2f}" for r in results],
+        orientation="horizontal", widths=0.55, showmeans=True, boxprops=line, whiskerprops=line, capprops=line,
+        flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": rcParams["axes.edgecolor"]},
+    )  # fmt: skip
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.set_xlabel("Spearman's correlation of the pivot with the other tokens")
+    for mean in PAPER.values():
+        axes.axvline(mean, color=rcParams["axes.edgecolor"], linestyle=":", linewidth=1)
+    axes.secondary_xaxis("top").set_xticks([*PAPER.values()], [f"{name} in the paper" for name in PAPER], fontsize=7.5)

@@ -1,0 +1,133 @@
+"""Write figures with matplotlib: a file for light pages, and one for dark pages where it is asked for.
+
+A figure is a function ``plot(axes, result)`` next to its measurement, which takes its colours from the current style:
+"C0", "C1", ... for series, ``rcParams["grid.color"]`` and the like for the rest. So it also works on axes of your own:
+
+    from matplotlib import pyplot as plt
+    from afterword.papers import dependency, figure
+
+    with plt.style.context(figure.LIGHT):
+        dependency.plot(plt.figure().subplots(), results)
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, MissingExtra
+from ..files.atomic import atomic_file, check_target
+
+KINDS = (".png", ".svg", ".pdf")
+LIGHT = Path(__file__).with_name("light.mplstyle")
+DARK = Path(__file__).with_name("dark.mplstyle")
+"""Colours for dark pages; use it after `LIGHT`."""
+
+
+def draw(
+    path: Path,
+    plot: Callable[..., None],
+    *,
+    size: tuple[float, float] = (6.4, 3.8),
+    title: str = "",
+    note: str = "",
+    panels: tuple[int, int] = (1, 1),
+    dark: bool = False,
+) -> None:
+    """Draw a figure to a file. No window is opened, and a file that exists stays until the new one is complete.
+
+    Args:
+        path: a .png (300 dpi), .svg or .pdf file; letters of an .svg and a .pdf are text, not outlines.
+        plot: draws on the axes of all panels, passed one by one, row by row.
+        size: width and height in inches.
+        title: above the panels.
+        note: in small print below them: what was measured, of what, how many.
+        panels: numbers of rows and columns.
+        dark: also draw NAME-dark, for dark pages.
+
+    Raises:
+        InputError: the file has another ending.
+        DataError: it cannot be written.
+        MissingExtra: matplotlib is not installed.
+    """
+    check(path, dark)
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    kind = path.suffix[1:]
+    for file, styles in zip(_files(path, dark), ([LIGHT], [LIGHT, DARK]), strict=False):
+        content = BytesIO()
+        with style.context(styles), _fonts_by_the_viewer(kind == "svg"):
+            drawn = Figure(figsize=size)
+            if title:
+                drawn.suptitle(printable(title, 400), x=0.01, ha="left", wrap=True)
+            if note:
+                drawn.supxlabel(printable(note, 400), x=0.01, ha="left", wrap=True)
+            plot(*drawn.subplots(*panels, squeeze=False).ravel())
+            drawn.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        with atomic_file(file) as out:
+            out.write(content.getvalue())
+
+
+def check(path: Path, dark: bool = False) -> None:
+    """Check, before a long computation, that a figure can be written to this file.
+
+    Raises:
+        InputError: the file has another ending than `KINDS`.
+        DataError: it is a folder, or its folder does not exist.
+        MissingExtra: matplotlib is not installed.
+    """
+    if path.suffix not in KINDS:
+        raise InputError(f"cannot draw to {path}: choose a name that ends in {', '.join(KINDS)}")
+    for file in _files(path, dark):
+        check_target(file)
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError:
+        raise MissingExtra("matplotlib", "plots") from None
+
+
+def printable(text: str, most: int = 60) -> str:
+    r"""A text as matplotlib draws it literally: on one line, no formulas, no control characters, which break an .svg.
+
+    >>> print(printable("a\nb\x1b[31m$x$"))
+    a b [31m\$x\$
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return (line if len(line) <= most else f"{line[: most - 1]}…").replace("$", r"\$")
+
+
+def text_on(colour: Any) -> str:
+    """Black or white, whichever reads better on a colour: the contrast is 4.5 or more (WCAG 2.2).
+
+    >>> text_on("#e69f00")
+    'black'
+    """
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour))
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
+
+
+def _files(path: Path, dark: bool) -> list[Path]:
+    return [path, path.with_stem(f"{path.stem}-dark")][: 1 + dark]
+
+
+@contextmanager
+def _fonts_by_the_viewer(svg: bool) -> Iterator[None]:
+    """No warnings about fonts of the style that are not installed; of an .svg, none about missing letters either."""
+    log = logging.getLogger("matplotlib.font_manager")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            if svg:
+                warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")
+            yield
+    finally:
+        log.setLevel(level)

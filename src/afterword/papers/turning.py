@@ -1,0 +1,281 @@
+"""The degradation experiment and its turning point: after which layer do a causal model's similarities get worse?
+
+Source: BeLLM, section 3.1 and Figure 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..backbone.bidirectional import AUTO, Sight
+from ..encoder import Encoder
+from ..errors import InputError, MethodError
+from ..methods import Method, classical, warn_if_idle
+from ..methods.states import States
+from ..tasks.pairs import SAME, ScoredPairs, read_pairs
+from ..tasks.scores import cosines, spearman
+from ..tasks.task import as_read
+from .figure import printable
+from .measurement import Measurement
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Curve", "TurningPoint", "degradation", "read_pairs", "resolve", "turning_point"]
+
+Array = NDArray[np.floating[Any]]
+
+MARGIN = 0.01
+"""Differences between scores up to this size do not count."""
+
+FEWEST = 30  # minimum number of pairs: with fewer, one pair changes the curve more than a layer does
+UNSURE = 0.5  # a turning point that a smaller share of the resamples agrees on is drawn in grey
+WINDOW = 512  # number of pairs whose vectors of all layers are in memory together
+
+
+@dataclass(frozen=True)
+class TurningPoint(Measurement):
+    """The turning point of a curve.
+
+    The rule: let best be the highest score with at least one layer kept. The turning point is the largest number of
+    kept layers whose score is at least best - `margin`; with any more layers the score is lower. BeLLM makes the
+    layers after it bidirectional. If the curve does not fall at its end there are none; then BeLLM makes the last
+    layer bidirectional, as in the paper.
+
+    Attributes:
+        kept: number of layers up to the turning point.
+        last: b, the number of last layers that should be bidirectional: those after the turning point, at least one.
+        falls: whether there are layers after the turning point.
+        margin: see above.
+        agreement: share of bootstrap resamples of the pairs that give the same `last`.
+    """
+
+    kept: int
+    last: int
+    falls: bool
+    margin: float
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Curve(Measurement):
+    """Spearman's correlation with human scores, by the number of layers that are kept.
+
+    Attributes:
+        name: name of the method.
+        scores: the correlation with the first 0, 1 ... L layers kept (L + 1,); NaN if all similarities are equal, as
+            with no layer and the last token of a template.
+        pairs: number of pairs, of all sets.
+        turning: the turning point; None if the scores are undefined.
+        note: why it is None.
+        band: for each score, the 2.5th and the 97.5th percentile of bootstrap resamples of the pairs; empty without
+            resamples.
+        sets: where there are several sets of pairs, the scores on each; `scores` are their means.
+    """
+
+    name: str
+    scores: tuple[float, ...]
+    pairs: int
+    turning: TurningPoint | None
+    note: str = ""
+    band: tuple[tuple[float, float], ...] = ()
+    sets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+def degradation(
+    encoder: Encoder,
+    pairs: ScoredPairs | Mapping[str, ScoredPairs],
+    methods: Mapping[str, Method] | Sequence[Method],
+    *,
+    margin: float = MARGIN,
+    draws: int = 200,
+    **options: Any,
+) -> tuple[Curve, ...]:
+    """The curve of each method over the model's layers, from one causal forward per text and template.
+
+    A model cut to its first t layers outputs its final norm of hidden_states[t], so one forward gives all t.
+
+    Args:
+        encoder: gives the model; its own method, prompts and post-processing are not used.
+        pairs: at least 30 scored pairs; or several such sets by name, whose scores are averaged.
+        methods: give the input format and the pooling; their states and bidirectional layers are ignored.
+        margin: see `TurningPoint`.
+        draws: number of bootstrap resamples for `TurningPoint.agreement` and `Curve.band`; of several sets, each is
+            resampled.
+        options: keyword arguments for `Encoder.encode_many`.
+
+    Returns:
+        One curve per method, in order.
+
+    Raises:
+        MethodError: the model is bidirectional already, or a method reads attention, which removing layers changes.
+        InputError: there are fewer than 30 pairs.
+    """
+    named = dict(methods) if isinstance(methods, Mapping) else {m.name: m for m in methods}
+    sets = dict(pairs) if isinstance(pairs, Mapping) else {"": pairs}
+    layers = _check(encoder, sets, named)
+    kept: dict[tuple[str, int], Method] = {
+        (name, t): replace(m, states=States(f"normed:{t}"), sight=Sight())
+        for name, m in named.items()
+        for t in range(layers + 1)
+    }
+    bare = Encoder(encoder.backbone, classical(), max_length=encoder.max_length)
+    similar = {key: _similarities(bare, scored, kept, options) for key, scored in sets.items()}
+    golds = {key: scored.gold for key, scored in sets.items()}
+    rows = {name: {key: np.stack([of[name, t] for t in range(layers + 1)]) for key, of in similar.items()}
+            for name in named}  # fmt: skip
+    return tuple(_curve(name, rows[name], golds, margin, draws) for name in named)
+
+
+def _curve(name: str, rows: Mapping[str, Array], golds: Mapping[str, Array], margin: float, draws: int) -> Curve:
+    """The curve of one method from the similarities (L + 1, n) of each set."""
+    each = {key: tuple(_spearman(row, golds[key]) for row in rows[key]) for key in rows}
+    scores = tuple(map(float, np.mean(list(each.values()), axis=0)))
+    several, count = each if len(each) > 1 else {}, sum(map(len, golds.values()))
+    turning = turning_point(scores, margin)
+    if turning is None:
+        return Curve(name, scores, count, None, _why(golds), sets=several)
+    again = _resampled(rows, golds, draws)
+    points = [turning_point(one, margin) for one in again]
+    same = [point is not None and point.last == turning.last for point in points]
+    turning = replace(turning, agreement=float(np.mean(same)) if same else math.nan)
+    low, high = np.percentile(again, [2.5, 97.5], axis=0) if draws else ((), ())
+    band = tuple((float(a), float(b)) for a, b in zip(low, high, strict=True))
+    return Curve(name, scores, count, turning, band=band, sets=several)
+
+
+def turning_point(scores: Sequence[float], margin: float = MARGIN) -> TurningPoint | None:
+    """The turning point of a curve, by the rule of `TurningPoint`; None if its last score is undefined.
+
+    Args:
+        scores: scores with 0, 1 ... L layers kept.
+        margin: see `TurningPoint`.
+
+    >>> turning_point([0.3, 0.40, 0.52, 0.515, 0.45]).last
+    1
+    """
+    layers = len(scores) - 1
+    defined = [s for s in scores[1:] if not math.isnan(s)]
+    if not defined or math.isnan(scores[-1]):
+        return None
+    kept = max(t for t in range(1, layers + 1) if scores[t] >= max(defined) - margin)
+    return TurningPoint(kept, max(layers - kept, 1), kept < layers, margin, math.nan)
+
+
+def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: float = MARGIN) -> Method:
+    """The method with ``last="auto"`` replaced by the number of layers after the model's turning point.
+
+    The curve is computed with the method's own template and pooling. A method without "auto" is returned unchanged.
+
+    Args:
+        method: for instance `bellm(last="auto")`.
+        encoder: an encoder of the model; its method is not used.
+        pairs: scored pairs of a development set.
+        margin: see `TurningPoint`.
+
+    Raises:
+        MethodError: the model is bidirectional already.
+        InputError: there are too few pairs, or there is no turning point; the message gives the reason.
+    """
+    if method.sight.last != AUTO:
+        return method
+    (curve,) = degradation(encoder, pairs, [method], margin=margin, draws=0)
+    if curve.turning is None:
+        raise InputError(f"{method.name}: {curve.note}")
+    last = curve.turning.last
+    name = method.name.replace("last auto", f"last {last}")
+    resolved = replace(method, sight=replace(method.sight, last=last), name=name)
+    warn_if_idle(resolved)
+    return resolved
+
+
+def _check(encoder: Encoder, sets: Mapping[str, ScoredPairs], methods: Mapping[str, Method]) -> int:
+    facts = encoder.backbone.facts
+    if not facts.causal:
+        raise MethodError(f"{facts.kind} is bidirectional already: it has no turning point, and bellm is for decoders")
+    if facts.states != facts.layers:
+        raise MethodError(
+            f"{facts.kind} has attention in {facts.layers} of its {facts.states} layers: a turning point counts layers "
+            "that can be opened, so give bellm a number of its own"
+        )
+    if not sets:
+        raise InputError("there are no pairs: give at least one set of them")
+    for key, pairs in sets.items():
+        if len(pairs.gold) < FEWEST:
+            of = f" of {key}" if key else ""
+            raise InputError(f"{len(pairs.gold)} pairs{of} are too few for a turning point: give at least {FEWEST}")
+    for name, method in methods.items():
+        if method.weigh.reads_attention:
+            raise MethodError(f"{name} reads the attention of all layers: a turning point is found by mean or last")
+    return facts.layers
+
+
+def _similarities(
+    encoder: Encoder, pairs: ScoredPairs, methods: Mapping[tuple[str, int], Method], options: Mapping[str, Any]
+) -> dict[tuple[str, int], Array]:
+    """Cosines of all pairs (n,) by method; the vectors of `WINDOW` pairs are in memory at a time."""
+    parts: dict[tuple[str, int], list[Array]] = {key: [] for key in methods}
+    for first in range(0, len(pairs.gold), WINDOW):
+        left, right = ([as_read(t) for t in side[first : first + WINDOW]] for side in (pairs.left, pairs.right))
+        texts = list(dict.fromkeys([*left, *right]))
+        row = {text: i for i, text in enumerate(texts)}
+        vectors = encoder.encode_many(texts, methods, **options)  # type: ignore[arg-type]  # any key names a method
+        for key, rows in vectors.items():
+            parts[key].append(cosines(rows[[row[t] for t in left]], rows[[row[t] for t in right]]))  # type: ignore[index]
+    return {key: np.concatenate(part) for key, part in parts.items()}
+
+
+def _spearman(similar: Array, gold: Array) -> float:
+    return math.nan if np.ptp(similar) < SAME else spearman(similar, gold)
+
+
+def _resampled(rows: Mapping[str, Array], golds: Mapping[str, Array], draws: int) -> Array:
+    """The curve (draws, L + 1) on bootstrap resamples of the pairs of each set."""
+    random = np.random.default_rng(0)
+    found = []
+    for key, gold in golds.items():
+        drawn = random.integers(0, len(gold), (draws, len(gold)))
+        found.append([[_spearman(row[chosen], gold[chosen]) for row in rows[key]] for chosen in drawn])
+    return np.asarray(np.mean(np.array(found, float), axis=0))
+
+
+def _why(golds: Mapping[str, Array]) -> str:
+    for key, gold in golds.items():
+        if np.ptp(gold) == 0:
+            of = f" of {key}" if key else ""
+            return f"all {len(gold)} pairs{of} have the score {gold[0]:g}: a correlation needs different ones"
+    return "all pairs are equally similar, or vectors are not finite: the curve is undefined; try another pool"
+
+
+def plot(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Draw scores over the number of layers kept, as in Figure 4 of BeLLM.
+
+    A ring marks the turning point of a curve that falls at its end, in grey where less than half of the resamples
+    agree; a band is the 95 % interval.
+
+    Args:
+        axes: the axes to draw on.
+        curves: from `degradation`, at least one.
+    """
+    from matplotlib import rcParams
+    from matplotlib.ticker import MaxNLocator
+
+    for curve in curves:
+        percent = 100 * np.array(curve.scores)
+        (line,) = axes.plot(percent, label=printable(curve.name))
+        if curve.band:
+            low, high = 100 * np.array(curve.band).T
+            axes.fill_between(range(len(percent)), low, high, color=line.get_color(), alpha=0.1, linewidth=0)
+        if curve.turning is not None and curve.turning.falls:
+            kept = curve.turning.kept
+            ring = rcParams["axes.edgecolor"] if curve.turning.agreement < UNSURE else line.get_color()
+            axes.scatter(kept, percent[kept], s=140, facecolors="none", edgecolors=ring, zorder=3, gid="turning-point")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="layers kept", ylabel="Spearman's correlation × 100")
+    axes.legend()

@@ -1,0 +1,158 @@
+"""Representative words: the word that a language model predicts at the token whose state is the sentence vector.
+
+Source: BeLLM, section 3.3 and appendix A.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from ..backbone.loading import load_head
+from ..encode.limits import Limits
+from ..encoder import Encoder
+from ..errors import BadRow, DataError, MissingDataset
+from ..text.layout import Text
+from .measurement import Measurement, sweep
+
+COUNTED = re.compile(r"(\S+)[ \t]+(\d+)")
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+TOP = 100
+"""Default number of high-frequency words; in English they are about half of all words in a text."""
+
+
+@dataclass(frozen=True)
+class RepresentativeWords(Measurement):
+    """The words that the language-modelling head predicts after texts.
+
+    A word is the most likely token, without spaces around it; a token without a letter or digit is no word. A long
+    word may be incomplete, since only one token is predicted. The paper does not define high-frequency words; here they
+    are the `top` most frequent words of a list, ignoring case.
+
+    Attributes:
+        name: name of the encoder's method.
+        words: one per text; "" if the token is no word.
+        share: share of texts with a word that is not a high-frequency word: appendix A's number.
+        frequent: share of texts whose word is a high-frequency word.
+        wordless: share of texts without a word.
+        top: number of high-frequency words.
+        different: number of different words.
+        commonest: the words predicted most often, with their counts.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    share: float
+    frequent: float
+    wordless: float
+    top: int
+    different: int
+    commonest: tuple[tuple[str, int], ...]
+
+
+def representative_words(
+    encoder: Encoder,
+    texts: Sequence[Text],
+    counts: Mapping[str, int],
+    *,
+    top: int = TOP,
+    head: str | None = None,
+    name: str | None = None,
+    limits: Limits | None = None,
+) -> RepresentativeWords:
+    """Predict a word at the last token of each text, and count high-frequency words.
+
+    Args:
+        encoder: an encoder of a causal model; its method should be `bellm` or `prompt`, whose template asks for a
+            word.
+        texts: sentences.
+        counts: word frequencies, from `read_counts`.
+        top: number of high-frequency words.
+        head: name or folder of the model whose head predicts; None = the encoder's own. A saved encoder has no head:
+            name the model that it was trained or tuned from.
+        name: name of the result; None = the method's name.
+        limits: batch size and maximum length.
+
+    Raises:
+        ModelError: the model is not causal, or has no language-modelling head.
+        InputError: there is no text, or a text is blank.
+    """
+    predict, hf = load_head(encoder.backbone, head), encoder.backbone.tokenizer.hf
+
+    def read(states: Tensor) -> list[int]:
+        best: list[int] = predict(states[:, -1].to(encoder.backbone.dtype)).argmax(-1).tolist()
+        return best
+
+    tokens = sweep(encoder, texts, read, limits)
+    spelled = {t: _word(hf.decode([t], skip_special_tokens=True)) for t in set(tokens)}
+    words = tuple(spelled[t] for t in tokens)
+    high, n = most_frequent({word.casefold(): count for word, count in counts.items()}, top), len(words)
+    wordless = sum(not w for w in words)
+    frequent = sum(w.casefold() in high for w in words)
+    predicted = Counter(w for w in words if w)
+    share = (n - wordless - frequent) / n
+    return RepresentativeWords(
+        name or encoder.method.name, words, share, frequent / n, wordless / n, top, len(predicted),
+        tuple(predicted.most_common(10)),
+    )  # fmt: skip
+
+
+def _word(token: str) -> str:
+    """The token as a word; "" if it has no letter or digit."""
+    return token.strip() if any(c.isalnum() for c in token) else ""
+
+
+def read_counts(path: str | Path) -> Counter[str]:
+    """Read how often each word occurs; words are in lower case.
+
+    Args:
+        path: a text file in UTF-8. If its first line is a word and a number, it is a list of counts, and every line
+            must have this form; otherwise it is a corpus, whose words are counted.
+
+    Raises:
+        MissingDataset: there is no such file.
+        BadRow: a line of a list of counts is not a word and a number.
+        DataError: the file cannot be read, or has no word.
+    """
+    path = Path(path)
+    counts: Counter[str] = Counter()
+    listed: bool | None = None
+    for number, line in _lines(path):
+        match = COUNTED.fullmatch(line.strip())
+        listed = match is not None if listed is None else listed
+        if not listed:
+            counts.update(word.casefold() for word in WORD.findall(line))
+        elif match is not None:
+            counts[match[1].casefold()] += int(match[2])
+        else:
+            raise BadRow(path, number, f"{line.strip()!r:.40} is no word and its count, as the first line is")
+    if not counts:
+        raise DataError(f"{path} holds no word: give a text, or lines of a word and its count")
+    return counts
+
+
+def most_frequent(counts: Mapping[str, int], top: int) -> frozenset[str]:
+    """The most frequent words; of words with equal counts the first.
+
+    >>> sorted(most_frequent({"it": 9, "rain": 1, "is": 8}, 2))
+    ['is', 'it']
+    """
+    return frozenset(sorted(counts, key=lambda word: -counts[word])[:top])
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank, with their numbers from 1."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, line
+    except FileNotFoundError:
+        raise MissingDataset(f"{path} does not exist: give a corpus or a list of word counts") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise DataError(f"{path} cannot be read as UTF-8 text: {e}") from None

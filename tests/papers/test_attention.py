@@ -1,0 +1,126 @@
+"""Attention matrices against transformers' own eager attention, and against `Encoder.attention` and `weights`."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.eager import BELLM, Eager, Seen
+from tests.tiny import tiny
+
+from afterword import Encoder, bellm, classical, ditto, echo, reba
+from afterword.backbone.loading import load_backbone
+from afterword.errors import AttentionNotSeen, InputError, MethodError, NoSuchHead, WordNotFound
+from afterword.papers.attention import (
+    attention_heads,
+    backward_attention,
+    forward_attention,
+    own_attention,
+    rows_of_word,
+)
+
+TEXT = "the thin bank"
+CLOSE = {"rtol": 0, "atol": 2e-6}
+
+
+class Model:
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.backbone = load_backbone(tiny(kind, folder))
+        self.eager = Eager(folder)
+
+    def see(self, text: str, **options: object) -> Seen:
+        return self.eager.see(self.eager.tokenizer(text, add_special_tokens=False).input_ids, **options)
+
+
+@pytest.fixture(scope="module", params=["llama", "bert"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return Model(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return Model("llama", tmp_path_factory.mktemp("decoder"))
+
+
+def test_heads_and_layers_are_the_models_own(model: Model):
+    own = model.see(TEXT).attention.numpy()
+    found = attention_heads(Encoder(model.backbone, classical()), TEXT, [(0, 2), (2, 3)], [1])
+    assert [f.name for f in found] == ["head 1-3", "head 3-4", "layer 2, mean of 4 heads"]
+    for f, wanted in zip(found, (own[0, 2], own[2, 3], own[1].mean(0)), strict=True):
+        np.testing.assert_allclose(f.matrix, wanted, **CLOSE)
+        assert len(f.tokens) == len(f.matrix) and f.weights is None and f.layer is None
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": "last_layer"}, {"triangle": "full"}], ids=str)
+def test_the_backward_matrix_and_the_heads_that_won(model: Model, options: dict[str, str]):
+    encoder = Encoder(model.backbone, reba(pool="mean", **options))
+    found = backward_attention(encoder, TEXT)
+    a = model.see(TEXT, copies=2).attention.numpy()
+    both = (a + a.swapaxes(-1, -2)) / 2
+    first = 2 if options.get("attention") else 0
+    strongest = both[first:].reshape(-1, *both.shape[2:])
+    seen = np.ones_like(strongest[0]) if options.get("triangle") else np.triu(np.ones_like(strongest[0]))
+    np.testing.assert_allclose(found.matrix, strongest.max(0) * seen, **CLOSE)
+    assert found.layer is not None and found.head is not None and found.weights is not None
+    i, k = np.nonzero(seen)
+    won = both[found.layer[i, k] - 1, found.head[i, k] - 1, i, k]
+    np.testing.assert_allclose(won, strongest.max(0)[i, k], **CLOSE)
+    assert (found.layer[seen == 0] == 0).all() and found.layer[i, k].min() >= first + 1
+    np.testing.assert_array_equal(found.matrix, encoder.attention(TEXT)[1].astype(float))
+    np.testing.assert_array_equal(found.weights, encoder.weights(TEXT)[1].astype(float))
+
+
+def test_a_bidirectional_layer_looks_forward(llama: Model):
+    texts = [TEXT, "in the tin"]
+    found = forward_attention(Encoder(llama.backbone, bellm(1)), texts)
+    wanted = [[a.triu(1).sum(-1).mean() for a in llama.see(text, around=BELLM, last=1).attention] for text in texts]
+    np.testing.assert_allclose(found.per_text, wanted, **CLOSE)
+    np.testing.assert_allclose(found.layers, np.mean(wanted, 0), **CLOSE)
+    assert found.both_ways == (3,) and (found.layers[:2] == 0).all() and 0 < found.layers[2] < 1
+    lengths = np.array([llama.see(text, around=BELLM).length for text in texts])
+    assert found.even == pytest.approx(((lengths - 1) / (2 * lengths)).mean())
+    assert "per_text" not in found.to_json()
+
+
+@pytest.mark.filterwarnings("ignore:ditto on llama")
+def test_the_methods_own_matrix(model: Model):
+    found = own_attention(Encoder(model.backbone, ditto("2-3")), TEXT)
+    assert found is not None and found.name == "head 2-3" and found.weights is not None
+    np.testing.assert_allclose(found.weights, found.matrix.diagonal(), **CLOSE)
+    reading = own_attention(Encoder(model.backbone, reba()), TEXT)
+    assert reading is not None and reading.name == "backward attention"
+    assert own_attention(Encoder(model.backbone, classical()), TEXT) is None
+
+
+def test_tokens_are_letters_and_words_have_rows(llama: Model):
+    encoder = Encoder(llama.backbone, reba())
+    found = backward_attention(encoder, "a 银 b a")
+    assert found.tokens[:6] == ("<s>", "a", "␣", "银 1/3", "银 2/3", "银 3/3")
+    assert rows_of_word(encoder, "a 银 b a", "银") == [3, 4, 5] and rows_of_word(encoder, "a 银 b a", "a") == [1, 9]
+    with pytest.raises(WordNotFound, match="'x'"):
+        rows_of_word(encoder, "a 银 b a", "x")
+
+
+def test_what_cannot_be_shown_is_told(llama: Model, tmp_path: Path):
+    plain = Encoder(llama.backbone, classical())
+    with pytest.raises(NoSuchHead, match="3 layers of 4 heads"):
+        attention_heads(plain, TEXT, [(3, 0)])
+    with pytest.raises(NoSuchHead, match="layer 4 does not exist: the model has layers 1 to 3"):
+        attention_heads(plain, TEXT, layers=[3])
+    with pytest.raises(InputError, match="one token for the model"):
+        attention_heads(Encoder(llama.backbone, classical(add_special_tokens=False)), "a", [(0, 0)])
+    with pytest.raises(InputError, match=r"13 tokens, and 4 of them fit into max_length=5"):
+        attention_heads(Encoder(llama.backbone, classical(), max_length=5), "a b c d e f g", [(0, 0)])
+    with pytest.raises(InputError, match="blank"):
+        attention_heads(plain, " ", [(0, 0)])
+    with pytest.raises(MethodError, match="use reba"):
+        backward_attention(Encoder(llama.backbone, echo()), TEXT)
+    with pytest.raises(MethodError, match="cuts texts into chunks"):
+        backward_attention(Encoder(llama.backbone, reba(chunk=2)), TEXT)
+    with pytest.raises(MethodError, match="second stream"):
+        forward_attention(Encoder(llama.backbone, bellm(1, couple="add")), [TEXT])
+    with pytest.raises(InputError, match="text 1 is blank"):
+        forward_attention(plain, [TEXT, ""])
+    with pytest.raises(InputError, match="there is no text"):
+        forward_attention(plain, [])
+    with pytest.raises(AttentionNotSeen, match="mamba"):
+        attention_heads(Encoder(load_backbone(tiny("mamba", tmp_path)), classical()), TEXT, [(0, 0)])

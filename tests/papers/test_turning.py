@@ -1,0 +1,183 @@
+"""The degradation curve against models that are really truncated, and the rule of its turning point by hand."""
+
+import gzip
+import json
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests.tiny import tiny, tiny_tokenizer
+from transformers import AutoModel
+
+from afterword import Encoder, bellm, classical, ditto, prompt, reba
+from afterword.backbone.bidirectional import Sight
+from afterword.errors import BadRow, InputError, MethodError
+from afterword.papers import turning
+from afterword.papers.turning import degradation, read_pairs, resolve, turning_point
+from afterword.tasks.pairs import ScoredPairs
+
+
+def pairs(n: int = 40) -> ScoredPairs:
+    random = np.random.default_rng(0)
+    texts = ["".join(chr(97 + c) for c in random.integers(0, 26, random.integers(2, 12))) for _ in range(2 * n)]
+    return ScoredPairs(tuple(texts[:n]), tuple(texts[n:]), random.integers(0, 6, n).astype(float), ("",) * n)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_the_curve_is_that_of_truncated_models(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turning, "WINDOW", 17)  # several windows
+    dev = pairs()
+    encoder = Encoder.load(tiny(kind, tmp_path / "whole"), classical())
+    methods = {"mean": bellm(2), "last": bellm("auto", "last"), "bare": classical("last")}
+    curves = degradation(encoder, dev, methods)
+    assert [c.name for c in curves] == ["mean", "last", "bare"] and curves[0].pairs == 40
+    for t in (1, 2, 3):
+        small = AutoModel.from_pretrained(tmp_path / "whole", num_hidden_layers=t)
+        small.save_pretrained(tmp_path / str(t))
+        tiny_tokenizer(kind).save_pretrained(tmp_path / str(t))
+        causal = {"mean": prompt("bellm", "mean"), "last": prompt("bellm", "last"), "bare": classical("last")}
+        for curve, method in zip(curves, causal.values(), strict=True):
+            truncated = Encoder.load(tmp_path / str(t), method)
+            assert truncated.backbone.facts.layers == t
+            a, b = truncated.encode(dev.left), truncated.encode(dev.right)
+            cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+            assert curve.scores[t] == pytest.approx(stats.spearmanr(cosine, dev.gold)[0], abs=2e-3), (t, curve.name)
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept", "last", "falls"),
+    [
+        ([0.9, 0.2, 0.5, 0.6, 0.5], 3, 1, True),  # no layer at all is no point of the curve
+        ([0.1, 0.2, 0.60, 0.595, 0.4, 0.3], 3, 2, True),  # a plateau: its end
+        ([0.1, 0.60, 0.2, 0.3, 0.595], 4, 1, False),  # back at the top at the end
+        ([0.1, 0.2, 0.3, 0.4], 3, 1, False),
+        ([math.nan, 0.4, 0.3, 0.2], 1, 2, True),
+        ([math.nan, math.nan, 0.3, 0.2], 2, 1, True),
+        ([0.1, -0.5, -0.2, -0.4], 2, 1, True),
+    ],
+)
+def test_the_rule_by_hand(scores: list[float], kept: int, last: int, falls: bool):
+    found = turning_point(scores)
+    assert found is not None and (found.kept, found.last, found.falls) == (kept, last, falls)
+
+
+def test_the_margin_and_what_has_no_turning_point():
+    found = turning_point([0.0, 0.50, 0.45, 0.44], margin=0.055)
+    assert found is not None and found.kept == 2
+    assert turning_point([0.1, 0.2, math.nan]) is None
+    assert turning_point([0.1, math.nan, math.nan]) is None
+
+
+def test_agreement_is_the_share_of_resamples_and_is_drawn_the_same_again(tmp_path: Path):
+    encoder, dev = Encoder.load(tiny("llama", tmp_path), classical()), pairs()
+    (curve,) = degradation(encoder, dev, [classical()], draws=50)
+    assert curve.turning is not None and 0.0 < curve.turning.agreement < 1.0  # gold is random: so is the point
+    assert degradation(encoder, dev, [classical()], draws=50) == (curve,)
+    same = ScoredPairs(dev.left, dev.right, planted(encoder, dev, layer=2), dev.subsets)
+    (sure,) = degradation(encoder, same, [classical()])
+    assert sure.scores[2] == pytest.approx(1) and sure.turning is not None
+    assert (sure.turning.kept, sure.turning.last, sure.turning.agreement) == (2, 1, 1.0)
+
+
+def test_several_sets_are_averaged_and_each_is_kept(tmp_path: Path):
+    encoder, dev = Encoder.load(tiny("llama", tmp_path), classical()), pairs()
+    half = ScoredPairs(dev.left[:30], dev.right[:30], dev.gold[:30], dev.subsets[:30])
+    (both,) = degradation(encoder, {"all": dev, "half": half}, [classical()], draws=40)
+    alone = [degradation(encoder, one, [classical()], draws=40)[0] for one in (dev, half)]
+    assert both.sets == {"all": alone[0].scores, "half": alone[1].scores} and both.pairs == 70
+    assert both.scores == pytest.approx(np.mean([c.scores for c in alone], axis=0)) and not alone[0].sets
+    assert len(both.band) == 4 and all(
+        low < score < high for score, (low, high) in zip(both.scores, both.band, strict=True)
+    )
+    small = ScoredPairs(dev.left[:5], dev.right[:5], dev.gold[:5], dev.subsets[:5])
+    with pytest.raises(InputError, match="5 pairs of small are too few"):
+        degradation(encoder, {"all": dev, "small": small}, [classical()])
+    with pytest.raises(InputError, match="there are no pairs"):
+        degradation(encoder, {}, [classical()])
+    flat = ScoredPairs(dev.left, dev.right, np.full(40, 3.0), dev.subsets)
+    assert (
+        "all 40 pairs of flat have the score 3"
+        in degradation(encoder, {"all": dev, "flat": flat}, [classical()])[0].note
+    )
+
+
+def planted(encoder: Encoder, dev: ScoredPairs, layer: int) -> np.ndarray:
+    """Scores that are the cosines of a layer."""
+    found = Encoder(encoder.backbone, classical(states=f"normed:{layer}"))
+    a, b = found.encode(dev.left, normalize_embeddings=True), found.encode(dev.right, normalize_embeddings=True)
+    return (a * b).sum(1)
+
+
+def test_auto_becomes_the_number_behind_the_turning_point(tmp_path: Path):
+    encoder = Encoder.load(tiny("llama", tmp_path), classical())
+    dev = pairs()
+    gold = ScoredPairs(dev.left, dev.right, planted(encoder, dev, layer=1), dev.subsets)
+    method = bellm("auto", template=None, couple="add", pool_special_tokens=True)
+    assert resolve(method, encoder, gold) == bellm(2, template=None, couple="add", pool_special_tokens=True)
+    assert resolve(method, encoder, gold).name == "bellm last 2 mean add"
+    assert resolve(bellm(3), encoder, gold) == bellm(3)
+    assert Encoder(encoder.backbone, resolve(method, encoder, gold)).encode("a").shape == (64,)
+    with pytest.raises(MethodError, match=r"bellm\(last='auto'\) needs pairs"):
+        Encoder(encoder.backbone, method)
+
+
+def test_auto_warns_where_nothing_would_change(tmp_path: Path):
+    encoder, dev = Encoder.load(tiny("llama", tmp_path), classical()), pairs()
+    states = Encoder(encoder.backbone, prompt("bellm", "last", states="normed:2"))
+    a, b = states.encode(dev.left, normalize_embeddings=True), states.encode(dev.right, normalize_embeddings=True)
+    gold = ScoredPairs(dev.left, dev.right, (a * b).sum(1), dev.subsets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method = bellm("auto", "last")
+    with pytest.warns(UserWarning, match="equals the causal model"):
+        assert resolve(method, encoder, gold).sight == Sight(last=1)
+
+
+def test_a_prompt_a_step_or_a_method_of_the_encoder_does_not_change_the_curve(tmp_path: Path):
+    encoder, dev = Encoder.load(tiny("llama", tmp_path), reba()), pairs()
+    wanted = degradation(encoder, dev, [classical()], draws=0)
+    encoder.prompts, encoder.default_prompt_name = {"q": "query: "}, "q"
+    assert degradation(encoder, dev, [classical()], draws=0)[0].scores == wanted[0].scores
+
+
+def test_what_cannot_be(tmp_path: Path):
+    llama = Encoder.load(tiny("llama", tmp_path / "llama"), classical())
+    bert = Encoder.load(tiny("bert", tmp_path / "bert"), classical())
+    with pytest.raises(MethodError, match="bert is bidirectional already: it has no turning point"):
+        degradation(bert, pairs(), [classical()])
+    with pytest.raises(InputError, match="29 pairs are too few for a turning point: give at least 30"):
+        degradation(llama, pairs(29), [classical()])
+    for method in (reba(), ditto((0, 0))):
+        with pytest.raises(MethodError, match="reads the attention of all layers"):
+            degradation(llama, pairs(), [method])
+
+
+def test_equal_scores_are_named(tmp_path: Path):
+    encoder, dev = Encoder.load(tiny("llama", tmp_path), classical()), pairs()
+    flat = ScoredPairs(dev.left, dev.right, np.full(40, 3.0), dev.subsets)
+    (curve,) = degradation(encoder, flat, [classical()])
+    assert curve.turning is None and all(math.isnan(s) for s in curve.scores)
+    assert curve.note == "all 40 pairs have the score 3: a correlation needs different ones"
+    assert curve.to_json()["scores"] == [None] * 4
+    with pytest.raises(InputError, match="all 40 pairs have the score 3"):
+        resolve(bellm("auto"), encoder, flat)
+
+
+def test_no_layer_and_the_last_token_of_a_template_is_undefined(tmp_path: Path):
+    encoder = Encoder.load(tiny("llama", tmp_path), classical())
+    (curve,) = degradation(encoder, pairs(), [bellm(pool="last", last=2)], draws=0)
+    assert math.isnan(curve.scores[0]) and not math.isnan(curve.scores[1])
+
+
+def test_pairs_are_read_from_a_file(tmp_path: Path):
+    path = tmp_path / "dev.jsonl.gz"
+    rows = [{"sentence1": "a", "sentence2": "b", "score": "1.5"}, {"sentence1": "c", "sentence2": "d", "score": 2}]
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    found = read_pairs(path)
+    assert (found.left, found.right, found.gold.tolist()) == (("a", "c"), ("b", "d"), [1.5, 2.0])
+    path.write_bytes(gzip.compress(b'{"sentence1": "a", "sentence2": "b"}'))
+    with pytest.raises(BadRow, match=r"dev\.jsonl\.gz:1: has no field 'score'"):
+        read_pairs(path)
