@@ -29,7 +29,7 @@ def test_a_call_embeds_files_and_goes_on(file: Path, llama: Path, tmp_path: Path
 
     job = call()
     table = job.read().read_all()
-    assert job.complete and table.column_names == ["row", "text", "id", "year", "vector"]
+    assert job.complete and table.column_names == ["row", "text", "id", "year", "problem", "vector"]
     assert table["id"].to_pylist() == ["r0", "r1", "r2", "r3"] and table["year"].to_pylist() == ["0", "1", "2", "3"]
     wanted = Encoder.load(llama, "echo").encode([t for t in TEXTS if t], normalize_embeddings=True)
     vectors = table["vector"].to_pylist()
@@ -48,7 +48,7 @@ def test_without_texts_and_of_a_folder_of_files(file: Path, llama: Path, tmp_pat
     folder.mkdir()
     file.rename(folder / "a.jsonl")
     job = embed_files(tmp_path / "job", [folder], llama, "classical", field="body", with_text=False)
-    assert job.read().schema.names == ["row", "vector"] and job.rows == 4
+    assert job.read().schema.names == ["row", "problem", "vector"] and job.rows == 4
 
 
 def test_what_no_job_has_is_refused_before_anything_is_made(file: Path, llama: Path, tmp_path: Path) -> None:

@@ -17,12 +17,8 @@ ROWS, SHARD_ROWS = 120, 2
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What a job has made, but for its markers, which hold times."""
-    return {
-        f"{path.parent.name}/{path.name}": path.read_bytes()
-        for path in sorted(folder.glob("**/*"))
-        if path.is_file() and path.parent.name in ("shards", "rejects")
-    } | {name: (folder / name).read_bytes() for name in ("plan.jsonl", "complete.json")}
+    """The shards of a job, and its list of rejected rows."""
+    return {path.name: path.read_bytes() for path in [*(folder / "shards").glob("*.parquet"), folder / "rejects.jsonl"]}
 
 
 def child_of(pid: int) -> list[int]:
@@ -41,9 +37,11 @@ def killed(words: list[str], done: Path, chance: Random) -> list[int]:
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         os._exit(main(words))
-    enough = len(list(done.glob("*"))) + chance.randrange(8)
+    enough = len(list(done.glob("*.parquet"))) + chance.randrange(8)
     workers: list[int] = []
-    while len(list(done.glob("*"))) < enough and not os.waitid(os.P_PID, driver, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+    while len(list(done.glob("*.parquet"))) < enough and not os.waitid(
+        os.P_PID, driver, os.WEXITED | os.WNOHANG | os.WNOWAIT
+    ):
         workers = child_of(driver) or workers
         time.sleep(0.002)
     time.sleep(chance.random() * 0.02)
@@ -68,14 +66,14 @@ def test_a_job_killed_at_random_times_loses_nothing(tmp_path: Path, chance: Rand
     assert main([*command, "-o", f"{whole}/"]) == 1
     words = [*command, "-o", f"{folder}/"]
     for _ in range(kills):
-        for worker in killed([*words, "--workers", "2", "--threads", "1"], folder / "done", chance):
+        for worker in killed([*words, "--workers", "2", "--threads", "1"], folder / "shards", chance):
             end = time.monotonic() + 60
             while state(worker) not in ("gone", "Z"):
                 assert time.monotonic() < end, "a worker outlives its driver"
                 time.sleep(0.01)
-        if (folder / "complete.json").exists():
-            for path in chance.sample(sorted((folder / "done").iterdir()), 20):
+        if (folder / "rejects.jsonl").exists():
+            for path in chance.sample(sorted((folder / "shards").glob("*.parquet")), 20):
                 path.unlink()
     assert main(words) == 1
     assert contents(folder) == contents(whole) and len(contents(whole)) > ROWS / SHARD_ROWS
-    assert not any((folder / "tmp").iterdir()) and main(["job", "verify", str(folder)]) == 0
+    assert main(["job", "verify", str(folder)]) == 0

@@ -1,24 +1,30 @@
-"""Files that are not as they were, and shards that are embedded again; tests/cli/test_job.py damages more."""
+"""Shards that are embedded again."""
 
-import json
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from afterword.jobs.job import Job
 from afterword.jobs.plan import Inputs
 from afterword.jobs.recipe import JobRecipe, Load
-from afterword.jobs.shard import ShardWorker
-from afterword.jobs.verify import problems, recompute
+from afterword.jobs.shard import ShardWorker, part
+from afterword.jobs.verify import verify
 
 
-def test_a_whole_job(llama: Path, tmp_path: Path) -> None:
+def test_a_shard_with_wrong_vectors_is_found(llama: Path, tmp_path: Path) -> None:
     file = tmp_path / "in.txt"
     file.write_text("one\ntwo\n\nfour\n")
     worker = ShardWorker(tmp_path / "job", Inputs((file,)), JobRecipe(Load(str(llama))), {"text": "text"}, "llama", 2)
-    job = Job.create(worker, {}, 1)
-    assert len(problems(job)) == 4 and all("is not done" in line for line in problems(job))
+    job = Job.create(worker, {}, 2)
+    assert verify(job, worker, 9) == ([], [])
     job.run(worker)
-    assert problems(job) == [] and recompute(job, worker, 3) == ([0, 1, 3], [])
-    assert recompute(job, worker, 99) == ([0, 1, 2, 3], [])
-    marker = job.folder / "done" / "000000.json"
-    marker.write_text(json.dumps({**json.loads(marker.read_text()), "rows": 2}))
-    assert len(problems(job)) == 1
+    assert verify(job, worker, 9) == ([0, 1], []) and len(verify(job, worker, 1)[0]) == 1
+    table = pq.read_table(part(job.folder, 0))
+    for change, differs in ((1e-7, []), (1e-3, [0])):
+        values = table["vector"].combine_chunks().flatten().to_numpy() * np.float32(1 + change)
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), table["vector"].type.list_size)
+        at = table.schema.get_field_index("vector")
+        pq.write_table(table.set_column(at, table.schema.field("vector"), vectors), part(job.folder, 0))
+        assert verify(job, worker, 9) == ([0, 1], differs)

@@ -71,14 +71,14 @@ Ray = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of each process of a job.")]
 ShardRows = Annotated[
-    int | None, typer.Option("--shard-rows", min=1, metavar="N", help="Most rows of a shard. Default: 8192.")
+    int | None, typer.Option("--shard-rows", min=1, metavar="N", help="Most rows of a shard. Default: 1024.")
 ]
 MaxRejects = Annotated[
     int | None, typer.Option("--max-rejects", min=0, metavar="N", help="End a job when more rows have no vector.")
 ]
 Id = Annotated[str | None, typer.Option("--id", metavar="NAME", help="The field whose values name a job's rows.")]
 NoText = Annotated[bool, typer.Option("--no-text", help="Leave the texts out of a job's shards.")]
-Recompute = Annotated[int, typer.Option("--recompute", min=0, hidden=True)]  # what `job verify` asks for
+Sample = Annotated[int, typer.Option("--sample", min=0, hidden=True)]  # what `job verify` asks for
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Only tell the rows, tokens, time and size of a job, from a sample.")
 ]
@@ -162,7 +162,7 @@ def embed(
     id: Id = None,
     no_text: NoText = False,
     dry_run: DryRun = False,
-    recompute: Recompute = 0,
+    sample: Sample = 0,
     progress: o.Progress = None,
 ) -> int:
     """Embed texts: each row of the input gives one row of the output, or one for each chunk of its text.
@@ -171,7 +171,7 @@ def embed(
     continues, and ends with exit code 1.
     """
     command = dict(locals())
-    only_jobs = JobOptions(workers, ray, threads, shard_rows, max_rejects, id, no_text, dry_run, recompute, device)
+    only_jobs = JobOptions(workers, ray, threads, shard_rows, max_rejects, id, no_text, dry_run, sample, device)
     folder, path = output_of(output, only_jobs)
     with interruptible(lambda: going_on(folder, only_jobs)):
         methods = read_methods(method)

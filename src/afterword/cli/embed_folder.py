@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import JobError, TextsUnknown, plural
-from ..files.folder_lock import LOCK
-from ..jobs.names import JOB
+from ..jobs.names import JOB, PROBLEM, ROW
 from .console import REJECTED, interruptible, say
 from .progress import RowsBar, clock_time
 
 if TYPE_CHECKING:
     from ..files.lines import FileForm
     from ..jobs.chunked import Chunking
-    from ..jobs.contract import Contract
     from ..jobs.job import Job, JobResult
-    from ..jobs.plan import Inputs, Shard
+    from ..jobs.plan import Inputs
     from ..jobs.pool import Run
     from ..jobs.recipe import JobRecipe
     from ..jobs.shard import ShardWorker
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from .model import ModelChoice
 
 
-JOB_COLUMNS = ("row", "id")
+JOB_COLUMNS = (ROW, PROBLEM, "id")
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class JobOptions:
         id: the field that names rows.
         no_text: leave the texts out of the shards.
         dry_run: only tell what the job would take.
-        recompute: only embed so many shards again, and compare.
+        sample: only embed so many shards again, and compare.
         device: of each process; on Ray, one that names cuda takes a GPU.
     """
 
@@ -57,7 +55,7 @@ class JobOptions:
     id: str | None = None
     no_text: bool = False
     dry_run: bool = False
-    recompute: int = 0
+    sample: int = 0
     device: str | None = None
 
     def check(self) -> None:
@@ -109,7 +107,7 @@ def going_on(folder: Path | None, options: JobOptions) -> str:
 
     Nothing is imported for it: the interruption may have left a library half imported.
     """
-    begun = folder is not None and (folder / LOCK).is_file() and not options.dry_run and not options.recompute
+    begun = folder is not None and (folder / JOB).is_file() and not options.dry_run and not options.sample
     return f"what is finished is kept; the same command goes on with {folder}" if begun else ""
 
 
@@ -123,7 +121,7 @@ def check_job(texts: Sequence[str] | None, inputs: Sequence[Path] | None, *files
         raise typer.BadParameter("a job reads files, which another run can read again: give --input FILE")
     for name, file in zip(("--rejects", "--save"), files, strict=True):
         if file is not None:
-            reason = "a job lists them in FOLDER/rejects" if name == "--rejects" else "a job saves no encoder"
+            reason = "a job lists them in FOLDER/rejects.jsonl" if name == "--rejects" else "a job saves no encoder"
             raise typer.BadParameter(f"{reason}: leave it out", param_hint=name)
 
 
@@ -182,46 +180,43 @@ def recipe_of(
 
 
 class JobBar:
-    """Draws the progress of a job; ends it where too many rows have no vector."""
+    """Draw the progress of a job; end it where too many rows have no vector."""
 
     def __init__(self, folder: Path, max_rejects: int | None, progress: bool | None) -> None:
         self.folder, self.max_rejects, self.progress = folder, max_rejects, progress
-        self.rows: dict[int, int] = {}
-        self.rejected = self.finished = self.before = 0
-        self.cut = self.lost = self.unknown = 0
+        self.rejected = self.before = self.cut = self.lost = self.unknown = 0
         self.bar: RowsBar | None = None
 
-    def begin(self, shards: Sequence[Shard], done: Mapping[int, Contract]) -> None:
+    def begin(self, rows: int, before: JobResult) -> None:
         """Draw the bar; shards of earlier runs are not counted in its rate."""
-        self.rows = {shard.number: shard.rows for shard in shards}
-        self.before = self.finished = sum(self.rows[number] for number in done)
-        self.rejected = sum(said["rejected"] for said in done.values())
+        self.before, self.rejected = before.rows, before.rejected
         if self.before:
             say(f"{plural(self.before, 'row')} done before")
         self._check_rejects()
-        self.bar = RowsBar(sum(self.rows.values()), self.progress).__enter__()
+        self.bar = RowsBar(rows, self.progress).__enter__()
         if self.before:
             self.bar.skip(self.before, self.before)
-        self.bar.begin(self.before, self.before)
+        self.bar.begin(rows, rows)
 
-    def done(self, number: int, marker: Contract) -> None:
-        """A shard is done."""
+    def more(self, rows: float) -> None:
+        """Rows were embedded."""
         assert self.bar is not None
-        self.finished += self.rows[number]
-        self.rejected += marker["rejected"]
-        self.cut += marker.get("cut", 0)
-        self.lost += marker.get("lost", 0)
-        self.unknown += marker.get("unknown", 0)
-        self.bar.begin(self.finished, self.finished)
-        self.bar.end()
+        self.bar.more(rows)
+
+    def done(self, number: int, counts: Mapping[str, int]) -> None:
+        """A shard is done."""
+        self.rejected += counts["rejected"]
+        self.cut += counts["cut"]
+        self.lost += counts["lost"]
+        self.unknown += counts["unknown"]
         self._check_rejects()
 
     def _check_rejects(self) -> None:
         if self.max_rejects is not None and self.rejected > self.max_rejects:
             rows = f"{plural(self.rejected, 'row')} {'has' if self.rejected == 1 else 'have'} no vector"
             raise JobError(
-                f"{rows}, and --max-rejects is {self.max_rejects:,}: "
-                f"{self.folder / 'rejects'} says why; finished shards are kept"
+                f"{rows}, and --max-rejects is {self.max_rejects:,}: the column {PROBLEM!r} of "
+                f"{self.folder / 'shards'} gives the reasons; finished shards are kept"
             )
 
     def end(self) -> None:
@@ -264,8 +259,8 @@ def run_job(
                 "--column": inputs.field, "--format": inputs.kind, "--delimiter": inputs.form.delimiter,
                 "--encoding": inputs.form.encoding, "--no-header": None if inputs.form.header else True}  # fmt: skip
     worker = ShardWorker(folder, inputs, recipe, kinds, model, window, options.id)
-    if options.recompute:
-        return compare_again(worker, options.recompute)
+    if options.sample:
+        return compare_again(worker, options.sample)
     began = time.perf_counter()
     job = Job.create(worker, settings, options.shard_rows or SHARD_ROWS, overwrite=overwrite, command=command)
     bar = JobBar(folder, options.max_rejects, progress)
@@ -283,22 +278,22 @@ def run_job(
 
 
 def compare_again(worker: ShardWorker, count: int) -> int:
-    """Embed some shards of a job again, and say which differ; returns the exit code."""
+    """Embed some shards of a job again, and print which differ; returns the exit code."""
     from ..jobs.job import Job
-    from ..jobs.verify import recompute
+    from ..jobs.verify import TOLERANCE, verify
 
-    numbers, other = recompute(Job.open(worker.folder), worker, count)
-    for number in other:
-        print(f"shard {number:06} differs from what was embedded again")
-    print(f"{plural(len(numbers), 'shard')} embedded again: {len(numbers) - len(other)} the same bit for bit")
-    return REJECTED if other else 0
+    numbers, differing = verify(Job.open(worker.folder), worker, count)
+    for number in differing:
+        print(f"shard {number:06} differs: remove its file, and the job's command embeds it again")
+    equal = len(numbers) - len(differing)
+    print(f"{plural(len(numbers), 'shard')} embedded again: {equal} equal within {TOLERANCE:g}")
+    return REJECTED if differing else 0
 
 
 def resized(job: Job) -> list[str]:
-    """The files of a job's input whose size is another than when it was begun."""
-    return [
-        f["file"] for f in job.begun["files"] if not (p := Path(f["file"])).is_file() or p.stat().st_size != f["size"]
-    ]
+    """The files of a job's input that have a different size than when it was begun."""
+    files = [(Path(file["file"]), file["size"]) for file in job.begun["inputs"]]
+    return [str(path) for path, size in files if not path.is_file() or path.stat().st_size != size]
 
 
 def summary(folder: Path, result: JobResult, before: int, seconds: float) -> str:
@@ -308,7 +303,7 @@ def summary(folder: Path, result: JobResult, before: int, seconds: float) -> str
     if new:
         line += f", {new:,} of them in {seconds:.1f} s ({new / seconds:.0f} rows/s)"
     if result.rejected:
-        line += f"; {result.rejected:,} rejected, listed in {folder / 'rejects'}"
+        line += f"; {result.rejected:,} rejected, listed in {folder / 'rejects.jsonl'}"
     return line
 
 

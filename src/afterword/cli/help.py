@@ -48,9 +48,9 @@ EXAMPLES = {
         "embed -m minilm -i tickets.csv --column body -o vectors.parquet",
         "embed -m minilm -i texts.txt -o vectors/",
     ),
-    "job": ("job status vectors/", "job verify vectors/ --recompute 2"),
+    "job": ("job status vectors/", "job verify vectors/ --shards 2"),
     "job status": ("job status vectors/",),
-    "job verify": ("job verify vectors/ --recompute 2",),
+    "job verify": ("job verify vectors/ --shards 2",),
     "job join": ("job join vectors/ -o vectors.parquet",),
     "words": ('words -m minilm "We sat on the bank of the river." bank river',),
     "similar": (

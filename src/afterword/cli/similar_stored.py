@@ -168,7 +168,6 @@ def stored_at(path: Path) -> StoredVectors:
     if not job.complete:
         raise JobError(f"{path} is not complete: {job.result().rows:,} of {plural(job.rows, 'row')} done; the command "
                        "that began it goes on")  # fmt: skip
-    job.check_whole()
     return StoredVectors(path, job.parts(), job.result().unknown)
 
 

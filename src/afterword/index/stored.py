@@ -76,7 +76,7 @@ class StoredRows:
 
     def others(self, names: list[str]) -> list[str]:
         """The columns that were kept beside the vectors and are not among these names."""
-        known = {"row", "line", "text", VECTOR, *map(self._own, names)}
+        known = {"row", "line", "problem", "text", VECTOR, *map(self._own, names)}
         return [name for name in self._schema.names if name not in known]
 
     def _own(self, name: str) -> str:
@@ -141,5 +141,4 @@ def parts_of(path: Path) -> list[Path]:
     job = Job.open(path)
     if not job.complete:
         raise DataError(f"{path} is no finished job: the command that began it goes on with it")
-    job.check_whole()
     return job.parts()

@@ -11,7 +11,7 @@ from ..errors import JobError, warn
 from ..methods.serialize import parse_method
 from .ids import count_ids
 from .job import Job, JobListener
-from .names import VECTOR
+from .names import PROBLEM, ROW, VECTOR
 from .plan import SHARD_ROWS, Inputs, files_of
 from .pool import run_by
 from .recipe import JobRecipe, Load
@@ -23,7 +23,7 @@ VERB = "embed_files"
 OPTIONS = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
 """Arguments of `Encoder.encode` that the texts of a job may have."""
 
-TAKEN = ("row", "id", "text", VECTOR)
+TAKEN = (ROW, PROBLEM, "id", "text", VECTOR)
 """Columns of a shard, whose names no kept column may have."""
 
 
@@ -125,9 +125,10 @@ def worker_of(job: Job) -> ShardWorker:
         JobError: something else has begun it.
         MissingDataset: its input is gone.
     """
-    if job.begun.get("verb") != VERB:
+    settings = job.begun["settings"]
+    if settings.get("verb") != VERB:
         raise JobError(f"{job.folder} was not begun by embed_files: go on with what has begun it")
-    return _worker(job.folder, files_of([Path(path) for path in job.begun["--input"]]), job.begun)
+    return _worker(job.folder, files_of([Path(path) for path in settings["--input"]]), settings)
 
 
 def _worker(folder: Path, files: tuple[Path, ...], settings: Mapping[str, Any]) -> ShardWorker:

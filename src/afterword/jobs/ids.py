@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import plural
 from .job import Job
-from .shard import ROW
+from .names import PROBLEM, ROW
 
 ID = "id"  # the column of a shard
 
@@ -41,13 +41,12 @@ def count_ids(job: Job) -> IdCounts:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rejected = np.fromiter((row["row"] for row in job.rejects()), np.int64)
     missing, hashes = 0, [np.empty(0, np.int64)]
     for part in job.parts():
-        table = pq.read_table(part, columns=[ROW, ID])
+        table = pq.read_table(part, columns=[ROW, ID, PROBLEM])
         rows = table[ROW].to_numpy()
         first = np.diff(rows, prepend=-1) != 0  # of its chunks
-        ids = table[ID].filter(pa.array(first & ~np.isin(rows, rejected))).to_pylist()
+        ids = table[ID].filter(pa.array(first & ~np.asarray(table[PROBLEM].is_valid()))).to_pylist()
         there = [id for id in ids if id not in (None, "")]
         missing += len(ids) - len(there)
         hashes.append(np.fromiter((hash(str(id)) for id in there), np.int64, len(there)))

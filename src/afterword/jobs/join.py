@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import InputError, JobError
 from ..files.atomic import atomic_file
 from .job import Job
+from .names import PROBLEM
 from .output_file import check_place
 from .vectors_info import to_notes
 from .write_vectors import Array, Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of
@@ -38,14 +39,13 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
     if not result.complete:
         left = len(job.plan) - result.shards
         raise JobError(f"{left} of {len(job.plan)} shards of {job.folder} are not done: give its command again")
-    job.check_whole()
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists: choose another name, or --overwrite")
     infos = job.infos
     if kind == "npy" and len(infos) > 1:
         raise InputError(f"an .npy file holds one vector a row, and {len(infos)} methods were given: join to .parquet")
     check_place(path)
-    reader = job.read()
+    reader = job.read([name for name in job.read().schema.names if name != PROBLEM])
     with (
         atomic_file(path) as file,
         _sink(file, kind, reader.schema, list(infos), to_notes(infos, result.unknown)) as sink,

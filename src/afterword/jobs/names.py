@@ -11,6 +11,7 @@ from ..errors import TooLong, WordNotFound
 
 CHUNK_COLUMNS = {"text": "text", "line": "number", "chunk": "number", "start": "number", "end": "number"}
 JOB = "job.json"  # what a job, or the parts of a file, were begun with
+ROW, PROBLEM = "row", "problem"  # columns of a shard: the row's number, and why it has no vector
 VECTOR = "vector"  # the name of a row's vector, if there is only one
 
 ARGUMENT = re.compile(

@@ -56,6 +56,7 @@ def run_on_ray(
                 found = pickle.loads(batch["found"][0])
                 if isinstance(found, Exception):
                     raise found
+                listener.more(found["rows"])
                 listener.done(int(batch["item"][0]), found)
         except ray.exceptions.RayError as e:
             raise ModelError(f"Ray ended the run, and the same command goes on: {one_line(str(e)):.300}") from None
@@ -78,7 +79,7 @@ class Shards:
         number = int(batch["item"][0])
         try:
             os.chdir(self.place)
-            self.do = self.do or self.worker.start()
+            self.do = self.do or self.worker.start(lambda _: None)
             found: Any = self.do(number)
         except (AfterwordError, OSError) as e:
             found = picklable(e)

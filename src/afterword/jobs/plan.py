@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from ..files.lines import USUAL_FORM, FileForm, Reader
 from ..files.read import FORMATS, format_of, open_texts
 from ..files.sources import check_file
 from .items import Item, items_of
-from .store import RowsKey
 from .windows import windows
 
-SHARD_ROWS = 8192
+SHARD_ROWS = 1024  # what two cores embed in about 20 s with a model of the size of MiniLM to BERT-base
 
 
 @dataclass(frozen=True)
@@ -29,19 +27,14 @@ class Shard:
         number: of the shard, from 0.
         file: the number of its file among the inputs.
         first: its first row, counted in the file; ``row``: counted in all files.
-        line: the line of its first row.
-        rows: how many rows it has, and ``characters`` in their texts.
-        key: a hash of the rows as they were read.
+        rows: how many rows it has.
     """
 
     number: int
     file: int
     first: int
     row: int
-    line: int
     rows: int
-    characters: int
-    key: str
 
 
 @dataclass(frozen=True)
@@ -133,26 +126,38 @@ def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def cut(inputs: Inputs, rows: int = SHARD_ROWS) -> Iterator[tuple[Shard, list[Item]]]:
-    """The shards, each with its rows: at most so many, and fewer where texts are long.
+def cut(inputs: Inputs, rows: int = SHARD_ROWS) -> list[tuple[int, int]]:
+    """Cut the input into shards of at most so many rows, and of fewer where texts are long.
+
+    Returns:
+        The number of the file and the number of rows of each shard.
 
     Raises:
         DataError: a file cannot be read.
     """
-    number = row = 0
-    for file in range(len(inputs.files)):
-        first = 0
-        for items in windows(inputs.items(file), rows):
-            characters = sum(len(item.text or "") for item in items)
-            key = RowsKey.of(items).whole
-            yield Shard(number, file, first, row, items[0].line, len(items), characters, key), items
-            number, first, row = number + 1, first + len(items), row + len(items)
+    files = range(len(inputs.files))
+    return [(file, len(items)) for file in files for items in windows(inputs.items(file), rows)]
+
+
+def shards_of(plan: Sequence[Sequence[int]]) -> list[Shard]:
+    """The shards of a plan, as `cut` returns it.
+
+    >>> shards_of([(0, 2), (0, 1), (1, 2)])[2]
+    Shard(number=2, file=1, first=0, row=3, rows=2)
+    """
+    shards: list[Shard] = []
+    row = first = last = 0
+    for number, (file, rows) in enumerate(plan):
+        first = first if file == last else 0
+        shards.append(Shard(number, file, first, row, rows))
+        row, first, last = row + rows, first + rows, file
+    return shards
 
 
 class ShardRows:
-    """Reads the rows of shards: quickly where they are asked for in order, each file once.
+    """Read the rows of shards; in ascending order each file is read once.
 
-    A file is read from its start where a shard comes before the last one: so a .gz file and any encoding can be read.
+    A file is read from its start where a shard comes before the last one: so .gz files and any encoding can be read.
 
     Args:
         inputs: the files.
@@ -167,90 +172,23 @@ class ShardRows:
         """The rows of a shard.
 
         Raises:
-            JobError: they are not those of the plan.
+            JobError: the file has become shorter.
         """
         file, at = self._at
         if file != shard.file or at > shard.first:
             self._items, at = self.inputs.items(shard.file), 0
         items = list(islice(self._items, shard.first - at, shard.first - at + shard.rows))
         self._at = shard.file, shard.first + shard.rows
-        if RowsKey.of(items).whole != shard.key:
-            self._at = (-1, 0)
-            raise JobError(changed(self.inputs.files[shard.file], shard))
+        if len(items) < shard.rows:
+            raise JobError(f"{self.inputs.files[shard.file]} has changed since the job was begun: it has fewer rows")
         return items
 
 
-def changed(path: Path, shard: Shard) -> str:
-    """What is said of an input that is not as it was planned."""
-    return (
-        f"{path} has changed since the job was begun: among the {shard.rows} rows from line {shard.line} on; nothing "
-        "was removed: give it as it was, or --overwrite to start anew"
-    )
-
-
-def first_other(inputs: Inputs, shards: Sequence[Shard], rows: int) -> str | None:
-    """What is said of the first shard that a new plan cuts in another way; None if the plan is the same."""
-    number = -1
-    for number, (now, items) in enumerate(cut(inputs, rows)):
-        before = shards[number] if number < len(shards) else None
-        if before is None or now.file < before.file or _longer(now, items, before):
-            return f"{inputs.files[now.file]} has grown since the job was begun: give it as it was, or --overwrite"
-        if now != before:
-            return changed(inputs.files[now.file], now)
-    if number + 1 < len(shards):
-        return changed(inputs.files[min(shards[number + 1].file, len(inputs.files) - 1)], shards[number + 1])
-    return None
-
-
-def _longer(now: Shard, items: list[Item], before: Shard) -> bool:
-    return now.rows > before.rows and RowsKey.of(items[: before.rows]).whole == before.key
-
-
-def write_plan(shards: Iterable[Shard]) -> bytes:
-    """A plan as JSON lines."""
-    return b"".join(json.dumps(asdict(shard)).encode() + b"\n" for shard in shards)
-
-
-def plan_key(written: bytes) -> str:
-    """A hash of a plan that was written: a plan that lost its last lines would be that of a smaller job."""
-    return hashlib.blake2b(written, digest_size=16).hexdigest()
-
-
-def read_plan(path: Path, key: str | None = None) -> list[Shard]:
-    """A plan that was written.
-
-    Args:
-        path: its file.
-        key: its `plan_key`; None = not compared.
-
-    Raises:
-        JobError: it is missing or damaged.
-    """
-    try:
-        written = path.read_bytes()
-        found = [Shard(**_checked(json.loads(line))) for line in written.splitlines()]
-    except (OSError, ValueError, TypeError) as e:
-        raise JobError(f"{path} cannot be read ({e}): --overwrite starts the job anew") from None
-    if not _is_whole(found) or key not in (None, plan_key(written)):
-        raise JobError(f"{path} is damaged: --overwrite starts the job anew")
+def hashes(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The size in bytes and a hash of each file."""
+    found = []
+    for path in files:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        found.append({"file": str(path), "size": path.stat().st_size, "hash": digest})
     return found
-
-
-def _is_whole(shards: Sequence[Shard]) -> bool:
-    """Whether each shard begins where the one before it ends, in its file or at the start of a later one."""
-    before = Shard(-1, 0, 0, 0, 0, 0, 0, "")
-    for shard in shards:
-        first = before.first + before.rows if shard.file == before.file else 0
-        if (shard.number, shard.first, shard.row) != (before.number + 1, first, before.row + before.rows):
-            return False
-        if shard.rows < 1 or shard.file < before.file:
-            return False
-        before = shard
-    return True
-
-
-def _checked(values: Any) -> Mapping[str, Any]:
-    kinds = {name: str if name == "key" else int for name in Shard.__dataclass_fields__}
-    if not isinstance(values, dict) or any(type(values.get(name)) is not kind for name, kind in kinds.items()):
-        raise ValueError("not a shard")
-    return values

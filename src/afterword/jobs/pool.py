@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from typing import Any, Literal, Protocol
 
 import torch
@@ -13,6 +15,8 @@ from ..encode.process_pool import ProcessPool, cores
 from ..errors import InputError, ModelError
 from .on_ray import run_on_ray
 
+SECONDS = 0.5  # between two reports of progress
+
 Do = Callable[[int], dict[str, Any]]
 """Embeds the shard of a number and returns what it counted; the same shard each time."""
 
@@ -20,14 +24,17 @@ Do = Callable[[int], dict[str, Any]]
 class Worker(Protocol):
     """What a process needs to embed shards; it is pickled once for each process."""
 
-    def start(self) -> Do:
-        """Load the model."""
+    def start(self, report: Callable[[float], None]) -> Do:
+        """Load the model; ``report`` is called with numbers of rows while they are embedded."""
 
 
 class ShardListener(Protocol):
     """Progress callbacks, called in the caller's own thread."""
 
-    def done(self, number: int, marker: dict[str, Any]) -> None:
+    def more(self, rows: float) -> None:
+        """Called with the number of rows that were embedded since the last call."""
+
+    def done(self, number: int, counts: dict[str, Any]) -> None:
         """Called when a shard is finished."""
 
 
@@ -73,7 +80,7 @@ def run_here(worker: Worker, numbers: Sequence[int], listener: ShardListener, th
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     try:
-        do = worker.start()
+        do = worker.start(listener.more)
         for number in numbers:
             listener.done(number, do(number))
     finally:
@@ -96,11 +103,17 @@ def run_local(
         AfterwordError, OSError: of the input, the model or the disk, as the first process raised it.
         ModelError: a process ended by itself.
     """
-    pool = ProcessPool(_load, (worker,), [threads or max(1, cores() // workers)] * min(workers, len(numbers)))
+    embedded, seen = get_context("spawn").Value("d"), 0.0  # rows, counted by all processes
+    pool = ProcessPool(_load, (worker, embedded), [threads or max(1, cores() // workers)] * min(workers, len(numbers)))
     try:
         running = {pool.submit(_do, number): number for number in numbers}
-        for future in as_completed(running):
-            listener.done(running[future], future.result())
+        while running:
+            ended, _ = wait(running, SECONDS, FIRST_COMPLETED)
+            now = embedded.get_obj().value  # without its lock, which a killed process may hold
+            listener.more(now - seen)
+            seen = now
+            for future in ended:
+                listener.done(running.pop(future), future.result())
     except BrokenProcessPool:
         raise ModelError(
             "a worker process ended by itself: if memory ran out, use fewer workers or a lower batch_tokens; a script "
@@ -110,9 +123,15 @@ def run_local(
         pool.close()
 
 
-def _load(worker: Worker, threads: int) -> Do:
+def _load(worker: Worker, embedded: Any, threads: int) -> Do:
     torch.set_num_threads(threads)
-    return worker.start()
+    logging.disable(logging.WARNING)  # each process would repeat what loading says
+
+    def report(rows: float) -> None:
+        with embedded.get_lock():
+            embedded.value += rows
+
+    return worker.start(report)
 
 
 def _do(do: Do, number: int) -> dict[str, Any]:

@@ -1,108 +1,55 @@
-"""One shard of a job: its rows are embedded, and written so that the first whole file wins.
-
-Every file is written beside its place, and linked to its name once it is on disk; a name is never taken twice. A shard
-counts only with its marker. So it does no harm if two processes embed the same shard: their files are equal, or the
-first one stays.
-"""
+"""One shard of a job: its rows are embedded, and its file appears under its name when it is complete."""
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import socket
-import time
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
-from typing import Any, BinaryIO
+from typing import Any
 
 from ..encode.limits import Losses
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
-from ..files.atomic import FULL, sync
-from .contract import Contract, check_made_by, plain, read
-from .embedder import MethodsEmbedder
+from ..files.atomic import atomic_file
+from .contract import first_difference, spelled
 from .items import Item
-from .made_by import contract, made_by
-from .parts_folder import checksum
-from .plan import Inputs, Shard, ShardRows, read_plan
+from .made_by import made_by
+from .names import JOB, PROBLEM, ROW
+from .plan import Inputs, ShardRows, shards_of
 from .recipe import JobRecipe, TextRows
-from .rejects import reject_line
-from .vectors_info import VectorsInfo, to_notes
+from .vectors_info import PREFIX, UNKNOWN, VectorsInfo, read_info, to_notes
 from .windows import embed_window, windows
 from .write_vectors import Array, Block, ParquetSink
 
-PLAN, MADE_BY = "plan.jsonl", "made_by.json"
-SHARDS, REJECTS, DONE, TMP = FOLDERS = ("shards", "rejects", "done", "tmp")
-ROW = "row"
+SHARDS = "shards"
+REJECTED = f"{PREFIX}rejected"
+NAME = re.compile(r"[0-9]{6,}\.parquet")
+
+Counts = dict[str, int]
+"""Of a shard: its rows, those rejected, its cut texts and the tokens they lost, its texts mostly unknown."""
 
 
 def part(folder: Path, number: int) -> Path:
-    """The vectors of a shard."""
+    """The file of a shard; the shard is done if and only if it exists."""
     return folder / SHARDS / f"{number:06}.parquet"
 
 
-def listing(folder: Path, number: int) -> Path:
-    """The rows of a shard without a vector; there is no such file if all have one."""
-    return folder / REJECTS / f"{number:06}.jsonl"
+def parts_in(folder: Path) -> dict[int, Path]:
+    """The files of the finished shards of a job, by their numbers in ascending order."""
+    found = [path for path in (folder / SHARDS).glob("*.parquet") if NAME.fullmatch(path.name)]
+    return {int(path.stem): path for path in sorted(found, key=lambda path: int(path.stem))}
 
 
-def marker(folder: Path, number: int) -> Path:
-    """The file that says that a shard is done."""
-    return folder / DONE / f"{number:06}.json"
+def counts_of(path: Path) -> Counts:
+    """The numbers of rejected and of mostly unknown texts of a finished shard."""
+    import pyarrow.parquet as pq
 
-
-def read_marker(path: Path) -> Contract | None:
-    """What the marker of a shard says; None if there is none, or if it is damaged."""
-    found = read(path) or {}
-    rows, rejected = found.get("rows"), found.get("rejected")
-    counted = type(rows) is int and type(rejected) is int and 0 <= rejected <= rows
-    return found if counted and isinstance(found.get("part"), str) and "listing" in found else None
-
-
-@contextmanager
-def published(path: Path, tmp: Path) -> Iterator[BinaryIO]:
-    """Write a file that gets its name when it is whole and on disk; a file that has the name already stays.
-
-    Args:
-        path: the file.
-        tmp: the folder in which it is written, on the same file system.
-
-    Raises:
-        JobError: the disk is full.
-    """
-    written = tmp / f"{path.name}.{socket.gethostname()}.{os.getpid()}.{token_hex(4)}"
-    try:
-        with written.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(written, path)
-        except FileExistsError:
-            pass
-        except OSError:  # no hard links here
-            if not path.exists():
-                written.rename(path)
-        sync(path.parent)
-    except OSError as e:
-        if e.errno in FULL:
-            raise JobError(
-                f"{path} cannot be written: {os.strerror(e.errno)}; finished shards are kept, and the same command "
-                "goes on from there"
-            ) from e
-        raise
-    finally:
-        with suppress(OSError):
-            written.unlink(missing_ok=True)
-
-
-def publish(path: Path, tmp: Path, content: bytes) -> None:
-    """Write a file as a whole; see `published`."""
-    with published(path, tmp) as file:
-        file.write(content)
+    notes = pq.read_schema(path).metadata or {}
+    return {"rejected": int(notes.get(REJECTED.encode(), 0)), "unknown": int(notes.get(UNKNOWN.encode(), 0))}
 
 
 @contextmanager
@@ -122,24 +69,15 @@ def counted_losses() -> Iterator[Losses]:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-@contextmanager
-def as_job_error() -> Iterator[None]:
-    """Raise a `JobError` in place of a `DataError`."""
-    try:
-        yield
-    except DataError as e:
-        raise JobError(str(e)) from None
-
-
 @dataclass(frozen=True)
 class ShardWorker:
-    """What embeds shards in a process of its own; it can be pickled.
+    """What a process needs to embed shards; it can be pickled.
 
     Args:
         folder: of the job.
         inputs: its files.
         recipe: how texts become vectors.
-        columns: the type of each column beside the vectors and the row's number, by the field of the input.
+        columns: the type of each column besides the vectors and the row's number, by the field of the input.
         model: the model, as the command names it.
         window: the most rows that are sorted by length together.
         id: the field whose values the column "id" holds.
@@ -153,87 +91,95 @@ class ShardWorker:
     window: int
     id: str | None = None
 
-    def start(self) -> Callable[[int], Contract]:
-        """Load the encoder, and return what embeds the shard of a number, and gives what its marker says.
+    def start(self, report: Callable[[float], None] = lambda _: None) -> ShardEmbedder:
+        """Load the encoder.
+
+        Args:
+            report: called with the number of rows that were embedded since its last call.
 
         Raises:
-            JobError: the encoder is not the one that the job was begun with.
+            JobError: the encoder is not the one that made the finished shards.
         """
         rows = self.recipe.open()
-        return _Embedding(self, rows, self._agree(rows.embedder)).shard
+        embedder = rows.embedder
+        infos = made_by(embedder.encoder, embedder.methods, self.recipe.options, self.model, True)
+        for path in list(parts_in(self.folder).values())[:1]:
+            check_made_by(self.folder, read_info(path), infos)
+        return ShardEmbedder(self, rows, infos, report)
 
-    def _agree(self, embedder: MethodsEmbedder) -> dict[str, VectorsInfo]:
-        """What vectors are made by: the first process of a job writes it down, and the others do as it does.
+
+def check_made_by(folder: Path, before: Mapping[str, VectorsInfo], now: Mapping[str, VectorsInfo]) -> None:
+    """Raise a JobError if finished shards were made by a different model, method or setting."""
+    names = ("method", "identity", "prompt", "normalized", "dimension")
+    old, new = ({c: {n: getattr(i, n) for n in names} for c, i in infos.items()} for infos in (before, now))
+    found = first_difference(old, new)
+    if found is None:
+        return
+    models = [next(iter(infos.values())).model for infos in (before, now)]
+    name, was, is_now = ("model", *models) if "identity" in found[0] and models[0] != models[1] else found
+    raise JobError(
+        f"{folder} was begun with {name} {spelled(was)}, and now it is {spelled(is_now)}: give the same command, or "
+        "--overwrite to start again"
+    )
+
+
+class ShardEmbedder:
+    """Embed the shards of a job in this process."""
+
+    def __init__(
+        self, worker: ShardWorker, rows: TextRows, infos: Mapping[str, VectorsInfo], report: Callable[[float], None]
+    ) -> None:
+        self.worker, self.rows, self.infos, self.report = worker, rows, infos, report
+        self.plan = shards_of(json.loads((worker.folder / JOB).read_bytes())["plan"])
+        self.read, self.empty = ShardRows(worker.inputs), rows.encode([], lambda _: None)
+
+    def __call__(self, number: int) -> Counts:
+        """Embed a shard and write its file.
 
         Raises:
-            JobError: the encoder, a setting or a version differs; the first difference is named.
+            JobError: the disk is full, or the input has become shorter.
         """
-        path = self.folder / MADE_BY
-        infos, now = self._made_by(embedder)
-        publish(path, self.folder / TMP, json.dumps(now, indent=1).encode())
-        before = read(path)
-        if before is None:
-            raise JobError(f"{path} is damaged, so that it is not known how the shards were made: --overwrite")
-        if before.get("identity") == now["identity"]:  # the same weights under another path
-            before = {**before, "--model": self.model}
-        with as_job_error():
-            check_made_by(self.folder, before, now)
-        return infos
+        content, counts = self.content(number)
+        try:
+            with atomic_file(part(self.worker.folder, number)) as file:
+                file.write(content)
+        except DataError as e:
+            raise JobError(f"{e}; finished shards are kept, and the same command goes on") from None
+        return counts
 
-    def _made_by(self, embedder: MethodsEmbedder) -> tuple[dict[str, VectorsInfo], Contract]:
-        infos = made_by(embedder.encoder, embedder.methods, self.recipe.options, self.model, True)
-        return infos, plain({"--model": self.model, **contract(infos, embedder.encoder, "--threads")})
+    def content(self, number: int) -> tuple[bytes, Counts]:
+        """Embed a shard, and return what its file holds."""
+        import pyarrow as pa
 
-
-class _Embedding:
-    """Embeds the shards of a job in one process."""
-
-    def __init__(self, worker: ShardWorker, rows: TextRows, infos: Mapping[str, VectorsInfo]) -> None:
-        self.worker, self.rows, self.notes = worker, rows, to_notes(infos)
-        self.plan, self.read = read_plan(worker.folder / PLAN), ShardRows(worker.inputs)
-        self.empty = rows.encode([], lambda _: None)
-
-    def shard(self, number: int) -> Contract:
-        """Embed a shard and write it, unless it is done."""
-        folder, shard = self.worker.folder, self.plan[number]
-        before = read_marker(marker(folder, number))
-        if before is not None:
-            return before
-        began = time.perf_counter()
-        items = self.read.of(shard)
-        with counted_losses() as losses:
-            rejected = self.write(shard, items)
-        if rejected:
-            publish(listing(folder, number), folder / TMP, b"".join(rejected))
-        done = {
-            "rows": shard.rows, "rejected": len(rejected), "part": checksum(part(folder, number)),
-            "listing": checksum(listing(folder, number)) if rejected else None,
-            "cut": len(losses.lost), "lost": sum(losses.lost), "unknown": losses.unknown,
-            "seconds": round(time.perf_counter() - began, 3), "host": socket.gethostname(),
-        }  # fmt: skip
-        publish(marker(folder, number), folder / TMP, json.dumps(done, indent=1).encode())
-        return done
-
-    def encode(self, items: Sequence[Item]) -> dict[str, Array]:
-        """The vectors (n, D) of rows, by name."""
-        return self.rows.encode(items, lambda _: None)
-
-    def write(self, shard: Shard, items: list[Item]) -> list[bytes]:
-        """Embed and write the rows of a shard; the lines of the list of those without a vector."""
-        worker, kinds = self.worker, dict(self.worker.columns)
+        shard, worker, kinds = self.plan[number], self.worker, dict(self.worker.columns)
         names = {name: "id" if name == worker.id else name for name in kinds}
-        embedding, rejected = self.rows.embedding(kinds, True), list[bytes]()
+        items = self.read.of(shard)
         row_of = {item.line: shard.row + i for i, item in enumerate(items)}
-        columns = {ROW: "number", **{names[name]: kind for name, kind in kinds.items()}}
-        with (
-            published(part(worker.folder, shard.number), worker.folder / TMP) as file,
-            ParquetSink(file, columns, self.empty, self.notes) as sink,
-        ):
+        embedding, blocks, rejected, reported = self.rows.embedding(kinds, True), list[Block](), 0, 0.0
+        with counted_losses() as losses:
             for some in windows(self.rows.split(iter(items)), worker.window):
-                vectors = embed_window(
-                    some, lambda part: embedding.encode(part, lambda _: None), embedding.why_nan, self.empty
-                )
-                rejected += [reject_line(row_of[i.line], i.line, i.problem) for i in some if i.problem is not None]
+
+                def more(rows: float, some: list[Any] = some) -> None:
+                    nonlocal reported
+                    rows *= min(1, shard.rows / len(some))  # of chunks, a share of their text
+                    reported += rows
+                    self.report(rows)
+
+                def encode(part: Sequence[Item], more: Callable[[float], None] = more) -> dict[str, Array]:
+                    return embedding.encode(part, more)
+
+                vectors = embed_window(some, encode, embedding.why_nan, self.empty)
                 values = {names[name]: column for name, column in embedding.columns(some).items() if name in names}
-                sink.write(Block({ROW: [row_of[i.line] for i in some], **values}, vectors))
-        return rejected
+                problems = [None if i.problem is None else {"line": i.line, "reason": i.problem} for i in some]
+                rejected += sum(problem is not None for problem in problems)
+                blocks.append(Block({ROW: [row_of[i.line] for i in some], **values, PROBLEM: problems}, vectors))
+        self.report(shard.rows - reported)  # rows without a text, and those that were tried twice
+        columns = {ROW: "number", **{names[name]: kind for name, kind in kinds.items()}}
+        columns[PROBLEM] = pa.struct([("line", pa.int64()), ("reason", pa.string())])
+        notes = to_notes(self.infos, losses.unknown) | ({REJECTED: str(rejected)} if rejected else {})
+        with io.BytesIO() as file:
+            with ParquetSink(file, columns, self.empty, notes) as sink:
+                for block in blocks:
+                    sink.write(block)
+            counts = {"rows": shard.rows, "rejected": rejected, "unknown": losses.unknown}
+            return file.getvalue(), {**counts, "cut": len(losses.lost), "lost": sum(losses.lost)}
