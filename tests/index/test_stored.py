@@ -31,6 +31,6 @@ def test_only_whole_texts_of_one_method_are_taken(tmp_path: Path):
 
 
 def test_a_folder_that_is_no_job_is_refused(tmp_path: Path):
-    with pytest.raises(DataError, match="is no folder of a job"):
+    with pytest.raises(DataError, match="is not a job"):
         parts_of(tmp_path)
     assert parts_of(tmp_path / "v.parquet") == [tmp_path / "v.parquet"]
