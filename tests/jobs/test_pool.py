@@ -32,7 +32,8 @@ class Toy:
     killed: int = -1
     seconds: float = 0.0
 
-    def start(self) -> Callable[[int], dict[str, Any]]:
+    def start(self, report: Callable[[float], None]) -> Callable[[int], dict[str, Any]]:
+        object.__setattr__(self, "report", report)
         (self.folder / f"pid{os.getpid()}").touch()
         return self.shard
 
@@ -42,10 +43,16 @@ class Toy:
         if number == self.bad:
             raise BadRow("a.csv", 3, "has no text")
         time.sleep(self.seconds)
+        self.report(1.0)  # type: ignore[attr-defined]
         return {"rows": number, "threads": torch.get_num_threads()}
 
 
 class Heard(dict[int, Any]):
+    rows = 0.0
+
+    def more(self, rows: float) -> None:
+        self.rows += rows
+
     def done(self, number: int, marker: dict[str, Any]) -> None:
         assert number not in self
         self[number] = marker
@@ -74,7 +81,7 @@ def end(folder: Path) -> None:
 def test_each_shard_once_in_two_processes(tmp_path: Path) -> None:
     heard = Heard()
     run_by(2, threads=1)(Toy(tmp_path), range(2, 9), heard)
-    assert heard == {n: {"rows": n, "threads": 1} for n in range(2, 9)}
+    assert heard == {n: {"rows": n, "threads": 1} for n in range(2, 9)} and heard.rows == 7
     assert workers(tmp_path) and os.getpid() not in workers(tmp_path)
     end(tmp_path)
 
