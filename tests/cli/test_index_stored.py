@@ -61,7 +61,7 @@ def test_the_ids_of_a_job_go_by_their_own_name(run: Run, gpt2: Path, tmp_path: P
     assert told in run("index", tmp_path / "e", *usual, "--from", tmp_path / "v.parquet").err
     assert told not in run("index", tmp_path / "f", *usual, "--keep", "n", "--from", tmp_path / "v.parquet").err
     ended = run("index", tmp_path / "c", *usual, "--id", "m", "--from", tmp_path / "job")
-    assert ended.code == 2 and "has no column 'm': it has row, text, id, vector" in ended.last
+    assert ended.code == 2 and "has no column 'm': it has row, text, id, problem, vector" in ended.last
 
 
 @pytest.mark.parametrize(
