@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
+from tests.agreement import close
 
 from afterword import Encoder, echo
 from afterword.errors import DataError, InputError, JobError
@@ -54,7 +55,7 @@ def test_a_job_is_encode(make: Make, llama: Path) -> None:
     good = [i for i, text in enumerate(TEXTS) if text]
     wanted = Encoder.load(llama).encode([str(TEXTS[i]) for i in good], normalize_embeddings=True)
     vectors = table["vector"].to_pylist()
-    assert np.array_equal(np.array([vectors[i] for i in good], np.float32), wanted)
+    assert close(np.array([vectors[i] for i in good], np.float32), wanted, 1e-5)
     assert [i for i, vector in enumerate(vectors) if vector is None] == [1, 4]
     assert [(r["row"], r["line"], r["reason"]) for r in job.rejects()] == [(1, 2, "is empty"), (4, 5, "is null")]
     (info,) = job.infos.values()
