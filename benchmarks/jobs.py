@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -33,7 +33,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from afterword import Encoder, classical
 from afterword.backbone.self_check import check
-from afterword.jobs import Job
+from afterword.jobs.job import Job, Silent
 from afterword.jobs.plan import Inputs
 from afterword.jobs.pool import run_by
 from afterword.jobs.recipe import JobRecipe, Load
@@ -56,25 +56,15 @@ class Loaded:
         return self.encoder
 
 
-@dataclass
-class Clock:
+class Clock(Silent):
     """Notes when each shard was done."""
 
-    times: list[float] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.times: list[float] = []
 
-    def begin(self, shards: Sequence[Any], done: Mapping[int, Any]) -> None:
-        """Nothing."""
-
-    def done(self, number: int, marker: Mapping[str, Any]) -> None:
+    def done(self, number: int, counts: Mapping[str, Any]) -> None:
         """A shard is done."""
         self.times.append(time.perf_counter())
-
-    def retried(self, number: int, why: str) -> None:
-        """Nothing: no worker dies here."""
-
-    def failed(self, number: int, error: str) -> None:
-        """No shard may be given up."""
-        raise SystemExit(f"shard {number} was given up: {error}")
 
 
 def wikipedia(count: int) -> list[str]:
@@ -262,7 +252,7 @@ def going_on(rows: int, shard: int, rounds: int) -> Row:
             assert found.run(same).complete
 
         for _ in range(rounds):
-            made.remove(len(made.plan) - 1)
+            made.parts()[-1].unlink()
             shutil.rmtree(alone, ignore_errors=True)
             seconds.append(cpu_seconds(again) - cpu_seconds(only))
     what = f"going on with a job of {rows:,} rows x 384 where the last {shard:,} are left, less embedding these"
