@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .backbone.backbone import Backbone
+from .backbone.backbone import Backbone, remove_recorders
 from .backbone.facts import inside
 from .backbone.loading import load_backbone
-from .backbone.pickling import without_recorders
 from .backbone.saving import write_model
 from .backbone.text_part import base_of
 from .encode.module_features import features_of, vectors_of
@@ -73,18 +72,9 @@ class Afterword(InputModule):
         self._backbone = backbone
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state to pickle, without the hooks that transformers left in the model.
-
-        Module and backbone refer to the same model, or to an adapter and the model in it; so do their copies.
-        """
-        copies: dict[int, nn.Module] = {}
-        model, backbone = without_recorders(self.model, copies), object.__new__(Backbone)
-        vars(backbone).update(vars(self._backbone))
-        backbone.model = (
-            copies[id(backbone.model)] if id(backbone.model) in copies else without_recorders(backbone.model, copies)
-        )
-        backbone.modules = tuple(copies[id(m)] for m in backbone.modules)
-        return {**vars(self), "_modules": {**self._modules, "model": model}, "_backbone": backbone}
+        """The state to pickle."""
+        remove_recorders(self.model)
+        return vars(self).copy()
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Accept ``auto_model`` as another name of ``model``: sentence-transformers adds adapters under that name."""

@@ -12,7 +12,6 @@ from afterword.backbone.self_check_trials import (
     Matrices,
     Reached,
     counting_from_afar,
-    last_bits_moved,
     short_windows,
     stop_before,
 )
@@ -79,15 +78,6 @@ def test_windows_are_shortened_and_put_back():
     assert model.config.sliding_window == 4096  # type: ignore[union-attr]
     with short_windows(tiny_model("mistral"), 512) as names:
         assert names == []
-
-
-def test_the_last_bits_of_what_a_table_gives_are_moved():
-    model = tiny_model("llama")
-    table, ids = model.get_input_embeddings(), torch.arange(9)  # type: ignore[operator]
-    with last_bits_moved(model):
-        moved = table(ids)
-    off = (moved / table(ids) - 1).abs().detach()
-    assert 0 < off.max().item() < 1.1e-5 and torch.equal(table(ids), table.weight[:9])
 
 
 def test_matrices_are_eagers():

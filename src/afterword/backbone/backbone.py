@@ -28,10 +28,20 @@ from .introspection import find_stack, forget, side_by_side, vocabulary
 from .model_lock import first_weight, lock_of
 from .packed_linear import packed_layers
 from .packing import PackedBatch, pack
-from .pickling import without_recorders
 from .positions import explain
 from .readings import Readings, Request, reading, require_routers
 from .two_streams import Stack, coupled
+
+RECORDER = "install_output_capuring_hook.<locals>.output_capturing_hook"  # transformers' own spelling
+
+
+def remove_recorders(model: nn.Module) -> None:
+    """Remove transformers' recorders of hidden states: closures, which pickle refuses; they are installed on demand."""
+    for module in model.modules():
+        module.__dict__.pop("_output_capturing_hooks_installed", None)
+        for key, hook in list(module._forward_hooks.items()):
+            if getattr(hook, "__qualname__", "") == RECORDER:
+                del module._forward_hooks[key]
 
 
 @dataclass(frozen=True)
@@ -70,11 +80,9 @@ class Backbone:
         self._shared_layers = facts.layers if shared else 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state to pickle: the model without the hooks that transformers installed in it."""
-        copies: dict[int, nn.Module] = {}
-        state = {k: v for k, v in vars(self).items() if k != "stack"}
-        state["model"] = without_recorders(self.model, copies)
-        return {**state, "modules": tuple(copies[id(m)] for m in self.modules)}
+        """The state to pickle."""
+        remove_recorders(self.model)
+        return vars(self).copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
         """A backbone with a copy of the model."""
@@ -121,8 +129,7 @@ class Backbone:
         Raises:
             UnsupportedModel: they cannot be found.
         """
-        with lock_of(self.model).exclusive():  # the norm is found by hooks in a forward
-            return find_stack(self.model, self.modules, self.facts.depth)
+        return find_stack(self.model, self.modules, self.facts.depth)
 
     def width_of(self, layer: Layer) -> int:
         """The number of components of what is read inside layers, found by a forward; `forward` says what it raises."""

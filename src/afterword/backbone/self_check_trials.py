@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_map, tree_map_only
 
 from .attention_taps import Tap
 from .attention_views import AttentionView
@@ -18,7 +18,7 @@ from .introspection import WINDOWS, text_config
 
 AFAR = 1 << 20  # beyond any length at which a model changes, and exact in float32
 SHORT = 5  # tokens of a shortened window
-KERNELS = 1e-5  # of a float32 number: two kernels differ by less
+HALF = (torch.float16, torch.bfloat16)
 
 COUNTING = frozenset("arange cumsum linspace".split())
 """Functions of torch by which a model counts tokens."""
@@ -119,22 +119,25 @@ def short_windows(model: Any, longest: int) -> Iterator[list[str]]:
             setattr(config, name, value)
 
 
-@contextmanager
-def last_bits_moved(model: Any) -> Iterator[None]:
-    """Change the last bits of the input embeddings, up or down at random.
+class InFloat32(TorchFunctionMode):
+    """Every operation of torch in float32, whatever the weights are stored in; one weight at a time is converted.
 
-    In float32 the change is as large as the difference between two kernels may be, so that some products, one in a
-    few thousand, are rounded differently in half precision.
+    Weights keep their data. In half precision two correct kernels differ by up to 0.16, which would hide a wrong mask.
     """
-    g = torch.Generator().manual_seed(0)
 
-    def move(module: nn.Module, args: Any, output: Tensor) -> Tensor:
-        sign = torch.randint(0, 2, output.shape, generator=g).to(output.device) * 2 - 1
-        off = max(torch.finfo(output.dtype).eps, KERNELS)
-        return output * (1 + sign * off).to(output.dtype)
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function with float32 in place of half precision, in its tensors, its data types and its results."""
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if name not in ("__get__", "embedding"):  # a tensor's attributes; and rows of a table, converted afterwards
+            args, kwargs = tree_map(_float32, (args, kwargs))
+        return tree_map(_float32, func(*args, **kwargs))
 
-    with model.get_input_embeddings().register_forward_hook(move):
-        yield
+
+def _float32(value: Any) -> Any:
+    """A tensor or a data type in float32, if it is in half precision; else the value itself."""
+    if isinstance(value, Tensor):
+        return value.float() if value.dtype in HALF else value
+    return torch.float32 if isinstance(value, torch.dtype) and value in HALF else value
 
 
 class Matrices(Tap):
