@@ -140,11 +140,3 @@ def test_chunked_texts_with_other_kept_values_are_told_how_to_keep_both():
     rows = NewRows(info(chunking="1"), lambda item: None, lambda item: Located(0, 0, 1, "a b"), {"n": "json"})
     told = "has the text of the row in line 1 and other kept values: ids of a column keep both, by --id"
     assert [item.problem for item in rows.new(items)] == [None, told]
-
-
-def test_chunks_of_another_index_are_rows_of_their_own():
-    items = [Item(line, "a", beside=number) for line, number in enumerate([0, 1, 1], 1)]
-    rows = NewRows(
-        info(chunking="1"), lambda item: "a", lambda item: Located(item.beside, 0, 1, item.text or "", apart=True), {}
-    )
-    assert [item.beside.id for item in rows.new(items)] == ["a#0", "a#1"] and rows.counts == {"repeated": 1}

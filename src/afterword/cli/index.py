@@ -10,7 +10,6 @@ import typer
 
 from . import options as o
 from .chunked import read_chunking
-from .index_reembed import reembed
 from .index_status import maintain
 from .index_stored import build_from
 from .indexing import IndexWanted, Tuning, build
@@ -33,14 +32,6 @@ def index(
             metavar="PATH",
             help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder. "
             "-m names the model that they were made by.",
-        ),
-    ] = None,
-    from_index: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-index",
-            metavar="FOLDER",
-            help="Embed the texts of this index by MODEL: ids, kept columns and chunks stay as they are there.",
         ),
     ] = None,
     format: o.Format = None,
@@ -136,7 +127,7 @@ def index(
     if kind is not None and exact:
         raise typer.BadParameter("it is a kind of index, and --exact asks for none", param_hint="--kind")
     if status or optimize:
-        others = {"--input": input, "--from": stored, "--from-index": from_index, "--prune": prune, "--keep": keep}
+        others = {"--input": input, "--from": stored, "--prune": prune, "--keep": keep}
         for option in (name for name, value in others.items() if value):
             raise typer.BadParameter(
                 f"it goes with rows, and --{'status' if status else 'optimize'} takes none", param_hint=option
@@ -159,25 +150,14 @@ def index(
         window, progress,
     )  # fmt: skip
     if stored is not None:
-        _check_alone("--from", "takes stored vectors, and {} asks for new ones", input, chunk, from_index=from_index)
+        for name, value in {"input": input, "chunk": chunk}.items():
+            if value is not None:
+                raise typer.BadParameter(f"it takes stored vectors: leave out --{name}", param_hint="--from")
         return build_from(wanted, stored)
-    if from_index is not None:
-        _check_alone(
-            "--from-index", "takes the rows of an index as they are, which holds no whole texts: leave {} out",
-            input, chunk, id=id, keep=keep,
-        )  # fmt: skip
-        return reembed(wanted, from_index)
     beside = {"--keep": wanted.keep, "--id": [id] if id is not None and id not in wanted.keep else []}
     form = read_form(delimiter, encoding, no_header)
     with closing(open_reader(None, input, format, field, beside, form)) as reader:
         return build(wanted, reader)
-
-
-def _check_alone(option: str, told: str, input: Path | None, chunk: str | None, **others: object) -> None:
-    """Refuse options that ask for other rows than `option` takes."""
-    for name, value in {"input": input, "chunk": chunk, **others}.items():
-        if value is not None and value != []:
-            raise typer.BadParameter(f"it {told.format('--' + name.replace('_', '-'))}", param_hint=option)
 
 
 def _read_keep(keep: list[str] | None) -> list[str]:

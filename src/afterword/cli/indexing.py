@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -150,7 +150,6 @@ class IndexRun:
         _remove(left)
         check_encoder(folder, index.info, self.embedder.encoder)
         check_settings(index, self.info, self.wanted.keep)
-        self.info = replace(self.info, ids=index.info.ids)
         return index
 
     def items(self, reader: Reader) -> Iterator[Item]:
@@ -216,20 +215,19 @@ def _document_options(embedder: MethodsEmbedder, options: dict[str, Any]) -> dic
     return {**options, "prompt_name": name, "prompt": "" if name is None else None}
 
 
-def build(wanted: IndexWanted, reader: Reader, begin: Callable[[IndexWanted], IndexRun] | None = None) -> int:
+def build(wanted: IndexWanted, reader: Reader) -> int:
     """Build or update an index. Returns the exit code: 1 if a row was rejected.
 
     Args:
         wanted: what the command asks for.
         reader: the open input.
-        begin: makes the run; None = an `IndexRun`.
     """
     from ..index.rows import NewRows
     from ..index.write import check_folder, writing
 
     check_folder(wanted.folder)
     with writing(wanted.folder):
-        run = (begin or IndexRun)(wanted)
+        run = IndexRun(wanted)
         index = run.opened()
         kinds = {name: reader.kinds[name] for name in wanted.keep}
         rows = NewRows(run.info, run.identify, run.locate, kinds, index)

@@ -27,7 +27,6 @@ class IndexInfo(VectorsInfo):
         language: of the text index, such as English; ``none`` for no stems; "" = by the texts.
         text_search: whether there is a text index.
         loading: options that the model was loaded with, by the names of `Encoder.load`.
-        ids: of another index, whose ids this one keeps: what these are hashes by; empty where there is none.
         metric: how vectors are compared.
         format: of the index.
     """
@@ -40,7 +39,6 @@ class IndexInfo(VectorsInfo):
     language: str = ""
     text_search: bool = True
     loading: Mapping[str, Any] = field(default_factory=dict)
-    ids: Mapping[str, Any] = field(default_factory=dict)
     metric: str = METRIC
     format: int = FORMAT
 
@@ -75,7 +73,7 @@ class IndexInfo(VectorsInfo):
 
 
 OWN = (
-    "chunking", "late", "overlap", "id_column", "query_prompt_name", "language", "text_search", "loading", "ids",
+    "chunking", "late", "overlap", "id_column", "query_prompt_name", "language", "text_search", "loading",
     "metric", "format",
 )  # fmt: skip
 """The values that an index has beyond those of a file of vectors."""

@@ -39,16 +39,12 @@ class RowPlace:
 
 
 class Located(NamedTuple):
-    """Where the text of a row stands: its number in its document, its span, and the document's text or digest.
-
-    With `apart`, the chunks of a document are items of their own, and there is no text of the whole document.
-    """
+    """Where the text of a row stands: its number in its document, its span, and the document's text or digest."""
 
     chunk: int
     start: int
     end: int
     document: str
-    apart: bool = False
 
 
 def hash_of(text: str, info: IndexInfo, beside: str = "") -> str:
@@ -93,7 +89,6 @@ class NewRows:
         stored: bool = False,
     ) -> None:
         self.info, self.identify, self.locate, self.columns, self.stored = info, identify, locate, columns, stored
-        self._hashed = replace(info, **info.ids)  # what ids that are hashes depend on
         self.counts: Counter[str] = Counter()
         self._known = {} if index is None else known_rows(index)
         self._seen: dict[bytes, bytes] = {}
@@ -120,7 +115,7 @@ class NewRows:
             return item
         key, value = _digest(place.id), self._value(item, place)
         doc, whole = _digest(place.doc), self._value(item, place, located.document)
-        if self.info.chunking and not located.apart:  # chunks of one document, or of two that have one id
+        if self.info.chunking:  # chunks of one document, or of two that have one id
             first, wanted = self._docs.get(doc), whole
             first = None if first is not None and first[len(whole) :] == item.line.to_bytes(8) else first
         else:
@@ -133,7 +128,7 @@ class NewRows:
             self.counts["known"] += 1
         elif first[: len(wanted)] == wanted:
             self.counts["repeated"] += 1
-        elif located.chunk == 0 or located.apart:  # a document is rejected once
+        elif located.chunk == 0:  # a document is rejected once
             other = self.named(int.from_bytes(first[len(wanted) :]))
             same = f"has the id {place.doc[:80]!r} of {other}"
             if self.identify(item) is None:
@@ -146,12 +141,12 @@ class NewRows:
         return f"row {line - 1}" if self.stored else f"the row in line {line}"
 
     def _placed(self, item: Item, located: Located) -> tuple[Item, RowPlace | None]:
-        chunk, start, end, document, _ = located
+        chunk, start, end, document = located
         id = self.identify(item)
         if id == "":
             return replace(item, problem="has an empty id"), None
         own = hash_of(item.text or "", self.info, document if self.info.late else "")
-        doc = id or hash_of(document if self.info.chunking else item.text or "", self._hashed)
+        doc = id or hash_of(document if self.info.chunking else item.text or "", self.info)
         number = f"#{chunk}" if self.info.chunking else ""
         return item, RowPlace(f"{doc}{number}", doc, chunk, start, end, own, item.beside)
 

@@ -137,7 +137,7 @@ def parts_of(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     if exists(path):
-        raise DataError(f"{path} is an index, whose rows --from-index {path} takes")
+        raise DataError(f"{path} is an index, not a job: give the texts by --input")
     job = Job.open(path)
     if not job.complete:
         raise DataError(f"{path} is no finished job: the command that began it goes on with it")
