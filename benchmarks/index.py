@@ -29,7 +29,7 @@ from models import ROOT, minilm_folder, stsb_sentences
 
 from afterword import Encoder
 from afterword.cli import main as afterword
-from afterword.index.find import Asked, find
+from afterword.index.find import Search, find
 from afterword.index.index import Index
 from afterword.jobs import Job
 
@@ -140,7 +140,7 @@ def found_rows(index: Index, default: Any, queries: np.ndarray) -> list[Row]:
     true = [nearest(index.table, query, exact=True) for query in queries]
 
     def ours(query: np.ndarray, exact: bool = False) -> set[str]:
-        (found,) = find(index, ["query"], query[None], Asked(TOP, "vector", exact=exact))
+        (found,) = find(index, ["query"], query[None], Search(TOP, "vector", exact=exact))
         return {hit.id for hit in found.hits}
 
     def flat(query: np.ndarray) -> set[str]:

@@ -62,7 +62,7 @@ def test_a_killed_first_build_goes_on(run: Run, model: Path, whole: Build, tmp_p
         assert build.forked(at)[0] == -signal.SIGKILL
         found = run("search", build.index, "bank")
         if exists(build.index):
-            wanted = "has no text index yet: the same `afterword index`" if at <= unindexed + 1 else ""
+            wanted = "has no text index yet" if at <= unindexed + 1 else ""
             assert found.code == (2 if wanted else 0) and wanted in found.err, calls[at]
         else:
             assert found.code == 2 and "first build goes on by the same `afterword index`" in found.err, calls[at]

@@ -24,8 +24,19 @@ def folder(run: Run, tmp_path: Path) -> Path:
     return tmp_path / "a"
 
 
+def of_file(folder: Path, *queries: str) -> Path:
+    path = folder.parent / "queries.txt"
+    path.write_text("".join(f"{query}\n" for query in queries), "utf-8")
+    return path
+
+
+def test_the_words_after_the_folder_are_one_query(run: Run, folder: Path):
+    (result,) = run("search", folder, "the", "late", "parcel", "--json").rows
+    assert result["query"] == "the late parcel"
+
+
 def test_json_of_two_queries_is_that_of_each(run: Run, folder: Path):
-    both = run("search", folder, "parcel", "银行", "--json")
+    both = run("search", folder, "-i", of_file(folder, "parcel", "银行"), "--json")
     assert both.code == 0 and both.out == "".join(run("search", folder, q, "--json").out for q in ("parcel", "银行"))
     first, second = both.rows
     assert (first["query"], first["hits"][0]["id"], second["hits"][0]["id"]) == ("parcel", "O'Brien", "😀")
@@ -34,16 +45,14 @@ def test_json_of_two_queries_is_that_of_each(run: Run, folder: Path):
 
 
 def test_a_table_and_queries_of_a_file(run: Run, folder: Path):
-    (folder.parent / "q.txt").write_text("parcel\nbank\n", "utf-8")
-    out = run("search", folder, "-i", folder.parent / "q.txt", "--by", "text").out
-    assert out == run("search", folder, "parcel", "bank", "--by", "text").out
+    out = run("search", folder, "-i", of_file(folder, "parcel", "bank"), "--by", "text").out
     blocks = [block.splitlines() for block in out.split("\n\n")]
     assert [block[0] for block in blocks] == ["parcel", "bank"] and "O'Brien" in blocks[0][2]
     assert run("search", folder, "zebra", "--by", "text").out == "no row was found\n"
 
 
 def test_no_word_in_any_row_is_said_once(run: Run, folder: Path):
-    ended = run("search", folder, "zzz", "zebra", "bank")
+    ended = run("search", folder, "-i", of_file(folder, "zzz", "zebra", "bank"))
     assert ended.err == "found by vectors alone: no row has a word of 2 of 3 queries\n"
     one = run("search", folder, "parcel", "--where", "id = '3'")
     assert one.err == "found by vectors alone: no row that fits --where has a word of the query\n"
@@ -54,8 +63,8 @@ def test_a_query_without_a_word_says_what_text_search_finds(run: Run, folder: Pa
     for query in ("😀", "!!!", "→ €", "❤️"):
         ended = run("search", folder, query, "--by", "text")
         assert (ended.code, ended.out) == (0, "no row was found\n")
-        assert ended.err == f"the query has {told}: --by vector compares what they mean\n"
-    both = run("search", folder, "...", "zebra", "?!", "parcel")
+        assert ended.err == f"the query has {told}: search --by vector\n"
+    both = run("search", folder, "-i", of_file(folder, "...", "zebra", "?!", "parcel"))
     assert both.err.splitlines() == [
         f"2 of 4 queries have {told}: found by vectors alone",
         "found by vectors alone: no row has a word of 1 of 4 queries",
@@ -124,3 +133,34 @@ def test_a_kept_column_with_the_name_of_ours_is_told_apart(run: Run, tmp_path: P
     assert run("index", tmp_path / "a", *given).code == 0
     found = run("search", tmp_path / "a", "bank", "--by", "text").out.splitlines()
     assert found[0].split() == ["score", "id", "kept_score", "text"] and "high" in found[1]
+
+
+@pytest.fixture
+def judged(folder: Path) -> list[object]:
+    """The words of a command that measures an index."""
+    rows = [{"_id": "a", "text": "parcel"}, {"_id": "b", "text": "银行"}, {"_id": "c", "text": "unjudged"}]
+    (folder.parent / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder.parent / "test.tsv").write_text("query-id\tcorpus-id\tscore\na\tO'Brien\t2\nb\t😀\t1\n", "utf-8")
+    return ["search", folder, "--queries", folder.parent / "q.jsonl", "--qrels", folder.parent / "test.tsv"]
+
+
+def test_queries_with_judgements_measure_the_index(run: Run, judged: list[object]):
+    ended = run(*judged)
+    head, *rows, last = ended.out.splitlines()
+    assert head.split() == ["by", "nDCG@10", "recall@10", "MRR@10"]
+    assert [row.split()[0] for row in rows] == ["hybrid", "vector", "text"]
+    assert rows[2].split() == ["text", "1.0000", "1.0000", "1.0000"] and last.startswith("2 queries")
+    (found,) = run(*judged, "--json").rows
+    assert [[by, *(f"{x:.4f}" for x in one.values())] for by, one in found["by"].items()] == [r.split() for r in rows]
+    assert (found["queries"], found["skipped"], found["not_in_index"]) == (2, 1, 0)
+
+
+def test_where_holds_for_queries_with_judgements(run: Run, judged: list[object]):
+    out = run(*judged, "--by", "text", "--where", "n != '😀'").out
+    assert out.splitlines()[1].split() == ["text", "0.5000", "0.5000", "0.5000"]
+
+
+def test_queries_with_judgements_need_both_files(run: Run, judged: list[object]):
+    assert "--qrels" in run(*judged[:4]).err
+    assert "--queries" in run(*judged[:2], *judged[4:]).err
+    assert "QUERY" in run(*judged, "parcel").err

@@ -21,7 +21,7 @@ GROUPS = {
     "Model": "model sentence-transformer revision trust-remote-code max-length",
     "Input": "input against pairs format field column delimiter encoding no-header occurrence span row data dev test "
     "texts labels tasks frequencies corpus first above baseline published draws id from",
-    "Index": "language no-text-search recall exact kind prune status optimize measure queries qrels where each",
+    "Index": "language no-text-search exact kind prune status optimize queries qrels where each",
     "Method": "method template copies both-ways heads head layer token post fit prompt prompt-name query-prompt-name "
     "condition condition-field chunk overlap late pool states pivot centre normalize truncate-dim on-long by over k "
     "margin criterion quick",

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..errors import DataError
+from ..errors import DataError, plural
 from . import options as o
 from .console import say
 from .inputs import open_reader, read_form
-from .judging import check_judging, judge_index
 from .model import ModelChoice
 from .page import Column, page_width, table
 from .searching import encoder_of
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from ..index.find import Found
+    from ..index.find import Result, Search
+    from ..index.index import Index
 
 By = Literal["hybrid", "vector", "text"]
 
 
 def search(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the index.")],
-    queries: Annotated[
-        list[str] | None, typer.Argument(metavar="QUERY", help="Queries. Default: those of --input or stdin.")
+    query: Annotated[
+        list[str] | None, typer.Argument(metavar="QUERY", help="The query. Default: those of --input or stdin.")
     ] = None,
     input: o.Input = None,
     format: o.Format = None,
@@ -50,8 +51,8 @@ def search(
         typer.Option(
             "--queries",
             metavar="FILE",
-            help="Judge the index: search for the queries of this .jsonl, .csv, .tsv or .parquet file, with an id "
-            "(_id or id) and a text in each row, and print nDCG@10, recall@10 and MRR@10 by --qrels.",
+            help="Measure the index by this .jsonl, .csv, .tsv or .parquet file of queries, with an id (_id or id) and "
+            "a text in each row: print nDCG@10, recall@10 and MRR@10 by the judgements of --qrels.",
         ),
     ] = None,
     qrels: Annotated[
@@ -59,14 +60,13 @@ def search(
         typer.Option(
             "--qrels",
             metavar="FILE",
-            help="The judgements: BEIR's table of query-id, corpus-id and score, the same fields in .jsonl, or TREC's "
-            "four columns. A document with a score above 0 is relevant.",
+            help="Relevance judgements: BEIR's columns query-id, corpus-id and score, or TREC's four columns. A "
+            "document with a score above 0 is relevant.",
         ),
     ] = None,
     top: Annotated[
-        int | None,
-        typer.Option("--top", min=1, max=1_000_000, metavar="N", help="Number of rows a query. Default: 10."),
-    ] = None,
+        int, typer.Option("--top", min=1, max=1_000_000, metavar="N", help="Number of rows of a query.")
+    ] = 10,
     by: Annotated[
         By | None,
         typer.Option(
@@ -92,48 +92,84 @@ def search(
 ) -> int:
     """Search an index that `afterword index` made, by meaning and by words.
 
-    The model is the one that the index names, and is refused if it gives other vectors. Code is never run because an
-    index names it: an index of a model with code, or of a method of your own, needs -m and --method.
+    The words after FOLDER are one query; --input takes a file with a query in each row. The model is the one that made
+    the index; another one is refused. Code is never run because an index names it: an index of a model with code, or of
+    a custom method, needs -m and --method.
 
-    With --queries and --qrels it judges the index by your own queries: by text, by vectors, and by both.
+    With --queries and --qrels it prints how well your own queries are answered: by text, by vectors, and by both.
     """
-    from ..index.find import Asked, find, way_of
+    from ..index.find import Search, find, resolve_by
     from ..index.index import Index
 
+    if (judged_queries is None) != (qrels is None):
+        missing = "--queries" if judged_queries is None else "--qrels"
+        raise typer.BadParameter("pass both --queries and --qrels", param_hint=missing)
+    if judged_queries is not None and (query or input is not None):
+        raise typer.BadParameter("the queries are those of --queries: leave out QUERY and --input", param_hint="QUERY")
     index = Index.open(folder)
-    asked = Asked(top or 10, by, where, exact, each)
-    way = way_of(index, asked)
-    form = read_form(delimiter, encoding, no_header)
-    given = ModelChoice(model or "", device, dtype, max_length, revision, trust_remote_code)
+    settings = Search(top, by, where, exact, each)
+    by_text = resolve_by(index, settings) == "text"
+    choice = ModelChoice(model or "", device, dtype, max_length, revision, trust_remote_code)
 
     def vectors_of(texts: list[str]) -> Any:
-        if way == "text":
+        if by_text:
             return None
-        encoder = encoder_of(index, given, method)
+        encoder = encoder_of(index, choice, method)
         return encoder.encode_query(texts, index.info.query_prompt_name, on_long=on_long, on_empty="nan")
 
-    if judged_queries is not None or qrels is not None:
-        files = check_judging(
-            judged_queries, qrels, texts=queries, input=input, format=format, column=field, delimiter=delimiter,
-            encoding=encoding, no_header=no_header, top=top,
-        )  # fmt: skip
-        typer.echo("\n".join(judge_index(index, files, asked, vectors_of, as_json)))
+    if judged_queries is not None and qrels is not None:
+        typer.echo("\n".join(measured(index, (judged_queries, qrels), settings, vectors_of, as_json)))
         return 0
-    with closing(open_reader(queries, input, format, field, form=form)) as reader:
+    form = read_form(delimiter, encoding, no_header)
+    with closing(open_reader([" ".join(query)] if query else None, input, format, field, form=form)) as reader:
         texts = read_queries(reader)
-    found = find(index, texts, vectors_of(texts), asked)
-    typer.echo("\n".join(_json(found) if as_json else page(found)))
-    for line in notes(found, way == "text", where):
+    results = find(index, texts, vectors_of(texts), settings)
+    typer.echo("\n".join(_json(results) if as_json else page(results)))
+    for line in notes(results, by_text, where):
         say(line)
     return 0
 
 
-def notes(found: Sequence[Found], by_text: bool, where: str | None) -> Iterator[str]:
-    """What is said of queries by whose words no row was found; a word has a letter or a digit, as ICU breaks words."""
+def measured(
+    index: Index, files: tuple[Path, Path], settings: Search, vectors_of: Callable[[list[str]], Any], as_json: bool
+) -> list[str]:
+    """A line of JSON, or a table with a row for each way of searching and the number of queries below.
+
+    Args:
+        index: the index.
+        files: of the queries, and of their judgements.
+        settings: `by` chooses one way; None = all that the index has.
+        vectors_of: embeds queries.
+        as_json: whether the line is of JSON.
+    """
+    from ..index.qrels import METRICS, measure, read_qrels, read_query_file, select
+
+    judged = select(index, read_query_file(files[0]), read_qrels(files[1]))
+    if judged.missing:
+        say(
+            f"warning: {len(judged.missing):,} of {plural(judged.documents, 'judged document')} not in the index, such "
+            f"as {judged.missing[0]!r:.60}: they count as not found"
+        )
+    vectors = vectors_of(list(judged.queries.values()))
+    ways: tuple[By, ...] = ("hybrid", "vector", "text") if index.info.text_search else ("vector",)
+    ways = ways if settings.by is None else (settings.by,)
+    scores = {by: measure(index, judged, vectors, replace(settings, by=by)) for by in ways}
+    if as_json:
+        counts = {"queries": len(judged.queries), "skipped": judged.skipped, "not_in_index": len(judged.missing)}
+        return [json.dumps({**counts, "by": scores})]
+    columns = [Column(list(scores), "text", "by")]
+    columns += [Column([f"{one[name]:.4f}" for one in scores.values()], "score", name) for name in METRICS]
+    skipped = f"; skipped {judged.skipped:,} without a relevant document" if judged.skipped else ""
+    count = f"{len(judged.queries):,} {'query' if len(judged.queries) == 1 else 'queries'}"
+    return [*table(columns, page_width()), count + skipped]
+
+
+def notes(found: Sequence[Result], by_text: bool, where: str | None) -> Iterator[str]:
+    """Lines on queries whose words match no row; a word has a letter or a digit, as ICU breaks words."""
     without = [one for one in found if one.wordless or (by_text and not one.hits)]
     signs = sum(not any(sign.isalnum() for sign in one.query) for one in without)
     if signs:
-        instead = "--by vector compares what they mean" if by_text else "found by vectors alone"
+        instead = "search --by vector" if by_text else "found by vectors alone"
         many = f"{_share(signs, len(found))} {'has' if signs == 1 else 'have'} no letter or digit"
         yield f"{many}, and text search finds words, not emoji or punctuation: {instead}"
     if not by_text and len(without) > signs:
@@ -146,10 +182,10 @@ def _share(count: int, queries: int) -> str:
 
 
 def read_queries(reader: Reader) -> list[str]:
-    """The queries of an input.
+    """Read the queries of an input.
 
     Raises:
-        DataError: a row holds none, or there is none.
+        DataError: a row has no query, or there is none.
     """
     from ..jobs.items import items_of
 
@@ -158,11 +194,11 @@ def read_queries(reader: Reader) -> list[str]:
         if item.problem is not None:
             raise DataError(f"query {item.line} {item.problem}: write what to search for")
     if not items:
-        raise DataError("there is no query: write one behind the folder, or give --input FILE")
+        raise DataError("no query: write one after the folder, or give --input FILE")
     return [item.text or "" for item in items]
 
 
-def _json(found: Sequence[Found]) -> list[str]:
+def _json(found: Sequence[Result]) -> list[str]:
     """A line of JSON for each query; kept values are written as `embed` writes them."""
     from ..jobs.items import as_json
 
@@ -175,7 +211,7 @@ def _json(found: Sequence[Found]) -> list[str]:
     ]
 
 
-def page(found: Sequence[Found]) -> list[str]:
+def page(found: Sequence[Result]) -> list[str]:
     """The lines of a page: a block for each query, with a row for each hit."""
     lines: list[str] = []
     for one in found:
@@ -184,7 +220,7 @@ def page(found: Sequence[Found]) -> list[str]:
     return lines
 
 
-def _columns(found: Found) -> list[Any]:
+def _columns(found: Result) -> list[Any]:
     from ..jobs.items import as_json
 
     hits = found.hits

@@ -1,4 +1,4 @@
-"""Find the rows of an index that fit a query: by meaning, by words, or by both."""
+"""Search an index by meaning, by words, or by both."""
 
 from __future__ import annotations
 
@@ -15,26 +15,19 @@ from .index import OWN, VECTOR, Index, first_line
 from .tune import has_index
 
 By = Literal["hybrid", "vector", "text"]
-K = 60  # of reciprocal rank fusion: G. V. Cormack et al., SIGIR 2009
-GONE = "Not found: "  # LanceDB's message for a version whose files were removed
 NO_COLUMN = re.compile(r'No field named "?([^".]+)"?\.')
-SCORE = "_score"  # a name that no kept column has
-NPROBES = 20  # partitions of the vector index that are searched
-REFINE = 10  # as many times the rows are compared by their exact vectors
-DEEPER = 4  # hybrid: so many times as many rows of each side are fused
-LEAST = 10  # rows are looked for at least, so that fewer are the first of these
-TIED = 10_000  # rows more are read to find the first ids among rows that score as the last one does
+NPROBES = 20  # partitions of the vector index that are searched first; LanceDB goes on where too few rows are in them
+REFINE = 10  # times more rows than are asked for are compared by their exact vectors
+LEAST = 40  # rows that are read at least: hybrid ranks are fused of both sides' rows
+SCORES: dict[By, str] = {"vector": "_distance", "text": "_score", "hybrid": "_relevance_score"}
+"""LanceDB's column of scores."""
 
 Row = dict[str, Any]
 
 
-class GoneError(DataError):
-    """Files of the version that is searched are gone: others have changed the index since it was opened."""
-
-
 @dataclass(frozen=True)
 class Hit:
-    """A row that was found.
+    """A row of an index that a search returns.
 
     Attributes:
         id, doc, chunk, start, end, text: the columns of the index.
@@ -53,8 +46,8 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a search asks for.
+class Search:
+    """The settings of a search.
 
     Attributes:
         top: the number of hits.
@@ -72,13 +65,13 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class Result:
     """The hits of a query, the best first.
 
     Attributes:
         query: its text.
-        hits: at most `Asked.top`.
-        wordless: whether a hybrid search found no row by words, so that its hits are those of the vectors alone.
+        hits: at most `Search.top`.
+        wordless: whether a hybrid search matched no row by words, so that its hits are those of the vectors alone.
     """
 
     query: str
@@ -86,148 +79,116 @@ class Found:
     wordless: bool = False
 
 
-def way_of(index: Index, asked: Asked) -> By:
-    """How an index is searched.
+def resolve_by(index: Index, search: Search) -> By:
+    """By what an index is searched.
 
     Raises:
-        DataError: words are to be searched for, and the index has no text index, or not yet.
+        DataError: a search by words of an index without a text index.
     """
-    if asked.by in ("hybrid", "text") and not index.info.text_search:
-        raise DataError(f"{index.folder} was made with --no-text-search: search it by vector")
-    by = asked.by or ("hybrid" if index.info.text_search else "vector")
+    by = search.by or ("hybrid" if index.info.text_search else "vector")
     if by != "vector" and not has_index(index, "text"):
         raise DataError(
-            f"{index.folder} has no text index yet: the same `afterword index` makes it, or search by vector"
+            f"{index.folder} has no text index yet: run the same `afterword index` again, or search --by vector"
+            if index.info.text_search
+            else f"{index.folder} was made with --no-text-search: search --by vector"
         )
     return by
 
 
 def find(
-    index: Index, texts: Sequence[str], vectors: NDArray[np.floating[Any]] | None, asked: Asked | None = None
-) -> list[Found]:
-    """Search an index for each of q queries by itself.
+    index: Index, texts: Sequence[str], vectors: NDArray[np.floating[Any]] | None, search: Search | None = None
+) -> list[Result]:
+    """Search an index for each of q queries.
 
     Args:
         index: the index.
         texts: the q queries.
         vectors: (q, D), by `Encoder.encode_query`; None goes with a search by text.
-        asked: what is wanted; None = ten rows.
+        search: the settings; None = ten hits.
 
     Returns:
-        What was found, by query. Rows with equal scores are in the order of their ids; where more than `TIED` rows
-        score as the last one does, these are the first by id of so many. Fewer hits are the first of more; a hybrid
-        search of more than `LEAST` hits, or of documents, looks deeper on both sides, which can change their order.
+        A result for each query; hits with equal scores are in the order of their ids.
 
     Raises:
         InputError: a query is blank, or has no vector.
-        DataError: `where` cannot be used, or there is no text index.
+        DataError: LanceDB refuses `where`, or there is no text index.
     """
-    asked = asked or Asked()
-    by = way_of(index, asked)
+    search = search or Search()
+    by = resolve_by(index, search)
     for number, text in enumerate(texts, 1):
         if not text.strip():
-            raise InputError(f"query {number} is blank: there is nothing to search for")
+            raise InputError(f"query {number} is blank: write what to search for")
         if by != "text" and (vectors is None or not np.isfinite(vectors[number - 1]).all()):
-            raise InputError(f"query {number}, {text!r:.60}, has no vector: search by text, or write other words")
-    queries: Sequence[NDArray[np.floating[Any]] | None] = [None] * len(texts) if vectors is None else list(vectors)
-    found = []
-    for text, vector in zip(texts, queries, strict=True):
-        try:
-            found.append(_find(index, text, vector, asked, by))
-        except GoneError:
-            index.table.checkout_latest()
-            found.append(_find(index, text, vector, asked, by))
-    return found
+            raise InputError(f"query {number} has no vector: {text!r:.60}: search --by text, or use other words")
+    return [
+        _find(index, text, None if vectors is None else vectors[number], search, by)
+        for number, text in enumerate(texts)
+    ]
 
 
-def _find(index: Index, text: str, vector: NDArray[np.floating[Any]] | None, asked: Asked, by: By) -> Found:
-    """Search deeper and deeper, until there are enough documents or all rows were seen."""
-    depth = max(asked.top, LEAST)
+def _find(index: Index, text: str, vector: NDArray[np.floating[Any]] | None, search: Search, by: By) -> Result:
+    """Read more and more rows, until they hold enough documents."""
+    count = max(search.top, LEAST)
     while True:
-        deep = DEEPER * depth if by == "hybrid" else depth
-        near = [] if by == "text" else _by_vector(index, vector, asked, deep)
-        worded = [] if by == "vector" else _by_text(index, text, asked, deep)
-        rows = fused([near, worded]) if near and worded else near or worded
-        hits = [_hit(index, row) for row in (_best(rows) if asked.each else rows)]
-        if len(hits) >= asked.top or max(len(near), len(worded)) < deep:
-            return Found(text, hits[: asked.top], by == "hybrid" and bool(near) and not worded)
-        depth *= 2
+        rows = _rows(index, text, vector, search, by, count)
+        hits = [_hit(index, row, by) for row in rows]
+        hits.sort(key=lambda hit: (-hit.score, hit.id))
+        if search.each:
+            best: dict[str, Hit] = {}
+            for hit in hits:
+                best.setdefault(hit.doc, hit)
+            hits = list(best.values())
+        if len(hits) >= search.top or len(rows) < count:
+            wordless = by == "hybrid" and all(row.get("_score") is None for row in rows)
+            return Result(text, hits[: search.top], bool(rows) and wordless)
+        count *= 4
 
 
-def _by_vector(index: Index, vector: Any, asked: Asked, count: int) -> list[Row]:
-    info = index.info
-    search = index.table.search(vector, vector_column_name=VECTOR).distance_type(info.metric)
-    search = search.bypass_vector_index() if asked.exact else search.nprobes(NPROBES).refine_factor(REFINE)
-    rows = _rows(index, search, asked, count, "_distance")
-    if len(rows) < count and has_index(index, VECTOR):  # the partitions that are searched may hold fewer rows that fit
-        search = index.table.search(vector, vector_column_name=VECTOR).distance_type(info.metric).bypass_vector_index()
-        rows = _rows(index, search, asked, count, "_distance")
-    return _sorted({**row, SCORE: 1 - row.pop("_distance")} for row in rows)[:count]
-
-
-def _by_text(index: Index, text: str, asked: Asked, count: int) -> list[Row]:
+def _rows(
+    index: Index, text: str, vector: NDArray[np.floating[Any]] | None, search: Search, by: By, count: int
+) -> list[Row]:
+    """The best rows, as LanceDB returns them."""
     from lancedb.query import MatchQuery
+    from lancedb.rerankers import RRFReranker
 
-    search = index.table.search(MatchQuery(text, "text"), query_type="fts")  # a plain text in quotes would be a phrase
-    return _sorted(_rows(index, search, asked, count, SCORE))[:count]
-
-
-def _rows(index: Index, search: Any, asked: Asked, count: int, score: str) -> list[Row]:
-    """The best rows, and all that score as the last of them: LanceDB cuts these anywhere."""
-    names = [name for name in index.table.schema.names if name not in (VECTOR, "hash")]
-    if asked.where is not None:
-        search = search.where(f"({asked.where})", prefilter=True)  # LanceDB ignores what follows a complete condition
-    wanted, most = count + 1, count + TIED
+    words = MatchQuery(text, "text")  # a plain text in quotes would be a phrase
+    if by == "text":
+        query: Any = index.table.search(words, query_type="fts")
+    elif by == "vector":
+        query = index.table.search(vector, vector_column_name=VECTOR)
+    else:
+        query = index.table.search(query_type="hybrid", vector_column_name=VECTOR, fts_columns="text")
+        query = query.vector(vector).text(words).rerank(RRFReranker(return_score="all"))
+    if by != "text":
+        query = query.distance_type(index.info.metric).refine_factor(REFINE)
+        query = query.minimum_nprobes(NPROBES).maximum_nprobes(0)
+        query = query.bypass_vector_index() if search.exact else query
+    if search.where is not None:
+        query = query.where(f"({search.where})", prefilter=True)  # LanceDB ignores what follows a complete condition
+    if by != "hybrid":
+        query = query.select([*_columns(index), SCORES[by]])
     try:
-        while True:
-            rows: list[Row] = search.limit(wanted).select([*names, score]).to_list()
-            if len(rows) < wanted or rows[count - 1][score] != rows[-1][score] or wanted == most:
-                return rows
-            wanted = min(4 * wanted, most)
+        rows: list[Row] = query.limit(count).to_arrow().drop_columns([VECTOR] if by == "hybrid" else []).to_pylist()
     except (ValueError, RuntimeError, OSError) as e:
-        raise _unreadable(index, asked.where, e) from None
+        raise _unreadable(index, search.where, e) from None
+    return rows
+
+
+def _columns(index: Index) -> list[str]:
+    return [name for name in index.table.schema.names if name not in (VECTOR, "hash")]
 
 
 def _unreadable(index: Index, where: str | None, error: Exception) -> DataError:
     """The error of a search that LanceDB refuses: of its condition, or of its files."""
     reason = first_line(error)
-    if where is None or GONE in reason:
-        kind = GoneError if GONE in reason else DataError
-        return kind(f"{index.folder} cannot be read: {reason}")
+    if where is None:
+        return DataError(f"{index.folder} cannot be read: {reason}")
     missing = NO_COLUMN.search(reason)
-    columns = ", ".join(name for name in index.table.schema.names if name not in (VECTOR, "hash"))
-    return DataError(
-        f"--where {where!r:.200}: " + (f"no column {missing[1]!r}; the columns are {columns}" if missing else reason)
-    )
+    fix = f"no column {missing[1]!r}; the columns are {', '.join(_columns(index))}" if missing else reason
+    return DataError(f"--where {where!r:.200}: {fix}")
 
 
-def _sorted(rows: Any) -> list[Row]:
-    return sorted(rows, key=lambda row: (-row[SCORE], row["id"]))
-
-
-def fused(sides: Sequence[Sequence[Row]]) -> list[Row]:
-    """Reciprocal rank fusion: a row scores the sum of 1 / (60 + its rank) over the sides that found it.
-
-    >>> a, b, c = ({"id": name} for name in "abc")
-    >>> [(row["id"], round(row[SCORE], 4)) for row in fused([[a, b], [b, c]])]
-    [('b', 0.0325), ('a', 0.0164), ('c', 0.0161)]
-    """
-    scores: dict[str, float] = {}
-    for side in sides:
-        for rank, row in enumerate(side, 1):
-            scores[row["id"]] = scores.get(row["id"], 0.0) + 1 / (K + rank)
-    rows = {row["id"]: row for side in sides for row in side}
-    return _sorted({**row, SCORE: scores[name]} for name, row in rows.items())
-
-
-def _best(rows: Sequence[Row]) -> list[Row]:
-    """The first row of each document."""
-    best: dict[str, Row] = {}
-    for row in rows:
-        best.setdefault(row["doc"], row)
-    return list(best.values())
-
-
-def _hit(index: Index, row: Row) -> Hit:
+def _hit(index: Index, row: Row, by: By) -> Hit:
     own = {name: row[name] for name in OWN if name not in (VECTOR, "hash")}
-    return Hit(**own, score=float(row[SCORE]), kept={name: row[name] for name in index.kept})
+    score = row[SCORES[by]]
+    return Hit(**own, score=1 - score if by == "vector" else score, kept={name: row[name] for name in index.kept})
