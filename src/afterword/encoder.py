@@ -256,6 +256,8 @@ class Encoder(PartsOfTexts, Hashed):
 
     def _prompted(self, method: AnyMethod, prompt: str | None, name: str | None) -> AnyMethod:
         chosen = choose_prompt(self.prompts, self.default_prompt_name, prompt, name)
+        if chosen is None or chosen == "":
+            return method
         return method.changed(lambda one: replace(one, layout=with_prompt(one.layout, chosen)))
 
     def encode_groups(

@@ -86,10 +86,11 @@ def check_fields(part: Any) -> None:
     Raises:
         MethodError: one is not of its type.
     """
-    for f in fields(part):
-        object.__setattr__(part, f.name, _plain(getattr(part, f.name)))
     cls: Any = type(part)
-    check_options(cls.__name__, vars(part), _hints(cls), vars(part))
+    values = {f.name: _plain(getattr(part, f.name)) for f in fields(part)}
+    for name, value in values.items():
+        object.__setattr__(part, name, value)
+    check_options(cls.__name__, values, _hints(cls), values)
 
 
 @cache

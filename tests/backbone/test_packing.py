@@ -13,7 +13,7 @@ def batch_of(*texts: list[int], prefix: tuple[int, ...] = ()) -> Batch:
 
 
 def fed(batch: Batch, prefix: int = 0) -> PackedBatch:
-    return pack(list(enumerate(batch.groups)), prefix)
+    return pack(batch, range(len(batch.groups)), prefix)
 
 
 def same(batch: Batch, made: PackedBatch) -> bool:

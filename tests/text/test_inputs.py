@@ -114,8 +114,8 @@ def test_ids_outside_the_vocabulary() -> None:
 
 def test_a_prompt_goes_in_front_and_is_no_template() -> None:
     assert with_prompt(Layout(), "") == Layout()
-    assert with_prompt(Layout(), "{a}: ").parts == ["{a}: ", None]
-    assert with_prompt(Layout("x{text}"), "p ").parts == ["p x", None]
+    assert with_prompt(Layout(), "{a}: ").parts == ("{a}: ", None)
+    assert with_prompt(Layout("x{text}"), "p ").parts == ("p x", None)
 
 
 def test_words_by_text() -> None:

@@ -105,14 +105,11 @@ def _by_groups(
     layer = plan.enter(module)
     show_values(layer, value)
     readers = () if plan.force_bidirectional else tuple(r for r in plan.readers if r.wants(layer))
+    sizes = [group.segments * group.length for group in plan.groups]
+    parts = zip(*(t.split(sizes, 2) for t in (query, key, value)), strict=True) if plan.flat else [(query, key, value)]
     out = []
-    for number, start, count, n, prefix in plan.groups:
-        if number == FILLER and n == 1 and not prefix and sinks is None:  # a token that attends to itself alone
-            own = value[:, :, start : start + count].transpose(1, 2)
-            per = query.shape[1] // value.shape[1]
-            out.append(own if per == 1 else own.repeat_interleave(per, 2))
-            continue
-        q, k, v = ((_slice(t, start, count, n) if plan.flat else t) for t in (query, key, value))
+    for (number, _, count, n, prefix), each in zip(plan.groups, parts, strict=True):
+        q, k, v = (_segments(t, count) for t in each) if plan.flat else each
         if prefix:
             k, v = _with_prefix(key, prefix, k), _with_prefix(value, prefix, v)
         mask = rule.mask(n, plan.force_bidirectional or layer in plan.both_ways, q.device, len(prefix))
@@ -130,10 +127,12 @@ def _by_groups(
     return (torch.cat(out, 1) if len(out) > 1 else out[0]).contiguous()
 
 
-def _slice(flat: Tensor, start: int, count: int, n: int) -> Tensor:
-    """A group of (1, H, N, d) as (G, H, n, d), without a copy."""
-    group: Tensor = flat[0, :, start : start + count * n].unflatten(1, (count, n))
-    return group.transpose(0, 1)
+def _segments(part: Tensor, count: int) -> Tensor:
+    """A group's part of the batch (1, H, G n, d) as (G, H, n, d), without a copy."""
+    if count == 1:
+        return part
+    _, heads, tokens, width = part.shape
+    return part.view(heads, count, tokens // count, width).transpose(0, 1)
 
 
 def _with_prefix(flat: Tensor, prefix: range, own: Tensor) -> Tensor:

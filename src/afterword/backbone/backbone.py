@@ -171,7 +171,7 @@ class Backbone:
         Without gradients the model runs in eval mode, and gets its own mode back afterwards.
 
         Args:
-            batch: the texts, on any device.
+            batch: the texts, on the model's device.
             layers: which hidden states to return.
             sight: which layers use bidirectional attention; None = as the model is.
             taps: readers of attention weights, filled while the model runs.
@@ -248,7 +248,7 @@ class Backbone:
     def _run(self, batch: Batch, groups: list[int], prefix: int, asked: Request) -> dict[Layer, Tensor]:
         """Run some groups in one forward."""
         flat = self.facts.way == "flat"
-        packed = pack([(i, batch.groups[i]) for i in groups], prefix).to(self.device)
+        packed = pack(batch, groups, prefix)
         if self.facts.remembers:
             forget(self.model)
         inner = Readings(asked.layers, self.facts.layers, self.facts.kind)

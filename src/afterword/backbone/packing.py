@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..shapes import Tokens
-from ..text.batch import Group
+from ..text.batch import Batch, Group
 from .attention_masks import FILLER, PackedGroup
 
 
@@ -34,13 +34,6 @@ class PackedBatch:
     index: Tensor | None = None
     carried: Tensor | None = None
 
-    def to(self, device: torch.device) -> PackedBatch:
-        """This packed batch on another device."""
-        index = None if self.index is None else self.index.to(device)
-        carried = None if self.carried is None else self.carried.to(device)
-        tokens, position = self.tokens.to(device), self.position.to(device)
-        return replace(self, tokens=tokens, position=position, index=index, carried=carried)
-
     def back(self, states: Tensor) -> Tensor:
         """States (P, ...) in the order of the batch's tokens (N, ...)."""
         return states[: self.size] if self.index is None else states.index_select(0, self.index)
@@ -63,27 +56,30 @@ class PackedBatch:
         return positions
 
 
-def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0) -> PackedBatch:
-    """Concatenate segments for one forward.
+def pack(batch: Batch, numbers: Sequence[int], prefix: int = 0) -> PackedBatch:
+    """The input of one forward, on the batch's device.
 
     The shared prefix stands right in front of the longest segment that begins with it. The first tokens are therefore
     always one whole segment, the longest one: a model's mask function is called on their indices.
 
     Args:
-        groups: with their numbers in the batch, longest first.
+        batch: the texts.
+        numbers: of the groups that run, one after another in the batch, longest first.
         prefix: length of the shared prefix, which then runs once; 0 = it runs in every segment.
     """
+    groups = [(i, batch.groups[i]) for i in numbers]
+    if not prefix:
+        start, end = groups[0][1].start, groups[-1][1].end
+        plain = tuple(PackedGroup(i, g.start - start, g.count, g.length) for i, g in groups)
+        carried = [_carried(g, g.start - start, g.slots) for _, g in groups if g.slots is not None]
+        moved = torch.cat(carried, 1) if carried else None
+        return PackedBatch(batch.tokens[start:end], batch.position[start:end], plain, end - start, None, moved)
     ids_of: list[Tensor] = []
     packed: list[PackedGroup] = []
     indices: list[Tensor] = []
-    carried: list[Tensor] = []
     size, place = 0, range(0)  # place: indices of the shared prefix
     for number, group in groups:
-        with_prefix = group.with_prefix if prefix else 0
-        if group.slots is not None and not prefix:
-            rows = size + group.length * torch.arange(group.count, device=group.tokens.device)[:, None]
-            last = (rows + group.length - 1 - group.special[:, 1:]).expand_as(group.slots)
-            carried.append(torch.stack([rows + group.slots, last]).flatten(1))
+        with_prefix = group.with_prefix
         if with_prefix and not place:
             ids_of, packed = [*ids_of, group.tokens[0, :prefix]], [*packed, PackedGroup(FILLER, size, 1, prefix)]
             place = range(size, size := size + prefix)
@@ -94,10 +90,15 @@ def pack(groups: Sequence[tuple[int, Group]], prefix: int = 0) -> PackedBatch:
                 ids_of.append(ids.flatten())
                 packed.append(PackedGroup(number, size, len(ids), ids.shape[1], shared))
                 size += ids.numel()
-    index = torch.cat(indices)
-    tokens = torch.cat(ids_of)
+    tokens, index = torch.cat(ids_of), torch.cat(indices)
     position = torch.cat(
         [torch.arange(g.length, device=tokens.device).add(len(g.prefix)).repeat(g.segments) for g in packed]
     )
-    moved = torch.cat(carried, 1) if carried else None
-    return PackedBatch(tokens, position, tuple(packed), len(index), index if place else None, moved)
+    return PackedBatch(tokens, position, tuple(packed), len(index), index if place else None)
+
+
+def _carried(group: Group, start: int, slots: Tensor) -> Tensor:
+    """Indices of a group's placeholders, and of the last token of each one's segment (2, S)."""
+    rows = start + group.length * torch.arange(group.count, device=group.flat.device)[:, None]
+    last = (rows + group.length - 1 - group.special[:, 1:]).expand_as(slots)
+    return torch.stack([rows + slots, last]).flatten(1)

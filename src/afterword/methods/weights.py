@@ -123,18 +123,19 @@ class Weighting(ABC):
         Raises:
             InputError: no token is left to pool.
         """
-        chosen = self._chosen(group, mask_id)
         read = (group.text >= 0)[:, None]
-        if not bool((chosen.any(1) | ~read[:, 0]).all()):
+        chosen = self._chosen(group, mask_id) & read
+        number = chosen.sum(1, keepdim=True)
+        if bool(((number == 0) & read).any()):
             raise InputError("a text has no token left to pool: raise max_length, or truncate='before' the repetition")
         if self.pool in ("last", "mask"):
             at = group.at.where(chosen, -1).amax(1)
             chosen = (group.at == at[:, None]) & group.final[:, None]
         elif self.pool == "cls":
-            chosen = (group.at == chosen.int().argmax(1)[:, None]) & (group.first == 0)[:, None]
-        rows = (chosen & read).float() if dtype is None else (chosen & read).to(dtype)
+            chosen = (group.at == chosen.int().argmax(1)[:, None]) & (group.first == 0)[:, None] & read
+        rows = chosen.float() if dtype is None else chosen.to(dtype)
         if self.pool == "mean":
-            rows = rows * (group.part[:, None] / chosen.sum(1, keepdim=True).clamp(min=1)).to(rows.dtype)
+            rows = rows * (group.part[:, None] / number.clamp(min=1)).to(rows.dtype)
         elif self.pool == "weighted":
             rows = rows * by_position(group, chosen).to(rows.dtype)
         return rows[:, None]
@@ -146,8 +147,8 @@ class Weighting(ABC):
         if self.pool == "half":
             return (group.at < group.length // 2).expand(group.count, -1)
         if self.copy == "all":
-            chosen = (group.copy != SPECIAL) & group.scope
-        elif self.copy == "tail":
+            return group.scope if self.pool_special_tokens else group.scope & (group.copy != SPECIAL)
+        if self.copy == "tail":
             chosen = (group.at >= group.spans[:, group.copies - 1, :1]) & (group.copy != SPECIAL) & group.scope
         elif self.copy == "unprompted":
             start, front = group.spans[:, 0, :1], group.special[:, :1]

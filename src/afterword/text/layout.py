@@ -7,6 +7,7 @@ import re
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import zip_longest
 from typing import Literal
 
@@ -47,7 +48,7 @@ class Layout:
             where the chat template trims the turn.
 
     >>> Layout(template="In one word, {text} is").parts
-    ['In one word, ', None, ' is']
+    ('In one word, ', None, ' is')
     """
 
     template: str | None = None
@@ -122,16 +123,16 @@ class Layout:
         if self.join == "first" and not repeats:
             raise MethodError("join='first' repeats one copy's ids: give copies=2 or more, and {text} once")
 
-    @property
-    def fields(self) -> set[str]:
+    @cached_property
+    def fields(self) -> frozenset[str]:
         """The placeholders of the template."""
         try:
-            return {f for _, f, _, _ in string.Formatter().parse(self.template or "{text}") if f is not None}
+            return frozenset(f for _, f, _, _ in string.Formatter().parse(self.template or "{text}") if f is not None)
         except ValueError as e:
             raise MethodError(f"template {self.template!r}: {e}; write a literal brace twice, {{{{ or }}}}") from None
 
-    @property
-    def parts(self) -> list[str | None]:
+    @cached_property
+    def parts(self) -> tuple[str | None, ...]:
         """The template's literals in order, with None for each copy of the text; ``{condition}`` is in its literal."""
         parts: list[str | None] = [""]
         for literal, name, _, _ in string.Formatter().parse(self.template or "{text}"):
@@ -143,7 +144,7 @@ class Layout:
         if parts.count(None) == 1 and self.copies > 1:
             at = parts.index(None)
             parts[at : at + 1] = [None, *[p for _ in range(self.copies - 1) for p in (self.separator, None)]]
-        return [p for p in parts if p != ""]
+        return tuple(p for p in parts if p != "")
 
     @property
     def total_copies(self) -> int:
@@ -220,7 +221,7 @@ class Layout:
             raise InputError(f"{len(conditions)} conditions for {len(texts)} texts: give one per text")
 
     def _literals(self, tokenizer: Tokenizer, condition: str | None) -> list[str | None]:
-        parts = self.parts
+        parts = list(self.parts)
         if any(p and MASK in p for p in parts):
             mask = tokenizer.tokens([tokenizer.mask_id])[0]
             parts = [p.replace(MASK, mask) if p else p for p in parts]
