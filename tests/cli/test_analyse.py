@@ -16,7 +16,7 @@ WRONG = [
         "bert is bidirectional: it has no language-model",
     ),
     (("words", "-m", "LLAMA", "--pairs", "DEV", "--frequencies", "no.txt"), "no.txt does not exist"),
-    (("dependency", "-m", "LLAMA", "--pairs", "DEV", "-i", "DEV"), "give --input or --pairs, not both"),
+    (("dependency", "-m", "LLAMA", "--pairs", "DEV", "-i", "DEV"), "pass --input or --pairs, not both"),
     (("impact", "-m", "LLAMA", "--pairs", "DEV"), "llama has no [MASK]"),
 ]
 

@@ -60,7 +60,7 @@ WRONG = [
     ),
     (("LLAMA", "a b", "--method", "classical", "--layer", "4"), "layer 4 does not exist: the model has layers 1 to 3"),
     (("LLAMA", "a b", "--head", "x"), "head='x'"),
-    (("LLAMA", "a b", "--method", "classical"), "reads no attention: give --head or --layer"),
+    (("LLAMA", "a b", "--method", "classical"), "reads no attention: pass --head or --layer"),
     (("LLAMA", "a b", "-i", "DEV", "--head", "1-1"), "give texts, or a file with --input, not both"),
     (
         ("LLAMA", "-i", "DEV", "--field", "sentence1", "--head", "1-1"),
@@ -70,8 +70,8 @@ WRONG = [
     (("LLAMA", "a b", "--method", "classical", "--head", "1-1", "--max-length", "2"), "fit into --max-length 2"),
     (("LLAMA", "a b", "--method", "bellm:last=1", "--plot", "a.svg"), "there is no matrix to draw"),
     (("LLAMA", "a b", "--dark"), "needs --plot"),
-    (("no-model",), "stdin holds no text: give TEXT, or a file with --input"),
-    (("no-model", "-i", "EMPTY"), "empty.txt holds no text: give TEXT"),
+    (("no-model",), "stdin holds no text: pass TEXT, or a file with --input"),
+    (("no-model", "-i", "EMPTY"), "empty.txt holds no text: pass TEXT"),
 ]
 
 

@@ -30,8 +30,8 @@ def test_gains(run: Run, llama: Path, dev: Path, monkeypatch: pytest.MonkeyPatch
 
 
 WRONG = [
-    (("-m", "LLAMA", "--method", "classical"), "1 x --model and 1 x --method are given: give two of one of them"),
-    (("-m", "LLAMA"), "1 x --model and 0 x --method are given"),
+    (("-m", "LLAMA", "--method", "classical"), "1 x --model and 1 x --method: pass two of one of them"),
+    (("-m", "LLAMA"), "1 x --model and 0 x --method"),
     (("-m", "LLAMA", "-m", "LLAMA", "--method", "echo"), "both encoders are the same"),
     (("-m", "LLAMA", *["--method", "echo", "--method", "classical", "--method", "reba"]), "3 x --method"),
     (

@@ -59,6 +59,6 @@ def test_texts_without_a_correlation_are_refused(run: Run, bert: Path, tmp_path:
     for verb in ("impact", "heads"):
         ended = run("analyse", verb, "-m", bert, "-i", tmp_path / "same.txt")
         assert (ended.code, ended.out) == (2, "") and len(ended.err.splitlines()) == 1
-        assert "one TF-IDF in 5 texts" in ended.err and "give --corpus" in ended.err
+        assert "one TF-IDF in 5 texts" in ended.err and "pass --corpus" in ended.err
         ended = run("analyse", verb, "-m", bert, "-i", tmp_path / "two.txt")
         assert ended.code == 0 and "mean over 1 text " in ended.out, ended.out

@@ -45,9 +45,9 @@ def test_texts_of_two_models_and_what_is_wrong(run: Run, bert: Path, gpt2: Path,
     ended = run(*words, "-m", gpt2)
     assert [line.split()[:2] for line in ended.out.splitlines()[2:]] == [["bert", "classical"], ["gpt2", "classical"]]
     for more, said in (
-        (("--plot", tmp_path / "a.png"), "give --pairs"),
+        (("--plot", tmp_path / "a.png"), "pass --pairs"),
         (("--fit", dev), "has no effect"),
-        (("-m", bert), "is given twice"),
+        (("-m", bert), "is repeated"),
     ):
         ended = run(*words, *more)
         assert ended.code == 2 and len(ended.err.splitlines()) == 1 and said in ended.err, ended.err

@@ -40,7 +40,7 @@ def test_tasks_and_what_is_wrong(run: Run, bert: Path, dev: Path, tmp_path: Path
     (tmp_path / "none.txt").write_text("")
     for words, said in (
         (("-i", tmp_path / "none.txt"), "none.txt"),
-        (("-i", dev, "--tasks", dev), "give a file or --tasks, not both"),
+        (("-i", dev, "--tasks", dev), "pass a file or --tasks, not both"),
         (("--tasks", "STSB", "--data", tmp_path), "stsb.test"),
         (("--tasks", "STSB"), "--data"),
     ):

@@ -76,4 +76,4 @@ def test_models_and_files_are_in_one_table_and_one_figure(run: Run, llama: Path,
 def test_what_is_given_twice_is_one_line(run: Run, llama: Path, dev: Path):
     for words in (("-m", llama, "-m", llama, "--dev", dev), ("-m", llama, "--dev", dev, "--dev", dev)):
         ended = run("analyse", "turning-point", *words)
-        assert ended.code == 2 and len(ended.err.splitlines()) == 1 and "is given twice" in ended.err
+        assert ended.code == 2 and len(ended.err.splitlines()) == 1 and "is repeated" in ended.err

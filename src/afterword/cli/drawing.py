@@ -1,4 +1,4 @@
-"""Check ``--plot FILE`` and ``--dark`` before a long computation, and name the files of several figures."""
+"""Check ``--plot FILE`` and ``--dark`` before a long computation."""
 
 from __future__ import annotations
 
@@ -22,12 +22,3 @@ def check_plot(plot: Path | None, dark: bool = False) -> None:
         check(plot, dark)
     elif dark:
         raise typer.BadParameter("needs --plot FILE: it draws that figure again", param_hint="--dark")
-
-
-def named_plot(plot: Path, name: str) -> Path:
-    """The file of one of several figures, named after a model.
-
-    >>> named_plot(Path("out/a.svg"), "runs/gpt2").as_posix()
-    'out/a-runs-gpt2.svg'
-    """
-    return plot.with_stem(f"{plot.stem}-{name.replace('/', '-')}")

@@ -6,7 +6,7 @@ import os
 import shutil
 import textwrap
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
@@ -129,6 +129,20 @@ def table(columns: Sequence[Column], width: int) -> list[str]:
         lines += [""] * bool(lines)
         lines += _rows([columns[i] for i in shown], [widths[i] for i in shown])
     return lines
+
+
+def aligned(rows: Sequence[Mapping[str, str]], names: int = 1) -> list[str]:
+    """Lines for rows of cells by heading: the first `names` columns are texts, and the others scores.
+
+    >>> aligned([{"": "a", "mean": "0.1"}, {"": "bb", "mean": "10.2"}])
+    ['    mean', 'a    0.1', 'bb  10.2']
+    """
+    heads = max(rows, key=len)
+    columns = [
+        Column([row.get(head, "") for row in rows], "text" if i < names else "score", head.strip())
+        for i, head in enumerate(heads)
+    ]
+    return table(columns, page_width())
 
 
 def _parts(widths: Sequence[int], room: int) -> Iterator[list[int]]:

@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from afterword.cli.analyse_inputs import as_text, distinct, texts_of
 from afterword.cli.model import short_name
+from afterword.cli.option_groups import Texts, as_text, distinct
 from afterword.errors import BadRow
 
 
 def test_texts_of_pairs_are_those_of_both_sides_each_once(tmp_path: Path):
     (tmp_path / "pairs.csv").write_text("sentence1,sentence2\na,b\nb,c\n")
-    assert texts_of(None, tmp_path / "pairs.csv", None, None) == ["a", "b", "c"]
+    assert Texts(pairs=tmp_path / "pairs.csv").read() == ["a", "b", "c"]
 
 
 def test_a_row_without_a_text_is_refused_by_its_line(tmp_path: Path):
     (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     with pytest.raises(BadRow, match=":2"):
-        texts_of(tmp_path / "texts.jsonl", None, None, None)
+        Texts(tmp_path / "texts.jsonl").read()
     (tmp_path / "pairs.jsonl").write_text('{"sentence1": "a", "sentence2": " "}\n')
     with pytest.raises(BadRow, match=":1: 'sentence2' is blank"):
-        texts_of(None, tmp_path / "pairs.jsonl", None, None)
+        Texts(pairs=tmp_path / "pairs.jsonl").read()
 
 
 def test_names_and_json():

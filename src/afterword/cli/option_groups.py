@@ -1,0 +1,214 @@
+"""Groups of options that verbs share: a parameter of a group's type stands for all of its options."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from . import options as o
+from .drawing import check_plot
+from .inputs import open_reader
+from .model import ModelChoice, short_name
+
+if TYPE_CHECKING:
+    from ..encode.limits import Limits
+    from ..encoder import Encoder
+    from ..methods import AnyMethod
+
+Models = Annotated[
+    list[str],
+    typer.Option(
+        "-m", "--model", show_default=False, metavar="MODEL",
+        help="A folder, or a model on the Hugging Face Hub. May be given several times, to compare models.",
+    ),
+]  # fmt: skip
+
+
+def expanded(verb: Callable[..., int]) -> Callable[..., int]:
+    """A verb whose parameters that are groups, which are dataclasses, are replaced by the fields of the groups."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+
+    @wraps(verb)
+    def called(**options: Any) -> int:
+        made = {name: group(**{f.name: options.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        return verb(**options, **made)
+
+    found: list[Parameter] = []
+    for name, parameter in signature(verb).parameters.items():
+        if name in groups:
+            known = get_type_hints(groups[name], include_extras=True)
+            found += [Parameter(f.name, parameter.KEYWORD_ONLY, default=f.default, annotation=known[f.name])
+                      for f in fields(groups[name])]  # fmt: skip
+        else:
+            found.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name]))
+    called.__signature__ = Signature(found)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in found}
+    return called
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts that are measured."""
+
+    input: o.Input = None
+    pairs: Annotated[
+        Path | None,
+        typer.Option("--pairs", metavar="FILE", help="Use the texts in sentence1 and sentence2 of this file."),
+    ] = None
+    format: o.Format = None
+    field: o.Field = None
+
+    def read(self) -> list[str]:
+        """The texts of the input, or those of the pairs, each once.
+
+        Raises:
+            typer.BadParameter: both files are passed.
+            DataError: a row cannot be used.
+        """
+        from ..tasks.rows import read_rows
+
+        if self.pairs is None:
+            return read_input(self.input, self.format, self.field)
+        if self.input is not None:
+            raise typer.BadParameter("pass --input or --pairs, not both")
+        rows = list(read_rows(self.pairs, {"sentence1": _filled, "sentence2": _filled}))
+        return list(dict.fromkeys(row[side] for row in rows for side in ("sentence1", "sentence2")))
+
+
+@dataclass(frozen=True)
+class Run:
+    """How models are loaded and run, and how results are printed."""
+
+    max_length: o.MaxLength = None
+    batch_tokens: o.BatchTokens = None
+    device: o.Device = None
+    dtype: o.Dtype = None
+    revision: o.Revision = None
+    trust_remote_code: o.Trust = False
+    as_json: o.AsJson = False
+
+    def load(self, model: str, method: AnyMethod | None) -> Encoder:
+        """Load a model with a method; None is its own."""
+        choice = ModelChoice(
+            model, self.device, self.dtype, self.max_length, self.revision, self.trust_remote_code
+        )  # fmt: skip
+        return choice.load(method)
+
+    def encoders(
+        self, models: Sequence[str], methods: Mapping[str, AnyMethod]
+    ) -> Iterator[tuple[str, Encoder, Limits]]:
+        """Each model with each method, one model in memory at a time: its name in results, encoder and limits."""
+        from ..encode.limits import Limits
+        from ..encoder import Encoder
+
+        specs: dict[str, AnyMethod | None] = {**methods} or {"": None}
+        for model, short in self.names(models).items():
+            first = next(iter(specs.values()))
+            loaded = self.load(model, first)
+            limits = Limits(loaded.max_length, batch_tokens=self.batch_tokens)
+            for spec, method in specs.items():
+                encoder = loaded
+                if method not in (None, first):
+                    encoder = Encoder(loaded.backbone, method, max_length=self.max_length)
+                name = [short] * (len(models) > 1 or len(specs) == 1) + [spec] * (len(specs) > 1)
+                yield " ".join(name), encoder, limits
+
+    def names(self, models: Sequence[str]) -> dict[str, str]:
+        """The models with their short names.
+
+        Raises:
+            typer.BadParameter: a model is repeated, or several are to have one revision.
+        """
+        if self.revision is not None and len(models) > 1:
+            raise typer.BadParameter("is that of one model: pass one -m", param_hint="--revision")
+        return distinct(models, short_name, "--model")
+
+    def show(self, results: Any, lines: Iterator[str] | Sequence[str]) -> int:
+        """Print the results as JSON, or the lines. Returns the exit code."""
+        typer.echo(as_text(results) if self.as_json else "\n".join(lines))
+        return 0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The figure of the results."""
+
+    plot: o.Plot = None
+    dark: o.Dark = False
+
+    def check(self) -> None:
+        """Refuse a figure that cannot be drawn, before a long computation."""
+        check_plot(self.plot, self.dark)
+
+    def draw(self, plot: Callable[..., None], title: str, note: str, model: str = "", **options: Any) -> None:
+        """Draw it, if it is asked for; of several, each to a file with the name of its model."""
+        if self.plot is not None:
+            from ..papers.figure import draw
+
+            path = self.plot.with_stem(f"{self.plot.stem}-{model.replace('/', '-')}") if model else self.plot
+            draw(path, plot, title=title, note=note, dark=self.dark, **options)
+
+
+def read_input(input: Path | None, format: str | None = None, field: str | None = None) -> list[str]:
+    """The texts of a file or of stdin.
+
+    Raises:
+        DataError: a row cannot be used, or there is none.
+    """
+    from ..errors import DataError
+
+    if texts := list(items(None, input, format, field)):
+        return texts
+    raise DataError(f"{input or 'stdin'} holds no text: pass at least one")
+
+
+def items(text: str | None, input: Path | None, format: str | None, field: str | None) -> Iterator[str]:
+    """The texts of an argument, a file or stdin.
+
+    Raises:
+        BadRow: a row cannot be used.
+    """
+    from ..errors import BadRow
+    from ..jobs.items import items_of
+
+    with closing(open_reader(None if text is None else [text], input, format, field)) as reader:
+        for item in items_of(reader):
+            if item.problem is not None:
+                raise BadRow(input or ("the text" if text is not None else "stdin"), item.line, item.problem)
+            yield item.text or ""
+
+
+def _filled(value: Any) -> str:
+    """The text of a pair, checked as one of --input is."""
+    from ..jobs.items import fault
+
+    if problem := fault(value):
+        raise ValueError(problem)
+    return str(value)
+
+
+def distinct(names: Sequence[str], short: Callable[[str], str], option: str) -> dict[str, str]:
+    """A short name for each name; where short names are equal, the long one.
+
+    Raises:
+        typer.BadParameter: a name is repeated.
+    """
+    if repeated := [name for name, n in Counter(names).items() if n > 1]:
+        raise typer.BadParameter(f"{repeated[0]} is repeated: pass it once", param_hint=option)
+    counts = Counter(map(short, names))
+    return {name: short(name) if counts[short(name)] == 1 else name for name in names}
+
+
+def as_text(results: Any) -> str:
+    """Results as JSON: a list on one line, an object indented."""
+    return json.dumps(results, ensure_ascii=False, indent=None if isinstance(results, list) else 2)
