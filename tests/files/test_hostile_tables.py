@@ -56,39 +56,32 @@ def cell_of(cell: str, delimiter: str, always: bool) -> str:
 
 
 @st.composite
-def rows(draw: st.DrawFn, alphabet: st.SearchStrategy[str], delimiter: str, wide: int, end: str, opens: bool) -> Row:
-    """A row: a good one, a ragged one, a blank line, one with text after a quote, or one whose quote is never closed.
-
-    With such rows in the table, each cell begins with an x: so that a quote that stays open meets a quote and an x
-    behind it in the next row with quotes, which is no CSV. What begins with a delimiter may be read in two ways.
-    """
+def rows(draw: st.DrawFn, alphabet: st.SearchStrategy[str], delimiter: str, wide: int, end: str) -> Row:
+    """A row: a good one, a ragged one, a blank line, or one with text after a quote."""
     count = draw(st.sampled_from([wide] * 6 + [wide + 1, max(wide - 1, 1)]))
     always = draw(st.booleans())
-    cells = ["x" * opens + cell for cell in draw(st.lists(alphabet, min_size=count, max_size=count))]
+    cells = draw(st.lists(alphabet, min_size=count, max_size=count))
     written = delimiter.join(cell_of(cell, delimiter, always) for cell in cells)
-    kind = draw(st.sampled_from(["as it is"] * 6 + ["blank", "after", "open" if opens else "as it is"]))
+    kind = draw(st.sampled_from(["as it is"] * 6 + ["blank", "after"]))
     if kind == "blank" or not written:
         return Row(end, [""] if wide == 1 else "is a blank line")
     if kind == "after":
         return Row('"x"y' + delimiter + "z" + end, "is not CSV: ")
-    if kind == "open":
-        return Row("z" + delimiter + '"never closed' + end, "has a quote that is not closed")
-    problem = f"has {count} field{'s' * (count != 1)}"
-    return Row(written + end, cells if count == wide else problem)
+    return Row(written + end, cells if count == wide else f"has {count} fields")
 
 
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
     encoding = draw(st.sampled_from(["utf-8", "utf-8", "utf-8-sig", "utf-16", "cp1252", "gb18030"]))
-    said = encoding in ("cp1252", "gb18030")
+    said = encoding in ("utf-16", "cp1252", "gb18030")
     header = draw(st.permutations(["text", *draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))]))
     header = [name for name in header if name.isascii() or encoding != "cp1252"]
-    delimiter = draw(st.sampled_from(",;\t|")) if len(header) > 1 else ","
-    end, opens = draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans())
+    delimiter = draw(st.sampled_from(",;\t")) if len(header) > 1 else ","
+    end = draw(st.sampled_from(["\n", "\r\n"]))
     can = "".join(c for c in ODD if c.encode(encoding, "ignore").decode(encoding, "ignore").endswith(c))
     any_text = st.text(st.characters(codec=encoding if said else "utf-8"), max_size=5)
     alphabet = st.one_of(st.text(can, max_size=5), any_text, st.sampled_from(["a text", "1", ""]))
-    drawn = draw(st.lists(rows(alphabet, delimiter, len(header), end, opens), max_size=8))
+    drawn = draw(st.lists(rows(alphabet, delimiter, len(header), end), max_size=8))
     written = [
         delimiter.join(cell_of(name, delimiter, False) for name in header) + end,
         *(row.written for row in drawn),

@@ -78,7 +78,7 @@ def read_form(delimiter: str | None, encoding: str | None, no_header: bool) -> F
         if len(delimiter) != 1 or delimiter in '"\r\n':
             raise typer.BadParameter(f"{delimiter!r}: give one character, or tab", param_hint="--delimiter")
     try:
-        return FileForm(delimiter, None if encoding is None else check_encoding(encoding), not no_header, options=True)
+        return FileForm(delimiter, None if encoding is None else check_encoding(encoding), not no_header)
     except DataError as e:
         raise typer.BadParameter(str(e), param_hint="--encoding") from None
 

@@ -86,7 +86,7 @@ Encoding = Annotated[
     typer.Option(
         "--encoding",
         metavar="NAME",
-        help="Encoding of a text file, such as cp1252, gb18030 or utf-16. Default: by its byte order mark, or UTF-8.",
+        help="Encoding of a text file, such as cp1252, gb18030 or utf-16. Default: UTF-8.",
     ),
 ]
 NoHeader = Annotated[

@@ -1,43 +1,41 @@
-"""Texts line by line: plain, or as JSON. A line that cannot be read is handed on with its problem and its number."""
+"""Readers of text files, a record at a time: plain lines and JSON lines. A line that cannot be read is a problem."""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
+import re
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol
+from typing import Any, BinaryIO, NoReturn
 
 from ..errors import DataError, warn
 from ..spelling import did_you_mean
 
-TEXT = "text"  # the field that is read where none is named
-LONGEST = 64 * 2**20  # bytes of a line at most: a file without line ends would sit in memory whole
-BOM = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
-SHOWN = 30  # columns that an error names
-UNSEEN = 100  # objects without the wanted field before the field is held to be a mistake
+TEXT = "text"  # the default name of the field with the texts
+SHOWN = 30  # columns that an error lists
+UNSEEN = 100  # objects without the wanted field after which its name is taken for a mistake
+ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that could not be decoded, as `surrogateescape` keeps it
+DAMAGE = (OSError, EOFError, zlib.error, UnicodeError)  # what reading a damaged file raises
 
 
 @dataclass(frozen=True, slots=True)
 class FileForm:
-    """How a file is written, as far as the user says.
+    """The layout of a text file.
 
     Attributes:
-        delimiter: the character between the columns of a table; None = the one that fits its header.
-        encoding: of a text file; None = that of its byte order mark, or UTF-8.
+        delimiter: the character between the columns of a table; None = by the file's ending and its header.
+        encoding: its encoding; None = UTF-8.
         header: whether the first row of a table names its columns.
-        options: whether messages may name the options of the command line.
     """
 
     delimiter: str | None = None
     encoding: str | None = None
     header: bool = True
-    options: bool = False
-
-    def hint(self, text: str, other: str = "") -> str:
-        """The end of a message: `text` if it may name options, else `other`."""
-        return text if self.options else other
 
 
 USUAL_FORM = FileForm()
@@ -48,9 +46,9 @@ class Record:
     """One record of a file.
 
     Attributes:
-        line: its line, from 1; its row in a .parquet file; its place among texts given one by one.
-        fields: by name; None where the record cannot be read.
-        problem: why not.
+        line: its first line, from 1; its row in a .parquet file; its position in a list of texts.
+        fields: by name; None if the record cannot be read.
+        problem: why it cannot be read.
     """
 
     line: int
@@ -62,12 +60,12 @@ class Reader(ABC):
     """An open file of texts.
 
     Attributes:
-        field: the name of the field that holds the texts.
-        total: how long the file is, in bytes or rows; None where that is not known.
-        at: how much of it has been read, in the same unit.
-        columns: the names of the columns; empty where they are not known before the rows are read.
-        only_strings: whether columns hold nothing but strings.
-        kinds: the type of each column that is kept beside the text: "text", "json", or an Arrow type.
+        field: the name of the field with the texts.
+        total: the length of the file, in bytes or rows; None if unknown.
+        at: how much of it has been read, in the same unit; bytes are read ahead in blocks.
+        columns: the names of the columns; empty if they are unknown before the rows are read.
+        only_strings: whether all values are strings.
+        kinds: the type of each column that is kept with the text: "text", "json", or an Arrow type.
     """
 
     field: str = TEXT
@@ -82,25 +80,15 @@ class Reader(ABC):
         """The records in order."""
 
     def close(self) -> None:
-        """Close the file, where there is one."""
-
-
-class Stream(Protocol):
-    """Bytes that are read a line at a time."""
-
-    def readline(self, size: int = -1, /) -> bytes:
-        """The next line, or so many bytes of it; nothing at the end."""
-
-    def close(self) -> None:
-        """Nothing is read any more."""
+        """Close the file, if there is one."""
 
 
 class ListedReader(Reader):
-    """Texts given one by one.
+    """Texts from a list.
 
     Args:
         texts: any values.
-        beside: more fields of every record.
+        beside: further fields of every record.
 
     >>> [record.fields for record in ListedReader(["a"])]
     [{'text': 'a'}]
@@ -116,81 +104,61 @@ class ListedReader(Reader):
 
 
 class LinesReader(Reader):
-    """A text per line, in UTF-8.
+    """A text per line.
 
-    The first line that is not ASCII decides: if it is not UTF-8, the file is not, and that is an error. After a line in
-    UTF-8, or where the user or a byte order mark says that the file is UTF-8, only the damaged lines are rejected.
+    Without an encoding in `form`, the first line that is not ASCII must be UTF-8: a file in another encoding is an
+    error, not a list of rejected lines. In a UTF-8 file, or with an encoding, only lines that cannot be decoded are
+    rejected.
 
     Args:
         stream: open for reading bytes.
-        total: its length in bytes, where it is known.
+        total: its length in bytes, if known.
         name: of the file, for errors.
-        form: how it is written.
+        form: its layout.
     """
 
     def __init__(
-        self, stream: Stream, total: int | None = None, name: str = "the input", form: FileForm = USUAL_FORM
+        self, stream: BinaryIO, total: int | None = None, name: str = "the input", form: FileForm = USUAL_FORM
     ) -> None:
-        self.stream, self.total, self.name, self.form = stream, total, name, form
-        # How much has been read, where that is not the number of bytes of the lines.
-        self.place: Callable[[], int] | None = getattr(stream, "place", None)
-        self.utf8 = form.encoding is not None  # a file in another encoding arrives here in UTF-8
+        self.total, self.name, self.form = total, name, form
+        self.encoding = codecs.lookup(form.encoding or "utf-8").name
+        encoding = "utf-8-sig" if self.encoding == "utf-8" else self.encoding
+        self.stream = io.TextIOWrapper(stream, encoding, "surrogateescape", newline="\n")
+        self.known = form.encoding is not None
+        self.source = getattr(stream, "fileobj", stream)  # of a gzipped file, the packed bytes
 
     def close(self) -> None:
         """Close the stream."""
         self.stream.close()
 
     def lines(self, ends: bool = False) -> Iterator[tuple[int, str, str | None]]:
-        """Line number, line, problem. Bytes that are not UTF-8 become lone surrogates.
+        """Line number, line and problem; bytes that cannot be decoded become lone surrogates.
 
         Args:
-            ends: whether lines keep the characters that end them.
+            ends: keep the characters that end a line.
 
         Raises:
-            DataError: the file is not in UTF-8.
+            DataError: the file is damaged, or is not in the expected encoding.
         """
-        number = offset = 0
-        while raw := self.stream.readline(LONGEST):
-            number += 1
-            self.at = self.at + len(raw) if self.place is None else self.place()
-            if len(raw) >= LONGEST and not raw.endswith(b"\n"):
-                offset += len(raw) + self._skip()
-                yield number, "", f"is {LONGEST} bytes long or more"
-                continue
-            start, offset = offset, offset + len(raw)
-            if number == 1 and raw.startswith(BOM):
-                raw, start, self.utf8 = raw.removeprefix(BOM), start + len(BOM), True
-            raw = raw if ends else raw.removesuffix(b"\n").removesuffix(b"\r")
-            yield number, *self._decoded(raw, number, start)
-
-    def _decoded(self, raw: bytes, number: int, start: int) -> tuple[str, str | None]:
+        number, seekable = 0, self.source.seekable()
         try:
-            text = raw.decode()
-        except UnicodeDecodeError as e:
-            if self.utf8:
-                text = raw.decode("utf-8", "surrogateescape")
-                return text, f"is not UTF-8: byte 0x{raw[e.start]:02x} at character {len(raw[: e.start].decode())}"
-            fix = self.form.hint(
-                "say how it is encoded, as in --encoding cp1252; --encoding utf-8 rejects such lines only",
-                "save it in UTF-8",
-            )
-            raise DataError(
-                f"{self.name} is not UTF-8: byte 0x{raw[e.start]:02x} at offset {start + e.start}, line {number}: "
-                + ("it holds NUL bytes too: give a file of text" if b"\0" in raw else fix)
-                + (", or pack or fetch it again" if self.name.endswith(".gz") else "")
-            ) from None
-        self.utf8 = self.utf8 or not raw.isascii()
-        return text, None
+            for number, line in enumerate(self.stream, 1):
+                if seekable:
+                    self.at = self.source.tell()
+                text = line if ends else line.removesuffix("\n").removesuffix("\r")
+                yield number, text, None if line.isascii() else self._problem(number, text)
+        except DAMAGE as e:
+            raise DataError(f"{self.name} cannot be read after line {number}: {e}") from None
 
-    def _skip(self) -> int:
-        """Read on to the line's end; return the number of bytes."""
-        skipped = 0
-        while raw := self.stream.readline(LONGEST):
-            skipped += len(raw)
-            self.at = self.at + len(raw) if self.place is None else self.place()
-            if raw.endswith(b"\n"):
-                break
-        return skipped
+    def _problem(self, number: int, text: str) -> str | None:
+        bad = ESCAPED.search(text)
+        if bad is None:
+            self.known = True
+            return None
+        wrong = f"is not {self.encoding.upper()}: byte 0x{ord(bad[0]) - 0xDC00:02x} at character {bad.start()}"
+        if not self.known:
+            raise DataError(f"{self.name} {wrong} of line {number}: name its encoding, such as cp1252")
+        return wrong
 
     def __iter__(self) -> Iterator[Record]:
         for number, text, problem in self.lines():
@@ -202,16 +170,16 @@ class JsonLinesReader(LinesReader):
 
     Args:
         stream: open for reading bytes.
-        total: its length in bytes, where it is known.
-        field: which field holds the texts; None where the objects may have any fields.
+        total: its length in bytes, if known.
+        field: the field with the texts; None = the objects may have any fields.
         name: of the file, for errors.
-        form: how it is written.
-        beside: other fields that are wanted.
+        form: its layout.
+        beside: further fields that are wanted.
     """
 
     def __init__(
         self,
-        stream: Stream,
+        stream: BinaryIO,
         total: int | None = None,
         field: str | None = TEXT,
         name: str = "the input",
@@ -223,67 +191,50 @@ class JsonLinesReader(LinesReader):
         self.kinds = dict.fromkeys(beside, "json")
 
     def __iter__(self) -> Iterator[Record]:
-        unseen, fields, objects = self.wanted, set[str](), 0
+        fields, objects = set[str](), 0
         for number, text, problem in self.lines():
             record = Record(number, None, problem) if problem else self._read(number, text)
-            if unseen and record.fields is not None and objects < UNSEEN:
+            if record.fields is not None and objects < UNSEEN:
                 objects += 1
-                fields |= set(record.fields)
-                unseen = [name for name in unseen if name not in fields]
-                if objects == UNSEEN and self.field in unseen:
-                    no_field(self.name, self.field, sorted(fields), self._hint(self.field))
-                if objects == UNSEEN and unseen:
-                    names = ", ".join(map(repr, unseen))
-                    warn(f"none of the first {UNSEEN} objects of {self.name} has {names}")
+                fields.update(record.fields)
+                if objects == UNSEEN:
+                    self._check(fields, self.field)
             yield record
-        if unseen and 0 < objects < UNSEEN:
-            no_field(self.name, unseen[0], sorted(fields), self._hint(unseen[0]))
+        if 0 < objects < UNSEEN:
+            self._check(fields, None)
 
-    def _hint(self, field: str) -> str:
-        return self.form.hint("; choose one with --column") if field == self.field else ""
+    def _check(self, fields: set[str], only: str | None) -> None:
+        """Report the wanted fields that no object has; an error for `only`, or for all if it is None."""
+        for name in self.wanted:
+            if name not in fields and only in (None, name):
+                no_field(self.name, name, sorted(fields))
+            elif name not in fields:
+                warn(f"none of the first {UNSEEN} objects of {self.name} has {name!r}")
 
     def _read(self, number: int, text: str) -> Record:
         if not text.strip():
             return Record(number, None, "is a blank line")
         try:
-            found = json.loads(text, object_pairs_hook=_object)
+            value = json.loads(text)
         except (ValueError, RecursionError) as e:
             return Record(number, None, f"is not JSON: {e}")
-        except _Twice as e:
-            return Record(number, None, f"has the field {e.args[0]!r} twice")
-        if isinstance(found, str):
-            found = {self.field: found}
-        if not isinstance(found, dict):
-            return Record(number, None, f"is a JSON {kind_of(found)}, not an object or a string")
-        return Record(number, found)
+        if isinstance(value, str):
+            value = {self.field: value}
+        if not isinstance(value, dict):
+            return Record(number, None, f"is a JSON {kind_of(value)}, not an object or a string")
+        return Record(number, value)
 
 
-class _Twice(Exception):
-    """A JSON object has two fields of one name."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _Twice(next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i])))
-    return found
-
-
-def no_field(name: object, field: str, columns: Sequence[str], hint: str = "") -> NoReturn:
-    """Say that a column does not exist, and which are.
-
-    Raises:
-        DataError: always.
-    """
+def no_field(name: object, field: str, columns: Sequence[str]) -> NoReturn:
+    """Raise a DataError that names a missing column and lists the columns there are."""
     shown = [c if c.isprintable() and c == c.strip() else repr(c) for c in columns[:SHOWN]]
     shown += [f"and {len(columns) - SHOWN} more"] if len(columns) > SHOWN else []
     near = did_you_mean(field, columns)
-    raise DataError(f"{name} has no column {field!r}{near}: it has {', '.join(shown) or 'none'}{hint}")
+    raise DataError(f"{name} has no column {field!r}{near}: it has {', '.join(shown) or 'none'}: rename or choose one")
 
 
 def kind_of(value: object) -> str:
-    """What JSON calls a value.
+    """The JSON name of a value's type.
 
     >>> kind_of([1])
     'array'

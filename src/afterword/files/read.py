@@ -1,26 +1,25 @@
-"""Files of texts and of rows, .txt, .jsonl, .csv, .tsv and .parquet, gzipped or not, a record at a time.
+"""Open files of texts and of rows: .txt, .jsonl, .csv, .tsv and .parquet, gzipped or not.
 
-No file sits in memory whole. A record that cannot be read is no end of the run: it is handed on with its problem and
-its line.
+Files are read a record at a time. A record that cannot be read does not stop the run: it carries its problem and line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from ..errors import DataError, warn
-from .lines import TEXT, USUAL_FORM, FileForm, JsonLinesReader, LinesReader, Reader, Stream
+from .lines import TEXT, USUAL_FORM, FileForm, JsonLinesReader, LinesReader, Reader
 from .parquet import ParquetReader, ParquetRowsReader
-from .sources import Bytes, as_utf8, check_file, opened
+from .sources import check_file, opened
 from .tables import CsvReader
 
 FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
 TABLES = FORMATS[1:]
-"""Formats whose records have fields of their own names."""
+"""Formats whose records have named fields."""
 ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-"""Of files of rows."""
+"""Endings of files of rows."""
 
 
 def open_texts(
@@ -40,9 +39,9 @@ def open_texts(
         stdin: the standard input, as bytes.
         kind: one of `FORMATS`; None goes by the file's ending, and is "txt" for the standard input.
         field: which column or field holds the texts; None = "text", or a table's only column.
-        beside: other columns to read.
-        form: how the file is written.
-        tell: called with what was guessed.
+        beside: further columns to read.
+        form: its layout.
+        tell: called with each choice that was made.
 
     Raises:
         MissingDataset: no such file.
@@ -56,11 +55,11 @@ def open_texts(
     if kind == "parquet":
         if path is None:
             raise DataError("a parquet file cannot be read from the standard input: give its path")
-        return ParquetReader(path, field, beside, form)
+        return ParquetReader(path, field, beside)
     if kind == "txt" and (field is not None or beside):
         raise DataError(f"{name} is plain text: it has no column {field or beside[0]!r}")
 
-    def reader(stream: Stream) -> LinesReader:
+    def reader(stream: BinaryIO) -> LinesReader:
         if kind == "txt":
             return LinesReader(stream, name=name, form=form)
         if kind == "jsonl":
@@ -68,8 +67,8 @@ def open_texts(
         return CsvReader(stream, field=field, name=name, form=form, beside=beside, default=_usual(kind), tell=tell)
 
     if path is None:
-        return reader(as_utf8(cast(Bytes, stdin), name, form))
-    with opened(path, form) as stream:
+        return reader(stdin)
+    with opened(path) as stream:
         return _measured(reader(stream), path)
 
 
@@ -86,11 +85,11 @@ def open_rows(
 
     Args:
         path: a .jsonl, .csv, .tsv or .parquet file; all but the last may be gzipped.
-        field: a column that must be there; None takes any.
+        field: a column that must be there; None = any.
         kind: one of `TABLES`; None goes by the file's ending.
-        beside: other columns that must be there.
-        form: how the file is written.
-        tell: called with what was guessed.
+        beside: further columns that must be there.
+        form: its layout.
+        tell: called with each choice that was made.
 
     Raises:
         MissingDataset: no such file.
@@ -100,8 +99,8 @@ def open_rows(
     kind = kind or _kind(path, TABLES)
     check_form(str(path), kind, form)
     if kind == "parquet":
-        return ParquetRowsReader(path, field, form, beside)
-    with opened(path, form) as stream:
+        return ParquetRowsReader(path, field, beside)
+    with opened(path) as stream:
         if kind == "jsonl":
             return _measured(JsonLinesReader(stream, field=field, name=str(path), form=form, beside=beside), path)
         table = CsvReader(
@@ -115,7 +114,7 @@ def _usual(kind: str) -> str:
 
 
 def check_form(name: str, kind: str, form: FileForm) -> None:
-    """Raise a DataError if something is said of a file that a file of this kind does not have."""
+    """Raise a DataError for a setting that files of this kind do not have."""
     if kind not in ("csv", "tsv") and (form.delimiter is not None or not form.header):
         option = "--no-header" if form.delimiter is None else "--delimiter"
         raise DataError(f"{name} is read as {kind}: {option} is for csv and tsv")
@@ -124,7 +123,7 @@ def check_form(name: str, kind: str, form: FileForm) -> None:
 
 
 def format_of(path: Path) -> str:
-    """The format that a file's name tells of, in lower case; "" where it tells of none.
+    """The format in a file's name, in lower case; "" if the name has no ending.
 
     >>> format_of(Path("a.jsonl")), format_of(Path("A.CSV.GZ"))
     ('jsonl', 'csv')
@@ -143,6 +142,6 @@ def _kind(path: Path, among: Sequence[str]) -> str:
 
 
 def _measured(reader: LinesReader, path: Path) -> LinesReader:
-    """The reader, which knows the file's size; a pipe has none, though it may have a name."""
+    """The reader, with the file's size; a named pipe has none."""
     reader.total = path.stat().st_size if path.is_file() else None
     return reader
