@@ -57,7 +57,7 @@ MISTAKES = r"""
 2  embed -m enc -i nope.csv                           nope.csv does not exist
 2  embed -m enc -i empty                              empty is a folder: give a file
 2  embed -m enc -i rows.csv --field nope              rows.csv has no column 'nope': it has id, body
-2  embed -m enc -i latin.csv --field sentence1        latin.csv is not UTF-8: byte 0xe4 at offset 26, line 2
+2  embed -m enc -i latin.csv --field sentence1        latin.csv is not UTF-8: byte 0xe4 at character 0 of line 2
 2  embed -m enc -i bytes.txt                          bytes.txt is not UTF-8
 2  embed -m enc -i blank.txt -o new.npy               no row could be embedded: 2 of 2 rejected
 2  embed -m enc -o new.foo a                          new.foo has an unknown format: write a .jsonl
