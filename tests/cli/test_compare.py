@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.cli.compare import read
-from afterword.tasks.published import PublishedRow, near, published
+from afterword.tasks.published import published
 from afterword.tasks.results import Result, write
 from afterword.tasks.task import Scores
 
@@ -58,14 +57,6 @@ def test_another_baseline_and_no_intervals(run: Run, folder: Path):
     assert wrong.code == 2 and "no results of 'x': there are classical, reba" in wrong.last
 
 
-def test_runs_of_one_name_are_told_apart(run: Run, folder: Path, tmp_path: Path):
-    results(tmp_path / "other", "reba", 8)
-    ended = run("compare", folder / "m" / "reba", tmp_path / "other", "--draws", 0)
-    assert f"{tmp_path / 'other'}: reba against {folder / 'm' / 'reba'}: reba, x 100" in ended.out
-    results(tmp_path / "third", "reba", 8, model="n")
-    assert "n reba against m reba" in run("compare", folder / "m" / "reba", tmp_path / "third", "--draws", 0).out
-
-
 def test_published_rows(run: Run, folder: Path, tmp_path: Path):
     ended = run("compare", folder, "--published", "ditto-6", "--draws", 0, "--csv", tmp_path / "a.csv")
     lines = ended.out.splitlines()
@@ -86,38 +77,9 @@ def test_published_rows(run: Run, folder: Path, tmp_path: Path):
 def test_of_all_tables_the_nearest_rows_are_shown(run: Run, folder: Path):
     ended = run("compare", folder, "--published", "all", "--draws", 0)
     tables = re.findall(r"\n\| ([a-z]+-[0-9.]+) ", ended.out)
-    assert (
-        tables and set(tables) < set(published()) and "bellm-4" not in tables
-    )  # an average of tasks that are not there
-    for key in tables:
-        part = ended.out.partition(f"| {key} ")[2].partition("\n\n")[0]
-        table, shown = published()[key], part.count(" published")
-        assert part.count("evaluated here") >= 1 and 3 <= shown <= 6
-        assert f"{shown} of {len(table.rows)} rows, the nearest in score; --published {key} shows all." in ended.out
+    assert tables and set(tables) < set(published()) and "bellm-4" not in tables  # the tasks of its average are missing
     whole = run("compare", folder, "--published", "all", "--published", tables[0], "--draws", 0).out
-    assert f"--published {tables[0]} shows all" not in whole
     assert whole.count(" published") > ended.out.count(" published")
-
-
-def test_that_no_published_table_fits_is_told(run: Run, folder: Path, tmp_path: Path):
-    results(tmp_path / "own", "classical", 30, tasks=("mine",))
-    ended = run("compare", tmp_path / "own", "--published", "all", "--draws", 0)
-    assert ended.code == 0 and ended.err == "no published table has a column for these results: --list names them all\n"
-    assert run("compare", folder, "--published", "all", "--draws", 0).err == ""
-
-
-def test_nearest_is_by_the_mean_difference_of_scores(folder: Path):
-    table = published()["ditto-6"]
-    rows = read([folder])
-    (found,) = near(table, rows[:1])
-    columns = [table.tasks.index(task) for task in ("STS12", "STSB")]
-    ours = table.scores_of(rows[0].results)
-
-    def distance(row: PublishedRow) -> float:
-        return sum(abs(row.scores[c] - ours[c]) for c in columns)
-
-    assert {r.name for r in found.rows} == {r.name for r in sorted(table.rows, key=distance)[:3]}
-    assert near(published()["bellm-2"], rows) == []
 
 
 def test_every_table_is_a_figure(run: Run, folder: Path, tmp_path: Path):
@@ -142,44 +104,16 @@ def test_the_papers_tables_alone(run: Run, tmp_path: Path):
 
 
 def test_what_cannot_be_written_is_told_before_the_work(run: Run, folder: Path, tmp_path: Path):
-    (tmp_path / "figure-bellm-1.svg").mkdir()
     result = folder / "m" / "reba" / "STSB.json"
-    for words, told in (
-        (("--plot", tmp_path / "b.txt"), "b.txt"),
-        (("--plot", tmp_path / "no" / "b.svg"), "no"),
-        (("--plot", tmp_path / "figure.svg", "--published", "bellm-1"), "figure-bellm-1.svg"),
-        (("--csv", "."), "folder"),
-        (("--csv", result), "may be a result"),
-        (("--dark",), "--plot"),
+    for words in (
+        ("--plot", tmp_path / "b.txt"),
+        ("--csv", result),
+        ("--dark",),
+        ("--published", "x"),
+        (tmp_path / "no",),
     ):
         ended = run("compare", folder, *words)
-        assert (ended.code, ended.out) == (2, "") and len(ended.err.splitlines()) == 1 and told in ended.last, words
-    assert not (tmp_path / "figure-sts.svg").exists()
-
-
-def test_hostile_names_are_one_line_of_the_table(run: Run, folder: Path, tmp_path: Path):
-    results(tmp_path / "bad", "safe", 9, model="m")
-    for path in (tmp_path / "bad").rglob("*.json"):
-        path.write_text(path.read_text().replace('"name": "safe"', '"name": "a|b\\n\\u001b[31m<b>$x$"'))
-    (tmp_path / "empty").mkdir()
-    asked = ("--draws", 0, "--published", "bellm-1", "--csv", tmp_path / "a.csv")
-    ended = run("compare", folder, tmp_path / "bad", *asked)
-    assert ended.code == 0 and "\x1b" not in ended.out + ended.err + (tmp_path / "a.csv").read_text()
-    assert len([line for line in ended.out.splitlines() if "a\\|b" in line]) == 3  # sts, its header, bellm-1
-    assert run("compare", tmp_path / "bad", "--plot", tmp_path / "a.svg").code == 0
-    assert "$x$" in (tmp_path / "a.svg").read_text()
-    assert "holds no results" in run("compare", tmp_path / "empty").last
-
-
-def test_the_list_and_what_is_wrong(run: Run, folder: Path, tmp_path: Path):
-    assert "ditto-6    Ditto, Table 6: STS" in run("compare", "--list").out
-    for words, told in (
-        ((), "give folders of results"),
-        ((tmp_path / "no",), "does not exist"),
-        ((folder, "--published", "x"), "no published table 'x'"),
-    ):
-        ended = run("compare", *words)
-        assert ended.code == 2 and told in ended.last
-    (folder / "m" / "reba" / "STSB.json").write_text("{}")
+        assert (ended.code, ended.out) == (2, "") and len(ended.err.splitlines()) == 1, words
+    result.write_text("{}")
     broken = run("compare", folder)
     assert broken.code == 2 and "STSB.json" in broken.last

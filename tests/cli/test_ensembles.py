@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.cli.conftest import Run, array
 
-from afterword import Encoder, ensemble, parse_method, reba
+from afterword import Encoder, ensemble, parse_method
 
 BOTH = 'ensemble:methods="echo;reba:pool=mean",join=concat,weights=1+0.5'
 TEXTS = ["dog", "a bank of the river", "cat"]
@@ -47,39 +47,11 @@ def test_evaluate_and_compare(run: Run, llama: Path, dev: Path, tmp_path: Path) 
     assert shown.code == 0 and "ensemble:ck" in shown.out and "reba" in shown.out
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["embed", "--method", "ensemble:kc", "dog"], "no ensemble 'kc'"),
-        (["embed", "--method", "ensemble:ck", "--condition", "size", "dog"], "holds no {condition}"),
-        (
-            ["embed", "--method", 'ensemble:methods="echo;tfidf"', "dog"],
-            "is fitted to texts: give a file of them with --fit",
-        ),
-        (["embed", "--method", "ensemble:moee", "dog"], "router"),
-        (
-            ["analyse", "attention", "--method", "ensemble:ck", "dog and cat"],
-            "attention takes one method, and ensemble ck",
-        ),
-        (["analyse", "lengths", "--method", "ensemble:ck", "-i", "texts.txt"], "the number of tokens takes one method"),
-        (
-            ["train", "--method", "ensemble:ck", "--data", "rows.jsonl", "--out", "trained"],
-            "training takes one method, and ensemble ck joins 2: give one of them alone",
-        ),
-    ],
-)
-def test_what_is_refused(run: Run, llama: Path, words: list[str], said: str, tmp_path, monkeypatch) -> None:
+def test_an_ensemble_where_one_method_is_needed_is_refused(run: Run, llama: Path, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("texts.txt").write_text("dog\n")
     Path("rows.jsonl").write_text(json.dumps({"anchor": "a", "positive": "b", "negative": "c"}) + "\n")
-    verb = words[: 2 if words[0] == "analyse" else 1]
-    ended = run(*verb, "-m", llama, *words[len(verb) :])
-    assert ended.code in (1, 2) and said in " ".join(ended.err.split()), ended.err
+    train = ("train", "-m", llama, "--method", "ensemble:ck", "--data", "rows.jsonl", "--out", "trained")
+    for words in (("analyse", "attention", "-m", llama, "--method", "ensemble:ck", "dog and cat"), train):
+        ended = run(*words)
+        assert ended.code in (1, 2) and "takes one method" in " ".join(ended.err.split()), ended.err
     assert not Path("trained").exists()
-
-
-def test_a_method_file_holds_one(run: Run, llama: Path, tmp_path: Path) -> None:
-    (tmp_path / "both.json").write_text(json.dumps({"method": "ensemble", "methods": ["echo", {"method": "reba"}]}))
-    rows = run("embed", "-m", llama, "--method", f"@{tmp_path}/both.json", "dog").rows
-    wanted = Encoder.load(llama, ensemble([parse_method("echo"), reba()])).encode(["dog"])
-    np.testing.assert_allclose(array(rows), wanted, atol=1e-6)

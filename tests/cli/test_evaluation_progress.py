@@ -30,21 +30,3 @@ LINES = [
 def test_lines(capsys: pytest.CaptureFixture[str]):
     tell(Shown(False))
     assert capsys.readouterr().err.splitlines() == LINES
-
-
-def test_a_bar_goes_beside_them(capsys: pytest.CaptureFixture[str]):
-    tell(Shown(True))
-    told = capsys.readouterr().err
-    assert all(line in " ".join(told.split()) for line in LINES[:2]) and "10" in told
-
-
-@pytest.mark.parametrize("bar", [False, True])
-def test_a_hostile_name_is_one_line_without_commands(capsys: pytest.CaptureFixture[str], bar: bool):
-    name = "x\n\x1b[31m[bold]y"
-    result = Result(name, "sts", "m", (), "k", "r", {0: Scores(0.5, {})}, {})
-    with Shown(bar) as shown:
-        shown.task(name, 1, 1)
-        shown.texts(1)
-        shown.scored(result, name)
-    told = capsys.readouterr().err
-    assert "1/1 x \\x1b[31m[bold]y: x \\x1b[31m[bold]y: 50.00" in told and "\x1b[31m[bold]" not in told

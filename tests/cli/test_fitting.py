@@ -57,14 +57,6 @@ def test_it_is_fitted_behind_the_prompt(run: Run, gpt2: Path, files: tuple[Path,
     assert abs(asked.encode(TEXTS) - plain.fit(FITTED_TO).encode(TEXTS, prompt="find: ")).max() > 1e-3
 
 
-def test_steps_that_need_no_fit_go_with_any_method(run: Run, gpt2: Path):
-    given = ["--method", "classical", "--method", "echo", "--post", "truncate:dimensions=8+normalise"]
-    ended = run("embed", "-m", gpt2, *given, *TEXTS)
-    for name in ("classical", "echo"):
-        vectors = array(ended.rows, name)
-        assert vectors.shape == (4, 8) and np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(4), abs=1e-6)
-
-
 def test_a_run_goes_on_with_the_same_texts_only(
     run: Run, gpt2: Path, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

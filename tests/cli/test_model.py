@@ -7,20 +7,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from tests.cli.conftest import Run, array
 
-from afterword import Encoder, bellm, classical, reba
-from afterword.cli.model import ModelChoice, read_methods
-from afterword.jobs.embedder import MethodsEmbedder
+from afterword import Encoder, classical, reba
+from afterword.cli.model import ModelChoice
 from afterword.jobs.vectors_info import VectorsInfo, to_notes
 from afterword.methods.serialize import to_json
-
-
-def test_methods_by_the_names_of_their_vectors():
-    assert read_methods(None) == {}
-    assert read_methods(["reba"]) == {"vector": reba()}
-    assert read_methods(["reba", "bellm:last=2"]) == {"reba": reba(), "bellm:last=2": bellm(last=2)}
 
 
 def test_how_a_model_is_loaded(gpt2: Path):
@@ -46,12 +38,6 @@ def test_a_saved_encoder_has_its_own_method(run: Run, gpt2: Path, tmp_path: Path
     assert np.array_equal(array(ended.rows), encoder.encode(["a text"], prompt_name="query"))
 
 
-def test_why_there_is_no_vector(minilm: Path):
-    embedder = MethodsEmbedder.open(ModelChoice(str(minilm)), {}, {})
-    assert embedder.why_nan("\x01") == "holds no token that the model knows"
-    assert "not finite" in embedder.why_nan("dog")
-
-
 def test_help_is_light():
     heavy = {"torch", "transformers", "numpy", "rich", "pyarrow"}
     code = f"import sys, afterword.cli; print(sorted({heavy} & set(sys.modules)))"
@@ -61,43 +47,19 @@ def test_help_is_light():
 
 LIGHT = """
 0 --version
-0 --help
 0 embed --help
-0 methods
 0 methods reba --json
-0 compare --list
 0 evaluate --list
 2 embed -m minilm --method ecco a
-2 embed -m minilm --method reba:pool=men a
-2 embed -m minilm --method ditto:head=x a
-2 embed -m minilm --method prompt:template=foo a
-2 embed -m minilm --method prompt:template=csts a
-2 embed -m minilm --method reba --condition a b
-2 embed -m minilm --device gpu a
-2 embed -m minilm -i nope.csv
 2 embed -m minilm -i rows.csv --field nope
 2 embed -m minilm -o out.foo a
-2 embed -m minilm -o nope/out.npy a
 2 embed -m ./nope -o out.npy a
-2 embed -m rows.csv -o out.npy a
-2 embed -m afterword-mni -o out.npy a
-2 similar -m minilm --method ecco a b
 2 similar -m minilm --method reba a --against classical.parquet
 2 words -m minilm --span 1 a b
 2 inspect -m minilm --method ecco
-2 compare nope
 2 train -m minilm --data nope.jsonl --out out
-2 train -m minilm --data rows.csv --out out
-2 train -m ./nope --data pairs.jsonl --out out
-2 tune -m minilm --dev nope.jsonl --out out
-2 tune -m minilm --dev pairs.jsonl --method ecco --out out
 2 tune -m minilm --dev pairs.jsonl --copies x --out out
 2 evaluate -m minilm --tasks stss --data .
-2 evaluate -m minilm --tasks sts --data nope
-2 evaluate -m minilm --tasks sts --data . --method ecco
-2 analyse turning-point -m minilm --dev nope.jsonl
-2 analyse dependency -m minilm -i rows.csv --field a --method ecco
-2 analyse words -m minilm --frequencies nope -i rows.csv --field a
 2 analyse impact -m minilm -i nope.csv
 """
 """Exit codes and command lines."""
@@ -123,11 +85,3 @@ def test_what_is_wrong_is_told_before_torch_is_imported(tmp_path: Path):
     done = subprocess.run([sys.executable, "-c", CHILD], input=asked, capture_output=True, text=True, cwd=tmp_path)
     told = [line.removeprefix("## ") for line in done.stdout.splitlines() if line.startswith("## ")]
     assert told == lines, done.stderr
-
-
-@pytest.mark.parametrize("specs", [["classical"], ["classical", "reba", "prompt"]])
-def test_it_tells_how_many_texts_are_done(gpt2: Path, specs: list[str]):
-    told: list[float] = []
-    embedder = MethodsEmbedder.open(ModelChoice(str(gpt2)), read_methods(specs), {"batch_tokens": 32})
-    embedder([f"a text of some words, {i}" for i in range(20)], None, told.append)
-    assert len(told) > 3 and sum(told) == pytest.approx(20)

@@ -51,29 +51,6 @@ def test_a_bar_with_rate_and_time_left(run: Run, gpt2: Path, tmp_path: Path, mon
     assert "left" not in sent
 
 
-def test_an_input_of_unknown_length(monkeypatch: pytest.MonkeyPatch):
-    def run() -> None:
-        with RowsBar(None) as bar:
-            bar.begin(10, 3)
-            bar.end()
-
-    _, sent = on_a_terminal(monkeypatch, run)
-    assert "3 rows" in sent and "%" not in sent
-
-
-def test_it_moves_inside_a_window():
-    seen = []
-    with RowsBar(100) as bar:
-        bar._draw = lambda at, rows: seen.append((at, rows))
-        bar.begin(40, 10)
-        bar.more(5)
-        bar.more(50)  # what is embedded again, by halves, does not count beyond the window
-        bar.end()
-        bar.begin(100, 30)
-        bar.more(10)
-    assert seen == [(20, 5), (40, 10), (40, 10), (70, 20)]
-
-
 def test_inside_a_window_it_counts_characters_from_the_longest_text():
     seen = []
     with RowsBar(100) as bar:
@@ -119,13 +96,6 @@ def test_the_time_left_is_right_from_five_percent_on(seed: int, done: int):
         assert share < 0.05 or left == pytest.approx(0, abs=1e-6) or left / 1.5 <= estimate <= left * 1.5
 
 
-def test_no_bar_where_nobody_looks(capsys: pytest.CaptureFixture[str]):
-    with RowsBar(10) as bar:
-        bar.begin(10, 10)
-        bar.more(1)
-    assert capsys.readouterr().err == "" and bar.seconds > 0
-
-
 @pytest.mark.parametrize(
     ("total", "told"),
     [
@@ -143,14 +113,3 @@ def test_a_line_after_each_half_minute_where_no_terminal_is(
         for _ in range(6):
             bar.update()
     assert capsys.readouterr().err.splitlines() == told
-
-
-def test_a_measurement_has_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
-    times = iter(range(0, 1000, 60))
-
-    def run() -> None:
-        with CountedBar("matrices", "texts", 2, lambda: next(times)) as bar:
-            bar.update(2)
-
-    _, sent = on_a_terminal(monkeypatch, run)
-    assert "matrices:   0%" in sent and "left" not in sent

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from tests.cli.conftest import Run
 from tests.papers.drawn import drawn
 
 from afterword import Encoder, classical, ditto
-from afterword.cli import progress
 from afterword.tasks.scores import cosines, spearman
 
 TEXTS = [f"{a} {b} {c}" for a in ("big", "small", "old") for b in ("cats", "dogs", "hills", "towns") for c in
@@ -79,14 +77,6 @@ def test_options_reach_the_grid(run: Run, gpt2: Path, dev: Path, tmp_path: Path)
     assert {"echo:copies=3", "reba:copies=3", "prompt", "bellm:last=1,template=none"} <= {r["method"] for r in rows}
 
 
-def test_a_quick_run_takes_no_more_forwards_than_the_plain_text_needs(run: Run, gpt2: Path, dev: Path, tmp_path: Path):
-    ended = run("tune", "-m", gpt2, "--method", "classical", "--dev", dev, "--out", tmp_path / "o", "--json",
-                "--quick", "--heads", "none", "--post", "embed_filter")  # fmt: skip
-    rows = json.loads(ended.out)["recipes"]
-    assert {r["method"].split(":")[0] for r in rows} == {"classical", "tfidf", "sif", "echo", "reba", "ensemble"}
-    assert {r["post"] for r in rows} <= {"none", "centre", "embed_filter"}
-
-
 def test_noise_leaves_the_default(run: Run, bert: Path, tmp_path: Path):
     dev = write(tmp_path / "dev.jsonl", np.random.default_rng(1).normal(size=48).tolist())
     ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--out", tmp_path / "o")
@@ -103,42 +93,25 @@ def test_without_labels(run: Run, bert: Path, tmp_path: Path):
     assert Encoder.load(tmp_path / "o").method == ditto(head) and found["texts"] == 48
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([1.0] * 48, "all 48 pairs have the score 1"),
-        ([1.0, 2.0] * 5, "10 pairs are too few to choose by"),
-        ([1.0, "good"] * 24, "dev.jsonl:2: 'score' is 'good', not a number"),
-        ([], "dev.jsonl has no rows"),
-    ],
-)
-def test_bad_pairs_are_one_line(run: Run, bert: Path, tmp_path: Path, rows: list[object], message: str):
+@pytest.mark.parametrize("rows", [[1.0] * 48, [1.0, 2.0] * 5, [1.0, "good"] * 24, []])
+def test_bad_pairs_are_one_line(run: Run, bert: Path, tmp_path: Path, rows: list[object]):
     ended = run("tune", "-m", bert, "--dev", write(tmp_path / "dev.jsonl", rows), "--out", tmp_path / "o")
-    assert ended.code == 2 and message in ended.last and "Traceback" not in ended.err
-    assert not (tmp_path / "o").exists()
+    assert ended.code == 2 and len(ended.err.splitlines()) == 1 and not (tmp_path / "o").exists()
 
 
 def test_bad_options_are_told_before_the_model_is_loaded(run: Run, dev: Path, tmp_path: Path):
     out = tmp_path / "o"
-    for words, message in (
-        (("--dev", dev, "--out", tmp_path), "is not empty"),
-        (("--out", out), "give --dev, or --texts alone"),
-        (("--dev", dev, "--texts", dev, "--out", out), "give --dev, or --texts alone"),
-        (("--dev", tmp_path / "no.jsonl", "--out", out), "no.jsonl"),
-        (("--labels", "none", "--out", out), "--labels: give a file of texts with --input, instead of --dev"),
-        (("-i", dev, "--dev", dev, "--out", out), "--input: goes with --labels none"),
-        (("--criterion", "curvature", "--dev", dev, "--out", out), "--criterion: goes with --labels none"),
-        (("--labels", "none", "-i", dev, "--copies", "2", "--out", out), "--labels: chooses a layer alone"),
-        (("--dev", dev, "--out", out, "--copies", "two"), "write whole numbers from 1"),
-        (("--dev", dev, "--out", out, "--post", "normalise"), "give whiten, remove_top"),
-        (("--dev", dev, "--out", out, "--post", "bleach"), "no step 'bleach'"),
+    for words, value in (
+        (("--dev", dev, "--out", tmp_path), str(tmp_path)),
+        (("--out", out), "--dev"),
+        (("--labels", "none", "--out", out), "--labels"),
+        (("--criterion", "curvature", "--dev", dev, "--out", out), "--criterion"),
+        (("--dev", dev, "--out", out, "--copies", "two"), "--copies"),
+        (("--dev", dev, "--out", out, "--post", "bleach"), "'bleach'"),
         (("--dev", dev, "--out", out, "--plot", "map.txt"), "map.txt"),
     ):
         ended = run("tune", "-m", "no/such/model", *words)
-        assert ended.code == 2 and message in ended.last, ended.err
-    (tmp_path / "t.txt").write_text("one\n\ntwo\n")
-    ended = run("tune", "-m", "no/such/model", "--texts", tmp_path / "t.txt", "--out", out)
-    assert ended.code == 2 and "t.txt:2: is empty" in ended.last
+        assert ended.code == 2 and value in ended.last, ended.err
 
 
 def test_a_layer_without_labels(run: Run, bert: Path, tmp_path: Path):
@@ -172,20 +145,3 @@ def test_an_interrupted_run_leaves_nothing(run: Run, bert: Path, dev: Path, tmp_
     ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--out", tmp_path / "in" / "o")
     assert (ended.code, ended.last) == (130, "interrupted: nothing is kept; the same command begins anew")
     assert {"modules.json", "tune.json"} <= set(seen) and not list((tmp_path / "in").iterdir())
-
-
-@pytest.mark.parametrize(("given", "texts"), [("--dev", None), ("--texts", 48), ("--input", 48)])
-def test_it_tells_how_far_it_is_where_stderr_is_no_terminal(
-    run: Run, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, texts: int | None
-):
-    monkeypatch.setattr(progress, "EVERY", 0.0)  # of the half minute between two lines
-    (tmp_path / "t.txt").write_text("\n".join(TEXTS))
-    file = write(tmp_path / "dev.jsonl", list(range(48))) if texts is None else tmp_path / "t.txt"
-    words = ("tune", "-m", bert, given, file, *(["--quick"] if texts is None else []))
-    words += ("--labels", "none") if given == "--input" else ()
-    ended = run(*words, "--out", tmp_path / "best", "--batch-tokens", 64)
-    told = [line for line in ended.err.splitlines() if line.startswith("tune: ")]
-    form = r"tune: \d+ texts in 0:0\d:\d\d" if texts is None else rf"tune: (\d+) of {texts} texts, left 0:0\d:\d\d"
-    assert ended.code == 0 and told and all(re.fullmatch(form, line) for line in told), ended.err
-    silent = run(*words, "--out", tmp_path / "other", "--batch-tokens", 64, "--no-progress")
-    assert silent.code == 0 and "tune: " not in silent.err

@@ -1,14 +1,9 @@
-import io
 import json
-import os
-import sys
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
 from tests.disk import disk_of
-
-from afterword.cli import main
 
 
 def test_an_output_that_exists_stays_without_overwrite(run: Run, gpt2: Path, tmp_path: Path):
@@ -48,29 +43,3 @@ def test_rejected_rows_where_the_user_wants_them(run: Run, gpt2: Path, tmp_path:
     ended = run("embed", "-m", gpt2, "--method", "classical", "dog", "", "--rejects", tmp_path / "bad.jsonl")
     assert ended.code == 1 and len(ended.rows) == 2
     assert json.loads((tmp_path / "bad.jsonl").read_text()) == {"row": 1, "line": 2, "reason": "is empty"}
-
-
-def test_an_output_that_appears_while_the_input_is_awaited_stays(
-    run: Run, gpt2: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    out = tmp_path / "out.jsonl"
-    spec = ("embed", "-m", gpt2, "--method", "classical", "-o", out)
-
-    class Awaited(io.BytesIO):
-        def readline(self, size: int | None = -1) -> bytes:
-            out.write_text("of another")
-            return super().readline(size)
-
-        read = read1 = readline
-
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Awaited(b"dog\n")))
-    code = main([str(word) for word in spec])
-    assert code == 2 and capsys.readouterr().err == f"error: {out} exists: choose another name, or --overwrite\n"
-    assert out.read_text() == "of another" and list(tmp_path.iterdir()) == [out]
-
-
-def test_an_input_whose_name_is_not_utf8(run: Run, gpt2: Path, tmp_path: Path):
-    source, out = tmp_path / os.fsdecode(b"caf\xe9.txt"), tmp_path / "out.jsonl"
-    source.write_text("dog\n")
-    ended = run("embed", "-m", gpt2, "--method", "classical", "-i", source, "-o", out)
-    assert ended.code == 0 and json.loads(out.read_text())["text"] == "dog"
