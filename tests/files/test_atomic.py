@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from afterword.errors import DataError, MethodError, ModelError
-from afterword.files.atomic import atomic_file, atomic_folder, check_target
+from afterword.files.atomic import atomic_file, atomic_folder
 
 
 def write(folder: Path, *names: str, text: str = "mine") -> None:
@@ -139,15 +139,6 @@ def test_a_file_is_replaced_once_it_is_complete(tmp_path: Path):
     assert tree(tmp_path) == {"a.txt": "new"}
 
 
-def test_two_writers_of_one_file_are_never_mixed(tmp_path: Path):
-    path = tmp_path / ("é" * 127)  # as long as a name can be
-    with atomic_file(path) as first:
-        first.write(b"first")
-        with atomic_file(path) as second:
-            second.write(b"2")
-    assert tree(tmp_path) == {path.name: "first"}
-
-
 def test_after_an_error_the_file_is_unchanged(tmp_path: Path):
     def full() -> None:
         with atomic_file(tmp_path / "a.txt") as file:
@@ -158,12 +149,3 @@ def test_after_an_error_the_file_is_unchanged(tmp_path: Path):
     with pytest.raises(DataError, match=r"a\.txt"):
         full()
     assert tree(tmp_path) == {"a.txt": "old"}
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path):
-    (tmp_path / "folder").mkdir()
-    for path in (tmp_path / "none" / "a.txt", tmp_path / "folder"):
-        with pytest.raises(DataError, match=str(path)):
-            check_target(path)
-    with pytest.raises(DataError, match="none"), atomic_file(tmp_path / "none" / "a.txt"):
-        pass

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 from tests.tiny import ENCODERS, tiny
-from transformers import PreTrainedConfig
 
 from afterword import Encoder, classical, ditto, ensemble, reba
-from afterword.files import fingerprint as room
 from afterword.post import Dense, Normalise, Truncate
 
 KINDS = ["bert", "gpt2", "llama", "roberta", "t5", "modernbert", "albert"]
@@ -108,23 +106,6 @@ def test_a_setting_that_is_no_weight_counts(tmp_path: Path):
         path = tiny("bert", tmp_path / str(eps), layer_norm_eps=eps)
         names.add(Encoder.load(path, classical()).fingerprint)
     assert len(names) == 2
-
-
-@pytest.mark.parametrize("library", room.LIBRARIES)
-def test_every_library_version_counts(encoder: Encoder, library: str, monkeypatch: pytest.MonkeyPatch):
-    before, identity, known = encoder.fingerprint, encoder.identity, room.version
-    monkeypatch.setattr(room, "version", lambda name: "0" if name == library else known(name))
-    assert encoder.fingerprint != before and encoder.identity == identity
-
-
-def test_a_default_that_a_later_version_adds_does_not_change_the_identity(
-    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-):
-    before, config = (encoder.fingerprint, encoder.identity), encoder.backbone.model.config
-    given = PreTrainedConfig.to_dict
-    monkeypatch.setattr(PreTrainedConfig, "to_dict", lambda config: {**given(config), "new_in_later_versions": None})
-    assert "new_in_later_versions" in config.to_dict()
-    assert encoder.fingerprint != before[0] and encoder.identity == before[1]
 
 
 def test_the_hubs_commit_counts_and_is_kept(tmp_path: Path, folder: Path, encoder: Encoder):

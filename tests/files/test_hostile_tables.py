@@ -5,24 +5,17 @@ The tables are written by a writer of this file, byte by byte. `HYPOTHESIS_PROFI
 
 import gzip
 import io
-import json
-import math
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-from hypothesis import Phase, given
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.conftest import Run, run
-from tests.examples import examples
-from tests.tiny import tiny
 
 from afterword.files.lines import FileForm
 from afterword.files.read import open_texts
 from afterword.jobs.items import items_of
 
-__all__ = ["run"]  # a fixture
 ODD = "\",;|\t\n\r\0'\\ aé每个词👩\u2028\x0b\x85\ufeff"
 NAMES = ["id", "note", "a b", "Text", "列"]
 
@@ -112,33 +105,3 @@ def test_every_row_is_read_or_named_at_its_line(tmp_path: Path, table: Table):
         row = dict(zip(table.header, wanted, strict=True))
         assert item.text == row.pop("text") and item.kept == row
         assert (item.problem is None) == bool(item.text.strip() and "\0" not in item.text)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny("llama", tmp_path_factory.mktemp("models") / "llama")
-
-
-@examples(8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-@given(table=tables().filter(lambda table: table.rows))
-def test_every_row_is_a_vector_or_a_named_reject(run: Run, model: Path, tmp_path: Path, table: Table):
-    path = tmp_path / table.name
-    path.write_bytes(table.content)
-    said = {
-        "--delimiter": table.form.delimiter, "--encoding": table.form.encoding,
-        "--keep": ",".join(f'"{name}"' for name in table.header if name != "text") or None,
-    }  # fmt: skip
-    words = [word for option, value in said.items() if value is not None for word in (option, value)]
-    ended = run("embed", "-m", model, "--method", "classical", "-i", path, *words)
-    rows = [json.loads(line) for line in ended.out.split("\n")[:-1]]
-    assert len(rows) == len(table.rows)
-    rejected = [line for line in ended.err.splitlines() if line.startswith("rejected: line ")]
-    nulls = 0
-    for row, (line, wanted) in zip(rows, table.rows, strict=True):
-        vector = row.pop("vector")
-        nulls += vector is None
-        cells = dict.fromkeys(table.header) if isinstance(wanted, str) else dict(zip(table.header, wanted, strict=True))
-        assert row == cells
-        assert (vector is None) == any(told.startswith(f"rejected: line {line}: ") for told in rejected)
-        assert vector is None or (len(vector) == 64 and all(map(math.isfinite, vector)))
-    assert len(rejected) == nulls and ended.code == (0 if not nulls else 2 if nulls == len(rows) else 1)

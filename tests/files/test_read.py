@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afterword.errors import DataError, MissingDataset
-from afterword.files.lines import UNSEEN, FileForm, JsonLinesReader, LinesReader, ListedReader, Reader, no_field
+from afterword.files.lines import UNSEEN, FileForm, JsonLinesReader, LinesReader, Reader
 from afterword.files.parquet import BATCH, ParquetReader, ParquetRowsReader
 from afterword.files.read import ENDINGS, open_rows, open_texts
 from afterword.files.sources import check_encoding
@@ -202,18 +202,6 @@ def test_a_field_that_no_object_has_is_a_mistake():
     assert len(list(JsonLinesReader(io.BytesIO(wrong + b'{"text": "a"}\n' + wrong)))) == 3
 
 
-def test_columns_are_listed_on_one_line():
-    with pytest.raises(DataError) as error:
-        no_field("in.csv", "text", ["\x1b[1m", " a ", "", *(f"c{i}" for i in range(40))])
-    assert r"'\x1b[1m', ' a ', , c0" in str(error.value) and "c27" not in str(error.value)
-
-
-def test_texts_of_a_list():
-    reader = ListedReader(["a", 5], {"words": ["x"]})
-    assert [(r.line, r.fields["text"], r.fields["words"]) for r in reader] == [(1, "a", ["x"]), (2, 5, ["x"])]
-    assert reader.at == reader.total == 2
-
-
 def table(text: str, **options: object) -> tuple[CsvReader, list[str], list]:
     """The reader, its notes, and its rows: line and cells, or line and None."""
     notes: list[str] = []
@@ -291,15 +279,6 @@ def test_a_column_of_a_parquet_file(tmp_path: Path):
     for field in "id", "tags", "x":
         with pytest.raises(DataError, match=f"'{field}'"):
             ParquetReader(path, field)
-
-
-@pytest.mark.parametrize(
-    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.null()]
-)
-def test_all_kinds_of_strings(tmp_path: Path, kind: pa.DataType):
-    texts = [None, None] if kind == pa.null() else ["a", "每"]
-    reader = ParquetReader(parquet(tmp_path / "a.parquet", text=pa.array(texts, kind)))
-    assert [r.fields["text"] for r in reader] == texts
 
 
 def test_kept_columns_have_any_type(tmp_path: Path):

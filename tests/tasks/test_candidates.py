@@ -10,7 +10,7 @@ from afterword import Encoder
 from afterword.errors import InputError
 from afterword.methods.serialize import parse_method
 from afterword.post import Normalise, Whiten, parse_post
-from afterword.tasks.candidates import Fitting, candidates, file_name
+from afterword.tasks.candidates import Fitting, candidates
 from afterword.tasks.vectors import CachedEmbedder
 
 TEXTS = [
@@ -79,19 +79,6 @@ def test_weights_that_each_task_fits_wait_for_it(gpt2: Encoder):
     assert tfidf.unfitted and tfidf.cache.names == ()
     wanted = Encoder(gpt2.backbone, parse_method("tfidf"), (Whiten(dimensions=4),)).fit(TEXTS).encode(TEXTS)
     assert np.allclose(lookup(tfidf.fit(TEXTS)).encode(TEXTS), wanted, atol=1e-4)
-
-
-def test_what_a_fit_is_on_has_a_digest():
-    assert Fitting.on(["a", "b", "a"]).texts == ("a", "b", "a")  # how often a text is there is part of what is fitted
-    assert len({Fitting.on(texts).digest for texts in (["a", "b", "a"], ["a", "b"], ["ab"])}) == 3
-    assert Fitting().texts is None and Fitting().digest != Fitting.on(["target"]).digest
-
-
-def test_names_become_files_that_any_system_takes():
-    names = ["echo", "reba:pool=mean", "../x", "x/y", "x_y", "x y", "a" * 300, "a" * 301, "...", "ü"]
-    made = [file_name(name) for name in names]
-    assert len(set(made)) == len(names) and not any(set(m) & set('/\\:*?"<>| ') or len(m) > 130 for m in made)
-    assert made[:2] == ["echo", "reba-pool=mean"]
 
 
 def test_what_an_encoder_is_told_apart_by(gpt2: Encoder):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
-from threadpoolctl import threadpool_info
 
 from afterword.tasks import classifier
 
@@ -83,25 +82,3 @@ def test_of_equal_accuracies_the_strongest_regularisation_is_taken():
     y = np.arange(40) % 2
     x = (y[:, None] * 2.0 - 1) * np.ones((1, 3))
     assert classifier._best(x, y, [0.5, 1, 2], folds=4, seed=0) == (0.5, 1.0)
-
-
-def test_a_seed_draws_other_folds():
-    x, y = blobs(n=60)
-    first, again, other = (classifier.nested(x, y, 5, seed)[0] for seed in (0, 0, 7))
-    assert (first == again).all() and (first != other).any()
-
-
-def test_one_thread_and_then_as_many_as_before():
-    def threads() -> list[int]:
-        return [pool["num_threads"] for pool in threadpool_info()]
-
-    before = threads()
-    with classifier.one_thread():
-        assert set(threads()) == {1}
-    assert threads() == before
-
-
-def test_equal_vectors_get_the_most_frequent_class():
-    y = np.array([0] * 12 + [1] * 8)
-    predicted, dev = classifier.nested(np.full((20, 3), 0.7), y, folds=4)
-    assert (predicted == 0).all() and dev == pytest.approx(0.6, abs=0.01)

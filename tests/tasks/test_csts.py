@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from afterword import Encoder
-from afterword.errors import BadRow, DataError, InputError
+from afterword.errors import InputError
 from afterword.methods import classical, prompt
 from afterword.tasks.csts import TASKS, Csts, CstsTest, submission, write_submission
 from afterword.tasks.rows import Folder
@@ -88,28 +88,3 @@ def test_the_test_split_is_sent_in(tmp_path: Path, header: str):
     mine = Csts("mine", "en/csts/mine").run(Weighed(), write(tmp_path, "mine", [5, 1, 4, 2]))
     assert mine.notes == () and mine.main == labelled.main
     assert list(sent) == ["0", "1", "2", "3"] and list(sent.values()) == labelled.items["similarity"].tolist()
-
-
-def test_a_similarity_that_is_no_number_is_not_sent_in(tmp_path: Path):
-    class Broken(Weighed):
-        def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> np.ndarray:
-            return np.where(np.arange(len(texts))[:, None] == 6, np.nan, super().encode(texts, conditions=conditions))
-
-    pairs = TASKS[1].load(write(tmp_path, "csts_test", [-1] * 4))
-    with pytest.raises(DataError, match="similarity of row 2 is nan"):
-        write_submission(tmp_path / "sent.json", pairs, Broken())
-    assert not (tmp_path / "sent.json").exists()
-
-
-def test_bad_files(tmp_path: Path):
-    with pytest.raises(DataError, match="1 of 4 rows have no label"):
-        Csts("mine", "en/csts/some").load(write(tmp_path, "some", [5, -1, 4, 2]))
-    with pytest.raises(BadRow, match=r"word.csv:4: 'label' is 'high', not a number"):
-        Csts("mine", "en/csts/word").load(write(tmp_path, "word", [5, 1, "high", 2]))
-    with pytest.raises(BadRow, match="has no field 'condition'"):
-        Csts("mine", "mine").load(Folder(_pairs(tmp_path)))
-
-
-def _pairs(folder: Path) -> Path:
-    (folder / "mine.csv").write_text("sentence1,sentence2,score\na,b,1\n")
-    return folder

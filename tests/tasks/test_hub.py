@@ -8,8 +8,8 @@ import pytest
 
 from afterword.errors import BadRow, DataError, MissingDataset
 from afterword.tasks import sts, transfer
-from afterword.tasks.hub import PARTS, Hub, source
-from afterword.tasks.rows import Folder, label, number, text
+from afterword.tasks.hub import PARTS, Hub
+from afterword.tasks.rows import label, number, text
 
 datasets = pytest.importorskip("datasets")
 
@@ -114,16 +114,3 @@ def test_what_is_not_as_it_should_be(tmp_path: Path):
     ]:
         with pytest.raises(error, match=problem):
             hub.rows(name, {"score": number})
-
-
-def test_every_part_answers_a_task():
-    asked = {file for task in (*sts.TASKS, *transfer.TASKS) for file in task.files()}
-    assert set(PARTS) - asked == {"en/sts_raw/stsb.train", "en/sts_raw/stsb.dev"}
-    sizes = {name[12:]: sum(part.rows or 0 for part in parts) for name, parts in PARTS.items() if "transfer" in name}
-    assert sizes == {"mr": 10662, "cr": 0, "subj": 10000, "mpqa": 10603, "sst2": 70042, "trec": 5952, "mrpc": 5801}
-
-
-def test_a_folder_or_the_hub(tmp_path: Path):
-    assert source("hub") == Hub() and source(tmp_path) == source(str(tmp_path)) == Folder(tmp_path)
-    with pytest.raises(MissingDataset, match="is not a folder"):
-        source(tmp_path / "none")

@@ -1,8 +1,6 @@
 """Our lines of a published table."""
 
-import math
-
-from afterword.tasks.published import OTHER_DATA, lines, near, published
+from afterword.tasks.published import OTHER_DATA, lines, published
 from afterword.tasks.report import Row
 from afterword.tasks.results import Result
 from afterword.tasks.task import Scores
@@ -26,7 +24,3 @@ def test_scores_of_other_data_are_told_from_remarks():
         lines(published()["bellm-1"], [row(0.5, note)])[0] for note in (f"5 rows: {OTHER_DATA}", "a remark")
     )
     assert sample.other == {0} and remark.other == set() and remark.note(0) == ("a remark",)
-
-
-def test_an_undefined_score_has_no_neighbours():
-    assert near(published()["bellm-1"], [row(math.nan)]) == []

@@ -3,18 +3,14 @@
 import csv
 import io
 import math
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from afterword.errors import DataError, MissingDataset
-from afterword.tasks.report import Row, as_csv, markdown, named, read_results, tables
+from afterword.tasks.report import Row, as_csv, markdown, read_results, tables
 from afterword.tasks.results import Result, write
 from afterword.tasks.task import Scores
-
-NOTES = {"r": ("all equal",)}
 
 
 def result(task: str, *mains: float, group: str = "sts", metric: str = "cosine_spearman") -> Result:
@@ -33,15 +29,6 @@ def test_an_average_is_of_rounded_scores():
         pytest.approx(80.596),
         76.48,
     )
-
-
-def test_results_that_name_no_model_are_read(tmp_path: Path):
-    """Written from Python: `Evaluation` asks for no name."""
-    one = result("A", 0.5)
-    (tmp_path / "n").mkdir()
-    write(tmp_path / "n" / "A.json", replace(one, about={"name": "n"}))
-    (read,) = read_results(tmp_path)
-    assert (read.name, read.model) == ("n", "") and "A" in markdown(tables([read]))
 
 
 def test_a_page():
@@ -95,52 +82,12 @@ def test_results_are_found_in_the_order_of_the_tasks(tmp_path: Path):
         read_results(tmp_path / "empty")
 
 
-def test_two_folders_of_one_name_are_told_apart(tmp_path: Path):
-    for folder in ("a", "b"):
-        write(tmp_path / folder / "n" / "STS12.json", result("STS12", 0.5))
-    assert [r.name for r in read_results(tmp_path)] == ["a/n: n", "b/n: n"]
-
-
 def test_no_average_over_two_metrics_or_one_task_twice():
     (table,) = tables([row("x", result("A", 0.5), result("B", 0.5, metric="accuracy"))])
     assert table.columns == ("A", "B")
     assert table.notes == ("no average: the metrics are cosine_spearman and accuracy",)
     (table,) = tables([row("x", result("A", 0.5), result("A:k=1", 0.7))])
     assert table.columns == ("A", "A:k=1") and table.notes == ("no average: A appears more than once",)
-
-
-def test_an_undefined_score_leaves_no_average_and_a_note_says_so():
-    found = [row(name, result("A", 0.5), result("const", math.nan)) for name in ("x", "y")]
-    (table,) = tables(found)
-    assert [scores[-1] for _, scores, _ in table.rows] == [None, None]
-    assert table.notes == ("no average: const is undefined",)
-
-
-def test_notes_stand_under_the_table():
-    """N7: what is to be said of a score is said where the score is."""
-    some = Result("B", "sts", "m", (), "k", "other", {0: Scores(0.5, {"m": 0.5}, notes=("undefined: why",))}, {})
-    all_of_it = [replace(result("A", 0.5), scores={0: Scores(0.5, {}, notes=("a sample",))}) for _ in range(2)]
-    rows = [row("x", all_of_it[0], result("B", 0.5)), row("y", all_of_it[1], replace(some, metric="cosine_spearman"))]
-    (table,) = tables(rows)
-    assert table.notes == (
-        "A: a sample",
-        "B, y: undefined: why",
-        "B: the rows are of different data, and cannot be compared",
-    )
-    assert markdown([table]).endswith("|\n\n- A: a sample\n- B, y: undefined: why\n- " + table.notes[2] + "\n")
-
-
-HOSTILE = "a|b\\|c\nd\x1b[31m<b>![x](http://y)"
-
-
-def test_hostile_names_are_one_harmless_line():
-    (table,) = tables([row(HOSTILE, result(f"t{HOSTILE}", 0.5, group=HOSTILE, metric=HOSTILE))])
-    page = markdown([table])
-    assert [*map(len, (page.splitlines(), page.split("\x1b"), page.split("<b>")))] == [5, 1, 1]
-    cell = re.escape(r"a\|b\\\|c d\x1b\[31m&lt;b>!\[x](http://y)")
-    assert re.fullmatch(rf"\| {cell} +\| +50.00 \|", page.splitlines()[4])
-    lines = as_csv([row(f"={HOSTILE}", result("t", 0.5))]).splitlines()
-    assert len(lines) == 2 and lines[1].startswith("m,'=a|b") and "\x1b" not in lines[1]
 
 
 def test_a_damaged_file_is_named_and_left_out(tmp_path: Path):
@@ -151,8 +98,3 @@ def test_a_damaged_file_is_named_and_left_out(tmp_path: Path):
     damaged: list[DataError] = []
     (found,) = read_results(tmp_path, damaged.append)
     assert [*found.results] == ["STS12"] and "bad.json" in str(damaged[0])
-
-
-def test_several_models_are_told_apart():
-    rows = [Row("x", {}, "a"), Row("x", {}, "b")]
-    assert [r.name for r in named(rows)] == ["a x", "b x"] and [r.name for r in named(rows[:1])] == ["x"]

@@ -13,8 +13,7 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder
-from afterword.errors import BadRow, DataError, InputError, MissingDataset, NotFitted
-from afterword.files import fingerprint
+from afterword.errors import BadRow, DataError, MissingDataset, NotFitted
 from afterword.methods.serialize import parse_method
 from afterword.post import parse_post
 from afterword.tasks import results
@@ -125,18 +124,6 @@ def test_a_changed_method_option_runs_that_method(model: Path, data: Path, tmp_p
     assert told.ran == [("reba:pool=last", t) for t in "abc"]
 
 
-def test_a_changed_task_option_runs_that_task(model: Path, data: Path, tmp_path: Path):
-    evaluate(model, data, tmp_path / "out", tasks="ab")
-    _, told = evaluate(model, data, tmp_path / "out", tasks="a", more=[Pairs("b", "c")])
-    assert told.ran == [("classical", "b"), ("reba", "b")]
-
-
-def test_a_changed_model_runs_everything(model: Path, data: Path, tmp_path: Path):
-    evaluate(model, data, tmp_path / "out")
-    _, told = evaluate(tiny("gpt2", tmp_path / "other", seed=1), data, tmp_path / "out")
-    assert len(told.ran) == 6
-
-
 @dataclass(frozen=True)
 class Drawn(Task):
     """A score that is its seed's, of a library's."""
@@ -153,19 +140,6 @@ class Drawn(Task):
 class DrawnLoaded(Loaded):
     def score(self, embedder: Embedder, seed: int) -> Scores:
         return Scores(seed / 8, {"accuracy": seed / 8}, {"correct": np.array([seed % 2, 1])})
-
-
-def test_a_new_version_runs_the_tasks_that_use_it(
-    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    evaluate(model, data, tmp_path / "out", more=[Drawn("d")])
-    plain = results.version
-    monkeypatch.setattr(results, "version", lambda name: "999" if name == "scikit-learn" else plain(name))
-    _, told = evaluate(model, data, tmp_path / "out", more=[Drawn("d")])
-    assert told.ran == [("classical", "d"), ("reba", "d")]
-    monkeypatch.setattr(fingerprint, "version", lambda name: "999" if name == "torch" else plain(name))
-    _, told = evaluate(model, data, tmp_path / "out", more=[Drawn("d")])
-    assert len(told.ran) == 8
 
 
 def test_seeds_are_run_once_each(model: Path, data: Path, tmp_path: Path):
@@ -207,14 +181,6 @@ class Bug(Pairs):
 def test_a_bug_in_a_task_does_not_end_the_others(model: Path, data: Path, tmp_path: Path):
     found, _ = evaluate(model, data, tmp_path / "out", ["classical"], "a", more=[Bug("bug", "b"), Pairs("c", "c")])
     assert [t for _, t in found.results] == ["a", "c"] and isinstance(found.failures[0].error, ZeroDivisionError)
-
-
-def test_what_one_encoder_cannot_do_the_other_does(model: Path, data: Path, tmp_path: Path):
-    posts = {"none": (), "w": parse_post("whiten:dimensions=64")}
-    found, _ = evaluate(model, data, tmp_path / "out", ["classical"], "a", posts, fitting=Fitting())
-    assert [*found.results] == [("classical", "a")]
-    assert [f.candidate for f in found.failures] == ["classical+w"]
-    assert isinstance(found.failures[0].error, InputError) and "whiten: " in str(found.failures[0].error)
 
 
 def test_a_result_that_was_cut_off_is_run_again(model: Path, data: Path, tmp_path: Path):

@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import torch
 
 from afterword.post import Normalise, Truncate
-from afterword.tasks.vectors import CachedEmbedder, VectorCache, apply_steps
+from afterword.tasks.vectors import CachedEmbedder, VectorCache
 
 
 class Counting:
@@ -66,9 +65,3 @@ def test_a_lookup_applies_the_steps_and_hands_on_what_is_not_plain():
     assert lookup.encode(["a"], prompt_name="query") == [{"prompt_name": "query"}, ["a"]]
     assert lookup.encode_words(["a b"], ["b"]) == [["a b"], ["b"]]
     assert (lookup.prompts, lookup.similarity_fn_name) == ({"query": "q: "}, "cosine")
-
-
-def test_steps_one_after_the_other():
-    given = np.array([[3.0, 4.0, 9.0]], np.float32)
-    assert apply_steps(given, (Truncate(2), Normalise())).tolist() == [pytest.approx([0.6, 0.8])]
-    assert apply_steps(given, ()) is given and torch.is_grad_enabled()

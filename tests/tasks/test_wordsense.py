@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from tests.tasks.planted import Planted
 
 from afterword import Encoder, Method, classical
-from afterword.errors import BadRow, DataError, InputError, WordNotFound
+from afterword.errors import BadRow, InputError, WordNotFound
 from afterword.methods.states import States
 from afterword.tasks.rows import Folder
 from afterword.tasks.wordsense import DECISIONS, TASKS, OddSense
@@ -39,10 +39,6 @@ def test_the_decisions_by_hand() -> None:
     assert DECISIONS["euclidean_centred"](vectors) == pytest.approx([math.sqrt(20), 1, math.sqrt(17)])
     a, b, c = np.array([[2, -4], [-1, 0], [-1, 4]]) / np.sqrt([[20], [1], [17]])
     assert DECISIONS["cosine_centred"](vectors) == pytest.approx(-np.array([a, b, c]) @ (a + b + c) / 3)
-
-
-def test_a_vector_of_zeros_has_no_direction_and_is_at_right_angles_to_all() -> None:
-    assert DECISIONS["cosine"](np.array([[0.0], [1.0], [2.0]])).tolist() == [2, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -140,12 +136,9 @@ def test_the_data_as_they_are(data: Path) -> None:
     ("row", "problem"),
     [
         (question("a w", "b w", "c w", answer=3), "'answer' is 3: give the index of an option, 0 to 2"),
-        (question("a w", "b w", "c w", answer=-1), "'answer' is -1"),
         ({**question("a w", "b w", "c w"), "answer": "B"}, "'answer' is 'B'"),
-        ({**question("a w", "b w", "c w"), "answer": True}, "'answer' is True"),
         (question("a w", "b w"), "'options' has 2 sentences: the odd one out is one of at least 3"),
         (question("a", "b", "c"), "'word' is 'w', which is in none of the options"),
-        (question("a w", "b w", "c w", word=""), "'word' is ''"),
         ({"sentence1": "a"}, "has no field 'options', only sentence1: is it of another task?"),
     ],
 )
@@ -154,11 +147,6 @@ def test_bad_rows_are_named_by_file_and_line(tmp_path: Path, row: Any, problem: 
     with pytest.raises(BadRow) as e:
         TASK.load(source)
     assert problem in str(e.value) and str(e.value).startswith(f"{tmp_path / 'toy.jsonl'}:2: ")
-
-
-def test_no_data(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"slpwc\{.* does not exist"):
-        TASKS[0].load(Folder(tmp_path))
 
 
 WRONG = {
