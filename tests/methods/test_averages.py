@@ -2,7 +2,6 @@
 
 import pytest
 
-from afterword import ditto
 from afterword.errors import MethodError
 from afterword.methods import parse_head
 
@@ -20,9 +19,3 @@ def test_heads_in_both_numberings(head, expected) -> None:
 def test_what_is_no_head(head) -> None:
     with pytest.raises(MethodError, match="head="):
         parse_head(head)
-
-
-def test_ditto_shows_both_numberings() -> None:
-    assert "1-10" in str(ditto("1-10"))
-    assert "layer 0, head 9" in str(ditto("1-10"))
-    assert ditto("1-10") == ditto((0, 9))

@@ -41,16 +41,10 @@ def test_a_method_is_a_value() -> None:
         lambda: echo(0),
         lambda: echo(variant="x"),  # type: ignore[arg-type]
         lambda: reba(pool="cls"),  # type: ignore[arg-type]
-        lambda: reba(columns="x"),  # type: ignore[arg-type]
-        lambda: reba(normalise="x"),  # type: ignore[arg-type]
-        lambda: reba(attention="x"),  # type: ignore[arg-type]
-        lambda: reba(triangle="x"),  # type: ignore[arg-type]
-        lambda: ditto(pool="last"),  # type: ignore[arg-type]
         lambda: prompt("no place for it"),
         lambda: prompt("eol", "mask"),
         lambda: bellm(last=-1),
         lambda: bellm(last=1, layers=[3]),
-        lambda: bellm(couple="x"),  # type: ignore[arg-type]
     ],
 )
 def test_an_option_that_makes_no_sense(call) -> None:

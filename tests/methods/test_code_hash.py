@@ -2,26 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from afterword.methods.code_hash import code_hash, is_own
+from afterword.methods.code_hash import code_hash
 from afterword.methods.method_file import method_in_file
-from afterword.methods.weights import Plain
-
-
-class Mine:
-    def __call__(self) -> int:
-        return 1
-
-
-def test_only_a_users_class_has_one():
-    assert is_own(Mine) and not is_own(Plain) and not is_own(dict)
-    assert code_hash(Plain) is None and code_hash(dict) is None
-    assert isinstance(code_hash(Mine), str) and code_hash(Mine) == code_hash(Mine)
-
-
-def test_a_class_without_a_file_has_none():
-    known = {"__name__": "nowhere"}
-    exec("class Late:\n    def __call__(self):\n        return 1\n", known)
-    assert is_own(known["Late"]) and code_hash(known["Late"]) is None  # type: ignore[arg-type]
 
 
 def test_the_cell_of_a_notebook_is_read(monkeypatch: pytest.MonkeyPatch):

@@ -3,17 +3,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfTransformer
 from tests.tiny import tiny
 
 from afterword import Encoder, classical
-from afterword.errors import InputError, MethodError, NotFitted
+from afterword.errors import MethodError, NotFitted
 from afterword.methods import remove_biases, sif, tfidf
-from afterword.methods.frequency import ByToken, Sif, Table, TfIdf, WithoutBiases, count
-from afterword.methods.serialize import from_json, parse_method, to_json
+from afterword.methods.frequency import Table, TfIdf, count
+from afterword.methods.serialize import parse_method
 
 TEXTS = ["the bank of the river", "the bank", "a cat sat", "the rat ran to the bank", "dog"]
 
@@ -42,13 +41,6 @@ def test_tokens_are_counted_by_text_and_by_occurrence(bert: Encoder):
     assert found.texts == 6
     assert np.array_equal(found.occurrences, rows.sum(0))
     assert np.array_equal(found.documents, (rows > 0).sum(0))
-
-
-def test_windows_add_up(bert: Encoder, monkeypatch: pytest.MonkeyPatch):
-    whole = count(TEXTS, bert.backbone.tokenizer, 300)
-    monkeypatch.setattr("afterword.methods.frequency.WINDOW", 2)
-    parts = count(iter(TEXTS), bert.backbone.tokenizer, 300)
-    assert parts.texts == 5 and np.array_equal(parts.documents, whole.documents)
 
 
 def test_idf_is_sklearns_smooth_one_less_its_one(bert: Encoder):
@@ -174,18 +166,6 @@ def test_a_fitted_method_is_not_fitted_again(mini: Encoder):
     assert encoder.fit(["quite another text"]).method == encoder.method
 
 
-def test_tables_are_equal_where_their_numbers_are(mini: Encoder):
-    one, two = (Encoder(mini.backbone, tfidf()).fit(TEXTS).method for _ in range(2))
-    other = Encoder(mini.backbone, tfidf()).fit(TEXTS[1:]).method
-    assert one == two and hash(one) == hash(two)
-    assert one != other != tfidf() and one != tfidf()
-
-
-def test_a_table_is_no_part_of_the_json(mini: Encoder):
-    fitted = Encoder(mini.backbone, remove_biases(frequent=3)).fit(TEXTS).method
-    assert from_json(to_json(fitted)) == remove_biases(frequent=3)
-
-
 def test_every_number_of_a_table_counts_in_the_fingerprint(mini: Encoder):
     encoder = Encoder(mini.backbone, tfidf()).fit(TEXTS)
     weigh = encoder.method.weigh
@@ -195,38 +175,7 @@ def test_every_number_of_a_table_counts_in_the_fingerprint(mini: Encoder):
     assert len({e.fingerprint for e in (encoder, other, Encoder(mini.backbone, tfidf()))}) == 3
 
 
-@pytest.mark.parametrize("weigh", [TfIdf(), Sif(), WithoutBiases()], ids=str)
-def test_texts_that_cannot_be_counted_are_refused(weigh: ByToken, bert: Encoder):
-    with pytest.raises(InputError, match="no texts"):
-        weigh.fit([], bert.backbone.tokenizer, 300)
-    with pytest.raises(InputError, match="token id 300: the vocabulary ends at 299"):
-        weigh.fit([[5, 300]], bert.backbone.tokenizer, 300)
-
-
 def test_a_table_of_another_vocabulary_is_refused(bert: Encoder, mini: Encoder):
     fitted = Encoder(bert.backbone, tfidf()).fit(TEXTS).method
     with pytest.raises(MethodError, match="token weights for 300 ids, fitted with another model"):
         Encoder(mini.backbone, fitted)
-
-
-def test_a_broken_table_is_named(bert: Encoder, tmp_path: Path):
-    from safetensors.torch import save_file
-
-    from afterword.errors import ModelError
-
-    Encoder(bert.backbone, tfidf()).fit(TEXTS).save(tmp_path / "a")
-    save_file({"other": torch.zeros(2)}, tmp_path / "a" / "afterword.safetensors")
-    with pytest.raises(ModelError, match=r"afterword\.safetensors holds other"):
-        Encoder.load(tmp_path / "a")
-    (tmp_path / "a" / "afterword.safetensors").unlink()
-    with pytest.raises(ModelError, match=r"afterword\.safetensors cannot be read"):
-        Encoder.load(tmp_path / "a")
-
-
-def test_options_that_make_no_sense():
-    with pytest.raises(MethodError, match="frequent=-1"):
-        remove_biases(frequent=-1)
-    with pytest.raises(MethodError, match="choose one of sum, mean"):
-        tfidf(pool="last")  # type: ignore[arg-type]
-    with pytest.raises(MethodError, match="a=0: give a number over 0"):
-        sif(0)

@@ -11,14 +11,3 @@ def test_two_methods_of_one_name_are_refused(tmp_path):
     with pytest.raises(MethodError, match="two methods are named 'classical mean last'"):
         encoder.encode_many(["a text"], twins)
     assert len(encoder.encode_many(["a text"], {"with": twins[0], "without": twins[1]})) == 2
-
-
-def test_a_text_is_no_method(tmp_path):
-    encoder = Encoder.load(tiny("gpt2", tmp_path), "classical")
-    for wrong in (
-        lambda: Encoder(encoder.backbone, "reba"),
-        lambda: encoder.encode_many("a", ["reba"]),
-        lambda: encoder.encode_many("a", {"x": "reba"}),
-    ):
-        with pytest.raises(MethodError, match=r"method='reba' is a text: give parse_method\('reba'\)"):
-            wrong()

@@ -10,15 +10,10 @@ from afterword.errors import MethodError
     ("make", "options", "name"),
     [
         (reba, {"columns": "content"}, "columns"),
-        (reba, {"normalise": "token"}, "normalise"),
-        (reba, {"triangle": "full"}, "triangle"),
         (reba, {"pool_special_tokens": True}, "pool_special_tokens"),
         (echo, {"tail": True}, "tail"),
-        (echo, {"pool_special_tokens": True}, "pool_special_tokens"),
         (echo, {"variant": "table1", "pool": "last"}, "pool has no effect"),
-        (echo, {"variant": "table1", "tail": True}, "tail"),
         (echo, {"copies": 1, "separator": " "}, "separator"),
-        (echo, {"template": "rewrite", "separator": " "}, "separator"),
         (reba, {"variant": "paper", "chunk": 4, "truncate": "after"}, "truncate"),
     ],
 )

@@ -35,24 +35,7 @@ def test_names_and_numbers(kind, layers) -> None:
     assert States(kind).layers == layers
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "",
-        "first",
-        "layer",
-        "layer:",
-        "layer:a",
-        "layer:1+",
-        "layers:1",
-        "normed:-1",
-        "normed:0+1",
-        "values",
-        "values:a",
-        "attention:0+",
-        "router:all",
-    ],
-)
+@pytest.mark.parametrize("kind", ["", "first", "layer:a", "layers:1", "normed:-1", "values", "router:all"])
 def test_what_names_no_layer(kind) -> None:
     with pytest.raises(MethodError, match="states="):
         States(kind)
@@ -71,11 +54,6 @@ def test_the_mean_of_layers() -> None:
     trace = Trace({0: torch.tensor([[1.0]]), LAST: torch.tensor([[4.0]])})
     assert States("first_last").mean(trace).tolist() == [[2.5]]
     assert States().mean(trace).tolist() == [[4.0]]
-
-
-def test_a_number_is_no_name() -> None:
-    with pytest.raises(MethodError, match="states=1: choose one of"):
-        States(1)  # type: ignore[arg-type]
 
 
 class Twice(OwnStates):

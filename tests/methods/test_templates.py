@@ -2,8 +2,7 @@
 
 import pytest
 
-from afterword.methods.states import States
-from afterword.methods.templates import STATES, TEMPLATES
+from afterword.methods.templates import TEMPLATES
 from afterword.text.layout import Layout
 
 
@@ -12,8 +11,3 @@ def test_each_has_a_place_for_the_text(name: str) -> None:
     layout = Layout(TEMPLATES[name], chat=name.startswith("promptreps"))
     assert layout.total_copies == (2 if name.startswith("rewrite") else 1)
     assert ("condition" in layout.fields) == (name in ("csts", "ponte"))
-
-
-def test_states_are_those_of_templates_that_there_are():
-    assert set(STATES) < set(TEMPLATES)
-    assert all(States(kind).layers == (-2,) for kind in STATES.values())

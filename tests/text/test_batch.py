@@ -1,12 +1,8 @@
 """Flat batches, worked out by hand."""
 
-from typing import Any
-
-import pytest
 import torch
 
 from afterword.text.batch import lay
-from afterword.text.layout import Layout
 from afterword.text.segments import Segment, TokenizedText
 
 
@@ -69,34 +65,6 @@ def test_a_group_is_a_view_of_the_flat_axis() -> None:
     batch = lay([writing(1), writing(3), writing(1)])
     flat = torch.arange(8.0)[:, None]
     assert batch.groups[1].slice(flat)[..., 0].tolist() == [[4, 5], [6, 7]]
-
-
-def test_layouts_of_one_batch_have_one_shape() -> None:
-    class Letters:
-        prefix, suffix = [1], [2]
-
-        def ids(self, texts: list[str]) -> list[list[int]]:
-            return [[ord(c) for c in t] for t in texts]
-
-    batch = lay(Layout(copies=2).write(["ab", "c"], Letters()))  # type: ignore[arg-type]
-    assert [g.spans.tolist() for g in batch.groups] == [[[[1, 3], [3, 5]]], [[[1, 2], [2, 3]]]]
-
-
-def test_what_lies_on_a_device_without_float64_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[torch.dtype] = []
-    for name in ("tensor", "zeros", "ones", "arange"):
-        real = getattr(torch, name)
-
-        def noted(*args: Any, real: Any = real, **options: Any) -> Any:
-            found = real(*args, **options)
-            if found.device.type == "meta":  # as "mps" or "xpu" would
-                made.append(found.dtype)
-            return found
-
-        monkeypatch.setattr(torch, name, noted)
-    lay([writing(5), writing(3)], "meta")
-    assert made and torch.float64 not in made
-    assert lay([writing(5)]).groups[0].part.dtype == torch.float64
 
 
 def test_segments_of_one_length_whose_copies_lie_elsewhere_are_groups_of_their_own():

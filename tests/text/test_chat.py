@@ -1,6 +1,5 @@
 """Chat templates around a template: the same ids as transformers', and no text that ends its turn."""
 
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -144,20 +143,11 @@ def test_words_are_found_by_their_offsets(encoder: Encoder) -> None:
     assert (vector == encoder.encode_words([text], [(9, 13)])[0]).all()
 
 
-def test_a_date_in_a_chat_template_does_not_change_from_day_to_day() -> None:
-    today = "{{ strftime_now('%d %b %Y') }} {{ date_string }} {{ enable_thinking }}\n"
-    text = CHATTING.decode(written(Layout(EOL, chat=True), "a", chat_tokenizer(today + CHAT)))
-    assert text.startswith("26 Jul 2024 26 Jul 2024 False\n") and str(date.today().year) not in text.replace("2024", "")
-
-
 @pytest.mark.parametrize(
     ("template", "said"),
     [
         (None, "has no chat template"),
         ("{{ raise_exception('no system,\\n please') }}", "cannot write this prompt: no system, please"),
-        ("{{ messages[0].content }}{{ messages[0].content }}", "does not write the user's turn once"),
-        ("{{ nothing.at.all }}", "cannot write this prompt"),
-        ("{% if %}", "cannot write this prompt"),
     ],
 )
 def test_a_chat_template_that_cannot_be_used_is_one_line(template: str | None, said: str, encoder: Encoder) -> None:

@@ -38,8 +38,3 @@ def test_features_carry_the_whole_writing(layout: Layout, kind: str):
             assert torch.equal(getattr(a, name), getattr(b, name)), name
         assert (a.slots is None) == (b.slots is None) == (not layout.slots)
         assert a.slots is None or torch.equal(a.slots, b.slots)
-
-
-def test_no_texts_are_no_rows():
-    features = to_features([], 0)
-    assert features["input_ids"].shape == (0, 0) and from_features(features["input_ids"], features["segments"]) == []

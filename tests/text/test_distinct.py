@@ -23,11 +23,6 @@ def test_every_row_is_kept_with_its_text(texts, conditioned, data) -> None:
     assert len(found.texts) == len(set(pairs)) and [rows[0] for rows in found.rows] == sorted(r[0] for r in found.rows)
 
 
-def test_names_in_messages() -> None:
-    assert Distinct.from_texts(["a", "b", "a"], numbers=[7, 3, 5]).named == [[7, 5], [3]]
-    assert Distinct.from_texts(["a", "b", "a"]).named == [[0, 2], [1]]
-
-
 def test_a_condition_each() -> None:
     with pytest.raises(InputError, match="1 conditions for 3 texts"):
         Distinct.from_texts(["a", "a", "a"], ["x"])

@@ -44,14 +44,11 @@ def test_columns_of_every_library(texts) -> None:
         (pa.table({"text": ["a"]}), r"Table with the columns text: .*df\['text'\]"),
         ({"text": ["a"]}, "dict with the keys text: give one of its values"),
         ({"a", "b"}, "set, which has no order: .*sorted"),
-        (bytearray(b"ab"), "bytearray.*list of strings"),
-        (np.array("a"), "ndarray.*list of strings"),
         (pd.Series(["a", None]), "text 1 is a (NoneType|float)"),
-        (np.array([b"a"]), "text 0 is a bytes"),
         (torch.tensor([1, 2]), r"\[\[1, 2\]\]"),
         ([[True]], "text 0"),
     ],
-    ids="DataFrame table dict set bytearray scalar missing bytes tensor bool".split(),  # a set's own spelling varies
+    ids="DataFrame table dict set missing tensor bool".split(),  # a set's own spelling varies
 )
 def test_what_would_be_read_as_something_else_is_refused_with_the_fix(texts, fix) -> None:
     with pytest.raises(InputError, match=fix) as error:
@@ -88,11 +85,6 @@ def test_a_condition_that_cannot_be_used(conditions, words) -> None:
 def test_a_prompt_that_cannot_be_used(prompt, words) -> None:
     with pytest.raises(InputError, match=words):
         with_prompt(Layout(), prompt)
-
-
-def test_a_bare_list_of_numbers_shows_the_right_call() -> None:
-    with pytest.raises(InputError, match=r"\[\[1, 2, 3\]\]"):
-        check_texts([1, 2, 3])
 
 
 @pytest.mark.parametrize("texts", ["a", b"a", 3, None])
@@ -134,15 +126,3 @@ def test_words_in_columns(column) -> None:
     assert words_by_text(column(["a", "b"]), ["t", "u"], single=False) == ([["a"], ["b"]], True)
     assert words_by_text(column(["a", "b"]), ["t"], single=True) == ([["a", "b"]], False)
     assert words_by_text([column(["a", "b"]), ["c"]], ["t", "u"], single=False) == ([["a", "b"], ["c"]], False)
-
-
-def test_texts_are_told_apart_by_their_letters_alone() -> None:
-    class Loose(str):
-        def __eq__(self, other: object) -> bool:
-            return True
-
-        def __hash__(self) -> int:
-            return 1
-
-    found = check_texts([Loose("Polish"), Loose("polish"), np.str_("a")])
-    assert [type(text) for text in found] == [str, str, str] and found[0] != found[1]

@@ -1,21 +1,16 @@
 """Ids and offsets as the tokenizer's own, and no state shared with another library."""
 
-import copy
 import json
-import pickle
 import shutil
 
 import numpy as np
 import pytest
 import torch
 from tests.tiny import tiny, tiny_tokenizer
-from tokenizers import Tokenizer as Backend
-from tokenizers import models, normalizers, processors
-from transformers import PreTrainedTokenizerFast
 
 from afterword import Encoder, classical
 from afterword.backbone.loading import load_backbone
-from afterword.errors import InputError, ModelError, NoMaskToken
+from afterword.errors import InputError, NoMaskToken
 from afterword.text.tokenizer import Tokenizer, check_text
 
 
@@ -54,33 +49,6 @@ def test_no_mask_token_is_said(hf) -> None:
 def test_a_text_that_cannot_be_tokenized(text, words) -> None:
     with pytest.raises(InputError, match=words):
         check_text(text, "text 7")
-
-
-def test_a_slow_tokenizer_has_no_offsets() -> None:
-    class Slow:
-        model_max_length, mask_token_id = 10, None
-
-        def __call__(self, text: str, add_special_tokens: bool) -> dict:
-            return {"input_ids": [*([1] if add_special_tokens else []), *map(ord, text)]}
-
-    own = Tokenizer(Slow())
-    assert own.ids(["ab"]) == [[97, 98]]
-    assert own.prefix == [1]
-    with pytest.raises(ModelError, match="character offsets"):
-        own.spell(["ab"])
-
-
-def test_renew_follows_a_changed_tokenizer(hf) -> None:
-    own, line = Tokenizer(hf), "The th hello <hello> a [MASK] b </s><pad>"
-    before = own.description
-    hf.add_tokens(["hello"])
-    hf.backend_tokenizer.normalizer = normalizers.Lowercase()
-    own.renew()
-    assert own.prefix + own.ids([line])[0] + own.suffix == hf(line)["input_ids"]
-    assert own.spell([line])[0].ids == own.ids([line])[0]
-    assert own.description != before
-    for copied in (copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
-        assert copied.ids([line]) == own.ids([line]) and copied.description == own.description
 
 
 @pytest.fixture(scope="module")
@@ -127,36 +95,3 @@ def test_tokens_added_after_load_reach_the_vectors(folder, tmp_path) -> None:
     assert encoder.fingerprint != name
     encoder.save(tmp_path / "saved")
     assert np.array_equal(Encoder.load(tmp_path / "saved").encode("say hello"), after)
-
-
-class InPython(PreTrainedTokenizerFast):
-    """A tokenizer that treats texts before its backend sees them."""
-
-    def _encode_plus(self, text, *given, **options):
-        text = text.replace("3", "three") if isinstance(text, str) else [t.replace("3", "three") for t in text]
-        return super()._encode_plus(text, *given, **options)
-
-
-def test_a_tokenizer_that_rewrites_texts_gives_its_own_ids() -> None:
-    plain = tiny_tokenizer("bert")
-    hf = InPython(tokenizer_object=plain.backend_tokenizer, mask_token="[MASK]")
-    own = Tokenizer(hf)
-    assert own.ids(["a 3", "b"]) == [hf(t, add_special_tokens=False)["input_ids"] for t in ("a 3", "b")]
-    assert own.ids(["a 3"]) == Tokenizer(plain).ids(["a three"])
-    with pytest.raises(ModelError, match=r"rewrites texts in Python.*no character offsets"):
-        own.spell(["a 3"])
-
-
-def test_merges_left_out_at_random_are_refused(hf) -> None:
-    hf.backend_tokenizer.model.dropout = 0.5
-    with pytest.raises(ModelError, match=r"at random \(dropout=0.5\)"):
-        Tokenizer(hf)
-
-
-def test_a_tokenizer_that_drops_letters_still_shows_what_stands_around() -> None:
-    backend = Backend(models.BPE({"[CLS]": 0, "[SEP]": 1, ".": 2}, []))
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 1)]
-    )
-    own = Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend))
-    assert (own.prefix, own.suffix) == ([0], [1])

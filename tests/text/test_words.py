@@ -1,6 +1,5 @@
 """Words in their texts."""
 
-import numpy as np
 import pytest
 from tests.tiny import tiny, tiny_tokenizer
 
@@ -66,8 +65,3 @@ def test_which_copy_is_read(backbone) -> None:
 def test_the_message_names_text_and_word(backbone) -> None:
     with pytest.raises(WordNotFound, match=r"'bench'.*text 1"):
         Encoder(backbone, reba()).encode_words(["a bench", "a bank"], ["bench", "bench"])
-
-
-def test_whole_numbers_of_numpy() -> None:
-    assert span_of(("bank", np.int64(1)), "bank by bank") == (8, 12)
-    assert span_of((np.int32(0), np.int64(4)), "bank by bank") == (0, 4)
