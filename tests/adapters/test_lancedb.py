@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from afterword import Encoder
-from afterword.errors import AfterwordError, InputError
+from afterword.errors import InputError
 
 lancedb = pytest.importorskip("lancedb", reason="the extra search is not installed")
 from lancedb.embeddings import get_registry  # noqa: E402
 from lancedb.pydantic import LanceModel, Vector  # noqa: E402
 
-from afterword.adapters.lancedb import NAME, loaded  # noqa: E402
+from afterword.adapters.lancedb import NAME  # noqa: E402
 
 TEXTS = ["The bank raised its rates.", "We walked along the river.", "银行昨天提高了利率。"]
 
@@ -31,14 +31,6 @@ def test_a_table_embeds_texts_and_queries(tmp_path: Path):
     assert np.array_equal(stored, encoder.encode_document(TEXTS))
     again = lancedb.connect(tmp_path).open_table("rows")
     assert [row["text"] for row in again.search(TEXTS[1]).limit(1).to_list()] == [TEXTS[1]]
-
-
-def test_an_error_is_not_tried_again():
-    function = get_registry().get(NAME).create(name="afterword-mini")
-    assert function.max_retries == 0
-    assert loaded("afterword-mini", None, None) is function.encoder
-    with pytest.raises(AfterwordError):
-        get_registry().get(NAME).create(name="no-such-model-anywhere").ndims()
 
 
 def test_a_table_runs_no_code_of_a_file(tmp_path: Path):

@@ -1,7 +1,6 @@
 """An encoder as a model of mteb: its protocol, prompts, what results say of it, and mteb.evaluate itself."""
 
 import inspect
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from afterword import Encoder
 from afterword.adapters.mteb import as_mteb
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.loading import load_backbone
-from afterword.errors import InputError, MissingExtra
+from afterword.errors import InputError
 from afterword.methods import classical, echo, ensemble, reba
 from afterword.post import Normalise, Truncate
 
@@ -125,23 +124,6 @@ def test_results_say_which_method_it_was(llama):
     assert len({m.experiment_name for m in metas}) == len({m.revision for m in metas}) == 4
 
 
-def test_a_model_is_named_as_on_the_hub(llama, tmp_path):
-    names = {
-        "openai-community/gpt2": "openai-community/gpt2",
-        f"{tmp_path}/models--Qwen--Qwen3-0.6B/snapshots/c1899de": "Qwen/Qwen3-0.6B",
-        f"{tmp_path}/my model": "local/my model",
-        "": "local/model",
-    }
-    encoder, own = Encoder(llama, classical()), llama.model.config._name_or_path
-    try:
-        for path, name in names.items():
-            llama.model.config._name_or_path = path
-            assert as_mteb(encoder).mteb_model_meta.name == name
-    finally:
-        llama.model.config._name_or_path = own
-    assert as_mteb(encoder, "us/it").mteb_model_meta.name == "us/it"
-
-
 def test_mteb_evaluates_an_encoder_on_rows_of_the_user(llama, tmp_path: Path):
     from datasets import Dataset, DatasetDict
 
@@ -157,19 +139,3 @@ def test_mteb_evaluates_an_encoder_on_rows_of_the_user(llama, tmp_path: Path):
     assert result.get_score() == pytest.approx(spearmanr(cosines, [s for _, _, s in pairs])[0], abs=1e-6)
     written = [path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache").rglob("STSB.json")]
     assert len(written) == 1 and encoder.fingerprint in written[0] and "classical mean last" in written[0]
-
-
-def test_the_chinese_benchmark_gets_as_far_as_its_data(llama):
-    model = as_mteb(Encoder(llama, classical()))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer versions of tasks
-        benchmark = mteb.get_benchmark("MTEB(cmn, v1)")
-        found = mteb.evaluate(model, benchmark, cache=None, raise_error=False, show_progress_bar=False)
-    assert len(found.exceptions) == 31
-    assert all(e.exception.startswith("Couldn't reach") for e in found.exceptions)
-
-
-def test_without_mteb_the_error_names_the_extra(llama, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("afterword.adapters.mteb.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r'mteb is not installed: pip install "afterword\[evaluate\]"'):
-        as_mteb(Encoder(llama, classical()))

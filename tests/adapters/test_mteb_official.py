@@ -15,8 +15,8 @@ from tests.cli.conftest import Run, run  # noqa: E402, F401
 from afterword import Encoder  # noqa: E402
 from afterword.adapters.mteb import as_mteb  # noqa: E402
 from afterword.adapters.mteb_official import TASKS, MtebOfficial, official  # noqa: E402
-from afterword.errors import InputError, MissingDataset  # noqa: E402
-from afterword.tasks.hub import Hub, hub_answers  # noqa: E402
+from afterword.errors import InputError  # noqa: E402
+from afterword.tasks.hub import Hub  # noqa: E402
 from afterword.tasks.results import read  # noqa: E402
 from afterword.tasks.rows import Folder  # noqa: E402
 
@@ -142,12 +142,3 @@ def test_without_a_network_each_task_says_what_is_missing_and_the_others_run(
     assert result.metric_named("cosine_pearson") is not None
     again = run(*words, "--tasks", "ATEC.mteb")
     assert again.code == 0 and "1/1" not in again.err  # finished before
-
-
-def test_the_hub_is_asked_once_whether_it_answers():
-    assert not hub_answers()  # tests run offline
-    before = datasets.config.HF_HUB_OFFLINE
-    with pytest.raises(MissingDataset, match=r"TNews cannot be loaded: Couldn't reach 'C-MTEB/TNews-classification'"):
-        BY_NAME["TNews.mteb"].load(Hub())
-    assert datasets.config.HF_HUB_OFFLINE is before
-    assert hub_answers.cache_info().misses == 1

@@ -11,7 +11,6 @@ from sentence_transformers.sentence_transformer import modules  # noqa: E402
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer  # noqa: E402
 
 from afterword.adapters.sentence_transformers_model import SentenceTransformerModel  # noqa: E402
-from afterword.errors import InputError, MissingDataset, ModelError  # noqa: E402
 
 VECTORS = {"cat": [1.0, 0.0], "dog": [0.0, 1.0], "bank": [3.0, 3.0]}
 
@@ -30,24 +29,8 @@ def test_vectors_are_means_of_words(tmp_path: Path):
     assert model.encode(["cat"]).dtype == np.float32
 
 
-def test_what_it_cannot_do(tmp_path: Path):
-    model = SentenceTransformerModel(glove(tmp_path / "glove"), "cpu")
-    with pytest.raises(InputError, match="glove has no template with a condition"):
-        model.encode(["cat"], conditions=["size"])
-    with pytest.raises(InputError, match="no word vectors"):
-        model.encode_words(["cat"], ["cat"])
-
-
 def test_the_fingerprint_is_that_of_the_files(tmp_path: Path):
     one, same = glove(tmp_path / "a"), glove(tmp_path / "b")
     other = glove(tmp_path / "c", {**VECTORS, "cat": [1.0, 0.5]})
     found = [SentenceTransformerModel(folder, "cpu").fingerprint for folder in (one, same, other)]
     assert found[0] == found[1] != found[2]
-
-
-def test_folders_that_are_none(tmp_path: Path):
-    with pytest.raises(MissingDataset, match=r"holds no modules\.json"):
-        SentenceTransformerModel(tmp_path)
-    (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "0", "type": "no.such.Module"}]')
-    with pytest.raises(ModelError, match="cannot be loaded by sentence-transformers"):
-        SentenceTransformerModel(tmp_path)

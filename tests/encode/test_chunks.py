@@ -61,14 +61,6 @@ def test_different_texts_and_chunks_change_no_vector(backbone: Backbone, method:
     assert close(own[0][0].vectors, own[1][0].vectors, 1e-5)
 
 
-def test_windows_of_texts_change_nothing(backbone: Backbone, monkeypatch):
-    encoder, done = Encoder(backbone, reba(), max_length=40), []
-    wanted = encoder.encode_chunks([TEXT, "a b. c", TEXT], "sentences")
-    monkeypatch.setattr("afterword.encode.chunks.TEXTS", 1)
-    found = encoder.encode_chunks([TEXT, "a b. c", TEXT], "sentences", show_progress_bar=done.append)
-    assert sum(done) == 3 and all(close(a.vectors, b.vectors, 1e-5) for a, b in zip(wanted, found, strict=True))
-
-
 @pytest.mark.parametrize("method", [classical(), echo(), reba(), prompt("eol", "mean")], ids=str)
 @examples(5)
 @given(n=st.integers(30, 70), room=st.integers(8, 20), overlap=st.integers(0, 19), lengths=st.lists(st.integers(1, 8)))
@@ -124,12 +116,6 @@ def test_a_saved_encoder_gives_the_same_chunks(backbone: Backbone, tmp_path: Pat
         assert np.array_equal(getattr(again, call)(TEXT, **options)[0], getattr(encoder, call)(TEXT, **options)[0])
 
 
-def test_no_text_and_no_chunk(backbone: Backbone):
-    encoder = Encoder(backbone, classical())
-    assert encoder.encode_chunks([], tokens=5) == [] and encoder.encode_tokens([]) == []
-    assert encoder.encode_chunks(TEXT, []).vectors.shape == (0, 64)
-
-
 def test_a_causal_model_is_told_of(backbone: Backbone):
     for method in (classical(), classical(temperature=0.9)):  # which does not look back either
         with pytest.warns(
@@ -147,13 +133,8 @@ def test_a_causal_model_is_told_of(backbone: Backbone):
     [
         ([[(0, 3), (2, 5)]], {}, "the span 2:5 of text 0 begins before 0:3 ends"),
         ([[(0, 3)], [(0, 3)]], {}, "spans of 2 texts, for 1"),
-        ([[(0, 3)]], {"tokens": 3}, "spans of 1 texts, for 1: give a list per text, not tokens="),
-        ("words", {}, "chunks='words': give spans, 'sentences', 'paragraphs', or tokens=256"),
-        (None, {}, "chunks=None: give spans"),
-        (None, {"tokens": 0}, "tokens=0"),
         (None, {"tokens": 40}, "tokens=40: max_length=40 leaves 39 for a chunk: give no more"),
         ("sentences", {"overlap": 39}, "overlap=39: windows hold 39 tokens of a text, give 0 to 38"),
-        ("sentences", {"overlap": 20.5}, "overlap=20.5: windows hold 39 tokens"),
         ("sentences", {"overlap": 3, "late": False}, "overlap=3: chunks share tokens where tokens=256 alone"),
         (None, {"tokens": 8, "overlap": 8, "late": False}, "overlap=8: chunks of 8 tokens can share 0 to 7"),
     ],

@@ -16,7 +16,6 @@ from tests.tiny import tiny
 from afterword import Encoder, classical, echo, ensemble, prompt, reba
 from afterword.backbone.loading import load_backbone
 from afterword.encode import sentences as room
-from afterword.encode.joining import joined
 from afterword.errors import InputError, MethodError, NotFitted, TextsCut, TooLong
 from afterword.methods import AnyMethod, Ensemble, tfidf
 from afterword.post import Centre, Dense, Normalise
@@ -193,20 +192,3 @@ def test_what_only_a_single_method_has(own) -> None:
     ):
         with pytest.raises(MethodError, match="takes one method, and ensemble ck joins 2: give one of them alone"):
             call()
-
-
-def test_methods_of_other_widths_have_no_mean(own, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A word table of another width, as ALBERT's."""
-    monkeypatch.setattr(type(own), "table_width", property(lambda _: 32))
-    methods = [classical(), classical(states="static")]
-    with pytest.raises(MethodError, match=r"classical mean last .* of 64 components and .*static of 32.*join='concat'"):
-        Encoder(own, ensemble(methods))
-    assert Encoder(own, ensemble(methods, "concat")).dimension == 96
-
-
-def test_joining_batches_of_tensors() -> None:
-    parts = [torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]])]
-    assert joined(classical(), parts[:1]) is parts[0]
-    assert joined(ensemble("ck"), parts).tolist() == [[1.5, 3.0]]
-    assert joined(ensemble("ck", weights=[1, 3]), parts).tolist() == [[0.75, 2.5]]
-    assert joined(ensemble("ck", "concat", [1, 4], True), parts)[0].tolist() == pytest.approx([0.6, 0.8, 0, 2])

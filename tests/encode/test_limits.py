@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from afterword import Encoder, classical
@@ -27,13 +26,6 @@ def test_what_was_cut_is_counted_and_said_once() -> None:
     cuts.note([TokenizedText((), kept=5, total=7)], limits)
     with pytest.warns(UserWarning, match=r"2 of 3 texts.*max_length=5 \(median 3, max 4 tokens dropped\)"):
         cuts.warn(limits)
-
-
-def test_nothing_is_said_where_nothing_was_cut_or_nobody_asks() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Losses([], 3).warn(Limits())
-        Losses([1], 3).warn(Limits(on_long="ignore"))
 
 
 def test_texts_that_are_mostly_unknown_are_counted() -> None:
@@ -75,12 +67,3 @@ def test_a_text_that_is_there_three_times_is_counted_three_times() -> None:
     cuts = Losses()
     cuts.note([TokenizedText((), kept=5, total=9), TokenizedText((), kept=3, total=3)], Limits(5), [[0, 2, 3], [1]])
     assert cuts.lost == [4, 4, 4] and cuts.texts == 4
-
-
-def test_whole_numbers_of_numpy() -> None:
-    limits = Limits(np.int64(5), np.int32(2), batch_tokens=np.uint8(9))
-    assert (limits.max_length, limits.batch_size, limits.batch_tokens) == (5, 2, 9)
-    assert type(limits.batch_size) is int
-    for wrong in (np.int64(0), True, np.float32(2)):
-        with pytest.raises(InputError, match="batch_size"):
-            Limits(batch_size=wrong)

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import pytest
 import torch
-from packaging.version import Version
 from tests.tiny import tiny
 
 from afterword import Encoder, classical
@@ -39,19 +36,6 @@ def test_precisions_are_theirs(llama, theirs, precision: str) -> None:
         for one in ("dog", ["dog"]):
             with pytest.raises(InputError, match=rf"precision='{precision}' of one text: .*quantize_embeddings"):
                 llama.encode(one, precision=precision)
-
-
-@pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])
-def test_of_no_text_a_precision_has_its_own_type_and_width(llama, precision: str) -> None:
-    some = llama.encode(TEXTS, precision=precision)
-    none = llama.encode([], precision=precision)
-    assert none.shape == (0, some.shape[1]) and none.dtype == some.dtype
-    tensor = llama.encode([], precision=precision, convert_to_tensor=True)
-    assert tensor.shape == none.shape and tensor.dtype == torch.from_numpy(some).dtype
-    assert llama.encode([], precision=precision, convert_to_numpy=False) == []
-    if Version(version("sentence-transformers")) >= Version("6"):  # before, theirs knew no empty matrix
-        wanted = st.quantize_embeddings(llama.encode([]), precision=precision)
-        assert none.shape == wanted.shape and none.dtype == wanted.dtype
 
 
 def test_nothing_is_quantised_with_empty_texts_in_it(llama) -> None:

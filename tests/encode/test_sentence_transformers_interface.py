@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import re
 from importlib.metadata import version
 
 import numpy as np
@@ -25,7 +24,6 @@ from sentence_transformers.sentence_transformer.evaluation import (
     MSEEvaluatorFromDataFrame,
     ParaphraseMiningEvaluator,
     RerankingEvaluator,
-    SequentialEvaluator,
     TranslationEvaluator,
     TripletEvaluator,
 )
@@ -101,12 +99,6 @@ def test_an_evaluator_gives_what_it_gives_for_a_sentence_transformer(make, encod
         assert ours[name] == pytest.approx(value, abs=1e-4), name
 
 
-def test_scores_are_kept_where_evaluators_write_them(encoder) -> None:
-    both = SequentialEvaluator([EVALUATORS["triplets"](encoder), EVALUATORS["translation"](encoder)])
-    scores = both(encoder)
-    assert scores.items() >= next(reversed(encoder.model_card_data.eval_results_dict.values())).items()
-
-
 def test_paraphrase_mining(encoder, theirs) -> None:
     ours, wanted = (util.paraphrase_mining(model, ALL, truncate_dim=24) for model in (encoder, theirs))
     assert [pair for _, *pair in ours] == [pair for _, *pair in wanted] and len(ours) == 28
@@ -127,26 +119,6 @@ def test_hard_negatives(encoder, theirs, tmp_path, use_faiss: bool) -> None:
     other = Encoder(encoder.backbone, classical(), prompts=encoder.prompts)
     util.mine_hard_negatives(pairs, other, cache_folder=str(tmp_path), **options)
     assert len(list(tmp_path.glob("*.npy"))) == 4, "another encoder must not read this one's vectors"
-
-
-@pytest.mark.skipif(OLD, reason="before sentence-transformers 6, mining asks an array for its device")
-def test_mining_shows_no_bar_that_a_sentence_transformer_would_not(encoder, theirs, capfd) -> None:
-    datasets = pytest.importorskip("datasets")
-    pairs = datasets.Dataset.from_dict({"query": LEFT, "answer": RIGHT})
-
-    def bars(model) -> list[str]:
-        capfd.readouterr()
-        util.mine_hard_negatives(pairs, model, corpus=ALL, num_negatives=2, verbose=False)
-        shown = capfd.readouterr()
-        assert not shown.out
-        return re.findall(r"([\w ]+): 100%[^\r]*\n", shown.err)
-
-    ours, wanted = bars(encoder), bars(theirs)
-    assert ours[:2] == ["embedding"] * 2 and ours[2:] == wanted[2:] and len(ours) == len(wanted) > 2
-    encoder.encode(ALL, show_progress_bar=None)
-    util.paraphrase_mining(encoder, ALL)
-    EVALUATORS["similarity"](encoder)(encoder)
-    assert not capfd.readouterr().err
 
 
 @pytest.mark.skipif(OLD, reason="KeyBERT hands over numpy's strings, which sentence-transformers reads since 6")

@@ -26,13 +26,6 @@ def test_windows_change_nothing(backbone: Backbone, monkeypatch, window: int) ->
         assert one.shape == other.shape and (not one.size or close(one, other, 1e-5))
 
 
-def test_progress_counts_every_text_once(backbone: Backbone, monkeypatch) -> None:
-    monkeypatch.setattr("afterword.encode.words.WINDOW", 2)
-    done: list[int] = []
-    Encoder(backbone, classical()).encode_words(TEXTS, WORDS, show_progress_bar=done.append)
-    assert sum(done) == len(TEXTS)
-
-
 def test_a_word_that_is_nowhere_is_seen_before_any_text_is_run(backbone: Backbone, monkeypatch) -> None:
     monkeypatch.setattr("afterword.encode.words.WINDOW", 1)
     done: list[int] = []

@@ -104,11 +104,3 @@ def test_table_4_gives_means_and_deviations():
     cells = {row[0]: row[1:] for row in ([c.strip() for c in line.strip("|").split("|")] for line in lines)}
     assert cells["last 2"] == ["51.00 ± 1.00", "61.00 ± 1.00", "101", "7"]
     assert cells["all"] == ["-", "-", "-", "-"]
-
-
-def test_rows_of_table_4_that_add_layers_let_these_see_both_ways():
-    for row in table4.ROWS:
-        assert row.settings.get("added", row.last) == row.last
-        assert row.method("mean", layers=6).sight.resolve(6) == frozenset(
-            range(6 - (row.last if row.last >= 0 else 6), 6)
-        )

@@ -9,14 +9,13 @@ import pytest
 
 from afterword import Encoder
 from afterword.encode.similarity import similarity
-from afterword.errors import InputError
 from afterword.tasks.captions import Captions
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
 
 import captions_side_by_side  # noqa: E402
-from captions_side_by_side import Retrieved, markdown, side_by_side  # noqa: E402
+from captions_side_by_side import Retrieved, side_by_side  # noqa: E402
 
 IMAGES = {
     "a.jpg": ["A dog runs on the grass.", "The dog runs over green grass."],
@@ -64,30 +63,6 @@ def test_models_and_their_own_methods_under_names(
     assert out.index("Query: A woman cooks.") < out.index("Query: A dog runs on the grass.")
 
 
-@pytest.mark.parametrize(
-    ("args", "problem"),
-    [
-        (["--query", "no such"], "no image's first caption holds 'no such'"),
-        (["--image", "z.jpg"], "no image is named 'z.jpg'"),
-        ([], "no image is named '226481576.jpg'"),
-        (["--method", "nothing"], "no method 'nothing'"),
-        (["--model", "afterword-mini", "--image", "a.jpg"], "two models are named 'afterword-mini classical'"),
-    ],
-)
-def test_mistakes_are_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, args: list[str], problem: str
-) -> None:
-    assert run(monkeypatch, folder, "--method", "classical", *args) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith(f"captions_side_by_side: {problem}") and said.err.count("\n") == 1 and said.out == ""
-
-
-def test_no_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert run(monkeypatch, folder, "--file", "other") == 2
-    said = capsys.readouterr().err
-    assert said.startswith("captions_side_by_side: ") and "other{.jsonl,.jsonl.gz" in said and said.count("\n") == 1
-
-
 CAPTIONS = Captions.concatenate(["a.jpg", "b.jpg"], [["a dog", "the dog"], ["a | cat", "the\ncat"]])
 GOOD = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]])
 BAD = np.array([[1, 0], [0.1, 1], [0.9, 0.1], [0, 1]])
@@ -105,24 +80,3 @@ def test_rows_by_query_method_and_rank() -> None:
         Retrieved("a.jpg", "a dog", "bad", 1, "a | cat", False),
         Retrieved("a.jpg", "a dog", "bad", 2, "the dog", True),
     ]
-
-
-def test_as_markdown() -> None:
-    rows = side_by_side(CAPTIONS, {"good": GOOD, "bad": BAD}, ["b.jpg", "a.jpg"], k=1)
-    assert markdown(rows) == (
-        "Query: a \\| cat\n\n|  | good | bad |\n| --- | --- | --- |\n| #1 | **the cat** | a dog |\n\n"
-        "Query: a dog\n\n|  | good | bad |\n| --- | --- | --- |\n| #1 | **the dog** | a \\| cat |"
-    )
-
-
-def test_no_queries_no_rows() -> None:
-    assert side_by_side(CAPTIONS, {"good": GOOD}, []) == [] and markdown([]) == ""
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(InputError, match=r"no image is named 'c.jpg': the first is 'a.jpg'"):
-        side_by_side(CAPTIONS, {"good": GOOD}, ["c.jpg"])
-    with pytest.raises(InputError, match="bad has 3 vectors for 4 captions"):
-        side_by_side(CAPTIONS, {"good": GOOD, "bad": BAD[:3]}, ["a.jpg"])
-    with pytest.raises(InputError, match="k=0: show at least 1 caption"):
-        side_by_side(CAPTIONS, {"good": GOOD}, ["a.jpg"], k=0)

@@ -1,7 +1,6 @@
 """The tables of docs/results.md: what is run, and what stays on the page."""
 
 import json
-import lzma
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "recipes"))
 
 import results  # noqa: E402
-from results import TABLES, Run, Shown, cells_of, encoder_of, lacking, replaced, wanted, wikipedia, written  # noqa: E402
+from results import TABLES, Run, Shown, cells_of, encoder_of, lacking, replaced, wanted, written  # noqa: E402
 
 PAGE = """# A page
 
@@ -77,15 +76,6 @@ def test_only_the_lines_that_the_page_lacks_are_run():
     assert encoder_of(row("tfidf", "m-wikipedia")) == wanted(STS.runs[1])[0]
 
 
-def test_the_wikipedia_sentences_are_unpacked_once(tmp_path: Path):
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus/enwiki_sentences_100k.txt.xz").write_bytes(lzma.compress("Zürich is a city.\n".encode()))
-    text = wikipedia(tmp_path, tmp_path / "runs" / "results")
-    assert text.parent == tmp_path / "runs" and text.read_text("utf-8") == "Zürich is a city.\n"
-    text.write_text("kept")
-    assert wikipedia(tmp_path, tmp_path / "runs" / "results").read_text() == "kept"
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_the_page_has_the_lines_of_the_recipe(name: str):
     page, shown = (ROOT / "docs/results.md").read_text("utf-8"), TABLES[name]
@@ -95,11 +85,6 @@ def test_the_page_has_the_lines_of_the_recipe(name: str):
     known = list(dict.fromkeys(line if short else f"{model}: {line}" for model, line in pairs))
     found = lines(page, name)
     assert found and found == [line for line in known if line in found]
-
-
-def test_a_page_without_the_place_is_told():
-    with pytest.raises(SystemExit, match="no place for the table 'words'"):
-        replaced(PAGE, "words", "")
 
 
 def test_the_recipe_runs_a_small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

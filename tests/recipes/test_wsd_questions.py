@@ -3,7 +3,6 @@
 import json
 import random
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from tests.scripts import Ended, script
 
-from afterword.errors import BadRow, DataError, MissingDataset
 from afterword.tasks.rows import read_rows, text, texts
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -41,24 +39,6 @@ def test_the_authors_file_comes_out(data: Path) -> None:
     assert len(ours) == 862 and ours == theirs
 
 
-def test_without_the_sorting_network_thirty_questions_would_differ(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = list(wsd_questions.read(data / "zh" / "wordsense" / "wsd.jsonl.gz"))
-    theirs = list(wsd_questions.questions(words))
-    monkeypatch.setattr(wsd_questions, "argsort", lambda counts: np.argsort(counts, kind="stable").tolist())
-    stable = list(wsd_questions.questions(words))
-    assert [q["word"] for q in stable] == [q["word"] for q in theirs]
-    assert [q["answer"] for q in stable] == [q["answer"] for q in theirs]
-    assert sum(a != b for a, b in zip(stable, theirs, strict=True)) == 30
-    senses = dict(words)
-    for a, b in zip(stable, theirs, strict=True):  # and where they do, among senses that are equally frequent
-        counts = Counter({s: len(found) for s, found in senses[a["word"]].items() if found})
-        for drawn in (a, b):
-            odd = drawn["options"][drawn["answer"]]
-            rest = set(drawn["options"]) - {odd}
-            assert any(odd in senses[a["word"]][s] for s in counts if counts[s] == min(counts.values()))
-            assert any(rest <= set(senses[a["word"]][s]) for s in counts if counts[s] == max(counts.values()))
-
-
 @pytest.mark.parametrize("length", range(12))
 def test_the_network_sorts(length: int) -> None:
     chance = np.random.default_rng(length)
@@ -83,23 +63,3 @@ def test_both_forms_and_the_command(tmp_path: Path) -> None:
 
 def run(*args: Path) -> Ended:
     return script(RECIPES / "wsd_questions.py", *args)
-
-
-def test_what_cannot_be_read(tmp_path: Path) -> None:
-    def read(name: str, content: str) -> None:
-        (tmp_path / name).write_text(content)
-        list(wsd_questions.read(tmp_path / name))
-
-    with pytest.raises(BadRow, match=r"a\.jsonl:1: 'senses' is .*, not an object of lists of sentences"):
-        read("a.jsonl", '{"word": "a", "senses": {"one": [1]}}')
-    with pytest.raises(DataError, match=r"a.json: 'a' is \[\], not an object of lists"):
-        read("a.json", '{"a": []}')
-    with pytest.raises(DataError, match=r"b\.json is no object of words"):
-        read("b.json", "[]")
-    with pytest.raises(DataError, match=r"c\.json cannot be read"):
-        read("c.json", "{")
-    with pytest.raises(MissingDataset):
-        list(wsd_questions.read(tmp_path / "none.json"))
-    done = run(tmp_path / "none.jsonl", tmp_path / "out.jsonl")
-    assert done == Ended(2, "", f"wsd_questions: {tmp_path / 'none.jsonl'} does not exist\n")
-    assert not (tmp_path / "out.jsonl").exists()

@@ -26,10 +26,6 @@ def mixed(x: torch.Tensor) -> torch.Tensor:
     return torch.stack([x[:, :, [FAMILY.layers.index(k) for k in States(kind).layers]].mean(2) for kind in KINDS], 2)
 
 
-def test_layers_of_a_family():
-    assert FAMILY.layers == ("last", 0, 1)
-
-
 def test_cosines_of_all_kinds():
     x, mix = vectors(), mixture(FAMILY).double()
     slow = mixed(x)
@@ -52,9 +48,3 @@ def test_one_vector_for_all_texts_is_nothing_without_the_mean():
     x[:] = x[0] + 1e-8 * x
     found = raw_and_centred(x, x.mean(0), mixture(FAMILY))
     assert torch.allclose(found[..., 0], torch.ones(5, 2, 4)) and found[..., 1].isnan().all()
-
-
-def test_a_zero_vector_has_the_cosine_0():
-    x = vectors()
-    x[0] = 0
-    assert (cosines(*products(x, mixture(FAMILY).double()))[0] == 0).all()

@@ -63,12 +63,6 @@ def test_twonn_finds_the_dimension_of_what_has_one():
     assert intrinsic_dimension(wide) == pytest.approx(2, abs=0.15)
 
 
-def test_what_has_no_measure():
-    assert math.isnan(matrix_entropy(torch.ones(1, 4))) and math.isnan(matrix_entropy(torch.zeros(3, 4)))
-    assert math.isnan(mean_curvature(torch.ones(2, 4)))
-    assert math.isnan(intrinsic_dimension(torch.ones(2, 4))) and math.isnan(intrinsic_dimension(torch.ones(9, 4)))
-
-
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     return Encoder.load(tiny("llama", tmp_path_factory.mktemp("llama")), classical())

@@ -4,8 +4,7 @@ import pytest
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, echo, parse_method, prompt
-from afterword.errors import InputError, MethodError
-from afterword.methods.states import States
+from afterword.errors import InputError
 from afterword.tune.recipes import Family, Grid, Recipe, families
 
 
@@ -80,24 +79,8 @@ def test_both_ways(llama, bert):
         families(Grid(both_ways=(4,)), llama)
 
 
-def test_a_template_that_no_pair_fills(llama):
-    with pytest.raises(MethodError, match="condition per text"):
-        families(Grid(("csts",)), llama)
-
-
 def test_levels_count_what_differs_from_the_mean_of_the_last_states():
     assert Recipe(classical()).level == 0
     assert Recipe(classical(states="layer:2")).level == Recipe(classical("last")).level == 1
     assert Recipe(prompt("eol"), "whiten").level == 3
     assert Recipe(echo(2, states="layer:1"), "centre").level == 4
-
-
-def test_states_of_a_model_of_one_layer(tmp_path):
-    backbone = Encoder.load(tiny("bert", tmp_path, num_hidden_layers=1), classical()).backbone
-    layers = [States(kind).layers for kind in families(Grid(), backbone)[0].kinds]
-    assert len(set(layers)) == len(layers) == 6  # last, 0, table, 0 + last; attention of all, of the upper half
-
-
-def test_a_word_table_of_another_width_is_left_out(tmp_path):
-    backbone = Encoder.load(tiny("electra", tmp_path), classical()).backbone
-    assert not any("static" in spec for _, spec in everything(families(Grid(), backbone)))
