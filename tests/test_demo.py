@@ -49,16 +49,3 @@ def test_the_demo(demo: ModuleType, root: Path, capsys: pytest.CaptureFixture[st
 
 def words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]+", text.lower()))
-
-
-@pytest.mark.parametrize("found", [None, "afterword"])
-def test_commands_are_named_as_they_are_typed(demo: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found):
-    inside = tmp_path / ".venv" / "bin"
-    inside.mkdir(parents=True)
-    (inside / "afterword").touch()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.executable", str(inside / "python"))
-    monkeypatch.setattr("shutil.which", lambda name: found)
-    assert demo.command() == (found or ".venv/bin/afterword")
-    monkeypatch.chdir("/")
-    assert demo.command() == (found or str(inside / "afterword").removeprefix("/"))

@@ -113,11 +113,6 @@ def test_long_texts_are_reported(llama) -> None:
     assert (encoder.encode(["a" * 9])[0] == cut[0]).all()
 
 
-def test_a_hundred_kilobytes_of_one_character(llama) -> None:
-    with pytest.warns(UserWarning, match="truncated"):
-        assert np.isfinite(Encoder(llama, classical()).encode("x" * 100_000)).all()
-
-
 def test_prompts(llama) -> None:
     encoder = Encoder(llama, classical(), prompts={"query": "q: ", "document": "d: "}, default_prompt_name="document")
     written_out = encoder.encode("q: dog", prompt="")  # run whole, a prompt is not: other last bits
@@ -157,18 +152,6 @@ def test_many_methods_equal_each_alone(llama) -> None:
         assert np.abs(many[name] - alone).max() <= 2e-6 * np.abs(alone).max(), name
 
 
-def test_many_methods_share_forwards(llama) -> None:
-    calls = []
-    handle = llama.model.register_forward_hook(lambda *_: calls.append(1))
-    try:
-        Encoder(llama, classical()).encode(TEXTS)  # a model with a new hook is tried first
-        calls.clear()
-        Encoder(llama, classical()).encode_many(TEXTS, SHARED)
-    finally:
-        handle.remove()
-    assert len(calls) == 3  # all copies in one, the prompt, BeLLM
-
-
 def test_a_trailing_special_token_is_not_shared(bert, oracle: Path) -> None:
     """What an encoder, or a token behind the text, would get wrong."""
     methods = {"classical": classical(), "reba": reba(), "echo": echo()}
@@ -187,11 +170,6 @@ def test_many_methods_with_texts_too_long_to_share(llama) -> None:
     for name, method in methods.items():
         alone = Encoder(llama, method, max_length=30).encode(texts, on_long="ignore")
         assert np.abs(many[name] - alone).max() < 1e-5, name
-
-
-def test_one_text_by_many_methods(llama) -> None:
-    many = Encoder(llama, classical()).encode_many("dog", [reba(), echo()])
-    assert {n: v.shape for n, v in many.items()} == {"reba-2 last": (64,), "echo-2 mean": (64,)}
 
 
 def test_groups(llama, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,23 +240,6 @@ def test_a_model_without_attention_refuses_by_name(tmp_path: Path) -> None:
 def test_options_that_make_no_sense(llama, option) -> None:
     with pytest.raises(InputError, match=next(iter(option))):
         Encoder(llama, classical()).encode(["a"], **option)
-
-
-def test_memory_that_runs_out_halves_the_batch(llama, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real forward, refusing batches over 50 tokens as an allocator would."""
-    encoder, forward = Encoder(llama, classical()), llama.forward
-    expected = encoder.encode(TEXTS)
-    sizes = []
-
-    def small(batch, *rest, **options):
-        sizes.append(len(batch.tokens))
-        if len(batch.tokens) > 50:
-            raise torch.OutOfMemoryError("out of memory")
-        return forward(batch, *rest, **options)
-
-    monkeypatch.setattr(llama, "forward", small)
-    assert (encoder.encode(TEXTS) == expected).all()
-    assert len(sizes) > 2 and min(sizes) <= 50 < max(sizes)
 
 
 def test_the_real_model(minilm: Path) -> None:

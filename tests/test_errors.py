@@ -28,17 +28,6 @@ def test_the_drawing_is_true() -> None:
     assert len(classes) > 10
 
 
-def test_a_missing_extra_names_the_command() -> None:
-    with pytest.raises(ImportError, match=r'pip install "afterword\[evaluate\]"'):
-        raise errors.MissingExtra("mteb", "evaluate")
-
-
-def test_a_bad_row_names_file_and_line() -> None:
-    error = errors.BadRow("a.jsonl", 3, "no field 'text'")
-    assert str(error) == "a.jsonl:3: no field 'text'"
-    assert (error.path, error.line) == ("a.jsonl", 3)
-
-
 def test_a_warning_names_the_line_that_has_called_afterword(oracle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(less_repetition, "__name__", "jaxtyping.sampled")  # its frames stand around each checked call
     bert, gpt2 = (str(oracle / "models" / name) for name in ("bert", "gpt2"))

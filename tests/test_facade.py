@@ -1,6 +1,5 @@
 """What a user sees first: the names, and that looking at them costs nothing."""
 
-import importlib
 import logging
 import subprocess
 import sys
@@ -48,11 +47,6 @@ def test_a_warning_about_weights_in_four_bits_is_left_out(logged):
     assert logged.messages == ["something else"]
 
 
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no_such_name"):
-        _ = afterword.no_such_name
-
-
 def test_the_version_is_the_package_version():
     assert afterword.__version__ == version("afterword")
 
@@ -87,22 +81,3 @@ def test_the_command_is_installed():
     )
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
-
-
-def test_the_package_says_that_it_is_typed():
-    assert (Path(afterword.__file__).parent / "py.typed").exists()
-
-
-def test_ctrl_c_while_the_command_is_imported_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    class Interrupted:
-        @staticmethod
-        def find_spec(name: str, *_: object) -> None:
-            if name == "afterword.cli":
-                raise KeyboardInterrupt
-
-    monkeypatch.delitem(sys.modules, "afterword.cli", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
-    assert importlib.import_module("afterword.__main__").main() == 130
-    assert capsys.readouterr() == ("", "interrupted\n")

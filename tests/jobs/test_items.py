@@ -1,6 +1,6 @@
 import pytest
 
-from afterword.jobs.items import Item, as_json, as_text, fault, kept_columns, unwritable
+from afterword.jobs.items import Item, fault, kept_columns, unwritable
 
 
 @pytest.mark.parametrize(
@@ -23,17 +23,7 @@ def test_half_a_pair_of_surrogates_is_no_text() -> None:
     assert "surrogate" in str(fault("a \ud800 b"))
 
 
-def deep(levels: int) -> list[object]:
-    """Lists in lists."""
-    value: list[object] = []
-    for _ in range(levels - 1):
-        value = [value]
-    return value
-
-
 def test_what_cannot_be_written() -> None:
-    assert unwritable(deep(100)) is None and unwritable(deep(101)) == "is nested more than 100 deep"
-    assert as_json(deep(100)) == deep(100) and as_text(deep(100)) == "[" * 100 + "]" * 100
     assert unwritable({"\ud800": 1}) == unwritable([("a", "\udfff")]) == "holds a lone surrogate"
     assert [unwritable(value) for value in (None, 1.5, "每", {"a": b"\xff"}, "\ud7ff\ue000")] == [None] * 5
 

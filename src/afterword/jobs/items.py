@@ -14,8 +14,6 @@ from ..errors import InputError
 from ..files.lines import TEXT, Reader, kind_of
 from ..text.tokenizer import check_text
 
-DEEP = 100  # levels of lists and objects in a kept value: each takes some of Python's stack
-
 
 @dataclass(slots=True)
 class Item:
@@ -54,7 +52,7 @@ def fault(value: object) -> str | None:
     return None
 
 
-def unwritable(value: object, depth: int = DEEP) -> str | None:
+def unwritable(value: object) -> str | None:
     r"""Why a value cannot be written in UTF-8, or as JSON; None if it can.
 
     >>> unwritable({"a": ["b"]}), unwritable({"a": ["\ud800"]})
@@ -65,10 +63,8 @@ def unwritable(value: object, depth: int = DEEP) -> str | None:
         return None if fine else "holds a lone surrogate"
     if not isinstance(value, Mapping | list | tuple):
         return None
-    if not depth:
-        return f"is nested more than {DEEP} deep"
     parts = [*value, *value.values()] if isinstance(value, Mapping) else value
-    return next((why for part in parts if (why := unwritable(part, depth - 1))), None)
+    return next((why for part in parts if (why := unwritable(part))), None)
 
 
 def values_of(
