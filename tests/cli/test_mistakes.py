@@ -45,7 +45,7 @@ MISTAKES = r"""
 2  embed -m enc -o new.foo a                          new.foo has an unknown format: write a .jsonl
 2  embed -m enc -o no/new.npy a                       no/new.npy cannot be written
 2  embed -m enc -i rows.csv --field body -o same.npy --rejects same.npy      choose two files
-2  embed -m enc -i rows.txt a                         give texts or --input, not both
+2  embed -m enc -i rows.txt a                         give texts, or a file with --input, not both
 2  embed -m enc -i pairs.jsonl --field sentence1 -o pairs.jsonl      is the input
 2  embed -m enc --method echo --method reba -o new.npy a    one vector a row
 2  embed -m enc --method bellm:last=9 a              last=9
