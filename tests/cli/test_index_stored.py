@@ -56,10 +56,6 @@ def test_the_ids_of_a_job_go_by_their_own_name(run: Run, gpt2: Path, tmp_path: P
     assert rows_of(tmp_path / "b")["id"].to_pylist() == ["7", "8"]
     assert run("index", tmp_path / "d", *usual, "--from", tmp_path / "job").code == 0  # they are taken without a word
     assert rows_of(tmp_path / "d")["id"].to_pylist() == ["7", "8"]
-    told = f"note: {tmp_path / 'v.parquet'} keeps n too: --keep takes them"
-    assert run("embed", *usual, "-i", tmp_path / "t.csv", "--keep", "n", "-o", tmp_path / "v.parquet").code == 0
-    assert told in run("index", tmp_path / "e", *usual, "--from", tmp_path / "v.parquet").err
-    assert told not in run("index", tmp_path / "f", *usual, "--keep", "n", "--from", tmp_path / "v.parquet").err
     ended = run("index", tmp_path / "c", *usual, "--id", "m", "--from", tmp_path / "job")
     assert ended.code == 2 and "has no column 'm': it has row, text, id, problem, vector" in ended.last
 

@@ -157,7 +157,7 @@ def test_chunks_that_share_tokens_are_an_index_of_their_own(indexed: Indexed):
     shared = [a["end"] - b["start"] for a, b in itertools.pairwise(rows)]
     assert min(shared) > 0 and rows[0]["start"] == 2 and rows[-1]["end"] == len(text)
     assert f"0 embedded, {len(rows)} known" in indexed([("a", text, "x")], *words, method="echo").last
-    for other, now in (["--overlap", "4"], "4"), ([], "not given"):
+    for other, now in (["--overlap", "4"], "4"), ([], "not set"):
         ended = indexed([("a", text, "x")], "--chunk", "16", *other, method="echo")
         assert ended.code == 2 and f"was made with --overlap 5, and now it is {now}" in ended.err
     status = json.loads(indexed.run("index", indexed.folder, "--status", "--json").out)
@@ -167,13 +167,9 @@ def test_chunks_that_share_tokens_are_an_index_of_their_own(indexed: Indexed):
 def test_another_method_or_setting_is_refused(indexed: Indexed):
     indexed(ROWS)
     ended = indexed(ROWS, method="echo")
-    assert (
-        ended.code == 2
-        and "and this encoder has echo-2 mean: give the same --method" in ended.err
-        and len(indexed.rows) == 4
-    )
+    assert ended.code == 2 and "this encoder has echo-2 mean" in ended.err and len(indexed.rows) == 4
     ended = indexed(ROWS, "--chunk", "8")
-    assert ended.code == 2 and "was made with --chunk not given, and now it is 8" in ended.err
+    assert ended.code == 2 and "was made with --chunk not set, and now it is 8" in ended.err
 
 
 def test_nothing_to_embed_makes_no_index(indexed: Indexed):

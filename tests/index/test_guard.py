@@ -42,16 +42,15 @@ def test_another_version_of_a_library_is_accepted(mini: Encoder, made: IndexInfo
 def test_another_encoder_of_the_same_width_is_refused(mini: Encoder, made: IndexInfo):
     other = Encoder.load("afterword-mini", "echo")
     assert other.dimension == made.dimension
-    told = "a was made by mini with the method classical mean last, and this encoder has echo-2 mean: give the same "
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=r"mini.*classical mean last.*echo-2 mean"):
         check_encoder(Path("a"), made, other)
-    with pytest.raises(DataError, match=r"a was made by mini; this encoder differs by \d.*: index anew, or load mini"):
+    with pytest.raises(DataError, match=r"mini.* differ by \d"):
         check_encoder(Path("a"), made, replace(mini, max_length=3))
 
 
 def test_changed_weights_are_seen_by_the_probes(mini: Encoder, made: IndexInfo):
     moved = replace(made, probes=made.probes + np.float32(0.01))  # type: ignore[operator]
-    with pytest.raises(DataError, match="this encoder differs by"):
+    with pytest.raises(DataError, match=r"differ by \d"):
         check_encoder(Path("a"), moved, mini)
 
 
@@ -63,16 +62,14 @@ def test_another_width_is_refused(mini: Encoder, made: IndexInfo):
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"chunking": "256"}, "--chunk not given, and now it is 256"),
+        ({"chunking": "256"}, "--chunk not set, and now it is 256"),
         ({"id_column": "n"}, "--id"),
         ({"late": True}, "--late"),
-        ({"overlap": 8}, "--overlap not given, and now it is 8"),
+        ({"overlap": 8}, "--overlap not set, and now it is 8"),
     ],
 )
 def test_another_setting_is_named(tmp_path: Path, other: dict, named: str):
     index = Index.create(tmp_path / "a", reader(["x"]), info())
-    check_settings(index, info(), [])
+    check_settings(index, info())
     with pytest.raises(DataError, match=f"{index.folder} was made with {named}"):
-        check_settings(index, info(**other), [])
-    with pytest.raises(DataError, match=r'--keep not given, and now it is \["channel"\]'):
-        check_settings(index, info(), ["channel"])
+        check_settings(index, info(**other))

@@ -12,7 +12,7 @@ from . import options as o
 from .chunked import read_chunking
 from .index_status import maintain
 from .index_stored import build_from
-from .indexing import IndexWanted, Tuning, build
+from .indexing import IndexWanted, Tuning, build, check_names
 from .inputs import check_one, open_reader, read_form
 from .keep import read_keep
 from .model import ModelChoice, check_condition, read_methods
@@ -145,7 +145,7 @@ def index(
             "prompt": None, "prompt_name": prompt_name, "normalize_embeddings": False, "truncate_dim": None,
             "batch_tokens": batch_tokens, "on_long": on_long,
         },
-        chunk or "", read_chunking(chunk, late, 1, False, overlap), id, _read_keep(keep), query_prompt_name,
+        chunk or "", read_chunking(chunk, late, 1, False, overlap), id, _read_keep(folder, keep), query_prompt_name,
         language or "", not no_text_search, prune, Tuning(exact, kind), rejects,
         window, progress,
     )  # fmt: skip
@@ -153,25 +153,17 @@ def index(
         for name, value in {"input": input, "chunk": chunk}.items():
             if value is not None:
                 raise typer.BadParameter(f"it takes stored vectors: leave out --{name}", param_hint="--from")
-        return build_from(wanted, stored)
+        return build_from(wanted, stored, keep is None)
     beside = {"--keep": wanted.keep, "--id": [id] if id is not None and id not in wanted.keep else []}
     form = read_form(delimiter, encoding, no_header)
     with closing(open_reader(None, input, format, field, beside, form)) as reader:
         return build(wanted, reader)
 
 
-def _read_keep(keep: list[str] | None) -> list[str]:
-    """The names of the columns to keep.
+def _read_keep(folder: Path, keep: list[str] | None) -> list[str]:
+    """The names of the columns to keep: those that the index has, and --keep."""
+    from ..index.index import Index, exists
 
-    Raises:
-        typer.BadParameter: LanceDB can have no column of this name.
-    """
-    from ..index.index import OWN, RESERVED
-
-    names = read_keep(keep, (*OWN, *RESERVED))
-    dotted = next((name for name in names if "." in name), None)
-    if dotted is not None:
-        raise typer.BadParameter(
-            f"{dotted!r}: an index has no column with a dot in its name: rename it", param_hint="--keep"
-        )
-    return names
+    names = read_keep(keep, ())
+    check_names(names)
+    return list(dict.fromkeys([*(Index.open(folder).kept if exists(folder) else []), *names]))

@@ -56,6 +56,6 @@ def summary(totals: Totals, counts: Mapping[str, int], deleted: int, index: Inde
     """The last line of a run."""
     embedded = totals.rows - totals.rejected
     parts = [f"{embedded:,} embedded"]
-    parts += [f"{counts[name]:,} {name}" for name in ("known", "repeated") if counts[name]]
+    parts += [f"{counts[name]:,} {name}" for name in ("known", "updated", "repeated") if counts[name]]
     parts += [f"{deleted:,} deleted"] if deleted else []
     return f"{', '.join(parts)}; {index.folder} has {plural(index.rows, 'row')}"

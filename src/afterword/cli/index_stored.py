@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, TextsUnknown
 from .console import say
-from .indexing import IndexRun, IndexWanted, finish
+from .indexing import IndexRun, IndexWanted, check_names, finish
 
 if TYPE_CHECKING:
     from ..index.index import Index
@@ -24,8 +24,14 @@ OF_FILE = ("prompt", "dimension", "normalized")
 """What the file says of its vectors, where the model alone does not."""
 
 
-def build_from(wanted: IndexWanted, path: Path) -> int:
-    """Build or update an index. Returns the exit code: 1 if a row was rejected."""
+def build_from(wanted: IndexWanted, path: Path, every: bool) -> int:
+    """Build or update an index. Returns the exit code: 1 if a row was rejected.
+
+    Args:
+        wanted: what the command asks for.
+        path: a .parquet file, or the folder of a job.
+        every: keep all columns that `embed` kept.
+    """
     from ..index.guard import check_encoder
     from ..index.rows import NewRows
     from ..index.stored import StoredRows
@@ -36,9 +42,10 @@ def build_from(wanted: IndexWanted, path: Path) -> int:
     check_folder(wanted.folder)
     stored = StoredRows(path)
     wanted = replace(wanted, id=stored.id) if wanted.id is None else wanted  # a job knows its ids
+    if every:
+        wanted = replace(wanted, keep=list(dict.fromkeys([*wanted.keep, *stored.kept(wanted.id)])))
+    check_names(wanted.keep)
     names = wanted.columns
-    if left := stored.others(names):
-        say(f"note: {path} keeps {', '.join(left)} too: --keep takes them")
     if stored.unknown:
         say(f"warning: {path}: {TextsUnknown(stored.unknown)}")
     kinds = {name: kind for name, kind in stored.kinds(names).items() if name in wanted.keep}
@@ -47,6 +54,8 @@ def build_from(wanted: IndexWanted, path: Path) -> int:
         check_encoder(path, stored.info, run.embedder.encoder)
         run.info = replace(run.info, **{name: getattr(stored.info, name) for name in OF_FILE})
         index = run.opened()
+        if index is not None:
+            index.add_columns(kinds)
         rows = NewRows(run.info, run.identify, run.locate, kinds, index, stored=True)
         with Rejects(wanted.listing, say) as rejects:
             blocks = stored.blocks(rows, names, kinds)

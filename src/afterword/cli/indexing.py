@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from ..errors import DataError, plural
 from .console import REJECTED, interruptible, say
 from .index_status import summary
@@ -149,7 +151,7 @@ class IndexRun:
             return None
         _remove(left)
         check_encoder(folder, index.info, self.embedder.encoder)
-        check_settings(index, self.info, self.wanted.keep)
+        check_settings(index, self.info)
         return index
 
     def items(self, reader: Reader) -> Iterator[Item]:
@@ -215,6 +217,22 @@ def _document_options(embedder: MethodsEmbedder, options: dict[str, Any]) -> dic
     return {**options, "prompt_name": name, "prompt": "" if name is None else None}
 
 
+def check_names(names: Sequence[str]) -> None:
+    """Refuse a kept column that an index cannot have.
+
+    Raises:
+        typer.BadParameter: its name is one of the index or of LanceDB, or holds a dot.
+    """
+    from ..index.index import OWN, RESERVED
+
+    for name in names:
+        if name in (*OWN, *RESERVED) or "." in name:
+            why = "has a dot" if "." in name else "is one of the index's own"
+            raise typer.BadParameter(
+                f"the name {name!r} {why}: rename the column, or leave it out", param_hint="--keep"
+            )
+
+
 def build(wanted: IndexWanted, reader: Reader) -> int:
     """Build or update an index. Returns the exit code: 1 if a row was rejected.
 
@@ -230,6 +248,8 @@ def build(wanted: IndexWanted, reader: Reader) -> int:
         run = IndexRun(wanted)
         index = run.opened()
         kinds = {name: reader.kinds[name] for name in wanted.keep}
+        if index is not None:
+            index.add_columns(kinds)
         rows = NewRows(run.info, run.identify, run.locate, kinds, index)
         with RowsBar(reader.total, wanted.progress) as bar:
             embed = _first if index is None else _update
@@ -241,6 +261,7 @@ def finish(run: IndexRun, rows: NewRows, index: Index, totals: Totals) -> int:
     """Delete what is gone, make searches quick, and say what was done. Returns the exit code."""
     from ..index.rows import delete
 
+    rows.flush()
     stale = rows.stale(index, False)
     if run.wanted.prune:
         stale = _pruned(rows, index, stale)

@@ -1,25 +1,29 @@
-"""Vectors of two encoders are never mixed: an index takes vectors of the encoder that made it alone."""
+"""An index holds vectors of one encoder, made with one set of options: anything else is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
 from ..files.fingerprint import identity
-from ..jobs.contract import first_difference, spelled
 from ..jobs.probes import TOLERANCE, probe_difference, probes
 from ..jobs.vectors_info import VectorsInfo
 from .index import Index
 from .info import IndexInfo
 
+OPTIONS = {
+    "prompt": "the prompt", "chunking": "--chunk", "late": "--late", "overlap": "--overlap", "id_column": "--id",
+    "dimension": "the dimension",
+}  # fmt: skip
+"""What rows of an index have in common, and the option that sets it."""
+
 
 def check_encoder(folder: Path, info: VectorsInfo, encoder: Any) -> None:
-    """Refuse an encoder whose vectors cannot be compared with those of an index.
+    """Refuse an encoder whose vectors cannot be compared with stored ones.
 
-    Its identity is compared first, then the vectors of the probe texts, which also show what no hash can see. Another
-    version of a library is no other encoder.
+    Its identity is compared, and its vectors of the probe texts, which show changed weights and other precisions.
+    Another version of a library is accepted.
 
     Args:
         folder: of the index, or a file of vectors.
@@ -27,50 +31,37 @@ def check_encoder(folder: Path, info: VectorsInfo, encoder: Any) -> None:
         encoder: an `Encoder`.
 
     Raises:
-        DataError: it is another encoder.
+        DataError: it is a different encoder.
     """
     difference = probe_difference(info.probes, probes(encoder)) if info.probes is not None else 0.0
-    same = identity(encoder) == info.identity
-    if same and difference <= TOLERANCE:
+    if identity(encoder) == info.identity and difference <= TOLERANCE:
         return
-    made, given = info.method.get("name"), encoder.method.name
-    if not same and made != given:
-        raise DataError(
-            f"{folder} was made by {info.model} with the method {made}, and this encoder has {given}: give the same "
-            "--method, or index anew"
-        )
-    how = (
-        "its vectors have another length" if difference == float("inf") else f"this encoder differs by {difference:.2g}"
-    )
-    if not same and difference <= TOLERANCE:
-        how = "this encoder has other settings"
-    raise DataError(f"{folder} was made by {info.model}; {how}: index anew, or load {info.model} as it was")
+    made, now = info.method.get("name"), encoder.method.name
+    if made != now:
+        reason = f"by the method {made}, and this encoder has {now}"
+    elif difference == float("inf"):
+        reason = "and the vectors of this encoder have another length"
+    elif difference > TOLERANCE:
+        reason = f"and vectors of the same texts by this encoder differ by {difference:.2g}"
+    else:
+        reason = "and this encoder has other settings"
+    raise DataError(f"{folder} was made by {info.model}, {reason}: load the same model and method, or make a new index")
 
 
-SETTINGS = {
-    "prompt": "the prompt", "chunking": "--chunk", "late": "--late", "overlap": "--overlap", "id_column": "--id",
-    "dimension": "the dimension",
-}  # fmt: skip
-"""What must stay the same in an index, by the name of its option."""
-
-
-def check_settings(index: Index, now: IndexInfo, kept: Sequence[str]) -> None:
-    """Refuse rows that are made in another way than those of an index.
+def check_settings(index: Index, now: IndexInfo) -> None:
+    """Refuse rows that are made in a different way than those of an index.
 
     Args:
         index: the index.
         now: what the rows would be made by.
-        kept: the names of their kept columns.
 
     Raises:
         DataError: a setting differs; the first is named.
     """
-    before = {option: getattr(index.info, name) for name, option in SETTINGS.items()}
-    wanted = {option: getattr(now, name) for name, option in SETTINGS.items()}
-    found = first_difference({**before, "--keep": index.kept}, {**wanted, "--keep": list(kept)})
-    if found is not None:
-        option, old, new = found
-        raise DataError(
-            f"{index.folder} was made with {option} {spelled(old or None)}, and now it is {spelled(new or None)}: give "
-            "the same, or make a new index"
-        )
+    for name, option in OPTIONS.items():
+        old, new = getattr(index.info, name), getattr(now, name)
+        if old != new:
+            raise DataError(
+                f"{index.folder} was made with {option} {old or 'not set'}, and now it is {new or 'not set'}: give the "
+                "same, or make a new index"
+            )

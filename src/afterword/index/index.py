@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +94,23 @@ class Index:
     def kept(self) -> list[str]:
         """The names of the columns that were kept of the input."""
         return [name for name in self.table.schema.names if name not in OWN]
+
+    def add_columns(self, kinds: Mapping[str, Any]) -> None:
+        """Add kept columns that the index does not have yet; they are null in its rows.
+
+        Args:
+            kinds: the types of columns, as `Reader.kinds` has them.
+
+        Raises:
+            DataError: the index cannot be written.
+        """
+        import pyarrow as pa
+
+        new = {name: kind for name, kind in kinds.items() if name not in self.kept}
+        fields = [pa.field(name, pa.string() if isinstance(kind, str) else kind) for name, kind in new.items()]
+        if fields:
+            with written(self.folder):
+                self.table.add_columns(fields)
 
 
 @contextmanager

@@ -15,9 +15,11 @@ from ..errors import DataError
 from ..jobs.items import Item, as_text, kept_columns
 from .index import Index, first_line, written
 from .info import IndexInfo
+from .write import MERGED, column, columns_of, merge
 
 BATCH = 8192  # rows that are read of a table at a time
 IDS = 1000  # ids in one deletion
+SIZE = 16  # bytes of a digest
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def hash_of(text: str, info: IndexInfo, beside: str = "") -> str:
 
 
 def _digest(values: Any) -> bytes:
-    return hashlib.blake2b(json.dumps(values, ensure_ascii=False).encode(), digest_size=16).digest()
+    return hashlib.blake2b(json.dumps(values, ensure_ascii=False).encode(), digest_size=SIZE).digest()
 
 
 class NewRows:
@@ -74,7 +76,8 @@ class NewRows:
         stored: the items are rows of stored vectors; their `line` is a number from 1, and no line of a file of texts.
 
     Attributes:
-        counts: the rows that were ``known``, and those that were ``repeated`` in the input.
+        counts: the rows that were ``known``, those of them whose other columns were ``updated``, and those that were
+            ``repeated`` in the input.
         numbers: of the rows that were handed on, among all rows of the input, from 0.
         nameless: the lines of rejected rows without an id, which may be any row of the index.
     """
@@ -90,7 +93,8 @@ class NewRows:
     ) -> None:
         self.info, self.identify, self.locate, self.columns, self.stored = info, identify, locate, columns, stored
         self.counts: Counter[str] = Counter()
-        self._known = {} if index is None else known_rows(index)
+        self._index, self._known = index, {} if index is None else known_rows(index)
+        self._changed: list[Item] = []
         self._seen: dict[bytes, bytes] = {}
         self._docs: dict[bytes, bytes] = {}
         self._rejected: set[bytes] = set()  # documents
@@ -123,9 +127,12 @@ class NewRows:
         if first is None:
             self._seen[key] = value + item.line.to_bytes(8)  # less than a tuple; there may be millions
             self._docs[doc] = whole + item.line.to_bytes(8)
-            if self._known.get(key) != value:
+            known = self._known.get(key)
+            if known is None or known[:SIZE] != value[:SIZE]:
                 return replace(item, beside=place)
-            self.counts["known"] += 1
+            self.counts["known" if known == value else "updated"] += 1
+            if known != value:
+                self._change(replace(item, beside=place))
         elif first[: len(wanted)] == wanted:
             self.counts["repeated"] += 1
         elif located.chunk == 0:  # a document is rejected once
@@ -135,6 +142,27 @@ class NewRows:
                 same = f"has the text of {other} and other kept values: ids of a column keep both, by --id"
             return replace(item, problem=same, beside=place)
         return None
+
+    def _change(self, item: Item) -> None:
+        """Take new kept values of a row whose vector stays."""
+        self._changed.append(item)
+        if len(self._changed) >= MERGED:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the kept values that changed.
+
+        Raises:
+            DataError: the index cannot be written, or a value does not fit its column.
+        """
+        import pyarrow as pa
+
+        if self._changed and self._index is not None:
+            columns = columns_of(self._changed, self.columns)
+            schema = pa.schema([field for field in self._index.table.schema if field.name in columns])
+            arrays = [column(columns[field.name], field) for field in schema]
+            merge(self._index, pa.table(arrays, schema=schema), insert=False)
+        self._changed = []
 
     def named(self, line: int) -> str:
         """A row in a message, as the list of rejected rows has it."""
@@ -188,7 +216,7 @@ class NewRows:
 
 
 def _value_of(hash: str, start: int, end: int, kept: Sequence[Any]) -> bytes:
-    return _digest([hash, start, end, *(as_text(_marked(value)) for value in kept)])
+    return _digest(hash) + _digest([start, end, *(as_text(_marked(value)) for value in kept)])
 
 
 def _marked(value: Any) -> Any:
@@ -218,7 +246,7 @@ def batches(index: Index, columns: Sequence[str]) -> Iterator[Any]:
 
 
 def known_rows(index: Index) -> dict[bytes, bytes]:
-    """For each row of an index, a hash of its id, and one of all that can change without another id."""
+    """For each row of an index, by the digest of its id: that of what its vector depends on, and that of the rest."""
     found = {}
     names = ["id", "hash", "start", "end", *index.kept]
     for batch in batches(index, names):

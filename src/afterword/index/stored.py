@@ -34,7 +34,7 @@ class StoredRows:
 
     Attributes:
         info: what the vectors were made by.
-        id: the column of a job's input that holds ids, which the job writes as "id"; None if it has none.
+        id: the column of ids: that of a job's input, which the job writes as "id", or "id" of a file; or None.
         unknown: how many texts are mostly unknown to the model; 0 where that was not written down.
         without: the rows of a job without a vector, as it lists them, by their numbers.
 
@@ -48,7 +48,8 @@ class StoredRows:
         job = Job.open(path) if path.is_dir() else None
         self.unknown = read_unknown(path) if job is None else job.result().unknown
         self.without = {} if job is None else {row["row"]: row for row in job.rejects()}
-        self.id = None if job is None else job.id
+        own_id = "id" if "id" in self._schema.names else None
+        self.id = own_id if job is None else job.id
         infos = read_info(self.parts[0])
         if list(infos) != [VECTOR]:
             raise DataError(f"{path} holds vectors of {len(infos)} methods, {', '.join(infos)}: embed by one")
@@ -74,9 +75,9 @@ class StoredRows:
                 raise DataError(f"{self.path} has no column {name!r}: it has {', '.join(schema.names)}")
         return {name: schema.field(self._own(name)).type for name in names}
 
-    def others(self, names: list[str]) -> list[str]:
-        """The columns that were kept beside the vectors and are not among these names."""
-        known = {"row", "line", "problem", "text", VECTOR, *map(self._own, names)}
+    def kept(self, id: str | None) -> list[str]:
+        """The columns that `embed --keep` wrote, without that of the ids."""
+        known = {"row", "line", "problem", "id", "text", VECTOR, id}
         return [name for name in self._schema.names if name not in known]
 
     def _own(self, name: str) -> str:

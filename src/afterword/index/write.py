@@ -137,13 +137,18 @@ def batch_of(block: Block, schema: Schema) -> RecordBatch:
     arrays = [
         pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
         if field.name == VECTOR
-        else _column(block.columns[field.name], field).filter(pa.array(good))
+        else column(block.columns[field.name], field).filter(pa.array(good))
         for field in schema
     ]
     return pa.record_batch(arrays, schema=schema)
 
 
-def _column(values: Sequence[Any], field: Field) -> Any:
+def column(values: Sequence[Any], field: Field) -> Any:
+    """Values as Arrow has them.
+
+    Raises:
+        DataError: one does not fit the column.
+    """
     import pyarrow as pa
 
     try:
@@ -195,11 +200,17 @@ class Merges(Store):
         return "rows that were merged are kept; the same command goes on from there"
 
 
-def merge(index: Index, rows: Any) -> None:
+def merge(index: Index, rows: Any, insert: bool = True) -> None:
     """Merge rows into an index: a row whose id is there replaces it. Doing it twice is doing it once.
+
+    Args:
+        index: the index.
+        rows: the rows, as Arrow has them.
+        insert: add rows with new ids; without it, the rows may leave out columns, which stay as they are.
 
     Raises:
         DataError: the index cannot be written.
     """
     with written(index.folder):
-        index.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+        merging = index.table.merge_insert("id").when_matched_update_all()
+        (merging.when_not_matched_insert_all() if insert else merging).execute(rows)
