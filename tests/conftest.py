@@ -45,7 +45,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 CHECKED = (
     "text.batch backbone.attention backbone.attention_kernels backbone.attention_masks backbone.attention_taps "
     "backbone.attention_views backbone.backbone backbone.carry backbone.introspection "
-    "backbone.packing backbone.positions "
+    "backbone.packing "
     "backbone.two_streams methods.targets encode.forward encode.explain encode.token_states "
     "encode.words tune.cosines tune.reading tune.recipes"
 ).split()

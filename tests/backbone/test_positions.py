@@ -15,8 +15,7 @@ from torch import nn
 from afterword import Encoder, classical
 from afterword.backbone.attention import NAME
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.introspection import position_offset
-from afterword.backbone.positions import skipped_token
+from afterword.backbone.introspection import position_offset, skipped_token
 from afterword.backbone.self_check import check
 from afterword.text.tokenizer import Tokenizer
 

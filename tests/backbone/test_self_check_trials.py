@@ -6,15 +6,8 @@ from tests.families import batch_of, texts
 from tests.tiny import tiny_model, tiny_tokenizer
 from torch import Tensor, nn
 
-from afterword.backbone.self_check import check
-from afterword.backbone.self_check_trials import (
-    AFAR,
-    Matrices,
-    Reached,
-    counting_from_afar,
-    short_windows,
-    stop_before,
-)
+from afterword.backbone.attention_taps import Matrices
+from afterword.backbone.self_check import AFAR, CountingFromAfar, Reached, check, short_windows, stop_before
 from afterword.text.tokenizer import Tokenizer
 
 N = 37
@@ -42,20 +35,20 @@ PLACES: dict[str, Callable[[], Tensor]] = {
 
 @pytest.mark.parametrize("how", POSITIONS)
 def test_a_position_counted_along_the_stream_shows(how: str):
-    with counting_from_afar(N):
+    with CountingFromAfar(N):
         moved = POSITIONS[how]()
     assert not torch.equal(moved, POSITIONS[how]())
 
 
 @pytest.mark.parametrize("how", PLACES)
 def test_a_place_in_a_tensor_does_not(how: str):
-    with counting_from_afar(N):
+    with CountingFromAfar(N):
         moved = PLACES[how]()
     assert type(moved) is Tensor and torch.equal(moved, PLACES[how]())
 
 
 def test_what_counts_is_moved_beyond_every_threshold():
-    with counting_from_afar(5):
+    with CountingFromAfar(5):
         assert torch.arange(5).float().tolist() == [AFAR + i for i in range(5)]
         assert torch.arange(5).shape == (5,) and torch.arange(5).tolist() == [0, 1, 2, 3, 4]
 

@@ -12,9 +12,9 @@ from tests.tiny import tiny_tokenizer
 from transformers import AutoModel
 
 from afterword import Encoder, classical, ensemble
+from afterword.backbone.attention_taps import Matrices
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.self_check import check
-from afterword.backbone.self_check_trials import Matrices
 from afterword.post import parse_post
 from afterword.text.batch import lay
 from afterword.text.segments import Segment, TokenizedText

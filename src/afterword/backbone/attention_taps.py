@@ -203,3 +203,20 @@ def _run(columns: Tensor) -> slice | None:
     if count <= FEW or not bool((columns == torch.arange(first, first + count, device=columns.device)).all()):
         return None
     return slice(first, first + count)
+
+
+class Matrices(Tap):
+    """Attention matrices of short texts, for the self-check only. Result: (G, L, H, n, n)."""
+
+    def __init__(self) -> None:
+        self.matrices: list[Tensor] = []
+
+    def read(self, view: AttentionView) -> None:
+        """Keep the matrix; layers come in order."""
+        n = view.length
+        weights = view.log_weights(slice(0, n), slice(0, n), slice(0, view.heads)).exp()
+        self.matrices.append(weights.tril() if view.causal else weights)
+
+    def result(self, group: int) -> Tensor:
+        """(G, L, H, n, n)."""
+        return torch.stack(self.matrices, 1)

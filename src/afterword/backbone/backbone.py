@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..errors import AttentionNotSeen, UnsupportedModel
+from ..errors import AttentionNotSeen, InputError, UnsupportedModel
 from ..text.batch import Batch, Group
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
@@ -28,7 +28,6 @@ from .introspection import find_stack, forget, side_by_side, vocabulary
 from .model_lock import first_weight, lock_of
 from .packed_linear import packed_layers
 from .packing import PackedBatch, pack
-from .positions import explain
 from .readings import Readings, Request, reading, require_routers
 from .two_streams import Stack, coupled
 
@@ -190,12 +189,17 @@ class Backbone:
         alone = lock.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
         prefix = batch.prefix if self._shares(asked) else 0
         keep_mode = keep_mode or torch.is_grad_enabled()
-        with lock.running(self.model, keep_mode) as modules, alone:
+        with lock.running(self.model, keep_mode), alone:
             self._restore_attention()
             try:
                 parts = [self._run(batch, groups, prefix, asked) for groups in self._separate(batch)]
             except (IndexError, RuntimeError, ValueError) as e:
-                explain(e, batch, self.facts, modules)
+                longest, limit = max((group.length for group in batch.groups), default=0), self.facts.max_length
+                if limit is not None and longest > limit:
+                    raise InputError(
+                        f"a text of {longest} tokens is longer than this {self.facts.kind} can read: "
+                        f"set max_length to {limit}"
+                    ) from e
                 raise
         if len(parts) == 1:
             return Trace(parts[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
+from ..text.tokenizer import Tokenizer
+from .facts import Facts
 from .two_streams import Stack
 
+CLOSE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5
 NO_ATTENTION = frozenset(
     "linear_attention conv moe mlp dense sparse mamba mamba2 recurrent ssm lightning_attention".split()
 )
@@ -73,6 +77,45 @@ def position_offset(model: nn.Module) -> int:
         if name.endswith("position_embeddings") and isinstance(getattr(module, "padding_idx", None), int):
             return int(module.padding_idx) + 1
     return 0
+
+
+@torch.no_grad()
+def skipped_token(model: Any, first: int, special: Iterable[int | None]) -> int | None:
+    """The token that takes no position when a model computes the positions of a text by itself.
+
+    It is found by running three tokens, the middle one special, in three ways: with the model's own positions, with
+    the positions of an ordinary text, and with those of a text whose middle token takes none.
+
+    Args:
+        model: a base model, in eval mode.
+        first: position of a text's first token.
+        special: ids of tokens that may take no position, in any order.
+
+    Returns:
+        The token's id; None if every token takes a position, or the model takes no ``position_ids``.
+    """
+    if first == 0:  # no position is left for a token that takes none
+        return None
+    takes = inspect.signature(model.forward).parameters
+    table = model.get_input_embeddings()
+    known = len(table.weight) if "position_ids" in takes and hasattr(table, "weight") else 0
+    tried = sorted({i for i in special if i is not None and 0 <= i < known})
+    around = [i for i in range(known) if i not in tried][:2]
+    if not tried or len(around) < 2:
+        return None
+    ids = torch.tensor([[around[0], i, around[1]] for i in tried], device=table.weight.device)
+    quiet = {"attention_mask": torch.ones_like(ids), "use_cache": False}
+    options: dict[str, Any] = {k: v for k, v in quiet.items() if k in takes}
+
+    def run(*places: int) -> Any:
+        at = torch.tensor([places], device=ids.device).expand_as(ids) if places else None
+        return model(input_ids=ids, position_ids=at, **options).last_hidden_state.float()
+
+    own, plain, skipping = run(), run(first, first + 1, first + 2), run(first, first - 1, first + 1)
+    far, near = ((own - other).abs().amax((1, 2)) for other in (plain, skipping))
+    limit = CLOSE * float(own.abs().max())
+    skipped = [i for i, f, n in zip(tried, far.tolist(), near.tolist(), strict=True) if f > limit and n < f / 4]
+    return skipped[0] if len(skipped) == 1 else None
 
 
 def position_limit(config: Any, offset: int) -> int | None:
@@ -181,6 +224,34 @@ def forget(model: nn.Module) -> None:
             setattr(module, name, original)
         for name in [n for n in (*vars(module), *module._buffers) if n.endswith("original_inv_freq")]:
             module.register_buffer(name.replace("original_", ""), getattr(module, name), persistent=False)
+
+
+def read_facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
+    """The facts that the configuration and the modules tell, before the model runs."""
+    config = model.config
+    offset = position_offset(model)
+    split_at, grows = rotary_split(config)
+    return Facts(
+        kind=kind,
+        layers=count_attention(config),
+        depth=count_layers(config),
+        heads=count_heads(config),
+        width=0,
+        offset=offset,
+        skips=skipped_token(model, offset, special_tokens(model, tokenizer)),
+        max_length=max_length(config, offset, tokenizer.max_length),
+        split_at=split_at,
+        grows=grows,
+        remembers=remembers(model),
+    )
+
+
+def special_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
+    """The ids of special tokens for which the model has an embedding, padding first; a text may contain them."""
+    names = [f"{name}_token_id" for name in ("pad", "mask", "unk", "bos", "eos", "cls", "sep")]
+    ids = [getattr(holder, n, None) for n in names for holder in (text_config(model.config), tokenizer.hf)]
+    known = vocabulary(model)
+    return list(dict.fromkeys(i for i in ids if isinstance(i, int) and 0 <= i < known))
 
 
 def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0) -> Stack:

@@ -21,28 +21,24 @@ class ModelLock:
         self._switched: list[nn.Module] = []
 
     @contextmanager
-    def running(self, model: nn.Module, keep_mode: bool = False) -> Iterator[list[nn.Module]]:
+    def running(self, model: nn.Module, keep_mode: bool = False) -> Iterator[None]:
         """Run the model in eval mode; modules go back to train mode when the last thread is done.
 
         Args:
             model: the modes of all its modules are set, since adapters may be in train mode in a model in eval mode.
             keep_mode: leave the modes as they are, dropout included.
-
-        Yields:
-            All modules of the model.
         """
-        modules = all_modules(model)
         if keep_mode:
-            yield modules
+            yield
             return
         with self._switching:
             self._running += 1
-            for module in modules:
+            for module in all_modules(model):
                 if module.training:
                     self._switched.append(module)
                     module.training = False
         try:
-            yield modules
+            yield
         finally:
             with self._switching:
                 self._running -= 1

@@ -9,48 +9,39 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map, tree_map_only
 
 from ..errors import AfterwordError, UnsupportedModel
-from ..text.batch import lay
+from ..text.batch import Batch, lay
 from ..text.segments import Segment, TokenizedText
 from ..text.tokenizer import Tokenizer
 from . import introspection
 from .attention import NAME
+from .attention_taps import Matrices
 from .backbone import Backbone
-from .facts import LAST, Facts
+from .facts import LAST, Facts, Way
 from .packed_linear import plain_linears
-from .positions import skipped_token
-from .self_check_trials import (
-    InFloat32,
-    Matrices,
-    Reached,
-    counting_from_afar,
-    difference,
-    first_line,
-    heads_of,
-    proper,
-    short_windows,
-    size,
-    stop_before,
-)
 
 TOLERANCE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5, a missing mask by more than 1e-2
 QUANTISED = 5e-2  # with quantised weights: rounding moves states by up to 1.3e-2, a missing mask by 1e-1 or more
-SHORTEST_TRIED = 32  # tokens, to find the shortest text that a model can run
+HALF = (torch.float16, torch.bfloat16)
 LENGTHS = (7, 3, 1, 5, 7)  # tokens of the texts of the self-check, two of one length, one of one token
 LONGEST_EDGE = 1024  # a length up to this at which a model changes its attention gets a longer text in the check
 LONGEST_WINDOW = 512  # so does a window up to this; longer windows are shortened for the check
+SHORT_WINDOW = 5  # tokens
 LONGEST_INPUT = 8192  # tokens to the first layer, to try whether a packed input may be longer than a text
+AFAR = 1 << 20  # beyond any length at which a model changes, and exact in float32
 
 
-def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
+def check(model: Any, tokenizer: Tokenizer) -> Backbone:
     """Run the self-check: find the first way of running that reproduces the model's own eager attention.
 
     Args:
@@ -64,83 +55,38 @@ def check(model: nn.Module, tokenizer: Tokenizer) -> Backbone:
         UnsupportedModel: no way does, with the reasons; or the model does not run on token ids alone.
     """
     kind = str(getattr(model.config, "model_type", type(model).__name__))
+    quantised = introspection.quantised(model)
+    if quantised == "LLM.int8":
+        raise UnsupportedModel(
+            f"{kind} in LLM.int8 (load_in_8bit) picks outlier columns by the batch: a text's vector would depend on "
+            "the other texts. Load it in 4 bits (load_in_4bit, nf4) or in bfloat16"
+        )
+    half = not quantised and any(t.dtype in HALF for t in (*model.parameters(), *model.buffers()))
     try:
         with torch.no_grad(), plain_linears():
-            return _checked(model, tokenizer, kind)
+            facts = introspection.read_facts(model, tokenizer, kind)
+            with InFloat32() if half else nullcontext():
+                return _Check(model, tokenizer, facts, QUANTISED if quantised else TOLERANCE).run()
     except AfterwordError:
         raise
     except Exception as e:  # a model's code may raise anything
-        raise UnsupportedModel(f"{kind} cannot be checked: {first_line(e)}") from e
-
-
-def _checked(model: Any, tokenizer: Tokenizer, kind: str) -> Backbone:
-    """The self-check; half-precision weights are read as float32."""
-    facts = _facts(model, tokenizer, kind)
-    if quantised := introspection.quantised(model):
-        if quantised == "LLM.int8":
-            raise UnsupportedModel(
-                f"{kind} in LLM.int8 (load_in_8bit) picks outlier columns by the whole batch: a text's vector would "
-                "depend on the other texts. Load it in 4 bits (load_in_4bit, nf4) or in bfloat16"
-            )
-        return _Check(model, tokenizer, facts, QUANTISED).run()
-    with InFloat32():
-        return _Check(model, tokenizer, facts).run()
-
-
-def _facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
-    """The facts that the configuration and the modules tell, before anything runs."""
-    config = model.config
-    offset = introspection.position_offset(model)
-    split_at, grows = introspection.rotary_split(config)
-    return Facts(
-        kind=kind,
-        layers=introspection.count_attention(config),
-        depth=introspection.count_layers(config),
-        heads=introspection.count_heads(config),
-        width=0,
-        offset=offset,
-        skips=skipped_token(model, offset, _special(model, tokenizer)),
-        max_length=introspection.max_length(config, offset, tokenizer.max_length),
-        split_at=split_at,
-        grows=grows,
-        remembers=introspection.remembers(model),
-    )
-
-
-def _special(model: Any, tokenizer: Tokenizer) -> list[int]:
-    """The ids of special tokens for which the model has an embedding, padding first; a text may contain them."""
-    names = [f"{name}_token_id" for name in ("pad", "mask", "unk", "bos", "eos", "cls", "sep")]
-    ids = [
-        getattr(holder, n, None) for n in names for holder in (introspection.text_config(model.config), tokenizer.hf)
-    ]
-    known = introspection.vocabulary(model)
-    return list(dict.fromkeys(i for i in ids if isinstance(i, int) and 0 <= i < known))
+        raise UnsupportedModel(f"{kind} cannot be checked: {_first_line(e)}") from e
 
 
 class _Check:
-    """One model's self-check.
+    """One model's self-check."""
 
-    Args:
-        model: in eval mode.
-        tokenizer: its tokenizer.
-        facts: what its configuration says.
-        tolerance: the largest difference from eager, relative to the largest value.
-    """
-
-    def __init__(self, model: Any, tokenizer: Tokenizer, facts: Facts, tolerance: float = TOLERANCE) -> None:
+    def __init__(self, model: Any, tokenizer: Tokenizer, facts: Facts, tolerance: float) -> None:
         self.model, self.tokenizer, self.facts, self.tolerance = model, tokenizer, facts, tolerance
         self.texts = self._texts()
         self.tried: dict[str, str] = {}
 
     def run(self) -> Backbone:
-        """Try each way, and take the first that passes every trial.
-
-        Raises:
-            UnsupportedModel: none does.
-        """
+        """Try each way, and take the first that passes every trial."""
         own = self._own()
         ours = self.model.config._attn_implementation == NAME
-        for way in ("flat", "stacked") if ours else ():
+        ways: tuple[Way, ...] = ("flat", "stacked") if ours else ()
+        for way in ways:
             if backbone := self._try_our_backend(way, own):
                 return backbone
         if ours:
@@ -159,68 +105,66 @@ class _Check:
         if self.facts.max_length is not None:
             lengths = [min(n, self.facts.max_length) for n in lengths]
         g = torch.Generator().manual_seed(0)
-        special = _special(self.model, self.tokenizer)
+        special = introspection.special_tokens(self.model, self.tokenizer)
         usable = [t for t in range(min(introspection.vocabulary(self.model), 2000)) if t not in special]
         texts = [[usable[int(i)] for i in torch.randint(len(usable), (n,), generator=g)] for n in lengths]
-        other = next(t for t in usable if t != texts[0][-1])
+        another = next(t for t in usable if t != texts[0][-1])
         between = [t for pair in zip(special, usable, strict=False) for t in pair]
         texts += [part for part in (between[: self.facts.max_length], special[:1]) if part]
-        return [*texts, [*texts[0][:-1], other]]
+        return [*texts, [*texts[0][:-1], another]]
 
     def _backbone(self, **known: Any) -> Backbone:
-        """A backbone with these facts."""
         return Backbone(self.model, self.tokenizer, replace(self.facts, **known))
 
     def _own(self) -> list[Tensor]:
         """The states of each text alone, by the model's own attention; they also show whether the model is causal."""
-        try:
-            states = self._eagerly(lambda: [self._states(self._backbone(way="eager"), [t])[0] for t in self.texts])
-        except Exception as e:  # a kernel lacks a data type, or the model needs more than token ids
-            what, short = self._cannot_run()
-            reason = f"{first_line(e)}; a text may be as short as that" if short else first_line(e)
-            raise UnsupportedModel(f"{self.facts.kind} does not run by itself on {what}: {reason}") from e
+        states = self._alone()
         if not all(bool(s.isfinite().all()) for s in states):
             raise UnsupportedModel(f"{self.facts.kind} gives states that are not finite: its weights are broken")
         first, again = states[0], states[-1]
-        causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * size(states))
+        causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * _size(states))
         self.facts = replace(self.facts, causal=causal, width=first.shape[1])
-        return list(states)
+        return states
 
-    def _cannot_run(self) -> tuple[str, bool]:
-        """What the model cannot run, in words for a message, and whether that is short texts only."""
-        for n in range(2, SHORTEST_TRIED + 1):
-            text = (self.texts[0] * n)[:n]
-            try:
-                self._eagerly(partial(self._states, self._backbone(way="eager"), [text]))
-            except Exception:
-                continue
-            return f"texts of fewer than {n} tokens", True
-        return "token ids alone", False
+    def _alone(self) -> list[Tensor]:
+        states, backbone = [], self._backbone(way="eager")
+        with self._eager_attention():
+            for text in self.texts:
+                try:
+                    states += _states(backbone, [text])
+                except Exception as e:  # a kernel lacks a data type, or the model needs more than token ids
+                    raise UnsupportedModel(
+                        f"{self.facts.kind} does not run by itself on a text of {len(text)} tokens: {_first_line(e)}"
+                    ) from e
+        return states
 
-    def _eagerly(self, ask: Callable[[], Any]) -> Any:
-        """Call a function while the model uses its own eager attention."""
-        if self.model.config._attn_implementation != NAME:
-            return ask()
-        self.model.set_attn_implementation("eager")
+    @contextmanager
+    def _eager_attention(self) -> Iterator[None]:
+        """Use the model's own eager attention for a while."""
+        ours = self.model.config._attn_implementation == NAME
+        if ours:
+            self.model.set_attn_implementation("eager")
         try:
-            return ask()
+            yield
         finally:
-            self.model.set_attn_implementation(NAME)
+            if ours:
+                self.model.set_attn_implementation(NAME)
 
-    def _try_our_backend(self, way: Any, own: list[Tensor]) -> Backbone | None:
+    def _try_our_backend(self, way: Way, own: list[Tensor]) -> Backbone | None:
         """The backbone that runs in one way through our attention backend; None if a trial fails."""
         if way == "flat" and "position_ids" not in inspect.signature(self.model.forward).parameters:
             self.tried[way] = "takes no position_ids"
             return None
         backbone = self._backbone(way=way, attention=True)
         backbone.observed = []
-        if self._error(way, backbone, self.texts, own) > self.tolerance or not self._all_layers_ask(way, backbone):
+        states = self._matching(way, backbone, self.texts, own)
+        if states is None or not self._all_layers_ask(way, backbone):
             return None
         by_id = {id(m): m for m in self.model.modules()}
         modules = [by_id[i] for i in backbone.observed[-1].order]
-        if way == "flat" and not (self._takes_long_inputs(backbone, modules) and self._ignores_offsets(backbone, own)):
+        if way == "flat" and not (self._ignores_place(backbone, states) and self._takes_long_inputs(backbone, modules)):
             return None
-        if not (self._keeps_windows(way, backbone) and self._shows_true_weights(way, backbone)):
+        if not (self._keeps_windows(backbone) and self._shows_true_weights(way, backbone)):
             return None
         if way == "flat" and self.facts.causal:
             self.facts = replace(self.facts, shares=self._shares(backbone, own))
@@ -229,40 +173,30 @@ class _Check:
     def _try_eager(self, alone: bool, own: list[Tensor]) -> Backbone | None:
         """The backbone with the model's own attention, on equal lengths or one text at a time; None if not exact."""
         backbone = self._backbone(way="eager", alone=alone)
-        if self._error("alone" if alone else "eager", backbone, self.texts, own) > self.tolerance:
+        if self._matching("alone" if alone else "eager", backbone, self.texts, own) is None:
             return None
         matrices = self._attentions(self.texts[0])
-        heads = heads_of(matrices, len(self.texts[0])) if len(matrices) == self.facts.layers else 0
+        heads = _heads_of(matrices, len(self.texts[0])) if len(matrices) == self.facts.layers else 0
         causal = self.facts.causal and not (heads and any(bool(a.triu(1).any()) for a in matrices))
         self.facts = replace(self.facts, alone=alone, heads=heads or self.facts.heads, causal=causal)
         return self._finish("eager", attention=heads > 0)
 
-    def _finish(self, way: Any, modules: Sequence[nn.Module] = (), *, attention: bool) -> Backbone:
+    def _finish(self, way: Way, modules: Sequence[nn.Module] = (), *, attention: bool) -> Backbone:
         facts = replace(self.facts, way=way, attention=attention, checks=self.tried)
         return Backbone(self.model, self.tokenizer, facts, modules)
 
-    @staticmethod
-    def _states(backbone: Backbone, texts: Sequence[Sequence[int]], prefix: Sequence[int] = ()) -> list[Tensor]:
-        tokenized = [TokenizedText((Segment(list(t), ((0, len(t)),)),)).with_shared_prefix(prefix) for t in texts]
-        batch = lay(tokenized, backbone.device)
-        flat = backbone.forward(batch).states[LAST]
-        states: dict[int, Tensor] = {}
-        for group in batch.groups:
-            states.update(zip(group.text.tolist(), group.slice(flat), strict=True))
-        return [states[i] for i in range(len(texts))]
-
-    def _error(
+    def _matching(
         self, what: str, backbone: Backbone, texts: list[list[int]], own: list[Tensor], prefix: Sequence[int] = ()
-    ) -> float:
-        """The largest difference from the model's own states, relative to their largest value; infinite on errors."""
+    ) -> list[Tensor] | None:
+        """The states that a backbone gives, if they are the model's own; else None."""
         try:
-            states = self._states(backbone, texts, prefix)
+            states = _states(backbone, texts, prefix)
         except Exception as e:  # another way may work
-            self.tried[what] = f"{type(e).__name__}: {first_line(e):.140}"
-            return math.inf
-        error = difference(states, own)
+            self.tried[what] = f"{type(e).__name__}: {_first_line(e):.140}"
+            return None
+        error = _difference(states, own)
         self.tried[what] = f"{error:.1e} from eager"
-        return error
+        return states if error <= self.tolerance else None
 
     def _all_layers_ask(self, way: str, backbone: Backbone) -> bool:
         """Whether every layer with attention calls our attention backend."""
@@ -278,41 +212,40 @@ class _Check:
         if limit is None or limit > LONGEST_INPUT or not modules:
             return True
         short = [t for t in self.texts if len(t) <= limit]
-        many = short * (limit // sum(map(len, short)) + 1)
         try:
             with stop_before(modules[0]):
-                self._states(backbone, many)
+                _states(backbone, short * (limit // sum(map(len, short)) + 1))
         except Reached:
             return True
         except Exception as e:
-            self.tried["flat"] += f", but not over {limit} tokens in all: {first_line(e):.100}"
+            self.tried["flat"] += f", but not over {limit} tokens in all: {_first_line(e):.100}"
         return False
 
-    def _ignores_offsets(self, backbone: Backbone, own: list[Tensor]) -> bool:
+    def _ignores_place(self, backbone: Backbone, before: list[Tensor]) -> bool:
         """Whether states stay the same if everything that counts the input's tokens counts from a large number."""
         for times in (1, 2):  # a tensor that has the input's length by chance has another length the second time
-            texts, before = self.texts * times, self._states(backbone, self.texts * times)
+            if times == 2:
+                before = _states(backbone, self.texts * times)
             assert backbone.observed is not None
             length = sum(run.segments * run.length for run in backbone.observed[-1].groups)
             try:
-                with counting_from_afar(length):
-                    moved = difference(self._states(backbone, texts), before)
+                with CountingFromAfar(length):
+                    moved = _difference(_states(backbone, self.texts * times), before)
             except Exception as e:
-                self.tried["flat"] += f", but far down the stream {type(e).__name__}: {first_line(e):.100}"
+                self.tried["flat"] += f", but far down the stream {type(e).__name__}: {_first_line(e):.100}"
                 return False
             if moved <= self.tolerance / 10:
                 return True
         self.tried["flat"] += f", but {moved:.1e} off far down the stream: positions are counted through all texts"
         return False
 
-    def _keeps_windows(self, way: str, backbone: Backbone) -> bool:
+    def _keeps_windows(self, backbone: Backbone) -> bool:
         """Whether windows longer than the texts of the check are respected; they are shortened, also for eager."""
         with short_windows(self.model, LONGEST_WINDOW) as shortened:
             if not shortened:
                 return True
             try:
-                own = self._eagerly(lambda: [self._states(self._backbone(way="eager"), [t])[0] for t in self.texts])
-                error = difference(self._states(backbone, self.texts), own)
+                error = _difference(_states(backbone, self.texts), self._alone())
             except Exception:  # the model cannot have other windows
                 return True
         self.tried["windows"] = f"{error:.1e} from eager, with windows of few tokens"
@@ -326,11 +259,12 @@ class _Check:
         if not self.facts.layers:
             return True
         sinks = any("sink" in name for name, _ in self.model.named_parameters())
-        texts = [text for text in self.texts if len(text) == len(self.texts[0])]
-        own = [self._eagerly(partial(self._attentions, text)) for text in texts]
-        if any(len(m) != self.facts.layers or not all(proper(a, sinks) for a in m) for m in own):
+        texts = [text for text in self.texts if len(text) == len(self.texts[0])][:2]
+        with self._eager_attention():
+            own = [self._attentions(text) for text in texts]
+        if any(len(m) != self.facts.layers or not all(_proper(a, sinks) for a in m) for m in own):
             return True
-        batch = lay([TokenizedText((Segment(text, ((0, len(text)),)),)) for text in texts], backbone.device)
+        batch = _batch(backbone, texts)
         for counted in (True, False)[: 1 + sinks]:
             backbone.facts = replace(backbone.facts, sinks_count=counted)
             backbone.forward(batch, taps=[tap := Matrices()])
@@ -358,5 +292,161 @@ class _Check:
         """Whether a shared prefix may run once: tried with the longest text twice, and half of it as the prefix."""
         ids, states = max(zip(self.texts, own, strict=True), key=lambda text: len(text[0]))
         backbone.facts = replace(backbone.facts, causal=True, shares=True)
-        prefix = ids[: len(ids) // 2]
-        return self._error("shared", backbone, [*self.texts, ids], [*own, states], prefix) <= self.tolerance
+        half = ids[: len(ids) // 2]
+        return self._matching("shared", backbone, [*self.texts, ids], [*own, states], half) is not None
+
+
+def _batch(backbone: Backbone, texts: Sequence[Sequence[int]], prefix: Sequence[int] = ()) -> Batch:
+    tokenized = [TokenizedText((Segment(list(t), ((0, len(t)),)),)).with_shared_prefix(prefix) for t in texts]
+    return lay(tokenized, backbone.device)
+
+
+def _states(backbone: Backbone, texts: Sequence[Sequence[int]], prefix: Sequence[int] = ()) -> list[Tensor]:
+    """The last states (n, D) of each text, run in one batch."""
+    batch = _batch(backbone, texts, prefix)
+    flat = backbone.forward(batch).states[LAST]
+    states: dict[int, Tensor] = {}
+    for group in batch.groups:
+        states.update(zip(group.text.tolist(), group.slice(flat), strict=True))
+    return [states[i] for i in range(len(texts))]
+
+
+def _difference(got: Sequence[Tensor], wanted: Sequence[Tensor]) -> float:
+    """The largest difference, relative to the largest value; infinite if any value is NaN or infinite."""
+    largest = float(torch.stack([(a - b).abs().max() for a, b in zip(got, wanted, strict=True)]).max()) / _size(wanted)
+    return largest if math.isfinite(largest) else math.inf
+
+
+def _size(states: Sequence[Tensor]) -> float:
+    return max(float(s.abs().max()) for s in states)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:250]
+
+
+def _proper(weights: Any, sinks: bool = False) -> bool:
+    """Whether each row of an attention matrix sums to 1, or to less if a sink or a soft prompt takes a share."""
+    if not isinstance(weights, Tensor) or weights.ndim != 4:
+        return False
+    total = weights.float().sum(-1)
+    least = 0.0 if sinks else 1 - 1e-3
+    return bool((weights >= 0).all() and (total > least).all() and (total <= 1 + 1e-3).all())
+
+
+def _heads_of(matrices: Sequence[Tensor], n: int) -> int:
+    """The number of heads of the attention matrices of a text of n tokens; 0 if they are not such, or differ.
+
+    A soft prompt before the text (CPM-Ant) takes a share of each row.
+    """
+    heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and _proper(a, True) else 0 for a in matrices}
+    return max(heads) if len(heads) == 1 else 0
+
+
+class Reached(Exception):
+    """A forward has reached the module at which it is stopped."""
+
+
+@contextmanager
+def stop_before(module: nn.Module) -> Iterator[None]:
+    """Stop forwards before a module, with `Reached`."""
+
+    def stop(*_: Any) -> None:
+        raise Reached
+
+    with module.register_forward_pre_hook(stop):
+        yield
+
+
+@contextmanager
+def short_windows(model: Any, longest: int) -> Iterator[list[str]]:
+    """Shorten attention windows and chunks that are longer than `longest`; yields the names of their settings."""
+    config = introspection.text_config(model.config)
+    own = {n: v for n, v in vars(config).items() if n in introspection.WINDOWS and isinstance(v, int) and v > longest}
+    try:
+        for name in own:
+            setattr(config, name, SHORT_WINDOW)
+        yield list(own)
+    finally:
+        for name, value in own.items():
+            setattr(config, name, value)
+
+
+class InFloat32(TorchFunctionMode):
+    """Every operation of torch in float32, whatever the weights are stored in; one weight at a time is converted.
+
+    Weights keep their data. In half precision two correct kernels differ by up to 0.16, which would hide a wrong mask.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function with float32 in place of half precision, in its tensors, its data types and its results."""
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if name not in ("__get__", "embedding"):  # a tensor's attributes; and rows of a table, converted afterwards
+            args, kwargs = tree_map(_float32, (args, kwargs))
+        return tree_map(_float32, func(*args, **kwargs))
+
+
+def _float32(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.float() if value.dtype in HALF else value
+    return torch.float32 if isinstance(value, torch.dtype) and value in HALF else value
+
+
+COUNTING = frozenset("arange cumsum linspace".split())
+"""Functions of torch by which a model counts tokens."""
+
+INDEXING = frozenset(
+    "__getitem__ __setitem__ index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put "
+    "index_put_ gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take "
+    "take_along_dim embedding one_hot put_".split()
+)
+"""Functions that use a number as an index into a tensor, which must not change."""
+
+
+class CountingFromAfar(TorchFunctionMode):
+    """Everything that counts the tokens of a packed input from its start counts from `AFAR`.
+
+    The output of a model that computes positions from indices in the packed input of this length, instead of indices in
+    the text, changes. Indices stay as they are: a number is moved when it is compared or becomes floating point.
+    """
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.length = length
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in COUNTING and self._counts(out):
+            return out + AFAR if out.is_floating_point() else out.as_subclass(_Place)
+        return out
+
+    def _counts(self, out: Any) -> bool:
+        """Whether a tensor goes up by one from token to token, over the whole input."""
+        long = type(out) is Tensor and out.ndim > 0 and out.shape[-1] == self.length > 1
+        return long and bool((out.diff(dim=-1) == 1).all())
+
+
+class _Place(Tensor):
+    """Integers that count tokens; `AFAR` is added as soon as they are used for more than indexing."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        with torch._C.DisableTorchFunctionSubclass():
+            if name in INDEXING:
+                out = func(*args, **kwargs)
+                return out.as_subclass(cls) if isinstance(args[0], cls) and _integers(out) else out
+            inplace = name.endswith("_") and not name.endswith("__") and not isinstance(args[0], cls)
+            result: Any = None if inplace else func(*args, **kwargs)
+            if not inplace and not isinstance(result, Tensor):
+                return result
+            moved = tree_map_only(cls, lambda t: t.as_subclass(Tensor) + AFAR, (args, kwargs))
+            afar = func(*moved[0], **moved[1])
+            if _integers(result) and not torch.equal(result, afar):  # a distance is the same everywhere
+                return result.as_subclass(cls)
+            return afar
+
+
+def _integers(out: Any) -> bool:
+    """Whether a value is a tensor of integers."""
+    return isinstance(out, Tensor) and not (out.is_floating_point() or out.dtype == torch.bool)
