@@ -5,8 +5,7 @@ import warnings
 import pytest
 
 from afterword.errors import BadRow, DataError
-from afterword.train.contrast import contrasted
-from afterword.train.rows import TrainingRows
+from afterword.train.rows import TrainingRows, contrasted
 
 PAIRS = TrainingRows.read([{"anchor": "a", "positive": "b"}])
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, ModelError
-from ..files.atomic import sync
+from ..files.atomic import atomic_file
 from ..files.folder_lock import lock_folder
 
 if TYPE_CHECKING:
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
 RECORD, CURVE, FOLDER, ADAPTER = "training.json", "loss.jsonl", "checkpoints", "adapter"
 PLOT = "loss.png"
 MODEL = "model"
-EVAL = "eval"  # a folder that the trainer creates for its evaluator
 HELD = ".afterword-training"
-WEIGHTS, STATE, SEAL = "trained.safetensors", "trainer_state.json", "whole.json"
+WEIGHTS, STATE = "trained.safetensors", "trainer_state.json"
 NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -63,7 +61,7 @@ class Place:
         except (OSError, ValueError, RecursionError) as e:
             raise ModelError(f"{path} cannot be read: {e}") from None
         if not isinstance(record, dict) or "told" not in record:
-            raise ModelError(f"{path} is no record of a run: choose another folder")
+            raise ModelError(f"{path} is not the record of a run: choose another folder")
         return record
 
     @property
@@ -72,20 +70,13 @@ class Place:
         return "finished" in (self.record() or {})
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Write ``training.json`` atomically: the file is either complete or unchanged.
+        """Write ``training.json`` atomically.
 
         Raises:
-            ModelError: the file cannot be written.
+            DataError: the file cannot be written.
         """
-        half = self.folder / f".{RECORD}.{secrets.token_hex(4)}"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            half.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            half.replace(self.folder / RECORD)
-        except OSError as e:
-            with suppress(OSError):
-                half.unlink()
-            raise ModelError(f"{self.folder} cannot be written: {e.strerror or e}") from e
+        with atomic_file(self.folder / RECORD) as file:
+            file.write(f"{json.dumps(record, indent=2, ensure_ascii=False)}\n".encode())
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -97,19 +88,12 @@ class Place:
         if not is_first():
             yield
             return
-        new = not self.folder.exists()
-        with ExitStack() as stack:
-            if new:
-                stack.callback(self._leave)
-            try:
-                stack.enter_context(lock_folder(self.folder / HELD, "training into"))
-            except OSError as e:
-                raise ModelError(f"{self.folder} cannot be written: {e.strerror or e}") from e
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise ModelError(f"{self.folder} cannot be written: {e.strerror or e}") from e
+        with lock_folder(self.folder / HELD, "training into"):
             yield
-
-    def _leave(self) -> None:
-        with suppress(OSError):  # the folder holds files: the run wrote something
-            self.folder.rmdir()
 
     def begin(self, settings: Mapping[str, Any], resume: bool) -> Path | None:
         """Check the folder, and find the checkpoint to resume from.
@@ -133,19 +117,19 @@ class Place:
                 raise InputError(f"{self.folder} holds a model: choose another folder, or remove it")
         if record is None:
             if other := next((p.name for p in sorted(self.folder.glob("[!.]*"))), None):
-                raise InputError(f"{self.folder} is not empty, and {other} is not of a run: choose another folder")
+                raise InputError(f"{self.folder} is not empty: {other} is not a file of a run; choose another folder")
             return None
         if not resume:
             return None
         compare(self.folder, record["told"], json.loads(json.dumps(settings)))
-        for path in listed(self.checkpoints):
-            if not is_whole(path):
+        for path in _listed(self.checkpoints):
+            if not is_complete(path):
                 shutil.rmtree(path, ignore_errors=True)
         return self.last()
 
     def last(self) -> Path | None:
         """The last complete checkpoint."""
-        return next((path for path in reversed(listed(self.checkpoints)) if is_whole(path)), None)
+        return next((path for path in reversed(_listed(self.checkpoints)) if is_complete(path)), None)
 
     def save(self, encoder: Encoder) -> None:
         """Save the trained model in the folder: config.json, without which it does not load, is moved in last."""
@@ -159,44 +143,11 @@ class Place:
         new.rmdir()
 
     def clear(self) -> None:
-        """Remove the checkpoints of a finished run, once its result is flushed to the disk."""
-        for path in (*sorted(self.folder.rglob("*"), reverse=True), self.folder):
-            if self.checkpoints not in path.parents and (path.is_file() or path.is_dir()):
-                with suppress(PermissionError):  # a file of another user
-                    sync(path)
-        for path in listed(self.checkpoints):
-            drop(path)
-        for path in (self.checkpoints / EVAL, self.checkpoints):
-            with suppress(OSError):  # it holds files that the run did not write
-                path.rmdir()
+        """Remove the checkpoints of a finished run."""
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
 
 
-def rotate(checkpoints: Path, best: str | Path | None) -> None:
-    """Keep two complete checkpoints: the last and the best, or the last two. Called once the last one is sealed.
-
-    Args:
-        checkpoints: the folder that holds them.
-        best: the checkpoint with the best dev score.
-    """
-    paths = [path for path in reversed(listed(checkpoints)) if is_whole(path)]
-    kept = dict.fromkeys([*paths[:1], *(path for path in paths if best is not None and path == Path(best)), *paths])
-    for path in [*kept][2:]:
-        drop(path)
-
-
-def drop(checkpoint: Path) -> None:
-    """Remove a checkpoint, its seal first; of a complete one, only the files that its seal lists."""
-    if not is_whole(checkpoint):
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        return
-    names = json.loads((checkpoint / SEAL).read_text("utf-8"))
-    with suppress(OSError):  # it holds files that the run did not write
-        for name in (SEAL, *names):
-            (checkpoint / name).unlink()
-        checkpoint.rmdir()
-
-
-def listed(checkpoints: Path) -> list[Path]:
+def _listed(checkpoints: Path) -> list[Path]:
     """The checkpoints of a folder, in the order of their steps."""
     steps = {int(m[1]): path for path in checkpoints.glob("*") if (m := NAME.fullmatch(path.name))}
     return [steps[step] for step in sorted(steps)]
@@ -212,26 +163,12 @@ def is_first() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint is sealed and all its files still have the recorded size."""
+def is_complete(checkpoint: Path) -> bool:
+    """Whether a checkpoint was written to its end: the trainer writes its state last."""
     try:
-        sizes = json.loads((checkpoint / SEAL).read_text("utf-8"))
-        return isinstance(sizes, dict) and all((checkpoint / n).stat().st_size == size for n, size in sizes.items())
+        return isinstance(json.loads((checkpoint / STATE).read_text("utf-8")), dict)
     except (OSError, ValueError):
         return False
-
-
-def seal(checkpoint: Path) -> None:
-    """Mark a checkpoint as complete, after all its files are flushed to disk: a SIGKILL or power cut leaves no seal."""
-    sizes = {path.name: path.stat().st_size for path in sorted(checkpoint.iterdir()) if path.name != SEAL}
-    for name in sizes:
-        sync(checkpoint / name)
-    half = checkpoint / (SEAL + ".writing")
-    half.write_text(json.dumps(sizes), encoding="utf-8")
-    sync(half)
-    half.replace(checkpoint / SEAL)
-    sync(checkpoint)
-    sync(checkpoint.parent)
 
 
 def stopped(checkpoint: Path) -> bool:
@@ -252,8 +189,8 @@ def compare(folder: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> Non
             compare(folder, before, after)
         elif before != after:
             raise InputError(
-                f"{folder} holds a run of another configuration: {name} was {_short(before)} and is {_short(after)}; "
-                "give what it was, or choose another folder"
+                f"{folder} holds a run of a different configuration: {name} was {_short(before)}, is {_short(after)}; "
+                "set it back, or choose another folder"
             )
 
 

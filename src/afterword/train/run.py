@@ -22,8 +22,7 @@ from ..methods.serialize import parse_method
 from ..papers.losses import draw_losses
 from .callbacks import SCORE
 from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
-from .contrast import contrasted
-from .rows import TrainingRows
+from .rows import TrainingRows, contrasted
 from .settings import Settings
 
 try:

@@ -17,9 +17,8 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 
 from ..errors import DataError, InputError, ModelError
 from .callbacks import SCORE, LossLog, StepsBar
-from .checkpoints import STATE, WEIGHTS, Place, is_first, processes, rotate, seal
+from .checkpoints import STATE, WEIGHTS, Place, processes
 from .losses import make_loss
-from .nan_check import check_finite
 from .rows import BY_CLASS, TrainingRows
 from .settings import Settings
 
@@ -49,8 +48,13 @@ class Trainer(SentenceTransformerTrainer):
             ModelError: the loss or the gradient is NaN or infinite; the weights are unchanged.
         """
         norm = super()._get_grad_norm(model, grad_norm)
-        folder = Path(self.args.output_dir)
-        check_finite(float(self.last_loss), float(norm), self.state.global_step + 1, lambda: _kept(folder))
+        for name, value in (("the loss", float(self.last_loss)), ("the gradient", float(norm))):
+            if not math.isfinite(value):
+                kept = _kept(Path(self.args.output_dir))
+                step = self.state.global_step + 1
+                raise ModelError(
+                    f"step {step}: {name} is {value}; {kept}; lower the learning rate, or train in float32"
+                )
         return norm
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
@@ -78,23 +82,19 @@ class Trainer(SentenceTransformerTrainer):
         self._load_from_checkpoint(str(self.state.best_model_checkpoint))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint and seal it, or leave nothing of it.
+        """Write a checkpoint, or leave nothing of it.
 
         Raises:
             ModelError: a weight is NaN or infinite, or the checkpoint cannot be written. Earlier ones are kept.
         """
         self._check_weights()
-        half = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+        folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
-            self.accelerator.wait_for_everyone()
-            if is_first():
-                seal(half)
-                rotate(half.parent, self.state.best_model_checkpoint)
         except Exception as e:  # libraries report a full disk by errors of many classes
-            shutil.rmtree(half, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e).splitlines()[0]
-            raise ModelError(f"{half} cannot be written: {reason}; {_kept(half.parent)}") from e
+            raise ModelError(f"{folder} cannot be written: {reason}; {_kept(folder.parent)}") from e
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Evaluate on dev with the maximum length of the encoder that is saved; the weights are checked first."""
@@ -243,7 +243,7 @@ def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTrans
         logging_nan_inf_filter=False,  # the filter would hide a NaN or infinite loss
         save_strategy="steps",
         save_steps=settings.every,
-        save_total_limit=None,  # `rotate` removes older ones, after the new one is sealed
+        save_total_limit=2,  # the last and the best, or the last two
         restore_callback_states_from_checkpoint=True,  # early stopping's count of evaluations without gain
         report_to=[],
         **options,
