@@ -1,7 +1,6 @@
 import copy
 import pickle
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.tiny import tiny, tiny_tokenizer
+from tests.tiny import tiny
 from torch import Tensor, nn
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, ensemble, prompt, reba
@@ -116,12 +115,6 @@ def test_what_the_library_asks_a_module_for(models: Path):
     assert not np.array_equal(model.encode(TEXTS), before)
     assert first.preprocess(TEXTS, max_length=6)["attention_mask"].sum(1).max() == 6
     assert "reba" in repr(model)
-
-
-def test_another_tokenizer_is_taken(models: Path):
-    model = by_hand(module(models, "bert"))
-    model.tokenizer = tiny_tokenizer("gpt2")
-    assert model[0].preprocess(["a b"])["input_ids"].shape == (1, 3)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
@@ -342,20 +335,6 @@ def test_adapters_run_train_and_are_saved_whole(around: bool, models: Path, tmp_
     assert np.array_equal(Encoder.load(tmp_path / "a").encode(TEXTS), Encoder(model[0].backbone, echo()).encode(TEXTS))
 
 
-def test_an_adapter_belongs_to_the_output_of_an_attention_block(models: Path):
-    peft = pytest.importorskip("peft", reason="the extra train is not installed")
-    model = by_hand(module(models, "llama", classical(states="attention:all")))
-    before = model.encode(TEXTS)
-    model.add_adapter(peft.LoraConfig(r=4, target_modules=["o_proj"], init_lora_weights=False))
-    after = model.encode(TEXTS)
-    assert abs(after - before).max() > 1e-2
-    again = Encoder(model[0].backbone, model[0].method)
-    assert again.backbone.known.blocks[0] == "layers.0.self_attn.o_proj"
-    again.backbone.known.blocks = ()  # found anew, through the adapter
-    assert np.array_equal(again.encode(TEXTS), after)
-    assert again.backbone.known.blocks[0] == "layers.0.self_attn.o_proj"
-
-
 def test_an_adapter_of_prompt_tokens_is_refused(models: Path):
     peft = pytest.importorskip("peft", reason="the extra train is not installed")
     model = by_hand(module(models, "llama"))
@@ -391,26 +370,6 @@ def test_a_replica_runs_its_own_weights(name: str, models: Path):
         found = replica(first)(dict(features))["sentence_embedding"]
         assert torch.allclose(found, expected, atol=1e-4 * float(expected.abs().max()))
         assert not torch.allclose(found, first(dict(features))["sentence_embedding"], atol=1e-2)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_several_threads_train_as_one_alone(name: str, models: Path):
-    kind, method = METHODS[name]
-    first = module(models, kind, method).eval()
-    loss_of(first).backward()
-    alone = gradients(first.model)
-    first.zero_grad()
-
-    def run(_: int) -> float:
-        torch.set_num_threads(1)
-        return loss_of(first).item()
-
-    with ThreadPoolExecutor(4) as pool:
-        running = [pool.submit(run, i) for i in range(8)]
-        loss_of(first).backward()
-        assert len({future.result() for future in running}) == 1
-    found = gradients(first.model)
-    assert all(torch.equal(found[n], g) for n, g in alone.items())
 
 
 def test_an_ensemble_is_not_trained(models: Path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -110,18 +108,3 @@ def test_a_method_that_does_not_fit_leaves_the_others(run: Run, place: Path, tmp
     ended = run("evaluate", "-m", "above/model", *methods, "--tasks", "pairs.jsonl", "--out", tmp_path)
     assert ended.code == 1 and "classical" in ended.out and "ditto" not in ended.out
     assert len(re.findall(r"^ditto:head=\S+: error: head .* does not exist: the model has", ended.err, re.M)) == 2
-
-
-def test_streams_that_were_closed_before_the_start():
-    """Nothing can be written to a closed output; a closed input is an empty one."""
-    shell = 'exec "$0" -m afterword "$@"'
-    told = "error: the standard output is closed\n"
-    for streams, words, code, out, err in (
-        (">&-", "--version", 2, "", told),
-        ("<&-", "similar -m afterword-mini", 2, "", "error: Invalid value for TEXT"),
-        ("2>&-", "embed -m ./no a", 2, "", ""),
-        ("<&- 2>&-", "methods reba", 0, "reba", ""),
-    ):
-        line = ["bash", "-c", f"{shell} {streams}", sys.executable, *words.split()]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=120)
-        assert done.returncode == code and done.stdout.startswith(out) and done.stderr.startswith(err), done

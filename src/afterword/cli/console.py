@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import signal
@@ -52,7 +51,6 @@ def guarded(run: Callable[[], Any], state: State) -> int:
     Returns:
         The exit code.
     """
-    _open_streams()
     with report_warnings(), terminated_like_ctrl_c():
         try:
             code = run()
@@ -69,14 +67,6 @@ def guarded(run: Callable[[], Any], state: State) -> int:
                 say(line)
             _leave_stdout()
     return int(code or 0)
-
-
-def _open_streams() -> None:
-    """Open the standard streams that were closed at the start: nothing can be read from them or written to them."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
-            setattr(sys, name, open(nowhere, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def ending(error: BaseException) -> tuple[str, int]:
@@ -99,8 +89,6 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, AfterwordError):
         return f"error: {error if isinstance(error, DataError) else with_options(str(error))}", WRONG
     if isinstance(error, OSError):
-        if error.filename is None and error.errno == errno.EBADF:
-            return "error: the standard output is closed", WRONG
         where = "" if error.filename is None else f"{error.filename}: "
         return f"error: {where}{error.strerror or error}", WRONG
     if isinstance(error, MemoryError):

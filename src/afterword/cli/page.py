@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import textwrap
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
@@ -16,7 +15,7 @@ GAP = 2  # spaces between columns
 TEXT = 12  # width in cells that a column of texts gets at least, if scores can be moved to another table for it
 
 JOINERS = "\u200c\u200d"
-"""The zero-width non-joiner of Persian and Indic scripts, and the joiner of these and of emoji."""
+"""The zero-width non-joiner and joiner, which are not printable by Python's account."""
 BOLD, RED, YELLOW = "1", "31", "33"
 
 
@@ -53,25 +52,15 @@ def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -
 
 
 def one_line(text: str) -> str:
-    r"""A text on one line, without characters that a terminal would obey or that change the width of others.
+    r"""A text on one line, without characters that a terminal would obey.
 
-    Joiners inside other scripts and emoji stay: these are other characters without them.
+    Joiners stay: Persian, Indic scripts and emoji have them.
 
-    >>> one_line("a\nb\x1b[31m"), one_line("a\u200db")
-    ('a b\ufffd[31m', 'ab')
+    >>> one_line("a\nb\x1b[31m")
+    'a b\ufffd[31m'
     """
     line = " ".join(text.split())
-    if line.isascii() and line.isprintable():
-        return line
-    return "".join(_printable(before, character) for before, character in zip(" " + line, line, strict=False))
-
-
-def _printable(before: str, character: str) -> str:
-    if character in JOINERS and not before.isascii() and before not in JOINERS:
-        return character
-    if unicodedata.category(character) == "Cf" or "\ufe00" <= character <= "\ufe0f":
-        return ""
-    return character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+    return "".join(c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in line)
 
 
 def cut(text: str, cells: int) -> str:
@@ -80,17 +69,12 @@ def cut(text: str, cells: int) -> str:
     >>> cut("a cat sat down", 8), cut("每个词都回头看", 8)
     ('a cat s…', '每个词…')
     """
-    from rich.cells import cell_len, get_character_cell_size
+    from rich.cells import cell_len, set_cell_size
 
     line = one_line(text)
     if cell_len(line) <= cells:
         return line
-    held = end = 0
-    while end < len(line) and (held := held + get_character_cell_size(line[end])) < cells:
-        end += 1
-    while end < len(line) and cell_len(line[: end + 1]) < cells:  # joined emoji take fewer cells than each alone
-        end += 1
-    return line[:end].rstrip(JOINERS) + "…" * (cells > 0)
+    return set_cell_size(line, cells - 1).rstrip(" " + JOINERS) + "…" if cells > 0 else ""
 
 
 @dataclass(frozen=True)
