@@ -127,7 +127,7 @@ def checked(
             if name in optional:
                 row[name] = None
                 continue
-            raise BadRow(path, line, f"has no field {name!r}, only {', '.join(raw) or 'none'}: is it of another task?")
+            raise BadRow(path, line, f"has no field {name!r}, only {', '.join(map(str, raw)) or 'none'}")
         try:
             row[name] = check(raw[name])
         except ValueError as e:
@@ -159,7 +159,7 @@ def number(value: Any) -> float:
 
 def label(value: Any) -> str:
     """Check for a class label: a string or a whole number, returned as a string."""
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise ValueError(f"is {value!r:.40}, not a label")
     return str(value)
 
