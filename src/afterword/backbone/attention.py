@@ -77,13 +77,14 @@ def attend(
     if tau != 1:  # with a softcap c too: c tanh(s / c) / tau is that of s / tau and c / tau
         scale, softcap = scale / tau, None if softcap is None else softcap / tau
         s_aux, position_bias = (None if t is None else t / tau for t in (s_aux, position_bias))
-    special = {"softcap": softcap, "s_aux": s_aux, "position_bias": position_bias}
     if not isinstance(attention_mask, Rule):
         if current() is not None or not (attention_mask is None or isinstance(attention_mask, Tensor)):
             raise UnsupportedModel(f"{type(module).__name__} does not hand on the mask that the mask interface made")
-        options: dict[str, Any] = {"scaling": scale, "dropout": dropout, "is_causal": is_causal, **special, **extra}
-        return outside.attention(module, query, key, value, attention_mask, **options)
-    if unknown := sorted(k for k, v in extra.items() if v is not None and k not in HARMLESS):
+        return outside.attention(
+            module, query, key, value, attention_mask, scaling=scale, dropout=dropout, is_causal=is_causal,
+            softcap=softcap, s_aux=s_aux, position_bias=position_bias, **extra,
+        )  # fmt: skip
+    if unknown := [k for k, v in extra.items() if v is not None and k not in HARMLESS]:
         raise UnsupportedModel(f"{type(module).__name__} passes {', '.join(unknown)}, which may change attention")
     return _by_groups(module, query, key, value, attention_mask, scale, dropout, position_bias, softcap, s_aux), None
 
@@ -106,7 +107,9 @@ def _by_groups(
     show_values(layer, value)
     readers = () if plan.force_bidirectional else tuple(r for r in plan.readers if r.wants(layer))
     sizes = [group.segments * group.length for group in plan.groups]
-    parts = zip(*(t.split(sizes, 2) for t in (query, key, value)), strict=True) if plan.flat else [(query, key, value)]
+    parts: Any = [(query, key, value)]
+    if len(sizes) > 1:
+        parts = zip(*(t.split_with_sizes(sizes, 2) for t in parts[0]), strict=True)
     out = []
     for (number, _, count, n, prefix), each in zip(plan.groups, parts, strict=True):
         q, k, v = (_segments(t, count) for t in each) if plan.flat else each

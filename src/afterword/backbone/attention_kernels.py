@@ -44,12 +44,12 @@ def attention(
         (G, H, n, e), and the log-sum-exp (G, H, n), sinks included, or None.
     """
     width, no_grad = v.shape[-1], not torch.is_grad_enabled()
-    if no_grad and softcap is None and v.shape[-1] < q.shape[-1]:  # latent attention: fused kernels know one width only
+    if width < q.shape[-1] and no_grad and softcap is None:  # latent attention: fused kernels know one width only
         v = F.pad(v, (0, q.shape[-1] - v.shape[-1]))
-    fused = no_grad and _fused_gives_lse(q, v, dropout) and bias is None
+    fused = (want_lse or sinks is not None) and no_grad and _fused_gives_lse(q, v, dropout) and bias is None
     if softcap is not None or (sinks is not None and not fused):
         out, lse = _unfused(q, k, v, _additive(q, k, mask, bias), scaling, dropout, softcap, sinks, want_lse)
-    elif fused and (want_lse or sinks is not None):
+    elif fused:
         out, lse = _with_lse(q, k, v, mask, scaling, sinks)
     else:
         attn_mask, causal = mask.allowed, mask.causal and q.shape[2] > 1
@@ -58,7 +58,7 @@ def attention(
         out, lse = F.scaled_dot_product_attention(
             q, k, v, attn_mask, dropout, causal, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
         ), None  # fmt: skip
-    return out[..., :width], lse
+    return out if out.shape[-1] == width else out[..., :width], lse
 
 
 def _fused_gives_lse(q: Tensor, v: Tensor, dropout: float) -> bool:

@@ -21,7 +21,7 @@ from .attention_blocks import Known, few_tokens, find_blocks
 from .attention_masks import MaskCache, Plan, running
 from .attention_taps import Tap
 from .attention_views import MatrixView, wide
-from .bidirectional import Sight
+from .bidirectional import NO_SIGHT, Sight
 from .carry import carrying
 from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
 from .introspection import find_stack, forget, side_by_side, vocabulary
@@ -183,7 +183,7 @@ class Backbone:
             AttentionNotSeen: taps or a sight are given, and the model's attention cannot be read or changed.
             InputError: a text has more tokens than the model has positions.
         """
-        asked = Request(layers, sight.plain(self.facts.layers) if sight else None, taps)
+        asked = Request(layers, sight.plain(self.facts.layers) if sight else NO_SIGHT, taps)
         self.require(bool(taps), asked.sight)
         lock = lock_of(self.model)
         alone = lock.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
@@ -220,7 +220,7 @@ class Backbone:
 
     def _shares(self, asked: Request) -> bool:
         """Whether a shared prefix may run once: the model is causal, and no tap reads attention text by text."""
-        return self.facts.shares and asked.sight is None and not asked.taps and not torch.is_grad_enabled()
+        return self.facts.shares and not asked.sight and not asked.taps and not torch.is_grad_enabled()
 
     def _separate(self, batch: Batch) -> Iterator[list[int]]:
         """The indices of the groups that may share a forward; consecutive, since groups are ordered by length."""
@@ -246,7 +246,7 @@ class Backbone:
 
     def last(self, batch: Batch) -> Tensor:
         """The last hidden states of a batch (N, D), in the model's present mode."""
-        asked = Request(frozenset({LAST}), None, ())
+        asked = Request(frozenset({LAST}), NO_SIGHT, ())
         return torch.cat([self._run(batch, groups, 0, asked)[LAST] for groups in self._separate(batch)])
 
     def _run(self, batch: Batch, groups: list[int], prefix: int, asked: Request) -> dict[Layer, Tensor]:
@@ -313,7 +313,7 @@ class Backbone:
         return out
 
     def _call(self, packed: PackedBatch, flat: bool, asked: Request, **inputs: Tensor) -> Any:
-        sight, hooked = asked.sight or Sight(), cast("AbstractContextManager[None]", nullcontext())
+        sight, hooked = asked.sight, cast("AbstractContextManager[None]", nullcontext())
         both = frozenset() if asked.coupled else sight.resolve(self.facts.layers)
         shown = tuple(asked.taps), self._shared_layers, self.masks, self.facts.sinks_count
         plan = Plan(packed.groups, flat, both, *shown, sight)

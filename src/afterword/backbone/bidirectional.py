@@ -132,3 +132,7 @@ class Sight:
         if chosen != frozenset(range(layers - len(chosen), layers)):
             raise MethodError(f"couple={self.couple!r} sums two streams at the end: layers must be the last ones")
         return layers - len(chosen)
+
+
+NO_SIGHT = Sight()
+"""The model as it is."""

@@ -28,7 +28,7 @@ from ..errors import MissingExtra, ModelError
 from ..text.tokenizer import Tokenizer
 from .adapters import merge_adapter
 from .attention import NAME
-from .backbone import Backbone
+from .backbone import Backbone, remove_recorders
 from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
 from .introspection import max_length, position_offset
 from .model_kwargs import check_model_kwargs
@@ -94,6 +94,7 @@ def load_backbone(
             model.config._commit_hash = commit  # transformers does not keep it
         model = model if _lies_on(model, device) else model.to(device)
         backbone = check(model, tokenizer)
+        remove_recorders(model)  # of the check's forwards: they would cost time in every later one
         pack_linears(model)
         return backbone
 

@@ -24,13 +24,13 @@ class Request:
     """What one forward is asked for: hidden states, bidirectional layers and readings of attention."""
 
     layers: frozenset[Layer]
-    sight: Sight | None
+    sight: Sight
     taps: Sequence[Tap]
 
     @property
     def coupled(self) -> bool:
         """Whether a second, bidirectional stream runs beside the causal one."""
-        return self.sight is not None and self.sight.couple != "replace"
+        return self.sight.couple != "replace"
 
     @property
     def outputs(self) -> dict[str, bool]:

@@ -36,10 +36,9 @@ def token_weights(backbone: Backbone, method: Method, text: Text, max_length: in
     ids: list[int] = []
     values: list[float] = []
     for group, row in zip(batch.groups, rows, strict=True):
-        for g in torch.argsort(group.first, stable=True).tolist():
-            if group.text[g] >= 0:
-                ids += group.tokens[g].tolist()
-                values += row[g, 0].tolist()
+        for g in torch.argsort(group.first, stable=True).tolist() if group.pooled else ():
+            ids += group.tokens[g].tolist()
+            values += row[g, 0].tolist()
     return backbone.tokenizer.tokens(ids), np.asarray(values)
 
 

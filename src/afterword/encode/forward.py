@@ -179,8 +179,9 @@ def sentence_targets(backbone: Backbone, weigh: Weighting, batch: Batch, dtype: 
 
 def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:
     """weights @ states for each text (T, R, D)."""
-    out = states.new_zeros(batch.texts + 1, weights[0].shape[1], states.shape[1])  # the last row: segments not read
+    out = states.new_zeros(batch.texts, weights[0].shape[1], states.shape[1])
     for group, rows in zip(batch.groups, weights, strict=True):
-        vectors = rows.to(states.dtype) @ group.slice(states)
-        out.index_add_(0, group.text % (batch.texts + 1), vectors.to(out.dtype))  # autocast may have changed the type
-    return out[:-1]
+        if group.pooled:
+            vectors = rows.to(states.dtype) @ group.slice(states)
+            out.index_add_(0, group.text, vectors.to(out.dtype))  # autocast may have changed the type
+    return out

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..backbone.backbone import Backbone
-from ..backbone.bidirectional import Sight
+from ..backbone.bidirectional import NO_SIGHT
 from ..methods import Method
 from ..methods.code_hash import is_own
 from ..text.layout import Layout
-
-NO_SIGHT = Sight()
 
 
 @dataclass(frozen=True)

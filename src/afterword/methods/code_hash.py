@@ -20,7 +20,8 @@ def is_own(cls: type) -> bool:
     >>> is_own(int)
     False
     """
-    return cls.__module__.partition(".")[0] not in {PACKAGE, *sys.stdlib_module_names}
+    package = cls.__module__.partition(".")[0]
+    return package != PACKAGE and package not in sys.stdlib_module_names
 
 
 def code_hash(cls: type) -> str | None:

@@ -123,19 +123,22 @@ class Weighting(ABC):
         Raises:
             InputError: no token is left to pool.
         """
-        read = (group.text >= 0)[:, None]
-        chosen = self._chosen(group, mask_id) & read
+        import torch
+
+        chosen = self._chosen(group, mask_id)
+        if not group.pooled:
+            return torch.zeros_like(chosen, dtype=dtype or torch.float32)[:, None]
         number = chosen.sum(1, keepdim=True)
-        if bool(((number == 0) & read).any()):
+        if not bool(number.all()):
             raise InputError("a text has no token left to pool: raise max_length, or truncate='before' the repetition")
         if self.pool in ("last", "mask"):
             at = group.at.where(chosen, -1).amax(1)
             chosen = (group.at == at[:, None]) & group.final[:, None]
         elif self.pool == "cls":
-            chosen = (group.at == chosen.int().argmax(1)[:, None]) & (group.first == 0)[:, None] & read
-        rows = chosen.float() if dtype is None else chosen.to(dtype)
+            chosen = (group.at == chosen.int().argmax(1)[:, None]) & (group.first == 0)[:, None]
+        rows = chosen.to(dtype or torch.float32)
         if self.pool == "mean":
-            rows = rows * (group.part[:, None] / number.clamp(min=1)).to(rows.dtype)
+            rows = rows * (group.part[:, None] / number).to(rows.dtype)
         elif self.pool == "weighted":
             rows = rows * by_position(group, chosen).to(rows.dtype)
         return rows[:, None]

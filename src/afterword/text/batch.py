@@ -45,6 +45,11 @@ class Group:
         return self.start + self.count * self.length
 
     @property
+    def pooled(self) -> bool:
+        """Whether the vectors of texts read the segments; not so in a chunked text's full pass."""
+        return self.members[0][1].pooled
+
+    @property
     def with_prefix(self) -> int:
         """The number of segments, the first ones, that begin with the batch's shared prefix."""
         return sum(s.prefix > 0 for _, s in self.members)
@@ -61,7 +66,7 @@ class Group:
 
     @cached_property
     def text(self) -> Tensor:
-        """Index in the batch of each segment's text (G,); -1 if the text's vector does not read the segment."""
+        """Index in the batch of each segment's text (G,); -1 in a full pass."""
         return self.flat.new_tensor([t if s.pooled else -1 for t, s in self.members])
 
     @cached_property
@@ -172,13 +177,13 @@ def lay(texts: Sequence[TokenizedText], device: torch.device | str = "cpu") -> B
         The batch. Its texts keep their indices, its tokens are ordered by segment length. It has a shared prefix only
         if that of all its texts is the same, as it is for one layout.
     """
-    rows = [((len(s.ids), s.copies), s.prefix, (t, s)) for t, w in enumerate(texts) for s in w.segments]
-    rows.sort(key=lambda r: (-r[0][0], r[0][1], -r[1]))
+    rows = [((len(s.ids), s.copies, s.pooled), s.prefix, (t, s)) for t, w in enumerate(texts) for s in w.segments]
+    rows.sort(key=lambda r: (-r[0][0], *r[0][1:], -r[1]))
     ids = [token for *_, (_, s) in rows for token in s.ids]
-    places = [i for (n, _), *_ in rows for i in range(n)]
+    places = [i for (n, *_), *_ in rows for i in range(n)]
     tokens, position = torch.tensor([ids, places], dtype=torch.long, device=device)
     groups: list[Group] = []
-    for (n, _), run in groupby(rows, key=lambda r: r[0]):  # equal spans too, so that taps read contiguous columns
+    for (n, *_), run in groupby(rows, key=lambda r: r[0]):  # equal spans too, so that taps read contiguous columns
         groups.append(Group(groups[-1].end if groups else 0, n, [member for *_, member in run], tokens))
     prefixes = {tuple(s.ids[: s.prefix]) for _, prefix, (_, s) in rows if prefix}
     prefix = len(prefixes.pop()) if len(prefixes) == 1 else 0
