@@ -28,8 +28,8 @@ def test_two_clusters_of_stored_vectors(run: Run, vectors: Path, tmp_path: Path)
     ended = run("cluster", "-i", vectors, "--k", 2, "-o", tmp_path / "labels.jsonl")
     assert ended.code == 0 and ended.err == f"no vector: 1 of 16 rows of {vectors}\n"
     lines = ended.out.splitlines()
-    assert lines[0].split() == ["cluster", "rows", "nearest"] and len(lines) == 11
-    assert lines[1].split()[:3] == ["0", "10", "the"] and lines[6].split()[:2] == ["1", "5"]
+    assert lines[0].split() == ["cluster", "rows", "words", "nearest"] and len(lines) == 11
+    assert lines[1].split()[:3] == ["0", "10", "late,"] and lines[6].split()[:3] == ["1", "5", "上升,"]
     rows = [json.loads(line) for line in (tmp_path / "labels.jsonl").read_text("utf-8").splitlines()]
     assert [row["row"] for row in rows] == [*range(14), 15]
     assert [row["cluster"] for row in rows] == [0] * 9 + [1] * 5 + [0]

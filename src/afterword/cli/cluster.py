@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN = 5  # texts of a cluster
 LOOKED = 200  # rows whose texts are read at a time, since many may hold the same one
+READ = 10_000  # texts whose words are counted at a time
 
 
 def cluster(
@@ -56,7 +58,7 @@ def cluster(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
     as_json: o.AsJson = False,
 ) -> int:  # fmt: skip
-    """Sort texts into clusters, and print the size and the five most typical texts of each.
+    """Sort texts into clusters, and print the size, the most distinctive words and five typical texts of each.
 
     Each different text counts once. Cluster 0 is the one with the most texts.
     """
@@ -93,16 +95,26 @@ def _number(k: str) -> int | Literal["auto"]:
 
 
 def _typical(found: Gathered, clusters: Clusters, label: int) -> list[tuple[int | str, str]]:
-    """The line or id and the text of the rows that are nearest to the centre of a cluster, each text once."""
-    rows, first = clusters.nearest(label, len(clusters.labels)).tolist(), dict[str, int]()
+    """The line or id and the text of the rows that are nearest to the centre of a cluster, without repetitions."""
+    rows, first = clusters.nearest(label, len(clusters.labels)).tolist(), dict[str, tuple[int, str]]()
     for start in range(0, len(rows), LOOKED):
         part = rows[start : start + LOOKED]
         texts = dict(zip(sorted(part), found.texts(sorted(part)), strict=True))
         for i in part:
-            first.setdefault(texts[i], i)
+            first.setdefault(re.sub(r"\W+", " ", texts[i].casefold()).strip() or texts[i], (i, texts[i]))
         if len(first) >= SHOWN:
             break
-    return [(found.named(found.lines[i][0]), text) for text, i in first.items()][:SHOWN]
+    return [(found.named(found.lines[i][0]), text) for i, text in first.values()][:SHOWN]
+
+
+def _words(found: Gathered, clusters: Clusters) -> list[list[str]]:
+    """The distinctive words of each cluster."""
+    from ..groups.clusters import distinctive_words
+
+    labels = clusters.labels.tolist()
+    starts = range(0, len(labels), READ)
+    texts = (text for i in starts for text in found.texts(range(i, min(i + READ, len(labels)))))
+    return distinctive_words(zip(labels, texts, strict=True), len(clusters.sizes))
 
 
 def _sizes(found: Gathered, clusters: Clusters) -> list[int]:
@@ -119,9 +131,10 @@ def _json(found: Gathered, clusters: Clusters) -> list[str]:
         {
             "cluster": n,
             "rows": rows,
+            "words": words,
             "nearest": [{found.key: i, "text": t} for i, t in _typical(found, clusters, n)],
         }
-        for n, rows in enumerate(_sizes(found, clusters))
+        for n, (rows, words) in enumerate(zip(_sizes(found, clusters), _words(found, clusters), strict=True))
     ]
     out = {"rows": found.rows, "without_vector": found.missing, "silhouettes": dict(clusters.scores), "clusters": shown}
     return [json.dumps(out, ensure_ascii=False)]
@@ -145,10 +158,11 @@ def _compared(found: Gathered, scores: Mapping[int, float]) -> list[str]:
 def page(found: Gathered, clusters: Clusters) -> list[str]:
     """The lines of a page: the silhouettes that were compared, and a table of the clusters."""
     lines = [*_compared(found, clusters.scores), ""] if clusters.scores else []
-    cells: list[tuple[str, str, str]] = []
-    for n, rows in enumerate(_sizes(found, clusters)):
+    cells: list[tuple[str, str, str, str]] = []
+    for n, (rows, words) in enumerate(zip(_sizes(found, clusters), _words(found, clusters), strict=True)):
         for i, (_, text) in enumerate(_typical(found, clusters, n)):
-            cells.append(("", "", text) if i else (str(n), f"{rows:,}", text))
-    numbers, sizes, texts = (list(part) for part in zip(*cells, strict=True))
-    columns = [Column(numbers, "label", "cluster"), Column(sizes, "label", "rows"), Column(texts, "text", "nearest")]
+            cells.append(("", "", "", text) if i else (str(n), f"{rows:,}", ", ".join(words), text))
+    numbers, sizes, names, texts = (list(part) for part in zip(*cells, strict=True))
+    columns = [Column(numbers, "label", "cluster"), Column(sizes, "label", "rows")]
+    columns += [Column(names, "text", "words"), Column(texts, "text", "nearest")]
     return [*lines, *table(columns, page_width())]

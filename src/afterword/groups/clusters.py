@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,6 +19,9 @@ Rows = NDArray[np.int64]
 
 TRIED = (2, 3, 5, 8, 12, 20, 30, 50)  # numbers of clusters that "auto" tries
 SAMPLE = 5000  # rows whose silhouette is taken
+PRIOR = 0.5  # added to the count of each word
+WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff]+|[^\\W\\d_]+")
+"""A run of Chinese or Japanese characters, or of other letters."""
 
 
 @dataclass(frozen=True)
@@ -106,3 +112,60 @@ def _numbered(rows: Vectors, labels: Rows, centres: Vectors, scores: Mapping[int
     number[order] = np.arange(len(found))
     nearness = np.einsum("nd,nd->n", rows, unit(checked(centres))[labels])
     return Clusters(number[index], nearness, scores)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case; in Chinese and Japanese, pairs of characters.
+
+    >>> words_of("The bank's 银行家")
+    ['the', 'bank', 's', '银行', '行家']
+    """
+    words: list[str] = []
+    for word in WORD.findall(text.casefold()):
+        paired = word[0] >= "\u3040" and len(word) > 2
+        words += [word[i : i + 2] for i in range(len(word) - 1)] if paired else [word]
+    return words
+
+
+def distinctive_words(labelled: Iterable[tuple[int, str]], clusters: int, most: int = 4) -> list[list[str]]:
+    """The words by which each cluster differs most from the others.
+
+    Ranks words by the z-score of their log odds ratio, with the number of texts that hold a word as its count
+    (B. L. Monroe et al., Fightin' Words, Political Analysis 16(4), 2008, equations 15 to 22, an uninformative prior).
+
+    Args:
+        labelled: the cluster and the text of each row.
+        clusters: the number of clusters.
+        most: words of a cluster.
+
+    Returns:
+        For each cluster at most this many words, the most distinctive first. Each is in two of its texts or more, has
+        two characters or more, and is not one of scikit-learn's English stop words.
+
+    >>> distinctive_words([(0, "the river"), (0, "a river"), (1, "the rates"), (1, "rates rose")], 2)
+    [['river'], ['rates']]
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    counts: list[Counter[str]] = [Counter() for _ in range(clusters)]
+    for label, text in labelled:
+        counts[label].update(set(words_of(text)))
+    every = sum(counts, Counter[str]())
+    total, prior = every.total(), PRIOR * len(every)
+
+    def score(word: str, here: Counter[str], size: int) -> float:
+        y, other = here[word] + PRIOR, every[word] - here[word] + PRIOR
+        odds = math.log(y / (size + prior - y)) - math.log(other / (total - size + prior - other))
+        return odds / math.sqrt(1 / y + 1 / other)
+
+    named = []
+    for here in counts:
+        size = here.total()
+        scores = {
+            word: score(word, here, size)
+            for word, n in here.items()
+            if n > 1 and len(word) > 1 and word not in ENGLISH_STOP_WORDS
+        }
+        best = sorted(scores, key=lambda word: (-scores[word], word))
+        named.append([word for word in best if scores[word] > 0][:most])
+    return named
