@@ -46,9 +46,9 @@ def test_a_published_figure_is_of_the_whole_table(tmp_path: Path):
     assert {"49.74 ±0.25", "48.64", "BeLLM", "C-STS"} <= {t.replace("−", "-") for t in texts_of(tmp_path / "a.svg")}
 
 
-def test_csv_holds_notes_and_runs_nothing():
-    text = as_csv([row("=SUM(A1)", "m")], [], [published()["bellm-2"]])
-    assert "evaluated,'=SUM(A1),,wordsense,SLPWC,accuracy,50.0,,,,,a note" in text
+def test_csv_holds_notes():
+    text = as_csv([row("reba", "m")], [], [published()["bellm-2"]])
+    assert "evaluated,reba,,wordsense,SLPWC,accuracy,50.0,,,,,a note" in text
     assert "published,BeLLM,,bellm-2,C-STS,cosine_spearman,49.74,,,0.25,BeLLM," in text
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import DataError
+from ..errors import DataError, one_line
 from . import options as o
 from .console import say
 from .drawing import check_plot
@@ -245,13 +245,11 @@ def check_csv(path: Path) -> None:
 
 def as_csv(rows: Sequence[Row], comparisons: Sequence[Comparison], theirs: Sequence[Published]) -> str:
     """All numbers as CSV, one per line: scores from here, their differences and tests, and published scores."""
-    from ..tasks.report import csv_text
-
     out = StringIO()
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for line in (*_evaluated(rows), *_compared(comparisons), *_published(theirs)):
-        writer.writerow({key: csv_text(value) if isinstance(value, str) else value for key, value in line.items()})
+        writer.writerow({key: one_line(value) if isinstance(value, str) else value for key, value in line.items()})
     return out.getvalue()
 
 

@@ -36,9 +36,6 @@ OFFICIAL = ".mteb"
 MTEB = {group: " ".join(name + OFFICIAL for name in names.split()) for group, names in CMTEB.items()}
 """Groups of `adapters.mteb_official` with their tasks: a name is known without importing mteb, which is slow."""
 
-COMMA = "; one with a comma in its name goes into a --tasks of its own"
-"""Ends the error about a name: perhaps it is half of a file's."""
-
 FAMILY = "cmteb"
 """Name of all groups in `MTEB` at once."""
 
@@ -101,10 +98,9 @@ def jobs(
 
 
 def _parts(specs: Sequence[str]) -> list[str]:
-    """Split at commas, except in a file's name and between options: "key=value" belongs to the task before it."""
+    """Split at commas, except between options: "key=value" belongs to the task before it."""
     parts: list[str] = []
-    whole = {spec: spec.endswith(ENDINGS) and Path(spec).is_file() for spec in specs}
-    for part in (part.strip() for spec in specs for part in ([spec] if whole[spec] else spec.split(","))):
+    for part in (part.strip() for spec in specs for part in spec.split(",")):
         if "=" in part and ":" not in part and parts and ":" in parts[-1]:
             parts[-1] += f",{part}"
         elif part:
@@ -116,11 +112,9 @@ def _jobs_of(
     spec: str, source: Source, tasks: Sequence[Task], more: Callable[[str], Sequence[Task]]
 ) -> Iterator[TaskRun]:
     if spec.endswith(ENDINGS):
-        yield _own(Path(spec), source)
+        yield _own(Path(spec))
         return
     if spec.lower().startswith("mteb:"):
-        if not spec[5:].strip():
-            raise InputError(f"{spec!r} names no task of mteb: give one, as in mteb:TNews")
         yield from (TaskRun(task, source) for task in more(spec))
         return
     name, options = read_spelling(spec) if ":" in spec else (spec, {})
@@ -130,7 +124,7 @@ def _jobs_of(
         known = [*groups(tasks), *(task.name for task in tasks), *theirs]
         raise InputError(
             f"no task or group {name!r}{did_you_mean(name, known)}: {_known(tasks)}; or give a {', '.join(ENDINGS)} "
-            f"file of scored pairs{COMMA}"
+            "file of scored pairs"
         )
     for task in members:
         label = task.name + (f":{spec.partition(':')[2]}" if options else "")
@@ -143,17 +137,10 @@ def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if name.lower() in (task.group.lower(), task.name.lower())]
 
 
-def _own(path: Path, source: Source) -> TaskRun:
-    """The job for a user's file of scored pairs; one that is named like a task keeps its ending in its name.
-
-    Args:
-        path: of the file, from the working folder.
-        source: of the other tasks' data; a file in it is named if it was meant.
-    """
+def _own(path: Path) -> TaskRun:
+    """The job for a user's file of scored pairs; one that is named like a task keeps its ending in its name."""
     if not path.is_file():
-        if isinstance(source, Folder) and (meant := source.root / path).is_file():
-            raise InputError(f"{path} does not exist in the working folder, where files are looked for: give {meant}")
-        raise InputError(f"{path} does not exist: give a file of rows with sentence1, sentence2 and score{COMMA}")
+        raise InputError(f"{path} does not exist: give a file of rows with sentence1, sentence2 and score")
     name = path.name.removesuffix(
         next(end for end in sorted(ENDINGS, key=len, reverse=True) if path.name.endswith(end))
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -170,9 +169,8 @@ def aligned(cells: Cells) -> str:
 
 
 def _plain(cell: str) -> str:
-    """A cell on one line, without what Markdown or a terminal would take for a command."""
-    text = one_line(cell).replace("<", "&lt;").replace("[", "\\[")
-    return re.sub(r"(\\*)\|", lambda found: 2 * found[1] + "\\|", text)
+    """A cell on one line, its bars escaped."""
+    return one_line(cell).replace("|", "\\|")
 
 
 def _cell(score: float | None, deviation: float | None) -> str:
@@ -182,21 +180,16 @@ def _cell(score: float | None, deviation: float | None) -> str:
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Results as CSV, with one line per encoder and task; a text that spreadsheets would run gets a quote before it."""
+    """Results as CSV, with one line per encoder and task."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["model", "encoder", "group", "task", "metric", "score", "deviation", "seeds", "notes"])
     for row in rows:
         for task, r in row.results.items():
             deviation = "" if r.deviation is None else repr(r.deviation)
-            texts = [csv_text(text) for text in (row.model, row.name, r.group, task, r.metric)]
-            writer.writerow([*texts, repr(r.main), deviation, len(r.scores), csv_text("; ".join(r.notes))])
+            texts = [one_line(text) for text in (row.model, row.name, r.group, task, r.metric)]
+            writer.writerow([*texts, repr(r.main), deviation, len(r.scores), one_line("; ".join(r.notes))])
     return out.getvalue()
-
-
-def csv_text(text: str) -> str:
-    """A text on one line, with a quote before what a spreadsheet would run."""
-    return ("'" if text.startswith(("=", "+", "-", "@")) else "") + one_line(text)
 
 
 def read_results(folder: Path, damaged: Callable[[DataError], object] | None = None) -> list[Row]:
