@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -174,7 +173,9 @@ def train(
     named = read_methods([method] if method is not None else None).get(VECTOR)
     chosen = given | {"rank": 0 if full_rank else rank, "method": named}
     settings = Settings(**{f.name: chosen[f.name] for f in fields(Settings) if f.name in chosen})
-    _refuse_idle(given, {f.name: f.default for f in fields(Settings)})
+    for holds, contrary, name in ((full_rank, "--full-rank", "rank"), (steps is not None, "--steps", "epochs")):
+        if holds and given[name] != getattr(Settings, name):
+            raise typer.BadParameter(f"has no effect with {contrary}: leave one of them out", param_hint=f"--{name}")
     rows, scored = TrainingRows.read(data), None if dev is None else TrainingRows.read(dev)
     ModelChoice(model).located()
     from ..train import train as run
@@ -198,32 +199,6 @@ def kept(out: Path) -> str:
     if last is None:
         return "there is no checkpoint yet, and nothing is kept"
     return f"{last} is kept; the same command with --resume goes on from it"
-
-
-def _refuse_idle(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Refuse an option that another one leaves without effect.
-
-    Raises:
-        typer.BadParameter: there is one.
-    """
-    loss, (cosine, in_batch, angle) = given["loss"], given["weights"]
-    rules = (
-        (given["full_rank"], "--full-rank", ("rank", "alpha", "dropout", "targets")),
-        (loss in ("angle", "cosent"), f"--loss {loss}", ("temperature", "distinct")),
-        (loss in ("ranking", "cached_ranking"), f"--loss {loss}", ("scale",)),
-        (loss != "cached_ranking", f"--loss {loss}", ("mini_batch",)),
-        (loss != "released", f"--loss {loss}", ("weights",)),
-        (loss == "released" and not in_batch, "a weight 0 of in-batch negatives", ("temperature", "distinct")),
-        (loss == "released" and not (cosine or angle), "weights 0 of cosine and angle", ("scale",)),
-        (not given["added"], "no --add", ("fresh",)),
-        (given["steps"] is not None, "--steps", ("epochs",)),
-    )
-    for holds, beside, names in rules:
-        for name in names if holds else ():
-            if given[name] != defaults[name]:
-                raise typer.BadParameter(
-                    f"has no effect with {beside}: leave one of them out", param_hint=f"--{name.replace('_', '-')}"
-                )
 
 
 def summary(out: Path) -> str:

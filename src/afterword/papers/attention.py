@@ -17,19 +17,18 @@ from torch import Tensor
 from ..backbone.attention_taps import Tap
 from ..backbone.attention_views import AttentionView
 from ..backbone.facts import LAST
-from ..encode.batches import each
-from ..encode.limits import Limits, Losses
+from ..encode.limits import Limits
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, NoSuchHead
 from ..methods import Method, one_method
 from ..methods.weights import Backward, SelfAttention
-from ..text.batch import Batch, lay
+from ..text.batch import lay
 from ..text.inputs import check_texts, is_blank
 from ..text.layout import Text
 from ..text.segments import TokenizedText
 from ..text.words import span_of, tokens_of
 from .figure import printable, text_on
-from .measurement import Measurement
+from .measurement import Measurement, sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -180,29 +179,12 @@ def forward_attention(
         InputError: there is no text, or a text is blank.
         MethodError: as for `attention_heads`.
     """
-    method, backbone = _method(encoder), encoder.backbone
     _check_method(encoder)
-    checked = check_texts(texts)
-    if blank := [i for i, text in enumerate(checked) if is_blank(text)]:
-        raise InputError(f"text {blank[0]} is blank: leave it out")
-    if not checked:
-        raise InputError("there is no text: give at least one")
-    limits = limits or Limits(encoder.max_length)
-    writings = method.layout.write(checked, backbone.tokenizer, limits.max_length)
-    cuts, shares = Losses(), np.zeros((len(checked), backbone.facts.layers))
-    cuts.note(writings, limits)
-
-    def run(batch: Batch, indices: list[int]) -> None:
-        tap = _Forward()
-        backbone.forward(batch, frozenset({LAST}), method.sight, [tap])
-        for g, group in enumerate(batch.groups):
-            shares[[indices[t] for t in group.text.tolist()]] = tap.result(g).cpu().numpy()
-
-    for _ in each(writings, run, limits.budget(backbone.device), backbone.device):
-        pass
-    cuts.warn(limits)
-    even = float(np.mean([(w.size - 1) / (2 * w.size) for w in writings]))
-    both = method.sight.resolve(backbone.facts.layers) if method.sight else frozenset()
+    method = _method(encoder)
+    rows = sweep(encoder, texts, lambda states, shares: [(one, states.shape[1]) for one in shares], limits, _Forward)
+    shares = torch.stack([one for one, _ in rows]).cpu().numpy()
+    even = float(np.mean([(n - 1) / (2 * n) for _, n in rows]))
+    both = method.sight.resolve(encoder.backbone.facts.layers) if method.sight else frozenset()
     return ForwardAttention(
         name or method.name, shares.mean(0), tuple(sorted(layer + 1 for layer in both)), even, shares
     )

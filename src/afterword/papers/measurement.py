@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from ..backbone.attention_taps import Tap
 from ..encode.batches import each
 from ..encode.limits import Limits, Losses
 from ..encoder import Encoder
@@ -52,16 +52,19 @@ def plain(value: Any) -> Any:
 def sweep(
     encoder: Encoder,
     texts: Sequence[Text],
-    read: Callable[[Tensor], Sequence[Read]],
+    read: Callable[..., Sequence[Read]],
     limits: Limits | None = None,
+    tap: Callable[[], Tap] | None = None,
 ) -> list[Read]:
     """Run texts with the encoder's input format and bidirectional layers, and apply `read` to their hidden states.
 
     Args:
         encoder: model and method.
         texts: texts that are not blank.
-        read: from the states of G texts of one length (G, n, D), in float32 or float64, to one value for each.
+        read: from the states of G texts of one length (G, n, D), in float32 or float64, and with a tap from its result
+            too, to one value for each.
         limits: batch size and maximum length.
+        tap: makes what reads the attention of a batch.
 
     Returns:
         One value per text, in order.
@@ -80,18 +83,20 @@ def sweep(
         raise InputError("there is no text: give at least one")
     limits = limits or Limits(encoder.max_length)
     writings = method.layout.write(checked, backbone.tokenizer, limits.max_length)
-    cuts, values = Losses(), dict[int, Read]()
+    cuts, found = Losses(), dict[int, Read]()
     cuts.note(writings, limits)
 
     def run(batch: Batch, indices: list[int]) -> dict[int, Read]:
-        states = method.states.mean(backbone.forward(batch, frozenset(method.states.layers), method.sight))
+        taps = [] if tap is None else [tap()]
+        states = method.states.mean(backbone.forward(batch, frozenset(method.states.layers), method.sight, taps))
         of_batch: dict[int, Read] = {}
-        for group in batch.groups:
+        for g, group in enumerate(batch.groups):
             of_group = group.slice(states.to(torch.promote_types(states.dtype, torch.float32)))
-            of_batch.update(zip(group.text.tolist(), read(of_group), strict=True))
+            values = read(of_group, *(one.result(g) for one in taps))
+            of_batch.update(zip(group.text.tolist(), values, strict=True))
         return {indices[t]: value for t, value in of_batch.items()}
 
     for _, of_batch in each(writings, run, limits.budget(backbone.device), backbone.device):
-        values.update(of_batch)
+        found.update(of_batch)
     cuts.warn(limits)
-    return [values[i] for i in range(len(checked))]
+    return [found[i] for i in range(len(checked))]
