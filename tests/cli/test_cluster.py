@@ -9,7 +9,7 @@ from tests.cli.conftest import Run
 
 from afterword.cli.cluster import page
 from afterword.cli.gathered import Gathered
-from afterword.groups.clusters import Clusters
+from afterword.groups.groups import Clusters
 
 pytest.importorskip("sklearn")
 

@@ -19,7 +19,7 @@ from .page import Column, page_width, table
 from .progress import RowsBar
 
 if TYPE_CHECKING:
-    from ..groups.duplicates import Duplicates
+    from ..groups.groups import Duplicates
 
 GROUPS = 10  # groups that are printed
 MEMBERS = 3  # repeats of a group that are printed
@@ -66,9 +66,9 @@ def duplicates(
 ) -> int:
     """Find texts that repeat others, or nearly so, and keep one of each.
 
-    All pairs are compared, exactly. A text is in a group if it is near any text of it; the first row is kept.
+    All pairs are compared. A text is in a group if it is near any text of it; the first row is kept.
     """
-    from ..groups.duplicates import check_threshold, near_duplicates
+    from ..groups.groups import check_threshold, near_duplicates
 
     check_threshold(over)
     form = read_form(delimiter, encoding, no_header)

@@ -1,11 +1,11 @@
-"""Clusters of vectors by k-means of directions, with a number of clusters that is given or chosen by silhouette."""
+"""Groups of vectors: near-duplicates among all pairs, and clusters by k-means of directions."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,15 +13,125 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError, MissingExtra, plural
-from .unit_vectors import Vectors, checked, unit
 
+Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
 
+BLOCK = 2048  # rows of a block; its products with another block are 16 MiB
+ROUNDING = 1e-6  # of a cosine in float32
 TRIED = (2, 3, 5, 8, 12, 20, 30, 50)  # numbers of clusters that "auto" tries
 SAMPLE = 5000  # rows whose silhouette is taken
 PRIOR = 0.5  # added to the count of each word
 WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff]+|[^\\W\\d_]+")
 """A run of Chinese or Japanese characters, or of other letters."""
+
+
+def unit(vectors: ArrayLike) -> Vectors:
+    """Scale vectors (n, D) to length 1, in float32; a vector of zeros stays.
+
+    Raises:
+        InputError: they are not a table, or a row is NaN or infinite.
+
+    >>> unit([[3, 4], [0, 0]]).round(3).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    scaled = np.array(vectors, np.float32)
+    if scaled.ndim != 2:
+        raise InputError(f"vectors have the shape (n, D), not {scaled.shape}")
+    for start in range(0, len(scaled), BLOCK):
+        part = scaled[start : start + BLOCK]
+        lengths = np.linalg.norm(part.astype(np.float64), axis=1)
+        if not np.isfinite(lengths).all():
+            raise InputError(f"row {start + int(np.argmin(np.isfinite(lengths)))} of the vectors is not finite")
+        part /= np.where(lengths > 0, lengths, 1)[:, None]
+    return scaled
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Near-duplicates among n rows.
+
+    Attributes:
+        kept: (n,) for each row, the first row of its group; its own number where it is that row, or repeats none.
+        cosines: (n,) the cosine with that row, rounded to six decimals; 1 where the row is kept. It may lie below the
+            threshold where a row is like another that is like the kept one.
+    """
+
+    kept: Rows
+    cosines: NDArray[np.float64]
+
+    @property
+    def repeats(self) -> Rows:
+        """The rows that repeat an earlier one, in ascending order."""
+        return np.flatnonzero(self.kept != np.arange(len(self.kept)))
+
+
+def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int], None] = lambda _: None) -> Duplicates:
+    """Group rows by transitive closure: a row is in a group if its cosine with any row of it is at least ``over``.
+
+    All pairs are compared, in float32. Memory holds one copy of the vectors and the products of two blocks.
+
+    Args:
+        vectors: (n, D), finite. A vector of zeros repeats none.
+        over: the threshold, above 0 and at most 1; cosines are rounded up by 1e-6.
+        on_progress: is called with the number of rows that were finished since its last call.
+
+    Raises:
+        InputError: the threshold is out of range, or the vectors are not a finite table.
+
+    >>> near_duplicates([[1, 0], [0, 1], [2, 0.1]], 0.9).kept.tolist()
+    [0, 1, 0]
+    """
+    check_threshold(over)
+    scaled = unit(vectors)
+    first = np.arange(len(scaled))
+    for start in range(0, len(scaled), BLOCK):
+        rows = scaled[start : start + BLOCK]
+        for other in range(start, len(scaled), BLOCK):
+            products = rows @ scaled[other : other + BLOCK].T
+            near = products >= over - ROUNDING
+            near &= first[start : start + BLOCK, None] != first[None, other : other + BLOCK]
+            pairs = np.nonzero(near)
+            first = joined(first, pairs[0] + start, pairs[1] + other)
+        on_progress(len(rows))
+    cosines = np.ones(len(scaled))
+    repeats = np.flatnonzero(first != np.arange(len(scaled)))
+    for start in range(0, len(repeats), BLOCK):
+        part = repeats[start : start + BLOCK]
+        cosines[part] = np.einsum("nd,nd->n", scaled[part], scaled[first[part]], dtype=np.float64)
+    return Duplicates(first, np.clip(cosines.round(6), -1, 1))
+
+
+def check_threshold(over: float) -> None:
+    """Raise InputError for a threshold that is not above 0 and at most 1."""
+    if not 0 < over <= 1:  # nan is neither
+        raise InputError(f"the threshold is not a cosine above 0 and at most 1: {over}: give one such as 0.9")
+
+
+def joined(first: Rows, rows: Rows, columns: Rows) -> Rows:
+    """The groups after pairs of rows were joined: for each row (n,), the first row of its group.
+
+    >>> joined(np.arange(5), np.array([3, 1]), np.array([4, 3])).tolist()
+    [0, 1, 2, 1, 1]
+    """
+    if not len(rows):
+        return first
+    first = first.copy()
+    a, b = first[rows], first[columns]
+    pairs = np.unique(np.minimum(a, b) * len(first) + np.maximum(a, b))
+    for low, high in zip(*(part.tolist() for part in np.divmod(pairs, len(first))), strict=True):
+        x, y = _root(first, low), _root(first, high)
+        first[max(x, y)] = min(x, y)
+    while not np.array_equal(first, shorter := first[first]):
+        first = shorter
+    return first
+
+
+def _root(first: Rows, row: int) -> int:
+    while first[row] != row:
+        first[row] = first[first[row]]
+        row = int(first[row])
+    return row
 
 
 @dataclass(frozen=True)
@@ -61,7 +171,7 @@ def cluster(vectors: ArrayLike, k: int | Literal["auto"], seed: int = 0) -> Clus
         seed: of the random choices, at least 0.
 
     Raises:
-        InputError: k or the seed is out of range; the vectors are no finite table, or fewer than k are different.
+        InputError: k or the seed is out of range; the vectors are not a finite table, or fewer than k differ.
         MissingExtra: scikit-learn is not installed.
 
     >>> cluster([[1, 0], [0, 1], [0.1, 1], [0.2, 1]], 2).labels.tolist()
@@ -71,7 +181,7 @@ def cluster(vectors: ArrayLike, k: int | Literal["auto"], seed: int = 0) -> Clus
         raise InputError(f"seed {seed}: give a number from 0 to {2**32 - 1}")
     if k != "auto" and k < 2:
         raise InputError(f"{plural(k, 'cluster')}: give at least 2")
-    rows = unit(checked(vectors))
+    rows = unit(vectors)
     different = len({row.tobytes() for row in rows})
     if different < (3 if k == "auto" else k):
         least = "to choose their number, 3 are needed" if k == "auto" else f"{k} clusters need {k}"
@@ -110,7 +220,7 @@ def _numbered(rows: Vectors, labels: Rows, centres: Vectors, scores: Mapping[int
     order = np.lexsort((first, -sizes))
     number = np.empty(len(found), np.int64)
     number[order] = np.arange(len(found))
-    nearness = np.einsum("nd,nd->n", rows, unit(checked(centres))[labels])
+    nearness = np.einsum("nd,nd->n", rows, unit(centres)[labels])
     return Clusters(number[index], nearness, scores)
 
 

@@ -1,0 +1,160 @@
+"""Near-duplicates are those of all pairs; clusters are numbered by size, and are the same for the same seed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from afterword.errors import InputError
+from afterword.groups import groups as module
+from afterword.groups.groups import cluster, distinctive_words, near_duplicates, unit
+
+RANDOM = np.random.default_rng(0)
+
+
+def near(rows: int, width: int, groups: int, noise: float = 0.3) -> NDArray[np.float32]:
+    """Rows around some centres."""
+    centres = RANDOM.standard_normal((groups, width))
+    found = centres[RANDOM.integers(0, groups, rows)] + noise * RANDOM.standard_normal((rows, width))
+    return found.astype(np.float32)
+
+
+def naive(vectors: NDArray[np.float32], over: float) -> list[int]:
+    """The first row of each row's group, by all pairs one after the other, in float64."""
+    wide = vectors.astype(np.float64)
+    first = list(range(len(wide)))
+    for i in range(len(wide)):
+        for j in range(i):
+            size = np.linalg.norm(wide[i]) * np.linalg.norm(wide[j])
+            if size and wide[i] @ wide[j] / size >= over - 1e-6:
+                low, high = sorted((first[i], first[j]))
+                first = [low if one == high else one for one in first]
+    return first
+
+
+@given(st.integers(0, 2**31), st.integers(0, 40), st.integers(1, 9), st.sampled_from([1, 3, 7, 2048]))
+@settings(max_examples=30, deadline=None)
+def test_all_pairs_one_after_the_other_say_the_same(seed: int, rows: int, width: int, block: int):
+    random = np.random.default_rng(seed)
+    vectors = random.integers(-2, 3, (rows, width)).astype(np.float32)  # many equal, opposite and zero rows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK", block)
+        for over in (1e-3, 0.5, 0.8, 1.0):  # cosines of small whole numbers are often just these
+            assert near_duplicates(vectors, over).kept.tolist() == naive(vectors, over)
+
+
+def test_the_order_of_the_rows_changes_no_group():
+    vectors, order = near(700, 20, 40), RANDOM.permutation(700)
+    for over in (0.9, 0.95):
+        kept, shuffled = near_duplicates(vectors, over).kept, near_duplicates(vectors[order], over).kept
+        groups = {frozenset(np.flatnonzero(kept == one).tolist()) for one in kept}
+        assert groups == {frozenset(order[np.flatnonzero(shuffled == one)].tolist()) for one in shuffled}
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_the_length_of_vectors_does_not_count(scale: float):
+    vectors = near(100, 8, 9)
+    found = near_duplicates(vectors * np.float32(scale), 0.9)
+    assert found.kept.tolist() == near_duplicates(vectors, 0.9).kept.tolist() and len(found.repeats) > 20
+
+
+def test_a_chain_is_one_group_and_has_the_cosine_to_the_kept_row():
+    angles = np.deg2rad([0, 20, 40, 60, 170])
+    found = near_duplicates(np.stack([np.cos(angles), np.sin(angles)], axis=1), 0.9)
+    assert found.kept.tolist() == [0, 0, 0, 0, 4] and found.repeats.tolist() == [1, 2, 3]
+    assert found.cosines == pytest.approx(np.cos([*angles[:4], 0]), abs=1e-6)
+
+
+@pytest.mark.parametrize("vectors", [np.zeros((0, 3)), np.ones((1, 3)), np.zeros((2, 3)), np.zeros((3, 0))])
+def test_few_rows_and_rows_of_zeros_repeat_nothing(vectors: NDArray[np.float64]):
+    found = near_duplicates(vectors, 0.5)
+    assert found.kept.tolist() == list(range(len(vectors))) and found.cosines.tolist() == [1.0] * len(vectors)
+
+
+def test_equal_rows_have_the_cosine_1():
+    found = near_duplicates(np.repeat(near(50, 384, 50), 2, axis=0), 1.0)
+    assert found.repeats.tolist() == list(range(1, 100, 2)) and set(found.cosines) == {1.0}
+
+
+def test_progress_counts_all_rows(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "BLOCK", 40)
+    done: list[int] = []
+    near_duplicates(near(100, 3, 4), 0.9, done.append)
+    assert done == [40, 40, 20]
+
+
+@pytest.mark.parametrize("over", [0, 90, float("nan")])
+def test_a_threshold_out_of_range_is_refused(over: float):
+    with pytest.raises(InputError, match=str(over)):
+        near_duplicates(np.eye(2), over)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e39])
+def test_a_row_that_is_not_finite_is_named(wrong: float):
+    vectors = np.ones((5000, 2))
+    vectors[4500, 1] = wrong
+    with pytest.raises(InputError, match="row 4500"), np.errstate(over="ignore"):
+        unit(vectors)
+
+
+def blobs(sizes: list[int], width: int = 16) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Rows around distant centres in random order, and the number of each row's centre."""
+    random = np.random.default_rng(1)
+    true = random.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return (np.eye(width)[true] + 0.05 * random.standard_normal((len(true), width))).astype(np.float32), true
+
+
+def test_clusters_are_found_and_numbered_by_size():
+    vectors, true = blobs([200, 120, 60, 30])
+    found = cluster(vectors * RANDOM.uniform(0.01, 100, (410, 1)), 4)
+    assert np.array_equal(found.labels, true) and found.sizes.tolist() == [200, 120, 60, 30]
+    assert found.scores == {}
+
+
+def test_the_number_is_chosen_by_silhouette():
+    vectors, true = blobs([100] * 5)
+    found = cluster(vectors, "auto", seed=3)
+    assert list(found.scores) == [2, 3, 5, 8, 12, 20, 30, 50]
+    assert len(found.sizes) == 5 == max(found.scores, key=lambda k: found.scores[k])
+    assert len(set(zip(true.tolist(), found.labels.tolist(), strict=True))) == 5
+
+
+def test_the_same_seed_gives_the_same_labels():
+    vectors = np.random.default_rng(0).standard_normal((2000, 8))
+    first, again, other = (cluster(vectors, 7, seed=seed) for seed in (5, 5, 6))
+    assert np.array_equal(first.labels, again.labels) and np.array_equal(first.nearness, again.nearness)
+    assert not np.array_equal(first.labels, other.labels)
+
+
+def test_the_nearest_rows_of_a_cluster_come_first():
+    vectors, _ = blobs([40, 20])
+    found = cluster(vectors, 2)
+    rows = found.nearest(1)
+    assert len(rows) == 5 and set(found.labels[rows]) == {1}
+    assert found.nearness[rows].min() >= np.delete(found.nearness, rows)[np.delete(found.labels, rows) == 1].max()
+    assert np.all(np.diff(found.nearness[rows]) <= 0) and len(found.nearest(1, 100)) == 20
+
+
+@pytest.mark.parametrize(
+    ("vectors", "k", "seed", "value"),
+    [
+        (np.eye(3), 1, 0, "1 cluster"), (np.eye(3), 4, 0, "3 different vectors"),
+        (np.ones((9, 3)), "auto", 0, "1 different vector"), (np.zeros((0, 3)), 2, 0, "0 different vectors"),
+        (np.eye(3), 2, -1, "seed -1"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_clustered_is_refused(vectors: NDArray[np.float64], k: int, seed: int, value: str):
+    with pytest.raises(InputError, match=value):
+        cluster(vectors, k, seed)
+
+
+def test_as_many_clusters_as_rows_and_few_rows():
+    assert sorted(cluster(np.eye(4), 4).labels) == [0, 1, 2, 3]
+    assert list(cluster(np.eye(3), "auto").scores) == [2]
+
+
+def test_distinctive_words_are_those_that_other_clusters_do_not_have():
+    texts = [(0, f"the train {i} was late") for i in range(5)] + [(1, f"银行{i}的利率") for i in range(5)]
+    first, second = distinctive_words(texts, 2)
+    assert first == ["late", "train"] and "利率" in second
