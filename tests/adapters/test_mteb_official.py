@@ -114,11 +114,9 @@ def test_the_digest_of_a_copy_is_of_its_files_and_the_hubs_is_the_commit(tmp_pat
 def test_a_task_by_mtebs_name():
     assert official("STSB") is BY_NAME["STSB-zh.mteb"]
     assert official("STS22") == MtebOfficial("STS22.mteb", "STS22") and official("STS22").group == "mteb"
-    with pytest.raises(
-        InputError, match=r"mteb has no task 'TNewss' \(did you mean 'TNews.*available-tasks prints all"
-    ):
+    with pytest.raises(InputError, match="TNewss"):
         official("TNewss")
-    with pytest.raises(InputError, match="mteb's CIFAR10 is about image, not text alone"):
+    with pytest.raises(InputError, match="CIFAR10"):
         official("CIFAR10")
 
 

@@ -52,9 +52,9 @@ def test_a_file_of_several_methods_needs_one(run: Run, texts: Path):
 def test_vectors_with_a_model_and_texts_without_one(run: Run, texts: Path):
     path = texts.with_suffix(".parquet")
     run("embed", "-m", "afterword-mini", "-i", texts, "-o", path)
-    with pytest.raises(typer.BadParameter, match="holds vectors, which are taken as they are"):
+    with pytest.raises(typer.BadParameter, match=r"t\.parquet"):
         gather(path, ModelChoice("afterword-mini"), None, SETTINGS, None, None, FORM)
-    with pytest.raises(typer.BadParameter, match=r"t.txt holds no vectors: give a model for its texts"):
+    with pytest.raises(typer.BadParameter, match=r"t\.txt"):
         gather(texts, None, None, SETTINGS, None, None, FORM)
 
 

@@ -118,9 +118,7 @@ def test_a_saved_encoder_gives_the_same_chunks(backbone: Backbone, tmp_path: Pat
 
 def test_a_causal_model_is_told_of(backbone: Backbone):
     for method in (classical(), classical(temperature=0.9)):  # which does not look back either
-        with pytest.warns(
-            UserWarning, match="llama is causal: a chunk by classical mean last.* knows only what stands"
-        ):
+        with pytest.warns(UserWarning, match="llama is causal"):
             Encoder(backbone, method).encode_chunks(TEXT, tokens=9)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -145,7 +143,7 @@ def test_what_cannot_be_used(backbone: Backbone, chunks, options, told: str):
 
 
 def test_a_template_with_a_condition_is_for_whole_texts(backbone: Backbone):
-    with pytest.raises(InputError, match="chunks take no condition, and prompt 'csts' has one: use another template"):
+    with pytest.raises(InputError, match="'csts'"):
         Encoder(backbone, prompt("csts")).encode_chunks(TEXT, "sentences")
 
 
@@ -153,9 +151,9 @@ def test_texts_that_cannot_be_used(backbone: Backbone):
     encoder = Encoder(backbone, classical(), max_length=20)
     with pytest.raises(WordNotFound, match="text 1 leaves no token: it is blank"):
         encoder.encode_chunks(["a", " \n"], "sentences")
-    with pytest.raises(TooLong, match=r"the span 0:60 of text 0 has .* tokens, and a window of max_length=20 holds 19"):
+    with pytest.raises(TooLong, match="0:60 of text 0"):
         encoder.encode_chunks([TEXT], [[(0, 60)]])
-    with pytest.warns(TextsCut, match="1 of 1 text truncated to max_length=20"):
+    with pytest.warns(TextsCut, match="max_length=20"):
         encoder.encode_chunks([TEXT], [[(0, 60)]], late=False)
     with pytest.raises(InputError, match="text 0 is a list of token ids"):
         encoder.encode_chunks([[5, 6]], "sentences")

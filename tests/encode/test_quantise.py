@@ -34,7 +34,7 @@ def test_precisions_are_theirs(llama, theirs, precision: str) -> None:
         assert (llama.encode("dog", precision=precision) == ours[1]).all()
     else:
         for one in ("dog", ["dog"]):
-            with pytest.raises(InputError, match=rf"precision='{precision}' of one text: .*quantize_embeddings"):
+            with pytest.raises(InputError, match=f"'{precision}'"):
                 llama.encode(one, precision=precision)
 
 

@@ -177,5 +177,5 @@ def test_every_number_of_a_table_counts_in_the_fingerprint(mini: Encoder):
 
 def test_a_table_of_another_vocabulary_is_refused(bert: Encoder, mini: Encoder):
     fitted = Encoder(bert.backbone, tfidf()).fit(TEXTS).method
-    with pytest.raises(MethodError, match="token weights for 300 ids, fitted with another model"):
+    with pytest.raises(MethodError, match="300 ids"):
         Encoder(mini.backbone, fitted)

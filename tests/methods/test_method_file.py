@@ -110,7 +110,7 @@ def test_it_is_saved_and_opened_and_named_by_its_fingerprint(file: Path, model: 
     assert np.array_equal(Encoder.load(tmp_path / "saved", f"@{file}:late").encode(texts), vectors)
 
     forget(before, kinds)
-    with pytest.raises(ModelError, match=r"'late': it is the class Late of my_methods.*import it first \(import my_me"):
+    with pytest.raises(ModelError, match="Late of my_methods"):
         Encoder.load(tmp_path / "saved")
     assert "my_methods" not in sys.modules
     assert np.array_equal(Encoder.load(tmp_path / "saved", f"@{file}:late").encode(texts), vectors)
@@ -140,7 +140,7 @@ def test_alone_and_among_other_methods_it_gives_the_same(file: Path, model: Path
 
 def test_other_processes_must_be_able_to_import_it(file: Path, model: Path):
     encoder = Encoder.load(model, f"@{file}:late")
-    with pytest.raises(MethodError, match="Late of my_methods cannot be imported by other processes: put the folder"):
+    with pytest.raises(MethodError, match="Late of my_methods"):
         encoder.encode(["a text", "another one"], device=["cpu", "cpu"])
 
 
@@ -165,7 +165,7 @@ def test_own_states_must_be_importable_too_and_are_found_again_in_a_file_of_vect
 ):
     file.write_text(OTHER)
     encoder = Encoder.load(model, f"@{file}:twice")
-    with pytest.raises(MethodError, match="Twice of my_methods cannot be imported by other processes: put the folder"):
+    with pytest.raises(MethodError, match="Twice of my_methods"):
         encoder.encode(["a text", "another one"], device=["cpu", "cpu"])
     out = file.parent / "vectors.parquet"
     words = ["-m", str(model), "--method", f"@{file}:twice"]
@@ -200,5 +200,5 @@ def test_what_a_weighting_returns_is_checked(result: str, tmp_path: Path, model:
     )
     encoder = Encoder.load(model, f"@{file}:wrong")
     for call in (lambda: encoder.encode(["a text"]), lambda: encoder.encode_words(["a text"], ["text"])):
-        with pytest.raises(MethodError, match=f"Wrong gives {WRONG[result]}.*in the shape of targets"):
+        with pytest.raises(MethodError, match=f"Wrong gives {WRONG[result]}"):
             call()

@@ -113,7 +113,7 @@ def test_a_weighting_of_ones_own_is_written_and_read() -> None:
 
 def test_a_kind_is_a_name_of_one_class() -> None:
     for kind in ("plain", "test_last"):
-        with pytest.raises(MethodError, match=f"kind='{kind}' of Other is already that of .*: choose another"):
+        with pytest.raises(MethodError, match=f"kind='{kind}' of Other"):
             type("Other", (Plain,), {"kind": kind})
     for kind in ("", "two words", 3):
         with pytest.raises(MethodError, match="give a name of letters, digits and _"):

@@ -103,7 +103,7 @@ def test_they_are_written_and_read_with_their_options() -> None:
     data = json.loads(json.dumps(to_json(method)))
     assert data["states"] == {"kind": "test_rise", "class": f"{__name__}.Rise", "share": 0.5}
     assert from_json(data) == method
-    with pytest.raises(MethodError, match=r"states kind 'rose': it is the class Rose of my_states, .*import my_states"):
+    with pytest.raises(MethodError, match="Rose of my_states"):
         from_json({**data, "states": {"kind": "rose", "class": "my_states.Rose"}})
     with pytest.raises(MethodError, match="shore"):
         from_json({**data, "states": {**data["states"], "shore": 1}})
@@ -118,5 +118,5 @@ def test_they_are_written_and_read_with_their_options() -> None:
 )
 def test_what_they_give_is_checked(wrong) -> None:
     states = type("Wrong", (OwnStates,), {"__call__": lambda self, x: wrong(x)})()
-    with pytest.raises(MethodError, match=r"Wrong gives states of the shape .*for each of the 3 tokens"):
+    with pytest.raises(MethodError, match="Wrong gives states"):
         states.mean(Trace({LAST: torch.ones(3, 4)}))

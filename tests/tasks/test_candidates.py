@@ -62,7 +62,7 @@ def test_fitting_is_that_of_the_encoder(gpt2: Encoder):
     assert not fitted.unfitted and fitted.embedder.fitted
     wanted = Encoder(gpt2.backbone, gpt2.method, made.post).fit(TEXTS).encode(["a new text", *TEXTS])
     assert np.allclose(lookup(fitted).encode(["a new text", *TEXTS]), wanted, atol=1e-5)
-    with pytest.raises(InputError, match="no plain sentences to fit on: give a text file with --fit"):
+    with pytest.raises(InputError, match="--fit"):
         made.fit([])
 
 

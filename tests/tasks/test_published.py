@@ -106,7 +106,7 @@ def test_tables_are_chosen_by_name_or_by_task():
     assert [t.id for t in chosen(["ditto-6", "bellm-1"], [])] == ["ditto-6", "bellm-1"]
     assert [t.id for t in chosen(["all"], ["Flickr30k"])] == ["bellm-5.4"]
     assert {"bellm-1", "bellm-4", "ditto-6"} <= {t.id for t in chosen(["all"], ["STSB"])}
-    with pytest.raises(InputError, match="no published table 'x': there are all, bellm-1"):
+    with pytest.raises(InputError, match="'x'"):
         chosen(["x"], [])
 
 

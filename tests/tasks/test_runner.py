@@ -230,7 +230,7 @@ def test_fitting_on_a_file_and_on_each_task(model: Path, data: Path, tmp_path: P
     assert on_task.results["classical+w", "b"].main == pytest.approx(wanted.main, abs=1e-3) and len(told.ran) == 2
     _, told = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting())
     assert told.ran == []
-    with pytest.raises(NotFitted, match=r"classical\+w must be fitted: give texts with --fit FILE"):
+    with pytest.raises(NotFitted, match=r"classical\+w"):
         evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts)
 
 

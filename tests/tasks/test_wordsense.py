@@ -85,7 +85,7 @@ def test_the_decision_chooses_the_main_score(tmp_path: Path) -> None:
     scores = OddSense("Toy", "toy", decision="cosine").run(Planted(vectors), source)
     assert scores.main == scores.metrics["accuracy"] == scores.metrics["accuracy_cosine"] == 1
     assert scores.metrics["accuracy_euclidean"] == 0
-    with pytest.raises(InputError, match="decision 'manhattan': choose one of euclidean, cosine"):
+    with pytest.raises(InputError, match="'manhattan'"):
         OddSense("Toy", "toy", decision="manhattan")
 
 

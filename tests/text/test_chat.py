@@ -167,9 +167,9 @@ def test_options_that_contradict() -> None:
     with pytest.raises(MethodError, match=r"\[ANSWER\]\): give chat=True"):
         prompt("{text}[ANSWER]It is")
     for twice in ("[USER]a[USER]{text}", "{text}[ANSWER]a[ANSWER]", "a[ANSWER]b[USER]{text}"):
-        with pytest.raises(MethodError, match=r"write \[USER\] at most once, then \[ANSWER\] at most once"):
+        with pytest.raises(MethodError, match=r"\[USER\]"):
             prompt(twice, chat=True)
-    with pytest.raises(MethodError, match="add_special_tokens has no effect beside chat=True"):
+    with pytest.raises(MethodError, match="add_special_tokens"):
         prompt(chat=True, add_special_tokens=False)
     with pytest.raises(MethodError, match="chat puts a template"):
         Layout(chat=True)
@@ -178,7 +178,7 @@ def test_options_that_contradict() -> None:
 def test_a_condition_does_not_end_the_turn(encoder: Encoder) -> None:
     conditional = Encoder(encoder.backbone, prompt("ponte", chat=True))
     assert conditional.encode(["a"], conditions=["size"]).shape == (1, 64)
-    with pytest.raises(InputError, match="condition 'a</s>' holds '</s>', a mark of the chat"):
+    with pytest.raises(InputError, match="'a</s>'"):
         conditional.encode(["a"], conditions=["a</s>"])
 
 

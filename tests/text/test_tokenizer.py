@@ -86,7 +86,7 @@ def test_tokens_added_after_load_reach_the_vectors(folder, tmp_path) -> None:
     encoder.backbone.tokenizer.hf.add_tokens([*(f"<{i}>" for i in range(265, 300)), "hello"])  # the table has 300 rows
     encoder.backbone.tokenizer.renew()
     for method in (encoder.encode, encoder.weights, lambda text: encoder.encode_words(text, ["hello"])):
-        with pytest.raises(InputError, match=r"text 0 holds 'hello', token 300.*resize_token_embeddings\(301\)"):
+        with pytest.raises(InputError, match="'hello', token 300"):
             method("say hello")
     assert encoder.encode("say").any()
     encoder.backbone.model.resize_token_embeddings(301, mean_resizing=False)

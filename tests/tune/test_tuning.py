@@ -53,7 +53,7 @@ def test_bad_pairs(tmp_path):
 def test_one_text_everywhere_is_named(tmp_path):
     encoder = load("bert", tmp_path)
     same = ScoredPairs(("a cat",) * 44, ("a cat",) * 44, np.arange(44.0), ())
-    with pytest.raises(InputError, match="every recipe gives constant or non-finite cosines"):
+    with pytest.raises(InputError, match="every recipe"):
         tune(encoder, same)
 
 
