@@ -268,6 +268,8 @@ def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
         report = model.load_adapter(path)
         if missing := sorted(report.missing_keys):
             raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, {missing[0]} among them")
+        if unread := sorted(report.unexpected_keys):
+            raise ModelError(f"transformers does not read {unread[0]} of the adapter in {path}: merge it with PEFT")
     model, whole = text_tower(encoder := encoder_of(model)), model
     if encoder is not whole:
         whole.config.architectures = [type(whole).__name__]
