@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,7 +48,7 @@ def open_reader(
         raise typer.BadParameter("give texts, or a file with --input, not both")
     if texts and path is None:
         for text in texts:
-            if format_of(Path(text)) in FORMATS and _is_file(text):
+            if format_of(Path(text)) in FORMATS and os.path.isfile(text):
                 raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
         given = {
             "--format": kind, "--column": column, "--delimiter": form.delimiter, "--encoding": form.encoding,
@@ -97,10 +98,3 @@ def check_one(**options: object) -> None:
 def stdin_bytes() -> BinaryIO:
     """The standard input, as bytes."""
     return sys.stdin.buffer
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):
-        return False
