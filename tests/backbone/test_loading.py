@@ -14,8 +14,8 @@ from tests.tiny import tiny, tiny_model, tiny_tokenizer
 from torch import nn
 from transformers.utils import logging as hf_logging
 
-from afterword import classical
-from afterword.backbone.loading import load_backbone
+from afterword import Encoder, classical
+from afterword.backbone.loading import ELSEWHERE, load_backbone
 from afterword.backbone.model_source import find
 from afterword.errors import ModelError
 
@@ -231,3 +231,32 @@ def test_a_kernel_that_a_config_names_is_never_asked_for(llama: Path):
     config = json.loads((llama / "config.json").read_text())
     (llama / "config.json").write_text(json.dumps({**config, "_attn_implementation": "org/kernel"}))
     assert np.array_equal(encode(load_backbone(llama), classical(), texts()), wanted)
+
+
+def test_arguments_of_the_model_reach_it(tmp_path: Path):
+    folder = tiny("gpt2", tmp_path)
+    assert Encoder.load(folder, model_kwargs={"torch_dtype": "float64"}).encode("dog").dtype == np.float64
+    assert Encoder.load(folder, dtype="float64", model_kwargs={"dtype": "float64"}).encode("dog").dtype == np.float64
+    louder = Encoder.load(folder, model_kwargs={"scale_attn_by_inverse_layer_idx": True})
+    assert np.abs(louder.encode("a dog") - Encoder.load(folder).encode("a dog")).max() > 1e-3
+    with pytest.raises(ModelError, match="dtype is given twice"):
+        Encoder.load(folder, dtype="float64", model_kwargs={"dtype": "float32"})
+    with pytest.raises(ModelError, match="no_such_argument"):
+        Encoder.load(folder, model_kwargs={"no_such_argument": 1})
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_arguments_that_would_break_it_are_refused_by_name(name: str, llama: Path) -> None:
+    with pytest.raises(ModelError, match=f"model_kwargs holds '{name}'"):
+        Encoder.load(llama, model_kwargs={name: None})
+
+
+def test_a_quantisation_config_reaches_the_model(tmp_path: Path):
+    pytest.importorskip("bitsandbytes")
+    from transformers import BitsAndBytesConfig
+
+    config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)
+    folder = tiny("llama", tmp_path, intermediate_size=128)  # rows of whole blocks, as AVX512-BF16 needs them
+    encoder = Encoder.load(folder, classical(), quantization_config=config)
+    kinds = {type(m).__name__ for m in encoder.backbone.model.modules()}
+    assert "Linear4bit" in kinds and np.isfinite(encoder.encode("dog")).all()

@@ -31,13 +31,24 @@ from .attention import NAME
 from .backbone import Backbone, remove_recorders
 from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
 from .introspection import max_length, position_offset
-from .model_kwargs import check_model_kwargs
 from .model_source import ModelSource
 from .packed_linear import pack_linears
 from .self_check import check
 from .text_part import INSIDE, base_of, encoder_of, name_in, text_tower
 
 logger = logging.getLogger(__name__)
+
+REASONS = {
+    "the self-check chooses how layers are run": "attn_implementation experts_implementation",
+    "device= says where the model goes": "device_map max_memory tp_plan tp_size device_mesh",
+    "load() has an argument of that name": "revision token subfolder local_files_only trust_remote_code",
+    "cache_folder= says where files are kept": "cache_dir force_download proxies",
+    "weights are read from safetensors only": "use_safetensors gguf_file from_tf from_flax state_dict weights_only",
+    "the self-check chooses what the model returns": "config output_loading_info output_attentions "
+    "output_hidden_states return_dict torchscript use_cache",
+}
+ELSEWHERE = {name: reason for reason, names in REASONS.items() for name in names.split()}
+"""Arguments of transformers' `from_pretrained` that are refused, and why."""
 
 
 def load_backbone(
@@ -77,7 +88,7 @@ def load_backbone(
     else:
         source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder).located()
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
-    built = check_model_kwargs(model_kwargs, dtype, quantization_config)
+    built = _check_model_kwargs(model_kwargs, dtype, quantization_config)
     with quiet(), _one_line(source.name):
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
@@ -97,6 +108,26 @@ def load_backbone(
         remove_recorders(model)  # of the check's forwards: they would cost time in every later one
         pack_linears(model)
         return backbone
+
+
+def _check_model_kwargs(model_kwargs: dict[str, Any] | None, dtype: Any, quantization_config: Any) -> dict[str, Any]:
+    """Validate arguments for transformers' `from_pretrained`; add dtype and quantisation, and return them.
+
+    Raises:
+        ModelError: an argument is not allowed, or is given twice.
+    """
+    options = dict(model_kwargs or {})
+    if "torch_dtype" in options:  # its older name
+        options.setdefault("dtype", options.pop("torch_dtype"))
+    for name, value in (("dtype", dtype), ("quantization_config", quantization_config)):
+        if value is not None and options.get(name, value) is not value:
+            raise ModelError(f"{name} is given twice, as {value!r} and in model_kwargs as {options[name]!r}: give one")
+        if value is not None:
+            options[name] = value
+    for name in options:
+        if name in ELSEWHERE:
+            raise ModelError(f"model_kwargs holds {name!r}, which is not passed on: {ELSEWHERE[name]}")
+    return options
 
 
 def load_tokenizer(source: ModelSource, trust_remote_code: bool = False) -> tuple[Tokenizer, int | None]:
