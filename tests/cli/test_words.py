@@ -39,7 +39,7 @@ ROWS = [
     {"text": TEXT, "word": "money"},
 ]
 REASONS = [
-    (3, "'shore'"), (4, "'words' is no list of words"), (5, "has no field 'word'"), (6, "is empty"),
+    (3, "'shore'"), (4, "'words' is not a list of words"), (5, "has no field 'word'"), (6, "is empty"),
     (7, "has no field 'text'"),
     (8, "'shore'"), (8, "only 2 times"), (8, "40:400"), (8, "7 is no word"), (8, "is no word"), (8, "empty string"),
     (9, "cut off"),

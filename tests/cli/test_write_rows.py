@@ -1,9 +1,13 @@
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
 from tests.disk import disk_of
+
+from afterword.cli import main
 
 
 def test_an_output_that_exists_stays_without_overwrite(run: Run, gpt2: Path, tmp_path: Path):
@@ -31,11 +35,8 @@ def test_a_full_disk_under_the_list_of_rejected_rows(run: Run, gpt2: Path, tmp_p
     spec = ("embed", "-m", gpt2, "--method", "classical", "-i", source, "-o", out, "--window", 100)
     with disk_of(40_000):  # a null row has 31 bytes, and a line of the list 46
         ended = run(*spec)
-    assert ended.code == 2 and ended.last == (
-        f"error: {out}.rejects.jsonl cannot be written: File too large; 1,001 rows kept in {out}.parts; the "
-        "same command goes on from there"
-    )
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "out.jsonl.parts"]
+    assert ended.code == 2 and f"{out}.rejects.jsonl cannot be written" in ended.last
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".out.jsonl.job", "in.txt"]
     assert run(*spec).code == 1 and len(out.read_text().splitlines()) == 1001
 
 
@@ -43,3 +44,26 @@ def test_rejected_rows_where_the_user_wants_them(run: Run, gpt2: Path, tmp_path:
     ended = run("embed", "-m", gpt2, "--method", "classical", "dog", "", "--rejects", tmp_path / "bad.jsonl")
     assert ended.code == 1 and len(ended.rows) == 2
     assert json.loads((tmp_path / "bad.jsonl").read_text()) == {"row": 1, "line": 2, "reason": "is empty"}
+
+
+def test_an_output_that_appears_while_the_input_is_awaited_stays(
+    run: Run, gpt2: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    out = tmp_path / "out.jsonl"
+    spec = ("embed", "-m", gpt2, "--method", "classical", "-o", out)
+
+    class Awaited(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            out.write_text("of another")
+            return super().readline(size)
+
+        read = read1 = readline
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Awaited(b"dog\n")))
+    code = main([str(word) for word in spec])
+    assert code == 2 and f"{out} has appeared" in capsys.readouterr().err and out.read_text() == "of another"
+    out.unlink()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"dog\n")))
+    assert main([str(word) for word in spec]) == 0
+    assert json.loads(out.read_text())["text"] == "dog" and list(tmp_path.iterdir()) == [out]
+

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 from tests.cli.conftest import Run
 
 from afterword import Encoder, parse_method
@@ -49,15 +48,3 @@ def test_vectors_of_words_are_of_an_encoder_too(run: Run, gpt2: Path, tmp_path: 
     out = tmp_path / "out.parquet"
     assert run("words", "-m", gpt2, "--method", "reba", "the bank", "bank", "-o", out).code == 0
     assert read_info(out)["vector"].identity == Encoder.load(gpt2, parse_method("reba")).identity
-
-
-def test_only_a_file_that_stores_probe_vectors_has_them_computed(
-    run: Run, gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    computed = []
-    monkeypatch.setattr(
-        "afterword.jobs.made_by.probes", lambda encoder: computed.append(probes(encoder)) or computed[-1]
-    )
-    for ending, count in (("jsonl", 0), ("npy", 0), ("parquet", 1)):
-        assert run("embed", "-m", gpt2, "a dog", "-o", tmp_path / f"out.{ending}").code == 0
-        assert len(computed) == count

@@ -212,19 +212,6 @@ def test_a_part_whose_marker_has_another_shape_is_done_again(tmp_path: Path, cha
     assert told == [f"warning: part 000001 in {one.parts} is damaged: its rows are embedded again"]
 
 
-def test_a_list_that_the_user_has_named_is_not_removed(tmp_path: Path):
-    mine, told = tmp_path / "mine.jsonl", []
-    mine.write_bytes(reject_line(0, 1, "is blank"))
-    beside = tmp_path / "b.npy.rejects.jsonl"
-    beside.write_bytes(reject_line(0, 1, "is blank"))
-    for one in (Output(tmp_path / "a.npy", mine, {}), Output(tmp_path / "b.npy", None, {})):
-        with open_parts(one, told.append) as parts:
-            filled(parts, WINDOWS)
-            parts.finish(2)
-    assert mine.read_bytes() == reject_line(0, 1, "is blank") and not beside.exists()
-    assert told == [f"{mine} is the list of another run, and stays: this one has rejected no row"]
-
-
 def test_what_a_killed_run_left_of_its_list_is_removed(tmp_path: Path):
     left = temporary(tmp_path / "a.npy.rejects.jsonl")
     left.write_text("half a l")

@@ -31,7 +31,7 @@ def test_the_shards_are_all_rows_in_order(tmp_path: Path, sizes: list[int], rows
     inputs = Inputs(files)
     shards = plan(inputs, rows)
     assert [s.number for s in shards] == list(range(len(shards))) and sum(s.rows for s in shards) == sum(sizes)
-    assert all(0 < s.rows <= rows for s in shards)
+    assert all(0 < s.rows <= rows for s in shards) or not sum(sizes)
     read, found = ShardRows(inputs), {}
     for shard in Random(seed).sample(shards, len(shards)):
         found[shard.number] = [item.text for item in read.of(shard)]

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from afterword.errors import TooLong
-from afterword.files.atomic import temporary
 from afterword.jobs.items import Item
 from afterword.jobs.rejects import SHOWN, Rejects, bisected
 
@@ -36,25 +35,6 @@ def test_a_list_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"row": 0, "line": 1, "reason": "is blank"}
 
 
-def test_the_list_of_another_run_stays(tmp_path: Path) -> None:
-    path, told = tmp_path / "rejects.jsonl", []
-    with Rejects(path) as rejects:
-        rejects.add(0, 1, "is blank")
-    written = path.read_bytes()
-    with Rejects(path, told.append):
-        pass
-    assert path.read_bytes() == written
-    assert told == [f"{path} is the list of another run, and stays: this one has rejected no row"]
-
-
-def test_what_a_killed_run_left_of_a_list_is_removed(tmp_path: Path) -> None:
-    left = temporary(tmp_path / "rejects.jsonl")
-    left.write_text("half a l")
-    with Rejects(tmp_path / "rejects.jsonl"):
-        pass
-    assert not left.exists()
-
-
 def test_refused_texts_are_found_by_halves():
     calls = []
 
@@ -71,11 +51,3 @@ def test_refused_texts_are_found_by_halves():
         [i if i not in (3, 11) else np.nan for i in range(16)], nan_ok=True
     )
     assert len(calls) < 20
-
-
-def test_a_file_that_is_no_list_of_rejected_rows_stays(tmp_path: Path) -> None:
-    for name, text in (("notes.txt", "mine"), ("empty", ""), ("rows.jsonl", '{"text": "a"}\n')):
-        (tmp_path / name).write_text(text)
-        with Rejects(tmp_path / name):
-            pass
-        assert (tmp_path / name).read_text() == text

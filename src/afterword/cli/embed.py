@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 import typer
 
 from ..jobs.names import CHUNK_COLUMNS, VECTOR
 from . import options as o
 from .chunked import read_chunking
-from .console import interruptible
+from .console import interruptible, say
 from .embed_folder import (
     JOB_COLUMNS,
     JobOptions,
@@ -23,13 +24,21 @@ from .embed_folder import (
     read_files,
     recipe_of,
     run_job,
+    settings_of,
 )
 from .fitting import Fit
 from .inputs import check_one, open_reader, read_form
-from .keep import read_keep, with_kept
+from .keep import read_keep
 from .model import ModelChoice, check_condition, read_methods
 from .progress import say_loading
-from .write_rows import opened, output_to, write_rows
+from .write_rows import output_to, source_of, write_file, write_stream
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
+    from ..files.lines import FileForm, Reader
+    from ..jobs.file_job import OutputFile
+    from ..jobs.plan import Inputs as JobInputs
+    from ..jobs.recipe import JobRecipe
 
 COLUMNS = {"text": "text"}
 ENCODE = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
@@ -191,34 +200,94 @@ def embed(
         form = read_form(delimiter, encoding, no_header)
         if folder is not None:
             check_job(texts, input, rejects, save)
-            source = read_files(input or [], format, field, kept, id, form, condition, condition_field)
+            files = read_files(input or [], format, field, kept, id, form, condition, condition_field)
             recipe = recipe_of(choice, method, settings, condition, condition_field, chunking, fitted)
             return run_job(
-                folder, source, recipe, model, window, given, only_jobs, columns=own, overwrite=overwrite,
+                folder, files, recipe, model, window, given, only_jobs, columns=own, overwrite=overwrite,
                 progress=progress, command=command,
             )  # fmt: skip
-    source_file = one_file(input)
-    target = output_to(path, rejects, own, source_file, len(methods), model=model, settings=given, overwrite=overwrite)
-    beside = {"--keep": kept, "--condition-field": [condition_field] if condition_field else []}
-    reader = open_reader(texts, source_file, format, field, beside, form)
-    with closing(reader), opened(target := with_kept(target, kept, reader)) as store:
-        from ..jobs.embedder import MethodsEmbedder
+        source = one_file(input)
+        target = output_to(path, rejects, source, len(methods), bool(kept), overwrite)
+        recipe = recipe_of(choice, method, settings, condition, condition_field, chunking, fitted)
+    inputs = inputs_of(format, field, kept, form, condition, condition_field)
+    shown: Shown = {
+        "window": window, "progress": progress, "save": None if save is None else lambda one: one.save(save, overwrite),
+        "note": "" if fitted.texts is None else f"fitted to {len(fitted.texts):,} texts",
+    }  # fmt: skip
+    if target is None:
+        return to_stream(model, recipe, inputs, texts, source, own, rejects, **shown)
+    return to_file(model, recipe, inputs, texts, source, own, target, given, **shown)
 
-        say_loading(model, progress)
-        embedder = fitted.apply(MethodsEmbedder.open(choice, methods, settings))
-        from ..jobs.made_by import made_by
-        from ..jobs.recipe import TextRows
 
-        probed = target.kind == "parquet"
-        infos = {} if target.path is None else made_by(embedder.encoder, embedder.methods, settings, model, probed)
-        rows = TextRows(embedder, chunking, condition, condition_field)
-        code = write_rows(
-            reader, rows.items(reader, kept), rows.embedding(target.columns, probed), store, target, infos,
-            embedder.encoder, window=window, progress=progress,
+class Shown(TypedDict):
+    """What else a run does; see `write_rows.write_file`."""
+
+    window: int
+    progress: bool | None
+    save: Callable[[Encoder], object] | None
+    note: str
+
+
+def inputs_of(
+    kind: str | None, field: str | None, kept: Sequence[str], form: FileForm, condition: str | None, named: str | None
+) -> JobInputs:
+    """How the input is read, without its file."""
+    from ..jobs.plan import Inputs
+
+    return Inputs((), kind, field, (*kept,), form, condition, named)
+
+
+def to_stream(
+    model: str,
+    recipe: JobRecipe,
+    inputs: JobInputs,
+    texts: Sequence[str] | None,
+    source: Path | None,
+    columns: Mapping[str, Any],
+    rejects: Path | None,
+    **shown: Unpack[Shown],
+) -> int:
+    """Embed rows to the standard output."""
+    with closing(_reader(texts, source, inputs)) as reader:
+        say_loading(model, shown["progress"])
+        rows = recipe.open()
+        if shown["note"]:
+            say(shown["note"])
+        kinds = {**columns, **{name: reader.kinds[name] for name in inputs.keep}}
+        code = write_stream(
+            reader, rows.items(reader, inputs.keep), rows.embedding(kinds, False), rejects, window=shown["window"],
+            progress=shown["progress"],
         )  # fmt: skip
-        if save is not None:  # last, so that the same command resumes an interrupted run
-            embedder.encoder.save(save, overwrite)
+        if shown["save"] is not None:
+            shown["save"](rows.embedder.encoder)
         return code
+
+
+def to_file(
+    model: str,
+    recipe: JobRecipe,
+    inputs: JobInputs,
+    texts: Sequence[str] | None,
+    source: Path | None,
+    columns: Mapping[str, Any],
+    target: OutputFile,
+    given: Mapping[str, Any],
+    **shown: Unpack[Shown],
+) -> int:
+    """Embed rows to a file, by a job."""
+    listed = _reader(texts, source, inputs) if texts else None
+    settings = settings_of(model, given, inputs.field, inputs.kind, inputs.form)
+
+    def opened(folder: Path) -> JobInputs:
+        file, kind, copied = source_of(folder, listed, source, inputs.kind)
+        return replace(inputs, files=(file,), kind=kind, spooled=copied)
+
+    return write_file(target, opened, recipe, columns, settings, model, **shown)
+
+
+def _reader(texts: Sequence[str] | None, source: Path | None, inputs: JobInputs) -> Reader:
+    columns = {"--keep": inputs.keep, "--condition-field": [inputs.condition_field] if inputs.condition_field else []}
+    return open_reader(texts, source, inputs.kind, inputs.field, columns, inputs.form)
 
 
 def given_by(command: Mapping[str, Any], kept: Sequence[str], digest: str | None) -> dict[str, Any]:

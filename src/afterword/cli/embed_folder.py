@@ -255,9 +255,8 @@ def run_job(
     say_forms(notes)
     if options.dry_run:
         return tell_estimate(inputs, recipe)
-    settings = {"--model": model, **settings, "--id": options.id, "--no-text": options.no_text,
-                "--column": inputs.field, "--format": inputs.kind, "--delimiter": inputs.form.delimiter,
-                "--encoding": inputs.form.encoding, "--no-header": None if inputs.form.header else True}  # fmt: skip
+    settings = settings_of(model, settings, inputs.field, inputs.kind, inputs.form)
+    settings |= {"--id": options.id, "--no-text": options.no_text}
     worker = ShardWorker(folder, inputs, recipe, kinds, model, window, options.id)
     if options.sample:
         return compare_again(worker, options.sample)
@@ -275,6 +274,16 @@ def run_job(
     if job.id is not None and result.complete and (told := str(count_ids(job))):
         say(f"warning: {told}: --id {options.id} does not name each row")
     return REJECTED if result.rejected or not result.complete else 0
+
+
+def settings_of(
+    model: str, given: Mapping[str, Any], field: str | None, kind: str | None, form: FileForm
+) -> dict[str, Any]:
+    """What the rows of a job depend on, by the names of the options, with how its input is read."""
+    return {
+        "--model": model, **given, "--column": field, "--format": kind, "--delimiter": form.delimiter,
+        "--encoding": form.encoding, "--no-header": None if form.header else True,
+    }  # fmt: skip
 
 
 def compare_again(worker: ShardWorker, count: int) -> int:

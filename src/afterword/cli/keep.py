@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import typer
-
-if TYPE_CHECKING:
-    from ..files.lines import Reader
-    from ..jobs.output_file import Output
 
 
 def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
@@ -38,14 +32,3 @@ def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
                 f"the output has a column {name!r} of its own: rename that of the input", param_hint="--keep"
             )
     return names
-
-
-def with_kept(output: Output, names: Sequence[str], reader: Reader) -> Output:
-    """The output with columns for the kept values.
-
-    Raises:
-        typer.BadParameter: it is an .npy file, which holds vectors only.
-    """
-    if names and output.kind == "npy":
-        raise typer.BadParameter("an .npy file holds vectors only: write .jsonl or .parquet", param_hint="--keep")
-    return replace(output, columns={**output.columns, **{name: reader.kinds[name] for name in names}})

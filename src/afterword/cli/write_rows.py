@@ -1,9 +1,9 @@
-"""Write vectors to the output of a command, with a progress bar and a last line on stderr."""
+"""Write the rows of a command to its output, with a progress bar and a last line on stderr."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,131 +11,182 @@ import typer
 
 from ..errors import InputError, plural
 from .console import REJECTED, interruptible, say
-from .progress import RowsBar
+from .embed_folder import JobBar
+from .inputs import stdin_bytes
+from .progress import RowsBar, say_loading
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import Reader
+    from ..jobs.file_job import OutputFile
     from ..jobs.items import Item
-    from ..jobs.output_file import Output
-    from ..jobs.store import Store, Totals
-    from ..jobs.vectors_info import VectorsInfo
+    from ..jobs.plan import Inputs
+    from ..jobs.recipe import Recipe
     from ..jobs.windows import Embedding
 
 
 def output_to(
-    path: Path | None,
-    rejects: Path | None,
-    columns: dict[str, str],
-    source: Path | None,
-    vectors: int,
-    *,
-    model: str,
-    settings: Mapping[str, Any],
-    overwrite: bool = False,
-) -> Output:
-    """The output of a command, validated before a model is loaded.
+    path: Path | None, rejects: Path | None, source: Path | None, vectors: int, kept: bool, overwrite: bool
+) -> OutputFile | None:
+    """The output file of a command, validated before a model is loaded; None = the standard output.
 
     Args:
         path, rejects: the files; None or - is the standard output.
-        columns: the type of each column beside the vectors.
         source: the input file.
         vectors: the number of vectors of each row.
-        model: as the command names it.
-        settings: what the rows of the output depend on, by the names of the options.
-        overwrite: files that exist are replaced.
+        kept: whether columns of the input are kept.
+        overwrite: whether files that exist are replaced.
 
     Raises:
-        typer.BadParameter: a file exists; two files are the same; an .npy file would need several vectors a row.
+        typer.BadParameter: a file exists; two files are the same; an .npy file cannot hold the rows.
         DataError: the ending of the file's name is unknown, or its folder does not exist.
     """
-    from ..jobs.output_file import Output
-    from ..jobs.parts_folder import completed, remove_empty
+    from ..jobs.file_job import OutputFile, check_files
+    from ..jobs.write_vectors import kind_of
 
     path, source = (None if str(p) == "-" else p for p in (path, source))
-    output = Output(path, rejects, columns, source, overwrite, settings, model)
+    output = None if path is None else OutputFile(path, rejects, overwrite)
+    if kind_of(path) == "npy" and kept:
+        raise typer.BadParameter("an .npy file holds vectors only: write .jsonl or .parquet", param_hint="--keep")
+    if kind_of(path) == "npy" and vectors > 1:
+        said = f"an .npy file holds one vector a row, and {vectors} methods are given: write .jsonl or .parquet"
+        raise typer.BadParameter(said, param_hint="--output")
     try:
-        output.check(vectors)
-        if path is not None and completed(output) is None:
-            output.check_new(remove_empty(output))
+        check_files(path, rejects if output is None else output.listing, source, overwrite)
     except InputError as e:
         raise typer.BadParameter(str(e), param_hint="--output") from None
     return output
 
 
-@contextmanager
-def opened(output: Output) -> Iterator[Store]:
-    """Where the windows of a run go: the parts of the output file, or the standard output.
-
-    Raises:
-        typer.Exit: an earlier run completed the output, and was then interrupted.
-        Interrupted: by Ctrl-C or SIGTERM.
-    """
-    from ..jobs.parts_folder import open_parts
-    from ..jobs.rejects import Rejects
-    from ..jobs.store import StreamStore
-
-    if output.path is None:
-        with Rejects(output.listing, say) as rejects:
-            stream = StreamStore(typer.get_binary_stream("stdout"), rejects)
-            with interruptible(stream.kept):
-                yield stream
-        return
-    with open_parts(output, say) as parts, interruptible(parts.kept):
-        if parts.completed is not None:
-            say(f"{output.path} was completed before: {counted(parts.completed)}")
-            raise typer.Exit(REJECTED if parts.completed.rejected else 0)
-        yield parts
-
-
-def write_rows(
+def write_stream(
     reader: Reader,
     items: Iterable[Item],
     embedding: Embedding,
-    store: Store,
-    output: Output,
-    infos: Mapping[str, VectorsInfo],
-    encoder: Encoder,
+    listing: Path | None,
     *,
     window: int,
-    progress: bool | None = None,
+    progress: bool | None,
 ) -> int:
-    """Embed every row and write it; see `embed_rows`. Returns the exit code: 1 if a row was rejected."""
-    from ..jobs.made_by import contract
-    from ..jobs.windows import embed_rows
+    """Embed every row, and write it to the standard output at once. Returns the exit code: 1 if a row was rejected."""
+    from ..jobs.rejects import Rejects, check_some
+    from ..jobs.windows import stream_rows
+    from ..jobs.write_vectors import JsonLinesSink
 
-    before = store.begin(embedding.encode([], lambda _: None), infos, contract(infos, encoder))
-    if before:
-        say(f"{plural(before, 'row')} done before")
-    with RowsBar(reader.total, progress) as bar:
-        totals = embed_rows(reader, items, embedding, store, bar, window)
-    totals.check(output.listing)
-    if not totals.rows:
+    sink, rows = JsonLinesSink(typer.get_binary_stream("stdout")), 0
+
+    def kept() -> str:
+        return f"{plural(rows, 'row')} written to the standard output; with --output FILE, a run can be continued"
+
+    with Rejects(listing, say) as rejects, interruptible(kept), RowsBar(reader.total, progress) as bar:
+        for some, block in stream_rows(reader, items, embedding, bar, window):
+            for row, item in enumerate(some, rows):
+                if item.problem is not None:
+                    rejects.add(row, item.line, item.problem)
+            sink.write(block)
+            rows += len(some)
+    check_some(rows, rejects.count, listing)
+    if not rows:
         say("warning: the input is empty")
-    if output.path is not None or totals.rejected:
-        say(summary(totals, before, output.listing, bar.seconds))
-    return REJECTED if totals.rejected else 0
+    if rejects.count:
+        say(summary(rows, rejects.count, rows, listing, bar.seconds))
+    return REJECTED if rejects.count else 0
 
 
-def summary(totals: Totals, before: int, listing: Path | None, seconds: float) -> str:
+def source_of(folder: Path, texts: Reader | None, path: Path | None, kind: str | None) -> tuple[Path, str | None, bool]:
+    """The input as a file that can be read again: the file, its format, and whether it was copied.
+
+    Args:
+        folder: that the standard input, a pipe or the texts of the command line are copied to.
+        texts: those of the command line.
+        path: the input file; None or - is the standard input.
+        kind: its format.
+    """
+    from ..files.read import FORMATS, format_of
+    from ..jobs.file_job import spool
+
+    if texts is not None:
+        return spool(folder, texts), "jsonl", True
+    if path is None or str(path) == "-":
+        return spool(folder, stdin_bytes()), kind or "txt", True
+    kind = kind or (format_of(path) if format_of(path) in FORMATS else None)
+    if path.exists() and not path.is_file() and not path.is_dir() and kind is not None:  # a pipe
+        with path.open("rb") as pipe:
+            return spool(folder, pipe), kind, True
+    return path, kind, False
+
+
+def write_file(
+    output: OutputFile,
+    inputs_of: Callable[[Path], Inputs],
+    recipe: Recipe,
+    columns: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    model: str,
+    *,
+    window: int,
+    progress: bool | None,
+    note: str = "",
+    save: Callable[[Encoder], object] | None = None,
+) -> int:
+    """Embed every row by a job, and join its shards. Returns the exit code: 1 if a row was rejected.
+
+    Args:
+        output: the file.
+        inputs_of: opens the input, given a folder for a copy of what can be read once only.
+        recipe: how the rows become vectors.
+        columns: the type of each column besides the vectors and the kept ones.
+        settings: what the rows depend on, by the names of the options.
+        model: as the command names it.
+        window: the most rows that are sorted by length together.
+        progress: whether progress is shown.
+        note: said when the model is loaded.
+        save: saves the encoder at the end.
+    """
+    from ..jobs.file_job import PROBLEM, finish, kept_in, opened_folder
+    from ..jobs.job import Job
+    from ..jobs.plan import SHARD_ROWS
+    from ..jobs.shard import ShardEmbedder, ShardWorker
+    from ..jobs.write_vectors import kind_of
+
+    with opened_folder(output) as folder, interruptible(lambda: kept_in(folder)):
+        inputs, began = inputs_of(folder), time.perf_counter()
+        kinds = {**columns, **inputs.kinds(say)}
+        if kind_of(output.path) == "jsonl":
+            kinds = {name: "exact" if kind == "json" else kind for name, kind in kinds.items()}
+        worker = ShardWorker(folder, inputs, recipe, kinds, model, window, row=None, problem=PROBLEM)
+        job = Job.create(worker, settings, min(window, SHARD_ROWS), overwrite=output.overwrite)
+        bar, embedders = JobBar(folder, None, progress), list[ShardEmbedder]()
+
+        def run(_: object, numbers: Any, listener: Any) -> None:
+            nonlocal began
+            if numbers or save is not None:
+                say_loading(model, progress)
+                embedders.append(worker.start(listener.more))
+                if note:
+                    say(note)
+            began = time.perf_counter()
+            for number in numbers:
+                listener.done(number, embedders[0](number))
+
+        try:
+            result = job.run(worker, run, bar)
+        finally:
+            bar.end()
+        rows = finish(job, output, kinds)
+    if not rows:
+        say("warning: the input is empty")
+    say(summary(rows, result.rejected, result.rows - bar.before, output.listing, time.perf_counter() - began))
+    if save is not None:
+        save(embedders[0].rows.embedder.encoder)
+    return REJECTED if result.rejected else 0
+
+
+def summary(rows: int, rejected: int, new: int, listing: Path | None, seconds: float) -> str:
     """The last line of a run; the rate is that of the rows that this run embedded.
 
-    >>> from afterword.jobs.store import Totals
-    >>> summary(Totals(3, 0), 0, None, 1.0)
-    '3 rows in 1.0 s (3 rows/s)'
+    >>> summary(3, 0, 3, None, 1.0), summary(2000, 3, 500, Path("bad.jsonl"), 10.0)
+    ('3 rows in 1.0 s (3 rows/s)', '2,000 rows in 10.0 s (50 rows/s); 3 rejected, listed in bad.jsonl')
     """
-    rate = f"{(totals.rows - before) / max(seconds, 1e-9):.0f} rows/s"
-    line = f"{counted(totals).partition(';')[0]} in {seconds:.1f} s ({rate})"
+    line = f"{plural(rows, 'row')} in {seconds:.1f} s ({new / max(seconds, 1e-9):.0f} rows/s)"
     where = f", listed in {listing}" if listing is not None else ""
-    return f"{line}; {totals.rejected:,} rejected{where}" if totals.rejected else line
-
-
-def counted(totals: Totals) -> str:
-    """The number of rows, and of those without a vector.
-
-    >>> from afterword.jobs.store import Totals
-    >>> counted(Totals(1, 0)), counted(Totals(2000, 3))
-    ('1 row', '2,000 rows; 3 rejected')
-    """
-    rows = plural(totals.rows, "row")
-    return f"{rows}; {totals.rejected:,} rejected" if totals.rejected else rows
+    return f"{line}; {rejected:,} rejected{where}" if rejected else line

@@ -147,13 +147,15 @@ def kept_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool)
 
     Args:
         items: the rows.
-        kinds: the type of each column, as `Reader.kinds` has it.
+        kinds: the type of each column, as `Reader.kinds` has it; "exact" = any value, as JSON that gives it back.
         parquet: they are written to a .parquet file, where values of JSON are strings.
     """
     columns = {}
     for name, kind in kinds.items():
         values = [item.kept.get(name) for item in items]
-        if parquet and kind == "json":
+        if kind == "exact":
+            values = [json.dumps(as_json(value)) for value in values]
+        elif parquet and kind == "json":
             values = [as_text(value) for value in values]
         elif not parquet and kind != "text":
             values = [as_json(value) for value in values]

@@ -33,6 +33,8 @@ from .vectors_info import VectorsInfo, read_info
 
 FORMAT = 1
 LOCK, REJECTS = "lock", "rejects.jsonl"
+INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file; see `file_job`
+TEMPORARY = ".afterword-*.tmp"  # what a run that was killed has left
 
 
 class JobListener(ShardListener, Protocol):
@@ -126,7 +128,8 @@ class Job:
             DataError: another process writes the job; the folder holds something else; a file cannot be read.
         """
         folder, inputs = worker.folder, worker.inputs
-        now = plain({"--input": [str(file) for file in inputs.files], "--shard-rows": shard_rows, **settings})
+        names = ["-"] if inputs.spooled else [str(file) for file in inputs.files]
+        now = plain({**settings, "--input": names, "--shard-rows": shard_rows})
         if (folder / JOB).exists():
             with locked(folder):
                 try:
@@ -138,11 +141,9 @@ class Job:
                         raise
                 for path in (*parts_in(folder).values(), folder / REJECTS, folder / JOB):
                     path.unlink(missing_ok=True)
-        elif folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {LOCK, SHARDS}):
+        elif folder.exists() and (not folder.is_dir() or _foreign(folder)):
             raise DataError(f"{folder} was not made by Afterword: give the name of a new folder")
         files, plan = hashes(inputs.files), cut(inputs, shard_rows)
-        if not plan:
-            raise JobError(f"{inputs.files[0]} has no rows")
         (folder / SHARDS).mkdir(parents=True, exist_ok=True)
         begun = plain({"format": FORMAT, "settings": now, "inputs": files, "command": command or {}, "plan": plan})
         with locked(folder), atomic_file(folder / JOB) as file:
@@ -157,8 +158,9 @@ class Job:
             raise JobError(str(e)) from None
         for before, file in zip(self.begun["inputs"], hashes(worker.inputs.files), strict=True):
             if before != file:
+                name = "the standard input" if worker.inputs.spooled else file["file"]
                 raise JobError(
-                    f"{file['file']} has changed since {self.folder} was begun: it had {before['size']:,} bytes, and "
+                    f"{name} has changed since {self.folder} was begun: it had {before['size']:,} bytes, and "
                     f"now {file['size']:,}: give it as it was, or --overwrite to start again"
                 )
         if self.complete or (overwrite and parts_in(self.folder)):
@@ -178,11 +180,13 @@ class Job:
         """
         heard = listener or Silent()
         with locked(self.folder):
+            for path in (*self.folder.glob(TEMPORARY), *(self.folder / SHARDS).glob(TEMPORARY)):
+                path.unlink()
             heard.begin(self.rows, self.result())
             done = parts_in(self.folder)
             run(worker, [shard.number for shard in self.plan if shard.number not in done], heard)
             result = self.result()
-            if result.rejected:
+            if result.rejected and worker.row is not None:
                 with atomic_file(self.folder / REJECTS) as file:
                     file.writelines(json.dumps(row).encode() + b"\n" for row in self.rejects())
             return result
@@ -277,15 +281,21 @@ class Job:
                         yield {"row": row[ROW], **row[PROBLEM]}
 
 
+def _foreign(folder: Path) -> bool:
+    """Whether a folder without job.json holds anything but what a job leaves before it writes that."""
+    left = [path for path in folder.iterdir() if path not in folder.glob(TEMPORARY)]
+    return bool(parts_in(folder)) or bool({path.name for path in left} - {LOCK, SHARDS, INPUT, JOINED})
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a job's folder.
+    """Hold the lock of a job's folder; one thread may hold it more than once.
 
     Raises:
         DataError: another process holds it.
     """
     try:
-        with FileLock(folder / LOCK, timeout=0):
+        with FileLock(folder / LOCK, timeout=0, is_singleton=True):
             yield
     except Timeout:
         raise DataError(f"another process is writing {folder}: wait for it") from None

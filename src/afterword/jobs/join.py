@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..errors import InputError, JobError
 from ..files.atomic import atomic_file
+from ..files.parquet import value_of
+from .items import as_json
 from .job import Job
 from .names import PROBLEM
-from .output_file import check_place
+from .rejects import reject_line
 from .vectors_info import to_notes
-from .write_vectors import Array, Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of
+from .write_vectors import Array, Block, JsonLinesSink, NpySink, kind_of
 
 
 def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
@@ -41,32 +46,67 @@ def join(job: Job, path: Path, *, overwrite: bool = False) -> int:
         raise JobError(f"{left} of {len(job.plan)} shards of {job.folder} are not done: give its command again")
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists: choose another name, or --overwrite")
-    infos = job.infos
-    if kind == "npy" and len(infos) > 1:
-        raise InputError(f"an .npy file holds one vector a row, and {len(infos)} methods were given: join to .parquet")
-    check_place(path)
-    reader = job.read([name for name in job.read().schema.names if name != PROBLEM])
-    with (
-        atomic_file(path) as file,
-        _sink(file, kind, reader.schema, list(infos), to_notes(infos, result.unknown)) as sink,
-    ):
+    if kind == "npy" and len(job.infos) > 1:
+        raise InputError(
+            f"an .npy file holds one vector a row, and {len(job.infos)} methods were given: join to .parquet"
+        )
+    with atomic_file(path) as file:
+        return write_rows(job, file, kind, PROBLEM)
+
+
+def write_rows(
+    job: Job,
+    file: BinaryIO,
+    kind: str,
+    problem: str,
+    exact: Sequence[str] = (),
+    reject: Callable[[bytes], object] = lambda _: None,
+) -> int:
+    """Write the rows of all shards to an open file; returns their number.
+
+    Args:
+        job: with all its shards.
+        file: open for writing bytes.
+        kind: its format.
+        problem: the column that says why a row has no vector, which is left out.
+        exact: columns that hold JSON.
+        reject: called with a line for each row without a vector, as `reject_line` has it.
+    """
+    reader, infos, rows = job.read(), job.infos, 0
+    schema = reader.schema.remove(reader.schema.get_field_index(problem)).with_metadata(
+        to_notes(infos, job.result().unknown)
+    )
+    with _sink(file, kind, schema, list(infos)) as write:
         for batch in reader:
-            sink.write(_block(batch, list(infos)))
-    return result.rows
+            for row, why in enumerate(batch.column(problem).to_pylist(), rows):
+                if why is not None:
+                    reject(reject_line(row, why["line"], why["reason"]))
+            rows += len(batch)
+            write(batch.select(schema.names), exact)
+    return rows
 
 
-def _sink(file: Any, kind: str, schema: Any, vectors: list[str], notes: dict[str, str]) -> Sink:
-    empty = {name: _rows(schema.empty_table().column(name).combine_chunks()) for name in vectors}
-    if kind == "jsonl":
-        return JsonLinesSink(file)
-    if kind == "npy":
-        (rows,) = empty.values()
-        return NpySink(file, rows.shape[1], rows.dtype)
-    return ParquetSink(file, {field.name: field.type for field in schema if field.name not in vectors}, empty, notes)
+@contextmanager
+def _sink(file: BinaryIO, kind: str, schema: Any, vectors: list[str]) -> Iterator[Callable[[Any, Sequence[str]], None]]:
+    """What writes a batch of rows."""
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetWriter(file, schema, compression="snappy") as writer:
+            yield lambda batch, _: writer.write_batch(batch) if len(batch) else None
+        return
+    empty = _rows(schema.empty_table().column(vectors[0]).combine_chunks())
+    with JsonLinesSink(file) if kind == "jsonl" else NpySink(file, empty.shape[1], empty.dtype) as sink:
+        yield lambda batch, exact: sink.write(_block(batch, vectors, exact if kind == "jsonl" else None))
 
 
-def _block(batch: Any, vectors: list[str]) -> Block:
-    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name not in vectors}
+def _block(batch: Any, vectors: list[str], exact: Sequence[str] | None) -> Block:
+    """Rows as Python's values; with ``exact`` None, their vectors alone."""
+    columns = {
+        name: [json.loads(value) if name in exact else as_json(value) for value in map(value_of, batch.column(name))]
+        for name in batch.schema.names
+        if exact is not None and name not in vectors
+    }
     return Block(columns, {name: _rows(batch.column(name)) for name in vectors})
 
 

@@ -32,7 +32,7 @@ from .contract import Contract, check_made_by, check_same, plain, read, read_mar
 from .items import Item
 from .names import JOB
 from .output_file import Output
-from .rejects import forget, leave, reject_line
+from .rejects import forget, reject_line
 from .store import RowsKey, Store, Totals
 from .vectors_info import VectorsInfo
 from .write_vectors import Array, Block, Sink
@@ -282,7 +282,6 @@ class PartsFolder(Store):
         if listing is None:
             return
         if not numbers:
-            leave(self.output.rejects, self.tell)
             if self.output.rejects is None:
                 forget(listing)
             return

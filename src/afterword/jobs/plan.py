@@ -48,6 +48,7 @@ class Inputs:
         keep: fields that are written beside the vectors.
         form: how the files are written.
         condition, condition_field: as `items_of` takes them.
+        spooled: the only file holds what came from the standard input, and is named so in messages.
     """
 
     files: tuple[Path, ...]
@@ -57,6 +58,7 @@ class Inputs:
     form: FileForm = USUAL_FORM
     condition: str | None = None
     condition_field: str | None = None
+    spooled: bool = False
 
     def open(self, file: int, tell: Callable[[str], object] = lambda _: None) -> Reader:
         """One of the files.
@@ -69,8 +71,12 @@ class Inputs:
             DataError: it cannot be read, or lacks a column.
         """
         path, beside = self.files[file], [*self.keep, *([self.condition_field] if self.condition_field else [])]
+        form: dict[str, Any] = {"field": self.field, "beside": beside, "form": self.form, "tell": tell}
+        if self.spooled:
+            return open_texts(None, path.open("rb"), kind=self.kind, **form)
+        check_file(path)
         with path.open("rb") as nothing:
-            return open_texts(path, nothing, kind=self.kind, field=self.field, beside=beside, form=self.form, tell=tell)
+            return open_texts(path, nothing, kind=self.kind, **form)
 
     def items(self, file: int) -> Iterator[Item]:
         """The rows of one of the files."""
@@ -130,13 +136,13 @@ def cut(inputs: Inputs, rows: int = SHARD_ROWS) -> list[tuple[int, int]]:
     """Cut the input into shards of at most so many rows, and of fewer where texts are long.
 
     Returns:
-        The number of the file and the number of rows of each shard.
+        The number of the file and the number of rows of each shard; an empty input is one shard without rows.
 
     Raises:
         DataError: a file cannot be read.
     """
     files = range(len(inputs.files))
-    return [(file, len(items)) for file in files for items in windows(inputs.items(file), rows)]
+    return [(file, len(items)) for file in files for items in windows(inputs.items(file), rows)] or [(0, 0)]
 
 
 def shards_of(plan: Sequence[Sequence[int]]) -> list[Shard]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..encode.options import choose_prompt
 from ..encoder import Encoder
@@ -64,6 +64,32 @@ def fitted(embedder: MethodsEmbedder, steps: Sequence[Post], texts: Sequence[str
         encoder = replace(encoder, method=fit.method, post=fit.post)
         methods = {VECTOR: encoder.method}
     return replace(embedder, encoder=encoder, methods=methods)
+
+
+class Rows(Protocol):
+    """Embeds rows: `TextRows`, or `word_rows.WordRows`."""
+
+    embedder: MethodsEmbedder
+
+    def split(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The rows that are embedded, for those of the input."""
+
+    def encode(self, items: Sequence[Item], done: Progress) -> dict[str, Array]:
+        """The vectors (n, D) of n rows, by name."""
+
+    def embedding(self, kinds: Mapping[str, Any], parquet: bool) -> Embedding:
+        """How the rows become vectors and columns; see `TextRows.embedding`."""
+
+
+class Recipe(Protocol):
+    """What vectors are made by; it can be pickled."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Arguments of `Encoder.encode`."""
+
+    def open(self) -> Rows:
+        """Load the encoder."""
 
 
 @dataclass

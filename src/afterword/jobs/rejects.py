@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO
 
 import numpy as np
 
-from ..errors import TooLong, WordNotFound
-from ..files.atomic import atomic_file, remove_left
+from ..errors import DataError, TooLong, WordNotFound
+from ..files.atomic import atomic_file
 from .items import Item
 from .write_vectors import Array
 
@@ -48,7 +45,7 @@ def bisected(
 
 
 class Rejects:
-    """Rows without a vector, listed in a file that exists only if there are such rows.
+    """Rows without a vector, which are listed in a file at the end, if there are any.
 
     Args:
         path: the file; None = the first `SHOWN` rows are passed to `tell`.
@@ -56,44 +53,43 @@ class Rejects:
     """
 
     def __init__(self, path: Path | None, tell: Callable[[str], object] = lambda _: None) -> None:
-        self.path, self.tell, self.count = path, tell, 0
-        self._stack = ExitStack()
-        self._file: BinaryIO | None = None
+        self.path, self.tell, self.lines = path, tell, list[bytes]()
 
-    def __enter__(self) -> Rejects:
-        """The file is opened only when the first row is added."""
-        if self.path is not None:
-            remove_left(self.path)
-        return self
+    @property
+    def count(self) -> int:
+        """The number of rows without a vector."""
+        return len(self.lines)
 
     def add(self, row: int, line: int | None, reason: str) -> None:
         """List a row: its number in the output from 0, its line in the input from 1 if it is known, and the reason."""
-        self.count += 1
-        if self.path is None:
-            if self.count <= SHOWN:
-                self.tell(f"rejected: line {line}: {reason}")
-            return
-        self._file = self._file or self._stack.enter_context(atomic_file(self.path))
-        self._file.write(reject_line(row, line, reason))
+        self.lines.append(reject_line(row, line, reason))
+        if self.path is None and self.count <= SHOWN:
+            self.tell(f"rejected: line {line}: {reason}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Keep the file if there was no error; without rejected rows, the file of an earlier run stays."""
-        self._stack.__exit__(kind, error, trace)
-        if error is None and not self.count:
-            leave(self.path, self.tell)
+    def __enter__(self) -> Rejects:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Write the file, if there was no error."""
+        if kind is None and self.path is not None and self.lines:
+            with atomic_file(self.path) as file:
+                file.writelines(self.lines)
+
+
+def check_some(rows: int, rejected: int, listing: Path | None) -> None:
+    """Refuse a result without any vector.
+
+    Raises:
+        DataError: every row was rejected.
+    """
+    if rows == rejected > 0:
+        listed = "" if listing is None else f", listed in {listing}"
+        raise DataError(f"no row could be embedded: {rows} of {rows} rejected{listed}")
 
 
 def reject_line(row: int, line: int | None, reason: str | None) -> bytes:
     """A line of the list of rejected rows."""
     return (json.dumps({"row": row, "line": line, "reason": reason}) + "\n").encode()
-
-
-def leave(path: Path | None, tell: Callable[[str], object]) -> None:
-    """Say that a list which the user has named is that of another run: it may be the only one of that run."""
-    if path is not None and is_list(path):
-        tell(f"{path} is the list of another run, and stays: this one has rejected no row")
 
 
 def forget(path: Path) -> None:

@@ -20,7 +20,7 @@ from .items import Item
 from .made_by import made_by
 from .names import JOB, PROBLEM, ROW
 from .plan import Inputs, ShardRows, shards_of
-from .recipe import JobRecipe, TextRows
+from .recipe import Recipe, Rows
 from .vectors_info import PREFIX, UNKNOWN, VectorsInfo, read_info, to_notes
 from .windows import embed_window, windows
 from .write_vectors import Array, Block, ParquetSink
@@ -81,15 +81,18 @@ class ShardWorker:
         model: the model, as the command names it.
         window: the most rows that are sorted by length together.
         id: the field whose values the column "id" holds.
+        row, problem: the columns of the row's number (None = no such column), and of why a row has no vector.
     """
 
     folder: Path
     inputs: Inputs
-    recipe: JobRecipe
+    recipe: Recipe
     columns: Mapping[str, Any]
     model: str
     window: int
     id: str | None = None
+    row: str | None = ROW
+    problem: str = PROBLEM
 
     def start(self, report: Callable[[float], None] = lambda _: None) -> ShardEmbedder:
         """Load the encoder.
@@ -127,7 +130,7 @@ class ShardEmbedder:
     """Embed the shards of a job in this process."""
 
     def __init__(
-        self, worker: ShardWorker, rows: TextRows, infos: Mapping[str, VectorsInfo], report: Callable[[float], None]
+        self, worker: ShardWorker, rows: Rows, infos: Mapping[str, VectorsInfo], report: Callable[[float], None]
     ) -> None:
         self.worker, self.rows, self.infos, self.report = worker, rows, infos, report
         self.plan = shards_of(json.loads((worker.folder / JOB).read_bytes())["plan"])
@@ -172,10 +175,12 @@ class ShardEmbedder:
                 values = {names[name]: column for name, column in embedding.columns(some).items() if name in names}
                 problems = [None if i.problem is None else {"line": i.line, "reason": i.problem} for i in some]
                 rejected += sum(problem is not None for problem in problems)
-                blocks.append(Block({ROW: [row_of[i.line] for i in some], **values, PROBLEM: problems}, vectors))
+                numbers = {} if worker.row is None else {worker.row: [row_of[i.line] for i in some]}
+                blocks.append(Block({**numbers, **values, worker.problem: problems}, vectors))
         self.report(shard.rows - reported)  # rows without a text, and those that were tried twice
-        columns = {ROW: "number", **{names[name]: kind for name, kind in kinds.items()}}
-        columns[PROBLEM] = pa.struct([("line", pa.int64()), ("reason", pa.string())])
+        columns: dict[str, Any] = {} if worker.row is None else {worker.row: "number"}
+        columns |= {names[name]: kind for name, kind in kinds.items()}
+        columns[worker.problem] = pa.struct([("line", pa.int64()), ("reason", pa.string())])
         notes = to_notes(self.infos, losses.unknown) | ({REJECTED: str(rejected)} if rejected else {})
         with io.BytesIO() as file:
             with ParquetSink(file, columns, self.empty, notes) as sink:

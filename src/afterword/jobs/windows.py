@@ -110,6 +110,28 @@ def embed_rows(
     return store.finish(count)
 
 
+def stream_rows(
+    reader: Reader, items: Iterable[Item], embedding: Embedding, listener: Listener, window: int = WINDOW
+) -> Iterator[tuple[list[Item], Block]]:
+    """Embed rows a window at a time; yields its rows, with the `problem` of each without a vector, and the block.
+
+    Args:
+        reader: the open input, which knows how much of it was read.
+        items: the rows of the input.
+        embedding: how they become vectors.
+        listener: progress callbacks.
+        window: maximum number of rows in a window.
+    """
+    empty = embedding.encode([], lambda _: None)
+    rows = 0
+    for part in windows(items, window):
+        rows += len(part)
+        listener.begin(reader.at, rows, [len(item.text or "") for item in part if item.problem is None])
+        vectors = embed_window(part, lambda some: embedding.encode(some, listener.more), embedding.why_nan, empty)
+        yield part, Block(embedding.columns(part), vectors)
+        listener.end()
+
+
 @contextmanager
 def unknown_texts() -> Iterator[list[int]]:
     """Note how many texts `encode` warns of as mostly unknown, without holding the warnings back."""

@@ -189,7 +189,7 @@ class ParquetSink(Sink):
             import pyarrow.parquet as pq
         except ImportError:
             raise MissingExtra("pyarrow", "parquet") from None
-        kinds = {"text": pa.string(), "json": pa.string(), "number": pa.int64()}
+        kinds = {"text": pa.string(), "json": pa.string(), "exact": pa.string(), "number": pa.int64()}
         fields = [(name, kinds[kind] if isinstance(kind, str) else kind) for name, kind in columns.items()]
         fields += [(name, pa.list_(pa.from_numpy_dtype(a.dtype), a.shape[1])) for name, a in vectors.items()]
         self.pa, self.schema, self.read = pa, pa.schema(fields, dict(notes or {})), pq.ParquetFile
