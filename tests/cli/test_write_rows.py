@@ -66,4 +66,3 @@ def test_an_output_that_appears_while_the_input_is_awaited_stays(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"dog\n")))
     assert main([str(word) for word in spec]) == 0
     assert json.loads(out.read_text())["text"] == "dog" and list(tmp_path.iterdir()) == [out]
-
