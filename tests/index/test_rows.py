@@ -103,13 +103,6 @@ def test_values_that_json_does_not_have_are_told_apart(tmp_path: Path, kind: pa.
         assert not [*again.new(items)] and again.counts["updated"] == (0 if beside[0] == 0 else 4)
 
 
-def test_numbers_are_those_of_the_input(tmp_path: Path):
-    rows = NewRows(info(), lambda item: item.text, located, {})
-    texts = ["a", "a", "", "b"]
-    assert [item.text for item in taken(rows, texts)] == ["a", "", "b"]
-    assert list(rows.numbers) == [0, 2, 3]
-
-
 def chunked(texts: Sequence[str], **settings: Any) -> tuple[list[Item], NewRows]:
     """The rows of documents whose chunks are their words; all have one id."""
     items = [

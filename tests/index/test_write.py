@@ -7,15 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests.index.rows import info, reader
 
 from afterword.errors import DataError
 from afterword.index.index import Index
-from afterword.index.write import check_folder, create_from, merge, writing
+from afterword.index.write import check_folder, merge, writing
 
 WORKER = """
 import sys
@@ -117,18 +114,3 @@ def test_other_folders_are_left_alone(tmp_path: Path):
     with pytest.raises(DataError, match="is a file"):
         check_folder(tmp_path / "letters.txt")
     check_folder(tmp_path / "new")
-
-
-def test_rows_without_a_vector_are_left_out(tmp_path: Path):
-    made = info()
-    rows = reader(["a", "b", "c"], made).read_all()
-    vectors = pa.array(
-        [row if i != 1 else None for i, row in enumerate(rows["vector"].to_pylist())], rows["vector"].type
-    )
-    ids = pa.array(["0", None, "2"])
-    rows = rows.set_column(rows.schema.get_field_index("vector"), "vector", vectors).set_column(0, "id", ids)
-    pq.write_table(rows.replace_schema_metadata(made.to_schema()), tmp_path / "rows.parquet")
-    index = create_from(tmp_path / "a", tmp_path / "rows.parquet")
-    assert index.table.to_arrow()["id"].to_pylist() == ["0", "2"]
-    assert index.info.language == "English" and np.array_equal(index.info.probes, made.probes)  # type: ignore[arg-type]
-    assert Index.open(tmp_path / "a").info.language == "English"

@@ -13,7 +13,6 @@ from ..errors import plural
 
 if TYPE_CHECKING:
     from ..index.index import Index
-    from ..jobs.store import Totals
 
 
 def maintain(folder: Path, optimize: bool, as_json: bool) -> int:
@@ -52,9 +51,8 @@ def status_of(index: Index) -> dict[str, Any]:
     }
 
 
-def summary(totals: Totals, counts: Mapping[str, int], deleted: int, index: Index) -> str:
+def summary(embedded: int, counts: Mapping[str, int], deleted: int, index: Index) -> str:
     """The last line of a run."""
-    embedded = totals.rows - totals.rejected
     parts = [f"{embedded:,} embedded"]
     parts += [f"{counts[name]:,} {name}" for name in ("known", "updated", "repeated") if counts[name]]
     parts += [f"{deleted:,} deleted"] if deleted else []

@@ -37,7 +37,6 @@ def build_from(wanted: IndexWanted, path: Path, every: bool) -> int:
     from ..index.stored import StoredRows
     from ..index.write import check_folder, writing
     from ..jobs.rejects import Rejects
-    from ..jobs.store import Totals
 
     check_folder(wanted.folder)
     stored = StoredRows(path)
@@ -60,7 +59,7 @@ def build_from(wanted: IndexWanted, path: Path, every: bool) -> int:
         with Rejects(wanted.listing, say) as rejects:
             blocks = stored.blocks(rows, names, kinds)
             index, count = _create(run, blocks, kinds, rejects) if index is None else _merge(index, blocks, rejects)
-        return finish(run, rows, index, Totals(count + rejects.count, rejects.count))
+        return finish(run, rows, index, count, rejects.count)
 
 
 def _create(
@@ -86,11 +85,11 @@ def _create(
 def _merge(index: Index, blocks: Blocks, rejects: Rejects) -> tuple[Index, int]:
     from ..index.write import Merges
 
-    merges, count = Merges(index, rejects), 0
+    merges, count = Merges(index), 0
     for block in _accepted(blocks, rejects):
-        merges.add(0, 0, (), block)
+        merges.add(block)
         count += len(block)
-    merges.finish(0)
+    merges.flush()
     return index, count
 
 

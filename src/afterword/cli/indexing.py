@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
     from ..jobs.chunked import Chunking
     from ..jobs.embedder import MethodsEmbedder
     from ..jobs.items import Item
-    from ..jobs.output_file import Output
-    from ..jobs.store import Store, Totals
+    from ..jobs.rejects import Rejects
     from ..jobs.windows import Embedding, Progress
     from ..methods import AnyMethod
 
 DOCUMENT = ("document", "passage", "corpus")
 """The names of prompts for documents, as `Encoder.encode_document` looks for them."""
-ROWS = "rows.parquet"  # the rows of a first build, until they are in the table
 
 
 @dataclass(frozen=True)
@@ -124,32 +123,19 @@ class IndexRun:
             text_search=wanted.text_search, loading=loading,
         )  # fmt: skip
 
-    def output(self, kinds: dict[str, Any]) -> Output:
-        """The file of rows of a first build."""
-        from ..index.index import JOB
-        from ..index.write import COLUMNS
-        from ..jobs.output_file import Output
-
-        path = self.wanted.folder / JOB / ROWS
-        return Output(path, self.wanted.listing, {**COLUMNS, **kinds}, overwrite=True, model=self.wanted.choice.model)
-
     def opened(self) -> Index | None:
-        """The index as it is, which this encoder may update; None if there is none.
+        """The index as it is, or what there is of its first build, which this encoder may go on with; None without.
 
         Raises:
             DataError: it was made by another encoder, or in another way.
         """
         from ..index.guard import check_encoder, check_settings
-        from ..index.index import Index, exists
-        from ..index.write import create_from
+        from ..index.index import JOB, Index, exists
 
-        folder, left = self.wanted.folder, self.output({})
-        index = Index.open(folder) if exists(folder) else None
-        if index is None and left.file.is_file():
-            index = create_from(folder, left.file)
-        if index is None:
+        folder = next((one for one in (self.wanted.folder, self.wanted.folder / JOB) if exists(one)), None)
+        if folder is None:
             return None
-        _remove(left)
+        index = Index.open(folder)
         check_encoder(folder, index.info, self.embedder.encoder)
         check_settings(index, self.info)
         return index
@@ -179,7 +165,7 @@ class IndexRun:
         start = b - len(place.text[a:b].lstrip())
         return Located(place.number, start, start + len(text), place.digest)
 
-    def embedding(self, kinds: dict[str, Any]) -> Embedding:
+    def embedding(self, kinds: Mapping[str, Any]) -> Embedding:
         """How rows become vectors and columns."""
         from ..index.write import columns_of
         from ..jobs.items import Item
@@ -194,20 +180,6 @@ class IndexRun:
             return embedder([item.text or "" for item in items], None, done)
 
         return Embedding(encode, embedder.why_nan, lambda items: columns_of(items, kinds))
-
-
-def _remove(left: Output) -> None:
-    """Remove the rows of a first build that are in the table, and what a killed run left beside them."""
-    from ..jobs.parts_folder import open_parts
-
-    folder = left.file.parent
-    if left.parts.is_dir():
-        with open_parts(left, say) as parts:  # it was killed before it removed them
-            parts.finished = True
-    left.file.unlink(missing_ok=True)
-    if folder.is_dir():
-        with suppress(OSError):  # somebody's own file
-            folder.rmdir()
 
 
 def _document_options(embedder: MethodsEmbedder, options: dict[str, Any]) -> dict[str, Any]:
@@ -242,24 +214,85 @@ def build(wanted: IndexWanted, reader: Reader) -> int:
     """
     from ..index.rows import NewRows
     from ..index.write import check_folder, writing
+    from ..jobs.rejects import Rejects
 
     check_folder(wanted.folder)
     with writing(wanted.folder):
         run = IndexRun(wanted)
         index = run.opened()
         kinds = {name: reader.kinds[name] for name in wanted.keep}
-        if index is not None:
-            index.add_columns(kinds)
+        items = iter(run.items(reader))
+        if index is None:
+            index, items = _begun(run, items, kinds)
+        elif index.folder != wanted.folder and index.rows:
+            say(f"{plural(index.rows, 'row')} done before")
+        index.add_columns(kinds)
         rows = NewRows(run.info, run.identify, run.locate, kinds, index)
-        with RowsBar(reader.total, wanted.progress) as bar:
-            embed = _first if index is None else _update
-            index, totals = embed(run, reader, rows, kinds, bar, index)
-        return finish(run, rows, index, totals)
+        with interruptible(lambda: "rows that were merged are kept; the same command goes on from there"):
+            with Rejects(wanted.listing, say) as rejects, RowsBar(reader.total, wanted.progress) as bar:
+                count = _embed(run, reader, items, rows, index, rejects, bar)
+            if not index.rows:
+                _discard(index, wanted.folder)
+                raise DataError(f"no row could be embedded: {rejects.count} rejected, listed in {wanted.listing}")
+            return finish(run, rows, index, count, rejects.count)
 
 
-def finish(run: IndexRun, rows: NewRows, index: Index, totals: Totals) -> int:
+def _begun(run: IndexRun, items: Iterator[Item], kinds: Mapping[str, Any]) -> tuple[Index, Iterator[Item]]:
+    """A new index, in the language of its first texts; and all rows."""
+    from ..index.index import JOB
+    from ..index.tune import SAMPLE, language_of
+    from ..index.write import create
+
+    first = list(islice(items, SAMPLE))
+    if not first:
+        raise DataError(f"the input is empty: {run.wanted.folder} is not made")
+    language = run.info.language or language_of([item.text for item in first if item.text])
+    index = create(run.wanted.folder / JOB, replace(run.info, language=language), kinds)
+    return index, chain(first, items)
+
+
+def _discard(index: Index, folder: Path) -> None:
+    """Remove a first build without rows."""
+    if index.folder != folder:
+        shutil.rmtree(index.folder, ignore_errors=True)
+
+
+def _embed(
+    run: IndexRun, reader: Reader, items: Iterable[Item], rows: NewRows, index: Index, rejects: Rejects, bar: RowsBar
+) -> int:
+    """Embed the rows that the index does not have, and merge them; returns their number.
+
+    Windows are cut by the input alone, so that a build that goes on has the vectors of an unbroken one.
+    """
+    from ..index.write import Merges
+    from ..jobs.windows import embed_window, windows
+    from ..jobs.write_vectors import Block
+
+    merges, embedding, read, count = Merges(index), run.embedding(rows.columns), 0, 0
+    empty = embedding.encode([], lambda _: None)
+    for part in windows(items, run.wanted.window):
+        new = [(number, found) for number, item in enumerate(part, read) if (found := rows.take(item)) is not None]
+        read += len(part)
+        if not new:
+            bar.skip(reader.at, read)
+            continue
+        some = [item for _, item in new]
+        bar.begin(reader.at, read, [len(item.text or "") for item in some if item.problem is None])
+        vectors = embed_window(some, lambda part: embedding.encode(part, bar.more), embedding.why_nan, empty)
+        for number, item in new:
+            if item.problem is not None:
+                rejects.add(number, item.line, item.problem)
+        count += sum(item.problem is None for item in some)
+        merges.add(Block(embedding.columns(some), vectors))
+        bar.end()
+    merges.flush()
+    return count
+
+
+def finish(run: IndexRun, rows: NewRows, index: Index, embedded: int, rejected: int) -> int:
     """Delete what is gone, make searches quick, and say what was done. Returns the exit code."""
     from ..index.rows import delete
+    from ..index.write import publish
 
     rows.flush()
     stale = rows.stale(index, False)
@@ -267,10 +300,11 @@ def finish(run: IndexRun, rows: NewRows, index: Index, totals: Totals) -> int:
         stale = _pruned(rows, index, stale)
     delete(index, stale)
     tune(run, index)
-    say(summary(totals, rows.counts, len(stale), index))
-    if totals.rejected:
-        say(f"{totals.rejected:,} rejected, listed in {run.wanted.listing}")
-    return REJECTED if totals.rejected else 0
+    index = publish(index, run.wanted.folder)
+    say(summary(embedded, rows.counts, len(stale), index))
+    if rejected:
+        say(f"{rejected:,} rejected, listed in {run.wanted.listing}")
+    return REJECTED if rejected else 0
 
 
 def _pruned(rows: NewRows, index: Index, stale: list[str]) -> list[str]:
@@ -293,52 +327,6 @@ def _pruned(rows: NewRows, index: Index, stale: list[str]) -> list[str]:
         "remove them, and prune again"
     )
     return stale
-
-
-def _first(
-    run: IndexRun, reader: Reader, rows: NewRows, kinds: dict[str, Any], bar: RowsBar, index: Index | None
-) -> tuple[Index, Totals]:
-    """Embed all rows into durable parts, and make the table of them in one commit."""
-    from ..index.write import create_from
-    from ..jobs.made_by import contract
-    from ..jobs.parts_folder import open_parts
-
-    output = run.output(kinds)
-    output.file.parent.mkdir(exist_ok=True)
-    embedding = run.embedding(kinds)
-    infos = {"vector": run.info}
-    with open_parts(output, say) as parts, interruptible(parts.kept):
-        parts.numbers = rows.numbers
-        before = parts.begin(embedding.encode([], lambda _: None), infos, contract(infos, run.embedder.encoder))
-        if before:
-            say(f"{plural(before, 'row')} done before")
-        totals = _embedded(run, reader, rows, embedding, parts, bar)
-    if not totals.rows:
-        _remove(output)
-        raise DataError(f"the input is empty: {run.wanted.folder} is not made")
-    index = create_from(run.wanted.folder, output.file)
-    _remove(output)
-    return index, totals
-
-
-def _update(
-    run: IndexRun, reader: Reader, rows: NewRows, kinds: dict[str, Any], bar: RowsBar, index: Index | None
-) -> tuple[Index, Totals]:
-    """Embed the rows that the index does not have, and merge them."""
-    from ..index.write import Merges
-    from ..jobs.rejects import Rejects
-
-    assert index is not None
-    with Rejects(run.wanted.listing, say) as rejects:
-        merges = Merges(index, rejects, rows.numbers)
-        with interruptible(merges.kept):
-            return index, _embedded(run, reader, rows, run.embedding(kinds), merges, bar)
-
-
-def _embedded(run: IndexRun, reader: Reader, rows: NewRows, embedding: Embedding, store: Store, bar: RowsBar) -> Totals:
-    from ..jobs.windows import embed_rows
-
-    return embed_rows(reader, rows.new(run.items(reader)), embedding, store, bar, run.wanted.window)
 
 
 def tune(run: IndexRun, index: Index) -> None:

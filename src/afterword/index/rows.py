@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,7 +77,6 @@ class NewRows:
     Attributes:
         counts: the rows that were ``known``, those of them whose other columns were ``updated``, and those that were
             ``repeated`` in the input.
-        numbers: of the rows that were handed on, among all rows of the input, from 0.
         nameless: the lines of rejected rows without an id, which may be any row of the index.
     """
 
@@ -98,18 +96,14 @@ class NewRows:
         self._seen: dict[bytes, bytes] = {}
         self._docs: dict[bytes, bytes] = {}
         self._rejected: set[bytes] = set()  # documents
-        self.numbers = array("q")
         self.nameless: list[int] = []
 
     def new(self, items: Iterable[Item]) -> Iterator[Item]:
         """The rows that must be embedded; a row that is rejected passes on."""
-        for number, item in enumerate(items):
-            found = self._new(item)
-            if found is not None:
-                self.numbers.append(number)
-                yield found
+        return (new for item in items if (new := self.take(item)) is not None)
 
-    def _new(self, item: Item) -> Item | None:
+    def take(self, item: Item) -> Item | None:
+        """A row that must be embedded or is rejected, with its place; None if there is nothing to do."""
         place = located = None
         if item.problem is None:
             located = self.locate(item)

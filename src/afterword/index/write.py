@@ -1,32 +1,28 @@
-"""Write rows into an index: all of a first build in one commit, those of an update by merges that can be repeated."""
+"""Write rows into an index by merges that can be repeated; a first build is made aside, and appears when it is done."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, ModelError
-from ..files.atomic import temporary
 from ..files.folder_lock import lock_folder
 from ..jobs.items import Item, kept_columns
-from ..jobs.rejects import Rejects
-from ..jobs.store import Store, Totals
 from ..jobs.write_vectors import Block
 from .index import JOB, LOCK, TABLE, VECTOR, Index, exists, schema_of, written
 from .info import IndexInfo
-from .tune import SAMPLE, language_of
 
 if TYPE_CHECKING:
-    from pyarrow import Field, RecordBatch, RecordBatchReader, Schema
+    from pyarrow import Field, RecordBatch, Schema
 
 REJECTS = "rejects.jsonl"
-OURS = {LOCK, JOB, REJECTS, temporary(Path(REJECTS)).name, f"{TABLE}.lance"}
+OURS = {LOCK, JOB, REJECTS, f"{TABLE}.lance"}
 """What the folder of an index holds before its first build has ended."""
-MERGED = 65536  # rows of one merge
-READ = 4096  # rows that are read of a file at a time
+MERGED = 1024  # rows of one merge: what a kill loses
 COLUMNS = {
     "id": "text", "doc": "text", "chunk": "number", "start": "number", "end": "number", "text": "text", "hash": "text",
 }  # fmt: skip
@@ -41,7 +37,8 @@ def check_folder(folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file: give the name of a folder")
-    if folder.is_dir() and not exists(folder) and {path.name for path in folder.iterdir()} - OURS:
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if not exists(folder) and {name for name in names if not name.startswith(".afterword-")} - OURS:
         raise DataError(f"{folder} is no index: give the name of a new folder")
 
 
@@ -79,47 +76,31 @@ def columns_of(items: Sequence[Item], kinds: Mapping[str, Any]) -> dict[str, lis
     return {**own, **kept_columns(items, kinds, parquet=True)}
 
 
-def create_from(folder: Path, path: Path) -> Index:
-    """Make an index of the rows with a vector of a .parquet file, in one commit.
+def create(folder: Path, info: IndexInfo, kinds: Mapping[str, Any]) -> Index:
+    """Make an index without rows.
 
     Args:
         folder: of the index.
-        path: a file with the columns of an index, and its `IndexInfo` as metadata.
+        info: what its rows will be made by.
+        kinds: the types of the kept columns, as `Reader.kinds` has them.
 
     Raises:
-        DataError: no row has a vector, or the folder cannot be written.
+        DataError: the folder cannot be written.
     """
-    import pyarrow.parquet as pq
-
-    found = pq.read_schema(path)
-    info = IndexInfo.from_schema(found.metadata)
-    info = replace(info, language=info.language or language_of(_first_texts(path)))
-    kept = [field for field in found if field.name not in {*COLUMNS, VECTOR}]
-    return Index.create(folder, _reader(path, info, kept), info)
-
-
-def _first_texts(path: Path) -> list[str]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        return next(
-            (batch["text"].drop_null().to_pylist() for batch in file.iter_batches(SAMPLE, columns=["text"])), []
-        )
-
-
-def _reader(path: Path, info: IndexInfo, kept: list[Field]) -> RecordBatchReader:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    schema = schema_of(info, kept)
+    kept = [pa.field(name, pa.string() if isinstance(kind, str) else kind) for name, kind in kinds.items()]
+    return Index.create(folder, schema_of(info, kept).empty_table().to_reader(), info)
 
-    def rows() -> Iterator[RecordBatch]:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            for batch in file.iter_batches(READ):
-                whole = batch.filter(batch[VECTOR].is_valid())
-                yield pa.record_batch([whole[field.name].cast(field.type) for field in schema], schema=schema)
 
-    return pa.RecordBatchReader.from_batches(schema, rows())
+def publish(index: Index, folder: Path) -> Index:
+    """Give a first build its place, at once; returns the index there."""
+    if index.folder == folder:
+        return index
+    with written(folder):
+        os.replace(index.folder / f"{TABLE}.lance", folder / f"{TABLE}.lance")
+    shutil.rmtree(index.folder, ignore_errors=True)
+    return Index.open(folder)
 
 
 def batch_of(block: Block, schema: Schema) -> RecordBatch:
@@ -158,46 +139,30 @@ def column(values: Sequence[Any], field: Field) -> Any:
         raise DataError(f"the column {field.name!r} is of type {field.type} in the index: {told:.200}") from None
 
 
-class Merges(Store):
+class Merges:
     """Merges rows into an index by their ids.
 
     Args:
         index: the index.
-        rejects: the list of rows without a vector.
-        numbers: of the rows, among all rows of the input.
     """
 
-    def __init__(self, index: Index, rejects: Rejects, numbers: Sequence[int] = ()) -> None:
-        self.index, self.rejects, self.numbers = index, rejects, numbers
-        self.rows = 0
-        self._held: list[Any] = []
+    def __init__(self, index: Index) -> None:
+        self.index, self._held = index, list[Any]()
 
-    def add(self, number: int, first: int, items: Sequence[Item], block: Block) -> None:
-        """Hold a window; merge when enough rows are held."""
-        for row, item in enumerate(items, first):
-            if item.problem is not None:
-                self.rejects.add(self.numbers[row], item.line, item.problem)
-        self.rows += len(items)
+    def add(self, block: Block) -> None:
+        """Hold rows, and merge them when there are enough."""
         self._held.append(batch_of(block, self.index.table.schema))
         if sum(map(len, self._held)) >= MERGED:
-            self._merge()
+            self.flush()
 
-    def _merge(self) -> None:
+    def flush(self) -> None:
+        """Merge what is held."""
         import pyarrow as pa
 
         held = pa.Table.from_batches(self._held) if self._held else ()
         self._held = []
         if len(held):
             merge(self.index, held)
-
-    def finish(self, count: int) -> Totals:
-        """Merge what is held."""
-        self._merge()
-        return Totals(self.rows, self.rejects.count)
-
-    def kept(self) -> str:
-        """What was merged stays, and is not embedded again."""
-        return "rows that were merged are kept; the same command goes on from there"
 
 
 def merge(index: Index, rows: Any, insert: bool = True) -> None:

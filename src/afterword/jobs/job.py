@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 
 from ..errors import DataError, JobError, MissingExtra, plural
 from ..files.atomic import atomic_file
-from .contract import Contract, check_same, plain
+from .made_by import check_same, plain
 from .names import JOB, PROBLEM, ROW
 from .plan import Shard, cut, hashes, shards_of
 from .pool import Run, ShardListener, run_here
@@ -83,7 +83,7 @@ class Job:
         begun: what job.json holds.
     """
 
-    def __init__(self, folder: Path, begun: Contract) -> None:
+    def __init__(self, folder: Path, begun: dict[str, Any]) -> None:
         self.folder, self.begun, self.plan = folder, begun, shards_of(begun["plan"])
 
     @classmethod
@@ -150,7 +150,7 @@ class Job:
             file.write(json.dumps(begun).encode())
         return cls(folder, begun)
 
-    def _check(self, worker: ShardWorker, now: Contract, overwrite: bool) -> None:
+    def _check(self, worker: ShardWorker, now: dict[str, Any], overwrite: bool) -> None:
         """Raise a JobError if a setting, the input or, where no worker will compare it, the model differs."""
         try:
             check_same(self.folder, self.begun["settings"], now)

@@ -1,20 +1,19 @@
-"""What a command's vectors are made by: written into a .parquet file, and compared before a run is continued."""
+"""What vectors are made by, and the first difference between what a job was begun with and what it is now."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import version
+from pathlib import Path
 from typing import Any
-
-import torch
 
 from ..encode.options import choose_prompt
 from ..encoder import Encoder
-from ..files.fingerprint import LIBRARIES, fingerprint, identity, weights_digest
+from ..errors import DataError
+from ..files.fingerprint import fingerprint, identity, weights_digest
 from ..methods import AnyMethod
 from ..methods.serialize import to_json
-from .contract import Contract
 from .probes import probes
 from .vectors_info import VectorsInfo
 
@@ -53,21 +52,50 @@ def made_by(
     return infos
 
 
-def contract(infos: Mapping[str, VectorsInfo], encoder: Encoder, threads: str = "OMP_NUM_THREADS") -> Contract:
-    """What must be the same when a run goes on, so that its rows are those of a run that was not interrupted.
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as a JSON file gives them back.
 
-    Args:
-        infos: what each column is made by.
-        encoder: that embeds.
-        threads: what the user gives the number of torch's threads by; on a CPU other ones give other last bits.
+    >>> plain({"--method": ("echo",)})
+    {'--method': ['echo']}
     """
-    device = encoder.device.type
-    cpu = {threads: torch.get_num_threads()} if device == "cpu" else {}
-    return {
-        "method": {column: info.method for column, info in infos.items()},
-        "identity": {column: info.identity for column, info in infos.items()},
-        "--device": device,
-        **cpu,
-        "version": {name: version(name) for name in LIBRARIES},
-        "fingerprint": {column: info.fingerprint for column, info in infos.items()},
-    }
+    found: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    return found
+
+
+def first_difference(before: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first value that differs: its name, what it was, and what it is; None if all are equal.
+
+    >>> first_difference({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
+    ('b c', 2, 3)
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*now, *before]):
+            found = first_difference(before.get(key), now.get(key), f"{name} {key}".strip())
+            if found is not None:
+                return found
+        return None
+    return None if before == now else (name, before, now)
+
+
+def check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on with parts that were made in another way.
+
+    Raises:
+        DataError: a value differs; the first one is named.
+    """
+    found = first_difference(before, now)
+    if found is not None:
+        name, old, new = found
+        raise DataError(
+            f"{folder} was begun with {name} {spelled(old)}, and now it is {spelled(new)}: give the same command, or "
+            "--overwrite to start again"
+        )
+
+
+def spelled(value: Any) -> str:
+    """A value of a command line in a message.
+
+    >>> spelled(None), spelled("echo"), spelled(["id"])
+    ('not given', 'echo', '["id"]')
+    """
+    return "not given" if value is None or value == [] else str(value) if isinstance(value, str) else json.dumps(value)

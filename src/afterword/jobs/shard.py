@@ -15,9 +15,8 @@ from typing import Any
 from ..encode.limits import Losses
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import atomic_file
-from .contract import first_difference, spelled
 from .items import Item
-from .made_by import made_by
+from .made_by import first_difference, made_by, spelled
 from .names import JOB, PROBLEM, ROW
 from .plan import Inputs, ShardRows, shards_of
 from .recipe import Recipe, Rows

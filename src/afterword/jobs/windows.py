@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import TextsUnknown
 from ..files.lines import Reader
 from .items import Item
 from .rejects import Encode, bisected
-from .store import Store, Totals
 from .write_vectors import Array, Block
 
 WINDOW = 2048  # maximum number of rows in a window
@@ -79,37 +75,6 @@ class Embedding:
     columns: Callable[[Sequence[Item]], dict[str, list[Any]]]
 
 
-def embed_rows(
-    reader: Reader, items: Iterable[Item], embedding: Embedding, store: Store, listener: Listener, window: int = WINDOW
-) -> Totals:
-    """Embed every row and store it, a window at a time; windows that an earlier run has finished are passed over.
-
-    Args:
-        reader: the open input, which knows how much of it was read.
-        items: the rows of the input.
-        embedding: how they become vectors.
-        store: takes the windows; it has begun.
-        listener: called as the run proceeds.
-        window: maximum number of rows in a window.
-    """
-    empty = embedding.encode([], lambda _: None)
-    rows = count = 0
-    for part in windows(items, window):
-        first, rows = rows, rows + len(part)
-        if store.has(count, first, part):
-            listener.skip(reader.at, rows)
-        else:
-            listener.begin(reader.at, rows, [len(item.text or "") for item in part if item.problem is None])
-            with unknown_texts() as unknown:
-                vectors = embed_window(
-                    part, lambda items: embedding.encode(items, listener.more), embedding.why_nan, empty
-                )
-            store.add(count, first, part, Block(embedding.columns(part), vectors, sum(unknown)))
-            listener.end()
-        count += 1
-    return store.finish(count)
-
-
 def stream_rows(
     reader: Reader, items: Iterable[Item], embedding: Embedding, listener: Listener, window: int = WINDOW
 ) -> Iterator[tuple[list[Item], Block]]:
@@ -130,23 +95,6 @@ def stream_rows(
         vectors = embed_window(part, lambda some: embedding.encode(some, listener.more), embedding.why_nan, empty)
         yield part, Block(embedding.columns(part), vectors)
         listener.end()
-
-
-@contextmanager
-def unknown_texts() -> Iterator[list[int]]:
-    """Note how many texts `encode` warns of as mostly unknown, without holding the warnings back."""
-    numbers, show = list[int](), warnings.showwarning
-
-    def noted(message: Any, *given: Any, **named: Any) -> None:
-        if isinstance(message, TextsUnknown):
-            numbers.append(message.number)
-        show(message, *given, **named)
-
-    warnings.showwarning = noted
-    try:
-        yield numbers
-    finally:
-        warnings.showwarning = show
 
 
 def embed_window(
