@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import secrets
@@ -33,29 +32,19 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         DataError: it cannot be written, or the disk is full.
     """
-    temporary_path = path.with_name(f".afterword-{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f".afterword-{secrets.token_hex(8)}.tmp")
     try:
-        with moved_when_written(temporary_path, path) as file:
-            yield file
-    except OSError as e:
-        if e.errno not in FULL and e.filename != os.fspath(temporary_path):
-            raise
-        raise DataError(f"{path} cannot be written: {e.strerror or e}") from e
-
-
-@contextmanager
-def moved_when_written(temporary_path: Path, path: Path) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name, flush it to disk and rename it; after any error it is removed."""
-    try:
-        with temporary_path.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary_path.replace(path)
-    except BaseException:
-        temporary_path.unlink(missing_ok=True)
+        temporary.replace(path)
+        sync(path.parent)
+    except BaseException as e:
+        temporary.unlink(missing_ok=True)
+        if isinstance(e, OSError) and (e.errno in FULL or e.filename == os.fspath(temporary)):
+            raise DataError(f"{path} cannot be written: {e.strerror or e}") from e
         raise
-    sync(path.parent)
 
 
 @contextmanager
@@ -124,16 +113,6 @@ def check_target(path: Path) -> None:
         raise DataError(f"{path} is a folder: give the name of a file in it")
     if not path.parent.is_dir():
         raise DataError(f"{path} cannot be written: there is no folder {path.parent}; create it first")
-
-
-def temporary(path: Path) -> Path:
-    """A hidden name in the same folder, the same for each run."""
-    return path.with_name(f".afterword-{hashlib.blake2b(os.fsencode(path.name), digest_size=8).hexdigest()}.writing")
-
-
-def remove_left(path: Path) -> None:
-    """Remove what a process that was killed while it wrote a file has left."""
-    temporary(path).unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:
