@@ -13,7 +13,7 @@ from tests.tiny import tiny
 
 from afterword.index.index import Index, exists
 
-ROWS = 'n,text\n1,The bank.\nO\'Brien,银行\n3," "\n4,river\n'
+ROWS = 'n,text\n1,The bank.\nO\'Brien,银行\n3," "\n4,river\n5,sea\n'
 LATER = 'n,text\n1,The bank.\n3,A river.\n4,"the river\'s bank"\n5," "\n6,money\n'
 STEP = 6  # of the places where `make test` kills
 

@@ -135,6 +135,8 @@ class IndexRun:
         folder = next((one for one in (self.wanted.folder, self.wanted.folder / JOB) if exists(one)), None)
         if folder is None:
             return None
+        if folder == self.wanted.folder:  # a first build that was killed when it was done has left it
+            shutil.rmtree(folder / JOB, ignore_errors=True)
         index = Index.open(folder)
         check_encoder(folder, index.info, self.embedder.encoder)
         check_settings(index, self.info)
@@ -214,7 +216,7 @@ def build(wanted: IndexWanted, reader: Reader) -> int:
     """
     from ..index.rows import NewRows
     from ..index.write import check_folder, writing
-    from ..jobs.rejects import Rejects
+    from ..jobs.rejects import Rejects, check_some
 
     check_folder(wanted.folder)
     with writing(wanted.folder):
@@ -233,7 +235,7 @@ def build(wanted: IndexWanted, reader: Reader) -> int:
                 count = _embed(run, reader, items, rows, index, rejects, bar)
             if not index.rows:
                 _discard(index, wanted.folder)
-                raise DataError(f"no row could be embedded: {rejects.count} rejected, listed in {wanted.listing}")
+                check_some(rejects.count, rejects.count, wanted.listing)
             return finish(run, rows, index, count, rejects.count)
 
 
@@ -264,11 +266,12 @@ def _embed(
 
     Windows are cut by the input alone, so that a build that goes on has the vectors of an unbroken one.
     """
-    from ..index.write import Merges
+    from ..index.write import MERGED, Merges
     from ..jobs.windows import embed_window, windows
     from ..jobs.write_vectors import Block
 
-    merges, embedding, read, count = Merges(index), run.embedding(rows.columns), 0, 0
+    merges = Merges(index, min(MERGED, run.wanted.window))
+    embedding, read, count = run.embedding(rows.columns), 0, 0
     empty = embedding.encode([], lambda _: None)
     for part in windows(items, run.wanted.window):
         new = [(number, found) for number, item in enumerate(part, read) if (found := rows.take(item)) is not None]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REJECTS = "rejects.jsonl"
 OURS = {LOCK, JOB, REJECTS, f"{TABLE}.lance"}
 """What the folder of an index holds before its first build has ended."""
-MERGED = 1024  # rows of one merge: what a kill loses
+MERGED = 1024  # rows of one merge
 COLUMNS = {
     "id": "text", "doc": "text", "chunk": "number", "start": "number", "end": "number", "text": "text", "hash": "text",
 }  # fmt: skip
@@ -144,15 +144,16 @@ class Merges:
 
     Args:
         index: the index.
+        rows: of one merge, which are what a kill loses.
     """
 
-    def __init__(self, index: Index) -> None:
-        self.index, self._held = index, list[Any]()
+    def __init__(self, index: Index, rows: int = MERGED) -> None:
+        self.index, self.rows, self._held = index, rows, list[Any]()
 
     def add(self, block: Block) -> None:
         """Hold rows, and merge them when there are enough."""
         self._held.append(batch_of(block, self.index.table.schema))
-        if sum(map(len, self._held)) >= MERGED:
+        if sum(map(len, self._held)) >= self.rows:
             self.flush()
 
     def flush(self) -> None:
