@@ -99,9 +99,7 @@ def main(argv: list[str] | None = None) -> None:
             seconds = in_turns({"now": now[name], "then": then[name]}, asked.rounds)
             ratios = [a / b for a, b in zip(seconds["now"], seconds["then"], strict=True)]
             low, high = bounds(ratios)
-            print(
-                f"| {name} | {median(ratios):.3f} | {low:.3f} to {high:.3f} | {difference:.1e} |", flush=True
-            )
+            print(f"| {name} | {median(ratios):.3f} | {low:.3f} to {high:.3f} | {difference:.1e} |", flush=True)
 
 
 if __name__ == "__main__":

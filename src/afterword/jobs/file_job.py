@@ -80,10 +80,10 @@ def check_files(path: Path | None, listing: Path | None, source: Path | None, ov
     written = [file for file in (path, listing) if file is not None]
     for file in written:
         check_place(file)
-    named = [*written, *([] if source is None else [source])]
-    for i, file in enumerate(named):
-        if any(same(file, other) for other in named[:i]):
-            raise InputError(f"{file} is named twice, as input, output or list of rejected rows: choose two files")
+    if source is not None and any(same(file, source) for file in written):
+        raise InputError(f"{source} is the input: choose another file")
+    if path is not None and listing is not None and same(path, listing):
+        raise InputError(f"{path} is named for the vectors and for the rejected rows: choose two files")
     if overwrite:
         return
     if path is not None and OutputFile(path).file.exists():
