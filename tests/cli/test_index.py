@@ -27,4 +27,4 @@ def test_wrong_options_are_refused(run: Run, tmp_path: Path, words: list[str], t
 
 def test_no_index_is_named(run: Run, tmp_path: Path):
     ended = run("index", tmp_path / "none", "--status")
-    assert ended.code == 2 and "does not exist: make an index by `afterword index" in ended.err
+    assert ended.code == 2 and "none does not exist" in ended.err

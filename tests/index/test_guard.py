@@ -11,8 +11,7 @@ from afterword import Encoder
 from afterword.errors import DataError
 from afterword.files import fingerprint
 from afterword.index.guard import check_encoder, check_settings
-from afterword.index.index import Index
-from afterword.index.info import IndexInfo
+from afterword.index.index import Index, IndexInfo
 from afterword.jobs.probes import probes
 from afterword.methods.serialize import to_json
 

@@ -97,7 +97,7 @@ Index.create(Path(sys.argv[1]), pa.RecordBatchReader.from_batches(schema_of(info
 def test_a_first_build_that_is_killed_leaves_no_index(tmp_path: Path):
     assert subprocess.run([sys.executable, "-c", CREATOR, tmp_path / "a"]).returncode == -signal.SIGKILL
     check_folder(tmp_path / "a")
-    with pytest.raises(DataError, match="is no index"):
+    with pytest.raises(DataError, match="is not an index"):
         Index.open(tmp_path / "a")
     assert Index.create(tmp_path / "a", reader(["x", "y"]), info()).rows == 2
 
@@ -109,7 +109,7 @@ def test_one_process_writes_at_a_time(tmp_path: Path):
 
 def test_other_folders_are_left_alone(tmp_path: Path):
     (tmp_path / "letters.txt").write_text("dear")
-    with pytest.raises(DataError, match="is no index: give the name of a new folder"):
+    with pytest.raises(DataError, match="is not an index: give the name of a new folder"):
         check_folder(tmp_path)
     with pytest.raises(DataError, match="is a file"):
         check_folder(tmp_path / "letters.txt")

@@ -103,7 +103,7 @@ class IndexRun:
     """
 
     def __init__(self, wanted: IndexWanted) -> None:
-        from ..index.info import IndexInfo
+        from ..index.index import IndexInfo
         from ..jobs.embedder import MethodsEmbedder
         from ..jobs.made_by import made_by
 

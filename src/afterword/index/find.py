@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, InputError
-from .index import OWN, VECTOR, Index, first_line
+from .index import METRIC, OWN, VECTOR, Index, first_line
 from .tune import has_index
 
 By = Literal["hybrid", "vector", "text"]
@@ -160,7 +160,7 @@ def _rows(
         query = index.table.search(query_type="hybrid", vector_column_name=VECTOR, fts_columns="text")
         query = query.vector(vector).text(words).rerank(RRFReranker(return_score="all"))
     if by != "text":
-        query = query.distance_type(index.info.metric).refine_factor(REFINE)
+        query = query.distance_type(METRIC).refine_factor(REFINE)
         query = query.minimum_nprobes(NPROBES).maximum_nprobes(0)
         query = query.bypass_vector_index() if search.exact else query
     if search.where is not None:

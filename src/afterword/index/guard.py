@@ -9,8 +9,7 @@ from ..errors import DataError
 from ..files.fingerprint import identity
 from ..jobs.probes import TOLERANCE, probe_difference, probes
 from ..jobs.vectors_info import VectorsInfo
-from .index import Index
-from .info import IndexInfo
+from .index import Index, IndexInfo
 
 OPTIONS = {
     "prompt": "the prompt", "chunking": "--chunk", "late": "--late", "overlap": "--overlap", "id_column": "--id",

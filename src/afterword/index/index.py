@@ -1,16 +1,18 @@
-"""An index on disk: a LanceDB table of texts and vectors, and what it was made by."""
+"""An index on disk: a LanceDB table of texts and vectors, whose metadata says what they were made by."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingDataset, MissingExtra
-from .info import IndexInfo
+from ..jobs.vectors_info import PREFIX, VectorsInfo, to_notes
 
 if TYPE_CHECKING:
     from pyarrow import Field, RecordBatchReader, Schema
@@ -19,6 +21,7 @@ TABLE = "rows"
 JOB = "job"  # the folder of the first build
 LOCK = "writing"  # the folder of the lock
 VECTOR = "vector"
+METRIC = "cosine"
 OWN = ("id", "doc", "chunk", "start", "end", "text", "hash", VECTOR)
 """The columns that every index has; the kept ones stand before the vector."""
 RESERVED = (
@@ -28,6 +31,53 @@ RESERVED = (
 """Names of LanceDB's own, which no column may have."""
 UNIQUE = {"lance-schema:unenforced-primary-key": "true"}  # without it, two merges at once add an id twice
 PLACE = re.compile(r",? /\S+:\d+:\d+")  # in the source of LanceDB
+SETTINGS = ("chunking", "late", "overlap", "id_column", "query_prompt_name", "language", "text_search", "loading")
+"""What an index has beyond a file of vectors."""
+
+
+@dataclass(frozen=True, eq=False)
+class IndexInfo(VectorsInfo):
+    """What an index was made by.
+
+    Attributes:
+        chunking: how texts are split, such as ``256`` or ``sentences``; "" if each text is a row.
+        late: whether a chunk's vector knows the rest of its text.
+        overlap: the number of tokens that two chunks share.
+        id_column: the column of the input that holds ids; None = ids are hashes of texts.
+        query_prompt_name: the model's prompt for queries; None = the one that `Encoder.encode_query` chooses.
+        language: of the text index, such as English; ``none`` for no stems; "" = by the texts.
+        text_search: whether there is a text index.
+        loading: options that the model was loaded with, by the names of `Encoder.load`.
+    """
+
+    chunking: str = ""
+    late: bool = False
+    overlap: int = 0
+    id_column: str | None = None
+    query_prompt_name: str | None = None
+    language: str = ""
+    text_search: bool = True
+    loading: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_metadata(self) -> dict[str, str]:
+        """The values of a column of vectors, and one more, of JSON."""
+        values = {name: getattr(self, name) for name in SETTINGS}
+        return {**super().to_metadata(), "index": json.dumps(values, ensure_ascii=False)}
+
+    def to_schema(self) -> dict[str, str]:
+        """The metadata of a table."""
+        return to_notes({VECTOR: self})
+
+    @classmethod
+    def from_schema(cls, metadata: Mapping[bytes, bytes] | None) -> IndexInfo:
+        """The inverse of `to_schema`.
+
+        Raises:
+            KeyError: a value is missing.
+            ValueError: a value cannot be read.
+        """
+        notes = {name.decode().removeprefix(PREFIX): value.decode() for name, value in (metadata or {}).items()}
+        return cls(**vars(VectorsInfo.from_metadata(notes)), **json.loads(notes["index"]))
 
 
 class Index:
@@ -48,17 +98,15 @@ class Index:
 
         Raises:
             MissingDataset: there is no such folder.
-            DataError: it is no index, its first build has not ended, its format is newer, or it is damaged.
+            DataError: it is not an index, its first build has not ended, or it is damaged.
             MissingExtra: lancedb is not installed.
         """
         if not folder.is_dir():
-            raise MissingDataset(
-                f"{folder} does not exist: make an index by `afterword index {folder} -m MODEL -i FILE`"
-            )
+            raise MissingDataset(f"{folder} does not exist: `afterword index {folder} -m MODEL -i FILE` makes an index")
         if not exists(folder):
             if (folder / JOB).is_dir() or (folder / LOCK).is_dir():
-                raise DataError(f"{folder} holds no rows yet: its first build goes on by the same `afterword index`")
-            raise DataError(f"{folder} is no index: `afterword index` makes one in a new folder")
+                raise DataError(f"{folder} has no rows yet: the same `afterword index` goes on with its first build")
+            raise DataError(f"{folder} is not an index: `afterword index` makes one in a new folder")
         try:
             table = connect(folder).open_table(TABLE)
             schema = table.schema
@@ -79,7 +127,7 @@ class Index:
             DataError: the folder holds an index, or cannot be written.
         """
         if exists(folder):
-            raise DataError(f"{folder} holds an index already")
+            raise DataError(f"{folder} is an index already")
         with written(folder):
             folder.mkdir(parents=True, exist_ok=True)
             table = connect(folder).create_table(TABLE, reader)
@@ -178,6 +226,6 @@ def _read_info(folder: Path, schema: Schema) -> IndexInfo:
     try:
         return IndexInfo.from_schema(schema.metadata)
     except (KeyError, ValueError, TypeError) as e:
-        raise DataError(f"{folder} does not say what it was made by ({type(e).__name__} {e}): index anew") from None
-    except DataError as e:
-        raise DataError(f"{folder} {e}") from None
+        raise DataError(
+            f"{folder} does not say what it was made by ({type(e).__name__} {e}): make a new index"
+        ) from None

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from ..errors import DataError
 from ..jobs.items import Item, as_text, kept_columns
-from .index import Index, first_line, written
-from .info import IndexInfo
+from .index import Index, IndexInfo, first_line, written
 from .write import MERGED, column, columns_of, merge
 
 BATCH = 8192  # rows that are read of a table at a time

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ..errors import DataError
-from .index import VECTOR, Index, written
+from .index import METRIC, VECTOR, Index, written
 
 FLAT_BELOW = 100_000  # rows; a scan of fewer is quick, and exact
 KINDS = ("sq", "pq")
@@ -74,7 +74,7 @@ def index_vectors(index: Index, kind: str | None = None, exact: bool = False) ->
         return
     make = IvfPq if kind == "pq" else IvfSq
     with written(index.folder):
-        index.table.create_index(VECTOR, config=make(distance_type=index.info.metric), replace=True)
+        index.table.create_index(VECTOR, config=make(distance_type=METRIC), replace=True)
 
 
 def optimize(index: Index) -> None:

@@ -13,8 +13,7 @@ from ..errors import DataError, ModelError
 from ..files.folder_lock import lock_folder
 from ..jobs.items import Item, kept_columns
 from ..jobs.write_vectors import Block
-from .index import JOB, LOCK, TABLE, VECTOR, Index, exists, schema_of, written
-from .info import IndexInfo
+from .index import JOB, LOCK, TABLE, VECTOR, Index, IndexInfo, exists, schema_of, written
 
 if TYPE_CHECKING:
     from pyarrow import Field, RecordBatch, Schema
@@ -39,7 +38,7 @@ def check_folder(folder: Path) -> None:
         raise DataError(f"{folder} is a file: give the name of a folder")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if not exists(folder) and {name for name in names if not name.startswith(".afterword-")} - OURS:
-        raise DataError(f"{folder} is no index: give the name of a new folder")
+        raise DataError(f"{folder} is not an index: give the name of a new folder")
 
 
 @contextmanager
