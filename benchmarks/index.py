@@ -29,9 +29,9 @@ from models import ROOT, minilm_folder, stsb_sentences
 
 from afterword import Encoder
 from afterword.cli import main as afterword
-from afterword.index.find import Search, find
-from afterword.index.index import Index
 from afterword.jobs import Job
+from afterword.search.find import Search, find
+from afterword.search.index import Index
 
 WORK = ROOT / "runs" / "index"
 TOP = 10

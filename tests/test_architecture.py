@@ -26,10 +26,9 @@ ROOMS = {
     "train": "errors text backbone methods files encoder st tasks papers",
     "adapters": "errors text methods post encode files encoder st tasks",
     "jobs": "errors text methods post encode files encoder",
-    "groups": "errors",
-    "index": "errors files jobs",
+    "search": "errors files jobs",
     "cli": "errors spelling text backbone methods post encode files encoder tasks tune papers train adapters "
-    "jobs groups index",
+    "jobs search",
 }
 """Which rooms a room may import, lowest first."""
 
@@ -44,8 +43,8 @@ MAY_IMPORT = {
     "mteb": {"adapters"},
     "matplotlib": {"papers"},
     "ray": {"jobs/on_ray"},
-    "lancedb": {"index", "adapters"},
-    "sklearn": {"groups", "tasks"},
+    "lancedb": {"search", "adapters"},
+    "sklearn": {"search", "tasks"},
 }
 """Heavy libraries, and the only rooms (or files) that may import them."""
 

@@ -9,7 +9,7 @@ from tests.cli.conftest import Run
 
 from afterword.cli.cluster import page
 from afterword.cli.gathered import Gathered
-from afterword.groups.groups import Clusters
+from afterword.search.groups import Clusters
 
 pytest.importorskip("sklearn")
 

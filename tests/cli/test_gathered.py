@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from tests.cli.conftest import Run
-from tests.index.rows import info, reader
+from tests.search.rows import info, reader
 
 from afterword.cli.gathered import check_output, gather, write_listing
 from afterword.cli.inputs import read_form
 from afterword.cli.model import ModelChoice
-from afterword.index.index import Index
+from afterword.search.index import Index
 
 SETTINGS = {"prompt": None, "batch_tokens": None, "on_long": "warn"}
 FORM = read_form(None, None, False)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.index.index import Index
+from afterword.search.index import Index
 
 ROWS = 'n,text,channel\n1,The bank.,mail\n2," ",chat\n3,银行,chat\n3,river,chat\n'
 

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import Ended, Run
 
 from afterword import Encoder
-from afterword.index.index import Index
+from afterword.search.index import Index
 
 ROWS = [
     ("1", "The bank raised its rates.", "mail"), ("O'Brien", "We walked along the river.", "chat"),

@@ -12,7 +12,7 @@ pytest.importorskip("lancedb")
 from afterword.cli.model import ModelChoice
 from afterword.cli.searching import encoder_of
 from afterword.errors import DataError
-from afterword.index.index import Index
+from afterword.search.index import Index
 
 
 @pytest.fixture

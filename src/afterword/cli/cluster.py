@@ -18,7 +18,7 @@ from .model import ModelChoice
 from .page import Column, page_width, table
 
 if TYPE_CHECKING:
-    from ..groups.groups import Clusters
+    from ..search.groups import Clusters
 
 SHOWN = 5  # texts of a cluster
 LOOKED = 200  # rows whose texts are read at a time, since many may hold the same one
@@ -62,7 +62,7 @@ def cluster(
 
     Each different text counts once. Cluster 0 is the one with the most texts.
     """
-    from ..groups.groups import cluster as clustered
+    from ..search.groups import cluster as clustered
 
     number = _number(k)
     form = read_form(delimiter, encoding, no_header)
@@ -109,7 +109,7 @@ def _typical(found: Gathered, clusters: Clusters, label: int) -> list[tuple[int 
 
 def _words(found: Gathered, clusters: Clusters) -> list[list[str]]:
     """The distinctive words of each cluster."""
-    from ..groups.groups import distinctive_words
+    from ..search.groups import distinctive_words
 
     labels = clusters.labels.tolist()
     starts = range(0, len(labels), READ)

@@ -19,7 +19,7 @@ from .page import Column, page_width, table
 from .progress import RowsBar
 
 if TYPE_CHECKING:
-    from ..groups.groups import Duplicates
+    from ..search.groups import Duplicates
 
 GROUPS = 10  # groups that are printed
 MEMBERS = 3  # repeats of a group that are printed
@@ -68,7 +68,7 @@ def duplicates(
 
     All pairs are compared. A text is in a group if it is near any text of it; the first row is kept.
     """
-    from ..groups.groups import check_threshold, near_duplicates
+    from ..search.groups import check_threshold, near_duplicates
 
     check_threshold(over)
     form = read_form(delimiter, encoding, no_header)

@@ -181,7 +181,7 @@ def _indexed(folder: Path) -> Gathered:
 
     import numpy as np
 
-    from ..index.index import VECTOR, Index, first_line
+    from ..search.index import VECTOR, Index, first_line
 
     index = Index.open(folder)
     try:

@@ -119,7 +119,7 @@ def index(
     Search it by `afterword search`. A row that cannot be embedded is left out and listed, and the run ends with exit
     code 1.
     """
-    from ..index.tune import KINDS
+    from ..search.tune import KINDS
 
     check_one(status=status or None, optimize=optimize or None)
     if kind is not None and kind not in KINDS:
@@ -162,7 +162,7 @@ def index(
 
 def _read_keep(folder: Path, keep: list[str] | None) -> list[str]:
     """The names of the columns to keep: those that the index has, and --keep."""
-    from ..index.index import Index, exists
+    from ..search.index import Index, exists
 
     names = read_keep(keep, ())
     check_names(names)

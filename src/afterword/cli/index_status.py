@@ -12,14 +12,14 @@ import typer
 from ..errors import plural
 
 if TYPE_CHECKING:
-    from ..index.index import Index
+    from ..search.index import Index
 
 
 def maintain(folder: Path, optimize: bool, as_json: bool) -> int:
     """Print what is in an index; or put new rows into its indexes and remove old versions."""
-    from ..index.index import Index
-    from ..index.tune import optimize as optimized
-    from ..index.write import writing
+    from ..search.index import Index
+    from ..search.tune import optimize as optimized
+    from ..search.write import writing
 
     index = Index.open(folder)
     if optimize:
@@ -34,8 +34,8 @@ def maintain(folder: Path, optimize: bool, as_json: bool) -> int:
 
 def status_of(index: Index) -> dict[str, Any]:
     """What is in an index, by name."""
-    from ..index.index import VECTOR
-    from ..index.tune import has_index
+    from ..search.index import VECTOR
+    from ..search.tune import has_index
 
     info = index.info
     return {

@@ -13,10 +13,10 @@ from .console import say
 from .indexing import IndexRun, IndexWanted, check_names, finish
 
 if TYPE_CHECKING:
-    from ..index.index import Index
-    from ..index.stored import Reject
     from ..jobs.rejects import Rejects
     from ..jobs.write_vectors import Block
+    from ..search.index import Index
+    from ..search.stored import Reject
 
     Blocks = Iterable[tuple[list[Reject], Block]]
 
@@ -32,11 +32,11 @@ def build_from(wanted: IndexWanted, path: Path, every: bool) -> int:
         path: a .parquet file, or the folder of a job.
         every: keep all columns that `embed` kept.
     """
-    from ..index.guard import check_encoder
-    from ..index.rows import NewRows
-    from ..index.stored import StoredRows
-    from ..index.write import check_folder, writing
     from ..jobs.rejects import Rejects
+    from ..search.guard import check_encoder
+    from ..search.rows import NewRows
+    from ..search.stored import StoredRows
+    from ..search.write import check_folder, writing
 
     check_folder(wanted.folder)
     stored = StoredRows(path)
@@ -67,9 +67,9 @@ def _create(
 ) -> tuple[Index, int]:
     import pyarrow as pa
 
-    from ..index.index import Index, schema_of
-    from ..index.tune import language_of
-    from ..index.write import batch_of
+    from ..search.index import Index, schema_of
+    from ..search.tune import language_of
+    from ..search.write import batch_of
 
     good = _accepted(blocks, rejects)
     first = next((block for block in good if len(block)), None)
@@ -83,7 +83,7 @@ def _create(
 
 
 def _merge(index: Index, blocks: Blocks, rejects: Rejects) -> tuple[Index, int]:
-    from ..index.write import Merges
+    from ..search.write import Merges
 
     merges, count = Merges(index), 0
     for block in _accepted(blocks, rejects):

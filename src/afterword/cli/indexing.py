@@ -19,14 +19,14 @@ from .progress import RowsBar, say_loading
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from ..index.index import Index
-    from ..index.rows import Located, NewRows
     from ..jobs.chunked import Chunking
     from ..jobs.embedder import MethodsEmbedder
     from ..jobs.items import Item
     from ..jobs.rejects import Rejects
     from ..jobs.windows import Embedding, Progress
     from ..methods import AnyMethod
+    from ..search.index import Index
+    from ..search.rows import Located, NewRows
 
 DOCUMENT = ("document", "passage", "corpus")
 """The names of prompts for documents, as `Encoder.encode_document` looks for them."""
@@ -86,7 +86,7 @@ class IndexWanted:
     @property
     def listing(self) -> Path:
         """The file that lists rows without a vector."""
-        from ..index.write import REJECTS
+        from ..search.write import REJECTS
 
         return self.rejects or self.folder / REJECTS
 
@@ -103,9 +103,9 @@ class IndexRun:
     """
 
     def __init__(self, wanted: IndexWanted) -> None:
-        from ..index.index import IndexInfo
         from ..jobs.embedder import MethodsEmbedder
         from ..jobs.made_by import made_by
+        from ..search.index import IndexInfo
 
         say_loading(wanted.choice.model, wanted.progress)
         self.wanted = wanted
@@ -129,8 +129,8 @@ class IndexRun:
         Raises:
             DataError: it was made by another encoder, or in another way.
         """
-        from ..index.guard import check_encoder, check_settings
-        from ..index.index import JOB, Index, exists
+        from ..search.guard import check_encoder, check_settings
+        from ..search.index import JOB, Index, exists
 
         folder = next((one for one in (self.wanted.folder, self.wanted.folder / JOB) if exists(one)), None)
         if folder is None:
@@ -158,7 +158,7 @@ class IndexRun:
 
     def locate(self, item: Item) -> Located:
         """Where an item stands in its document."""
-        from ..index.rows import Located
+        from ..search.rows import Located
 
         text, place = item.text or "", item.beside
         if place is None:
@@ -169,9 +169,9 @@ class IndexRun:
 
     def embedding(self, kinds: Mapping[str, Any]) -> Embedding:
         """How rows become vectors and columns."""
-        from ..index.write import columns_of
         from ..jobs.items import Item
         from ..jobs.windows import Embedding
+        from ..search.write import columns_of
 
         chunking, embedder = self.wanted.chunking, self.embedder
 
@@ -197,7 +197,7 @@ def check_names(names: Sequence[str]) -> None:
     Raises:
         typer.BadParameter: its name is one of the index or of LanceDB, or holds a dot.
     """
-    from ..index.index import OWN, RESERVED
+    from ..search.index import OWN, RESERVED
 
     for name in names:
         if name in (*OWN, *RESERVED) or "." in name:
@@ -214,9 +214,9 @@ def build(wanted: IndexWanted, reader: Reader) -> int:
         wanted: what the command asks for.
         reader: the open input.
     """
-    from ..index.rows import NewRows
-    from ..index.write import check_folder, writing
     from ..jobs.rejects import Rejects, check_some
+    from ..search.rows import NewRows
+    from ..search.write import check_folder, writing
 
     check_folder(wanted.folder)
     with writing(wanted.folder):
@@ -241,9 +241,9 @@ def build(wanted: IndexWanted, reader: Reader) -> int:
 
 def _begun(run: IndexRun, items: Iterator[Item], kinds: Mapping[str, Any]) -> tuple[Index, Iterator[Item]]:
     """A new index, in the language of its first texts; and all rows."""
-    from ..index.index import JOB
-    from ..index.tune import SAMPLE, language_of
-    from ..index.write import create
+    from ..search.index import JOB
+    from ..search.tune import SAMPLE, language_of
+    from ..search.write import create
 
     first = list(islice(items, SAMPLE))
     if not first:
@@ -266,9 +266,9 @@ def _embed(
 
     Windows are cut by the input alone, so that a build that goes on has the vectors of an unbroken one.
     """
-    from ..index.write import MERGED, Merges
     from ..jobs.windows import embed_window, windows
     from ..jobs.write_vectors import Block
+    from ..search.write import MERGED, Merges
 
     merges = Merges(index, min(MERGED, run.wanted.window))
     embedding, read, count = run.embedding(rows.columns), 0, 0
@@ -294,8 +294,8 @@ def _embed(
 
 def finish(run: IndexRun, rows: NewRows, index: Index, embedded: int, rejected: int) -> int:
     """Delete what is gone, make searches quick, and say what was done. Returns the exit code."""
-    from ..index.rows import delete
-    from ..index.write import publish
+    from ..search.rows import delete
+    from ..search.write import publish
 
     rows.flush()
     stale = rows.stale(index, False)
@@ -334,7 +334,7 @@ def _pruned(rows: NewRows, index: Index, stale: list[str]) -> list[str]:
 
 def tune(run: IndexRun, index: Index) -> None:
     """Build the indexes of texts and vectors."""
-    from ..index import tune as t
+    from ..search import tune as t
 
     tuning = run.wanted.tuning
     t.index_texts(index)

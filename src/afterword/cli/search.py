@@ -21,8 +21,8 @@ from .searching import encoder_of
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from ..index.find import Result, Search
-    from ..index.index import Index
+    from ..search.find import Result, Search
+    from ..search.index import Index
 
 By = Literal["hybrid", "vector", "text"]
 
@@ -98,8 +98,8 @@ def search(
 
     With --queries and --qrels it prints how well your own queries are answered: by text, by vectors, and by both.
     """
-    from ..index.find import Search, find, resolve_by
-    from ..index.index import Index
+    from ..search.find import Search, find, resolve_by
+    from ..search.index import Index
 
     if (judged_queries is None) != (qrels is None):
         missing = "--queries" if judged_queries is None else "--qrels"
@@ -142,7 +142,7 @@ def measured(
         vectors_of: embeds queries.
         as_json: whether the line is of JSON.
     """
-    from ..index.qrels import METRICS, measure, read_qrels, read_query_file, select
+    from ..search.qrels import METRICS, measure, read_qrels, read_query_file, select
 
     judged = select(index, read_query_file(files[0]), read_qrels(files[1]))
     if judged.missing:

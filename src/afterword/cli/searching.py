@@ -11,8 +11,8 @@ from .model import ModelChoice
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..index.index import Index
     from ..methods import AnyMethod
+    from ..search.index import Index
 
 
 def encoder_of(index: Index, given: ModelChoice, method: str | None) -> Encoder:
@@ -28,8 +28,8 @@ def encoder_of(index: Index, given: ModelChoice, method: str | None) -> Encoder:
         ModelError: the model that is given cannot be loaded.
     """
     from ..errors import AfterwordError
-    from ..index.guard import check_encoder
     from ..methods.serialize import parse_method
+    from ..search.guard import check_encoder
 
     info = index.info
     wanted = _own_method(index) if method is None else parse_method(method)

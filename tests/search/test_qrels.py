@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("lancedb")
 
-from tests.index.rows import info, reader
+from tests.search.rows import info, reader
 
 from afterword.errors import BadRow, DataError
-from afterword.index.find import Search
-from afterword.index.index import Index
-from afterword.index.qrels import measure, read_qrels, read_query_file, select
-from afterword.index.tune import index_texts
+from afterword.search.find import Search
+from afterword.search.index import Index
+from afterword.search.qrels import measure, read_qrels, read_query_file, select
+from afterword.search.tune import index_texts
 
 WANTED = {"q1": {"d1": 2, "7": 0}, "3": {"7": 1}}
 TREC = b"q1 0 d1 2\nq1\t0\t7\t0\n 3  Q0  7  1 \n"

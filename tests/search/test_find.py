@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("lancedb")
 
-from tests.index.rows import DIMENSION, info, reader
+from tests.search.rows import DIMENSION, info, reader
 
 from afterword.errors import DataError, InputError
-from afterword.index.find import Search, find
-from afterword.index.index import Index
-from afterword.index.tune import index_texts, index_vectors
+from afterword.search.find import Search, find
+from afterword.search.index import Index
+from afterword.search.tune import index_texts, index_vectors
 
 TEXTS = ["the bank of the river", "银行提高了利率", "河边有一棵树", "銀行は金利を上げた"]
 TEXTS += ["ธนาคารขึ้นดอกเบี้ย", "bank bank"]
@@ -136,7 +136,7 @@ def test_conditions_find_as_many_rows_through_a_vector_index(tmp_path: Path, mon
     docs = rows.set_column(1, rows.schema.field("doc"), [[str(i % 7 if i < 50 else 9) for i in range(2000)]])
     made = Index.create(tmp_path / "i", docs.to_reader(), info(text_search=False))
     index_vectors(made, "sq")
-    monkeypatch.setattr("afterword.index.find.NPROBES", 1)
+    monkeypatch.setattr("afterword.search.find.NPROBES", 1)
     for search in Search(top=12, where="doc != '9'"), Search(top=8, each=True), Search(top=60, where="chunk = 0"):
         (through,), (exact,) = (find(made, ["any"], QUERY, replace(search, exact=e)) for e in (False, True))
         assert len(through.hits) == search.top

@@ -8,19 +8,19 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.index.rows import info, reader
+from tests.search.rows import info, reader
 
 from afterword.errors import DataError
-from afterword.index.index import Index
-from afterword.index.write import check_folder, merge, writing
+from afterword.search.index import Index
+from afterword.search.write import check_folder, merge, writing
 
 WORKER = """
 import sys
 from pathlib import Path
-from afterword.index.index import Index
-from afterword.index.tune import index_texts, optimize
-from afterword.index.write import merge
-from tests.index.rows import reader
+from afterword.search.index import Index
+from afterword.search.tune import index_texts, optimize
+from afterword.search.write import merge
+from tests.search.rows import reader
 folder, mode = Path(sys.argv[1]), sys.argv[2]
 index = Index.open(folder)
 print("go", flush=True)
@@ -85,8 +85,8 @@ CREATOR = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from afterword.index.index import Index, schema_of
-from tests.index.rows import info, reader
+from afterword.search.index import Index, schema_of
+from tests.search.rows import info, reader
 def batches():
     yield from reader(["x"] * 1000)
     os.kill(os.getpid(), 9)

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.index.rows import info, reader
+from tests.search.rows import info, reader
 
 from afterword.errors import DataError
-from afterword.index.index import VECTOR, Index
-from afterword.index.tune import has_index, index_texts, index_vectors
+from afterword.search.index import VECTOR, Index
+from afterword.search.tune import has_index, index_texts, index_vectors
 
 TEXTS = ["the bank of the river", "银行昨天提高了利率", "running water", "café society"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from afterword.index.index import IndexInfo, schema_of
+from afterword.search.index import IndexInfo, schema_of
 
 DIMENSION = 4
 PROBES = np.random.default_rng(0).standard_normal((8, DIMENSION)).astype(np.float32)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from afterword.errors import InputError
-from afterword.groups import groups as module
-from afterword.groups.groups import cluster, distinctive_words, near_duplicates, unit
+from afterword.search import groups as module
+from afterword.search.groups import cluster, distinctive_words, near_duplicates, unit
 
 RANDOM = np.random.default_rng(0)
 

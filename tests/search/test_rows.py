@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.index.rows import info, reader
+from tests.search.rows import info, reader
 
-from afterword.index.index import Index
-from afterword.index.rows import Located, NewRows, delete, hash_of, known_rows
 from afterword.jobs.items import Item
+from afterword.search.index import Index
+from afterword.search.rows import Located, NewRows, delete, hash_of, known_rows
 
 ODD = ["O'Brien", 'say "no"', "👩‍👩‍👧", "x" * 10_000, "%_\\", "'; DROP TABLE rows; --", "银行"]
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.index.rows import DIMENSION, info
+from tests.search.rows import DIMENSION, info
 
 from afterword.errors import DataError
-from afterword.index.stored import StoredRows, parts_of
 from afterword.jobs.vectors_info import to_notes
+from afterword.search.stored import StoredRows, parts_of
 
 
 def written(path: Path, *columns: str, vectors: tuple[str, ...] = ("vector",)) -> Path:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.index.rows import PROBES, info, reader
+from tests.search.rows import PROBES, info, reader
 
 from afterword.errors import DataError, MissingDataset
-from afterword.index.index import JOB, OWN, TABLE, Index, exists, schema_of
+from afterword.search.index import JOB, OWN, TABLE, Index, exists, schema_of
 
 TEXTS = ["the bank of the river", "银行提高了利率", 'O\'Brien "quoted" 👩‍👩‍👧']
 

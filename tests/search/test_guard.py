@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.index.rows import info, reader
+from tests.search.rows import info, reader
 
 from afterword import Encoder
 from afterword.errors import DataError
 from afterword.files import fingerprint
-from afterword.index.guard import check_encoder, check_settings
-from afterword.index.index import Index, IndexInfo
 from afterword.jobs.probes import probes
 from afterword.methods.serialize import to_json
+from afterword.search.guard import check_encoder, check_settings
+from afterword.search.index import Index, IndexInfo
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,0 @@
-"""Groups of vectors: near-duplicates, and clusters."""

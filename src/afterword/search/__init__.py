@@ -1,0 +1,1 @@
+"""Search: an index of texts and vectors on disk, and groups of vectors (near-duplicates and clusters)."""
