@@ -77,7 +77,7 @@ def impact(
         figure.draw(
             partial(plot, result=matrices[0]), f"{name}: impact matrix",
             f"how far masking one token moves another in: {used[0]}", model=name if len(model) > 1 else "",
-            size=(max(4.6, side + 1.2), max(3.8, side + 1)),
+            size=(max(4.6, side + 1.2), max(4.2, side + 2)),
         )  # fmt: skip
         of_texts = [{**m.to_json(), "tfidf": w.tolist()} for m, w in zip(matrices, weights, strict=True)]
         results += [{"model": name, **f.to_json()} for f in found]
@@ -352,7 +352,7 @@ def attention(
         down = -(-len(views) // across)
         figure.draw(
             partial(plot, views=views), "Attention", f"“{texts[0]}”; shades go by the square root of the weight",
-            size=(across * (side + 1.2), down * (side + 1) + 0.6), panels=(down, across),
+            size=(across * (side + 1.2), down * (side + 1.4) + 1.0), panels=(down, across),
         )  # fmt: skip
     return run.show(results, [*lines, *_forward(forwards, len(texts))])
 

@@ -32,6 +32,7 @@ from .measurement import Measurement, sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
 
 Matrix = NDArray[np.float64]
 
@@ -223,10 +224,12 @@ def plot(*panels: Axes, views: Sequence[AttentionMatrix]) -> None:
     for axes in panels[len(views) :]:
         axes.set_axis_off()
     for axes, view in zip(panels, views, strict=False):
-        _plot(axes, view, most)
+        image = _plot(axes, view, most)
+    figure = panels[0].get_figure(root=True)
+    figure.colorbar(image, ax=list(panels), label="attention weight", shrink=0.6)  # type: ignore[union-attr]
 
 
-def _plot(axes: Axes, view: AttentionMatrix, most: float) -> None:
+def _plot(axes: Axes, view: AttentionMatrix, most: float) -> AxesImage:
     """Draw one matrix; shades go by the square root of the weight, the darkest is `most`."""
     from matplotlib.colors import PowerNorm
 
@@ -240,7 +243,6 @@ def _plot(axes: Axes, view: AttentionMatrix, most: float) -> None:
         for i, k in np.argwhere(view.layer):
             colour, won = text_on(image.to_rgba(view.matrix[i, k])), f"{view.layer[i, k]}-{view.head[i, k]}"
             axes.text(k, i, won, ha="center", va="center", fontsize=5.5, color=colour)
-    axes.get_figure(root=True).colorbar(image, ax=axes, label="attention weight", shrink=0.6)  # type: ignore[union-attr]
     if view.weights is not None:
         bars = axes.inset_axes((0, 1.03, 1, 0.12), sharex=axes)
         bars.bar(range(len(tokens)), view.weights)
@@ -249,6 +251,7 @@ def _plot(axes: Axes, view: AttentionMatrix, most: float) -> None:
         bars.set_title(printable(view.name, 80))
     else:
         axes.set_title(printable(view.name, 80))
+    return image
 
 
 def _method(encoder: Encoder) -> Method:
