@@ -5,31 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from .backbone.backbone import Backbone
+from .encode.chunks import Chunker, SpanVectors, narrowest, token_vectors
+from .encode.explain import attention_matrix, token_weights
+from .encode.joining import joined_rows, own_steps
 from .encode.limits import Limits, OnEmpty, OnLong
-from .encode.options import SENTENCES, Form, also_called, choose_prompt, refuse_others, several
-from .encode.output_arrays import WINDOW, Array
-from .encode.parts_of_texts import PartsOfTexts
+from .encode.options import SENTENCES, WAY, Form, also_called, choose_prompt, refuse_others, several
+from .encode.output_arrays import WINDOW, Array, as_array
 from .encode.post_steps import steps_of
 from .encode.processes import Workers, workers
 from .encode.sentences import sentence_vectors
+from .encode.similarity import pairwise, similarity
 from .encode.token_states import token_states
-from .files.fingerprint import Hashed
+from .encode.words import word_vectors
+from .errors import MissingExtra
+from .files.fingerprint import fingerprint, identity
 from .files.read_encoder import read_encoder
 from .files.write_encoder import write_encoder
 from .methods.method import AnyMethod, Method, by_name, check_method, one_method
-from .post import Post, Unfitted, after, resolved
-from .text.inputs import check_conditions, check_groups, check_texts, refuse_blank, with_prompt
+from .post import Post, Unfitted, after, resolved, width_after
+from .text.inputs import check_conditions, check_groups, check_texts, refuse_blank, with_prompt, words_by_text
 from .text.layout import Text
 
 
 @dataclass(repr=False)
-class Encoder(PartsOfTexts, Hashed):
+class Encoder:
     """Embed texts and words by any method.
 
     Args:
@@ -46,6 +53,14 @@ class Encoder(PartsOfTexts, Hashed):
     2
     """
 
+    backbone: Backbone
+    method: AnyMethod
+    post: tuple[Post, ...] = ()
+    max_length: int | None = None
+    prompts: dict[str, str] | None = None
+    default_prompt_name: str | None = None
+    similarity_fn_name: str = "cosine"
+
     def __post_init__(self) -> None:
         """Check that the model supports the method; warn of options without effect; fit steps to the model."""
         self.max_length = self.max_length or self.backbone.facts.max_length
@@ -54,22 +69,12 @@ class Encoder(PartsOfTexts, Hashed):
 
     @classmethod
     def load(
-        cls,
-        name: str | Path,
-        method: AnyMethod | str | None = None,
-        *,
-        device: str | torch.device | None = None,
-        dtype: torch.dtype | str | None = None,
-        max_length: int | None = None,
-        revision: str | None = None,
-        trust_remote_code: bool = False,
-        token: bool | str | None = None,
-        cache_folder: str | Path | None = None,
-        local_files_only: bool = False,
-        subfolder: str = "",
-        model_kwargs: dict[str, Any] | None = None,
+        cls, name: str | Path, method: AnyMethod | str | None = None, *, device: str | torch.device | None = None,
+        dtype: torch.dtype | str | None = None, max_length: int | None = None, revision: str | None = None,
+        trust_remote_code: bool = False, token: bool | str | None = None, cache_folder: str | Path | None = None,
+        local_files_only: bool = False, subfolder: str = "", model_kwargs: dict[str, Any] | None = None,
         quantization_config: Any = None,
-    ) -> Encoder:
+    ) -> Encoder:  # fmt: skip
         """Load a model or a saved encoder.
 
         Args:
@@ -94,13 +99,13 @@ class Encoder(PartsOfTexts, Hashed):
             ModelError: the model cannot be loaded, or cannot be run exactly.
             MethodError: the model does not support the method.
         """
-        parts = read_encoder(
+        fields = read_encoder(
             name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
             trust_remote_code=trust_remote_code, token=token, cache_folder=cache_folder,
             local_files_only=local_files_only, subfolder=subfolder, model_kwargs=model_kwargs,
             quantization_config=quantization_config,
         )  # fmt: skip
-        return cls(**vars(parts))
+        return cls(**fields)
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Save as a sentence-transformers model folder, which `load` reads too.
@@ -118,7 +123,7 @@ class Encoder(PartsOfTexts, Hashed):
         """This encoder as a SentenceTransformer with the same weights in memory.
 
         It is for training, for tools that accept no other class (BERTopic, KeyBERT) and for arguments that `encode`
-        refuses. Its vectors are those of `encode`, up to float32 rounding.
+        refuses.
 
         Args:
             options: passed to SentenceTransformer; ``device`` defaults to the encoder's device.
@@ -130,6 +135,32 @@ class Encoder(PartsOfTexts, Hashed):
         from .st import sentence_transformer
 
         return sentence_transformer(self, **options)
+
+    def __repr__(self) -> str:
+        """The model, the method and D, in one line."""
+        path = PurePath(str(self.backbone.model.name_or_path))
+        name = path.parent.name if path.name == "model" else path.name
+        return f"{type(self).__name__}({name or self.backbone.facts.kind}, {self.method}, {self.dimension})"
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of components of a vector."""
+        return width_after(self.method.width(self.backbone), self.post)
+
+    @property
+    def revision(self) -> str | None:
+        """The commit on the Hub that the model was loaded from, if it is known."""
+        return getattr(self.backbone.model.config, "_commit_hash", None)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything that a vector depends on: encoders with equal fingerprints give equal vectors."""
+        return fingerprint(self)
+
+    @property
+    def identity(self) -> str:
+        """The fingerprint without library versions: vectors of encoders with equal identities can be compared."""
+        return identity(self)
 
     @property
     def fitted(self) -> bool:
@@ -150,7 +181,7 @@ class Encoder(PartsOfTexts, Hashed):
         already stays as it is.
 
         Args:
-            texts: strings, or lists of token ids; texts longer than `max_length` are cut.
+            texts: strings, or lists of token ids; texts longer than `max_length` are truncated.
             batch_tokens, show_progress_bar: as for `encode`; texts are embedded once for each step that is fitted.
 
         Raises:
@@ -175,29 +206,14 @@ class Encoder(PartsOfTexts, Hashed):
 
     @also_called(inputs="texts", sentences="texts")
     def encode(
-        self,
-        texts: str | Sequence[Text],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: bool | Callable[[int], object] | None = False,
-        output_value: str | None = SENTENCES,
-        precision: str | None = "float32",
-        convert_to_numpy: bool = True,
-        convert_to_tensor: bool = False,
-        device: Any = None,
-        normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
-        pool: Workers | None = None,
-        chunk_size: int | None = None,
-        *,
-        batch_tokens: int | None = None,
-        conditions: Sequence[str] | None = None,
-        on_long: OnLong = "warn",
-        on_empty: OnEmpty = "error",
-        out: Array | None = None,
-        **others: Any,
-    ) -> Any:
+        self, texts: str | Sequence[Text], prompt_name: str | None = None, prompt: str | None = None,
+        batch_size: int | None = None, show_progress_bar: bool | Callable[[int], object] | None = False,
+        output_value: str | None = SENTENCES, precision: str | None = "float32", convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False, device: Any = None, normalize_embeddings: bool = False,
+        truncate_dim: int | None = None, pool: Workers | None = None, chunk_size: int | None = None, *,
+        batch_tokens: int | None = None, conditions: Sequence[str] | None = None, on_long: OnLong = "warn",
+        on_empty: OnEmpty = "error", out: Array | None = None, **others: Any,
+    ) -> Any:  # fmt: skip
         """Compute sentence vectors. Takes the arguments of sentence-transformers' `encode`, in the same order.
 
         Args:
@@ -320,20 +336,12 @@ class Encoder(PartsOfTexts, Hashed):
         return self.encode(texts, name, prompt, *args, **options)
 
     def encode_many(
-        self,
-        texts: str | Sequence[Text],
-        methods: Mapping[str, AnyMethod] | Sequence[AnyMethod],
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        show_progress_bar: bool | Callable[[int], object] = False,
-        normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
-        on_long: OnLong = "warn",
+        self, texts: str | Sequence[Text], methods: Mapping[str, AnyMethod] | Sequence[AnyMethod], *,
+        prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,
+        batch_tokens: int | None = None, show_progress_bar: bool | Callable[[int], object] = False,
+        normalize_embeddings: bool = False, truncate_dim: int | None = None, on_long: OnLong = "warn",
         on_empty: OnEmpty = "error",
-    ) -> dict[str, Array]:
+    ) -> dict[str, Array]:  # fmt: skip
         """Compute sentence vectors by several methods. Methods that can share a forward pass do.
 
         In a causal model, the first copy of a text cannot attend to the second. So classical pooling, Echo and ReBA
@@ -365,3 +373,228 @@ class Encoder(PartsOfTexts, Hashed):
             steps_of(self.backbone, list(named.values()), self.post, truncate_dim, normalize_embeddings),
         )
         return {name: rows[0] if single else rows for name, rows in zip(named, vectors, strict=True)}
+
+    def encode_words(
+        self, texts: str | Sequence[Text], words: Sequence[Any], *, prompt_name: str | None = None,
+        prompt: str | None = None, batch_size: int | None = None, batch_tokens: int | None = None,
+        show_progress_bar: bool | Callable[[int], object] = False, normalize_embeddings: bool = False,
+        on_long: OnLong = "warn",
+    ) -> Any:  # fmt: skip
+        """Compute vectors of words in context; that of a word of several tokens is their mean (ReBA, Algorithm 2).
+
+        Args:
+            texts: one string, or a list whose items are strings or lists of token ids.
+            words: for one string, its words; for a list, one word or a list of words for each text. A word is a
+                string, (string, n) for its n-th occurrence counted from 0, or a span (start, end) of characters (of
+                tokens, in a text of token ids).
+            prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, on_long: as for
+                `encode`.
+
+        Returns:
+            For a list of texts with one word each, (n, D); with lists of words, a list of arrays (words, D); for one
+            string, (words, D).
+
+        Raises:
+            WordNotFound: a word is not in its text (checked before the model runs), or was cut off.
+        """
+        single = isinstance(texts, str)
+        listed = check_texts([texts] if isinstance(texts, str) else texts)
+        per_text, one_each = words_by_text(words, listed, single)
+        method = self._prompted(self.method, prompt, prompt_name)
+        limits = Limits(self.max_length, batch_size, batch_tokens, on_long, show_progress_bar=show_progress_bar)
+        steps = steps_of(self.backbone, [method], self.post, None, normalize_embeddings)
+        rows = word_vectors(self.backbone, method, listed, per_text, limits, steps)
+        if one_each:
+            return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
+        return rows[0] if single else rows
+
+    def chunk_spans(
+        self, texts: str | Sequence[Text], chunks: Any = None, *, tokens: int | None = None, overlap: int = 0,
+        prompt_name: str | None = None, prompt: str | None = None,
+    ) -> Any:  # fmt: skip
+        """The spans of the chunks of `encode_chunks`: a list for one string, else a list of lists.
+
+        Args:
+            texts, chunks, tokens, prompt_name, prompt: as for `encode_chunks`.
+            overlap: number of tokens that two chunks of ``tokens`` share, unless that divides a letter.
+        """
+        method, single = self._prompted(self.method, prompt, prompt_name), isinstance(texts, str)
+        chunker = narrowest(Chunker(self.backbone, one, Limits(self.max_length)) for one in method.members)
+        spans = chunker.spans(check_texts([texts] if single else texts), chunks, tokens, overlap)
+        return spans[0] if single else spans
+
+    def encode_chunks(
+        self, texts: str | Sequence[Text], chunks: Any = None, *, tokens: int | None = None, late: bool = True,
+        overlap: int | None = None, prompt_name: str | None = None, prompt: str | None = None,
+        batch_size: int | None = None, batch_tokens: int | None = None,
+        show_progress_bar: bool | Callable[[int], object] = False, normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Compute vectors of chunks of texts of any length: late chunking (Guenther et al., arXiv 2409.04701).
+
+        The text is run as a whole, and a chunk's vector is the mean over its tokens, as that of a word. A text over
+        `max_length` is run in windows, and each chunk is taken from the one where it lies most central.
+
+        Args:
+            texts: one string, or a list whose items are strings or lists of token ids.
+            chunks: "sentences", "paragraphs", or for each text spans (start, end) of characters, in order.
+            tokens: split into chunks of so many tokens; with sentences or paragraphs, join whole ones up to so many.
+            late: False embeds each chunk by itself, without its context, as `encode` does.
+            overlap: number of tokens that two windows of a text share; None = half a window. With late=False, that two
+                chunks of ``tokens`` share; None = 0.
+            prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, normalize_embeddings, truncate_dim: as
+                for `encode`.
+
+        Returns:
+            `SpanVectors` for one string, else a list of them: vectors (c, D) and the c spans, which cover the text
+            unless they are given; one that is longer than a window is split.
+
+        Raises:
+            InputError: a span is empty, blank, outside, or overlaps another; or a text is blank.
+            TooLong: a given span is longer than a window.
+        """
+        limits = Limits(self.max_length, batch_size, batch_tokens, show_progress_bar=show_progress_bar)
+        method = self._prompted(self.method, prompt, prompt_name)
+        steps = steps_of(self.backbone, [method], self.post, truncate_dim, normalize_embeddings)
+        chunkers, own = [Chunker(self.backbone, one, limits) for one in method.members], own_steps(method, steps)
+        chunker, single = narrowest(chunkers), isinstance(texts, str)
+        listed = check_texts([texts] if single else texts)
+        chunks = [chunks] if single and not isinstance(chunks, str | None) else chunks
+        spans = chunker.spans(listed, chunks, tokens, 0 if late or overlap is None else overlap)
+        parts = [(each.late if late else each.plain)(listed, spans, overlap, own) for each in chunkers]
+        found = [SpanVectors(joined_rows(method, rows, steps), text) for *rows, text in zip(*parts, spans, strict=True)]
+        return found[0] if single else found
+
+    def encode_tokens(
+        self, texts: str | Sequence[Text], *, prompt_name: str | None = None, prompt: str | None = None,
+        batch_size: int | None = None, batch_tokens: int | None = None, normalize_embeddings: bool = False,
+        on_long: OnLong = "warn",
+    ) -> Any:  # fmt: skip
+        """Compute a vector for each token of texts, as of a word of one token, for late interaction (MaxSim).
+
+        Special tokens and those of a template have none: ``encode(output_value="token_embeddings")`` gives all states.
+
+        Returns:
+            `SpanVectors` for one string, else a list of them: vectors (n, D), and the n spans of characters.
+        """
+        limits = Limits(self.max_length, batch_size, batch_tokens, on_long)
+        method = self._prompted(one_method(self.method, "encode_tokens"), prompt, prompt_name).members[0]
+        steps = steps_of(self.backbone, [method], self.post, None, normalize_embeddings)
+        single = isinstance(texts, str)
+        found = token_vectors(self.backbone, method, check_texts([texts] if single else texts), limits, steps)
+        return found[0] if single else found
+
+    def weights(self, text: Text) -> tuple[list[str], Array]:
+        """The weight of each token in the vector of a text: one string, or one list of token ids.
+
+        Returns:
+            The n tokens that the model reads, template, copies and special tokens included; their weights (n,).
+
+        Raises:
+            MethodError: the encoder's method is an ensemble.
+        """
+        method = one_method(self.method, "weights")
+        return token_weights(self.backbone, method, check_texts([text])[0], self.max_length)
+
+    def attention(self, text: Text) -> tuple[list[str], Array]:
+        """The symmetric attention matrix of ReBA, Algorithm 1: the maximum of (A + A^T) / 2 over layers and heads.
+
+        Returns:
+            The n tokens that the model reads; the matrix (n, n), where triangle="upper" leaves only the part k >= i.
+        """
+        checked = check_texts([text])[0]
+        return attention_matrix(self.backbone, one_method(self.method, "attention"), checked, self.max_length)
+
+    def similarity(self, a: Any, b: Any) -> Any:
+        """The similarity of each row of ``a`` (n, D) to each row of ``b`` (m, D), by `similarity_fn_name`.
+
+        Args:
+            a, b: vectors as an array, a tensor or a list of either; (D,) for one vector.
+
+        Returns:
+            (n, m) float32, a tensor if ``a`` or ``b`` is one, else an array; distances are negated.
+
+        Raises:
+            InputError: their numbers of components differ.
+        """
+        scores = similarity(as_array(a), as_array(b), self.similarity_fn_name)
+        tensor = next((x for x in (a, b) if isinstance(x, Tensor)), None)
+        return scores if tensor is None else torch.from_numpy(scores).to(tensor.device)
+
+    def similarity_pairwise(self, a: Any, b: Any) -> Tensor:
+        """The similarity of each row of ``a`` (n, D) to the same row of ``b`` (n, D), as a tensor (n,).
+
+        Raises:
+            InputError: their shapes differ.
+        """
+        return torch.from_numpy(pairwise(as_array(a), as_array(b), self.similarity_fn_name))
+
+    def get_embedding_dimension(self) -> int:
+        """D, the number of components of a vector."""
+        return self.dimension
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The maximum number of tokens: `max_length` under sentence-transformers' name."""
+        return self.max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int | None) -> None:
+        self.max_length = value
+
+    @property
+    def tokenizer(self) -> Any:
+        """The Hugging Face tokenizer."""
+        return self.backbone.tokenizer.hf
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the model is on."""
+        return self.backbone.device
+
+    @property
+    def model_card_data(self) -> Any:
+        """The object that sentence-transformers' evaluators write their scores to.
+
+        Its ``base_model`` is the fingerprint, by which `mine_hard_negatives` names its cache.
+
+        Raises:
+            MissingExtra: sentence-transformers is not installed.
+        """
+        if "_model_card_data" not in self.__dict__:
+            try:
+                from sentence_transformers import SentenceTransformerModelCardData
+            except ImportError as e:
+                raise MissingExtra("sentence-transformers>=5.4", "st") from e
+            self.__dict__["_model_card_data"] = SentenceTransformerModelCardData()
+        self.__dict__["_model_card_data"].base_model = self.fingerprint
+        return self.__dict__["_model_card_data"]
+
+    def eval(self) -> Encoder:
+        """The encoder itself: it always computes vectors without dropout."""
+        return self
+
+    def start_multi_process_pool(self, target_devices: Sequence[Any] | None = None) -> Workers:
+        """Start processes that hold copies of the model, for many calls of ``encode(..., pool=...)``.
+
+        Args:
+            target_devices: devices such as "cuda:0" or "cpu", one process on each; None = every GPU, or four
+                processes on the CPU.
+
+        Raises:
+            InputError: there is no such device.
+        """
+        return Workers(self.backbone, target_devices)
+
+    @staticmethod
+    def stop_multi_process_pool(pool: Workers) -> None:
+        """End the processes that `start_multi_process_pool` started."""
+        pool.close()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Refuse other attributes of SentenceTransformer, with a message that says where they are."""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; {WAY}", name=name, obj=self)

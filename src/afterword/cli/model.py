@@ -41,11 +41,11 @@ class ModelChoice:
         from ..files.read_encoder import read_located
 
         check_device(self.device)
-        parts = read_located(
+        fields = read_located(
             source, self.model, method, device=self.device, dtype=self.dtype, max_length=self.max_length,
             trust_remote_code=self.trust_remote_code,
         )  # fmt: skip
-        return Encoder(**vars(parts))
+        return Encoder(**fields)
 
     def located(self) -> ModelSource:
         """Where the model is.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..backbone.backbone import Backbone
 from ..errors import InputError
@@ -52,3 +53,13 @@ def output_arrays(
     if rows < columns * out.shape[1] and columns < rows * out.shape[0]:
         raise InputError(f"out has rows that overlap in memory (strides {out.strides}): give an array of its own")
     return [out]
+
+
+def as_array(vectors: Any) -> Array:
+    """Vectors as a numpy array, from any device."""
+    if isinstance(vectors, list | tuple) and any(isinstance(v, Tensor) for v in vectors):
+        vectors = torch.stack(list(vectors))
+    if isinstance(vectors, Tensor):
+        vectors = vectors.detach().cpu()
+        return np.asarray(vectors.float() if vectors.dtype == torch.bfloat16 else vectors)
+    return np.asarray(vectors)

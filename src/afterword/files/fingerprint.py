@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import is_dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
 from ..spelling import written
 from .folder_modules import with_document_prompt
-from .parts import Parts
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
 
 LIBRARIES = ("afterword", "torch", "transformers", "tokenizers")
 
@@ -28,7 +30,7 @@ PASSING = frozenset(
 """Settings in a model's config that do not change vectors, or that are hashed separately; saving changes some."""
 
 
-def fingerprint(encoder: Parts, weights: bytes | None = None) -> str:
+def fingerprint(encoder: Encoder, weights: bytes | None = None) -> str:
     """A hash (32 hexadecimal digits) of weights, commit, method, steps, maximum length, prompts and library versions.
 
     Two encoders with the same fingerprint give the same vectors on the same machine. The fingerprint stays the same
@@ -44,7 +46,7 @@ def fingerprint(encoder: Parts, weights: bytes | None = None) -> str:
     return digest.hexdigest()
 
 
-def identity(encoder: Parts, weights: bytes | None = None) -> str:
+def identity(encoder: Encoder, weights: bytes | None = None) -> str:
     """A hash (32 hexadecimal digits) of the same, without library versions and without the commit on the Hub.
 
     Encoders with the same identity give vectors that can be compared with each other; between library versions they
@@ -63,21 +65,7 @@ def identity(encoder: Parts, weights: bytes | None = None) -> str:
     return digest.hexdigest()
 
 
-class Hashed(Parts):
-    """The hashes of an encoder; `Encoder` inherits them. They are computed each time, as a model may change."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of everything that a vector depends on: encoders with equal fingerprints give equal vectors."""
-        return fingerprint(self)
-
-    @property
-    def identity(self) -> str:
-        """The fingerprint without library versions: vectors of encoders with equal identities can be compared."""
-        return identity(self)
-
-
-def described(encoder: Parts) -> dict[str, Any]:
+def described(encoder: Encoder) -> dict[str, Any]:
     """Everything that a fingerprint hashes, apart from the weights."""
     config: Any = encoder.backbone.model.config
     chat = any(method.layout.chat is True for method in encoder.method.members)

@@ -17,7 +17,6 @@ from ..methods.serialize import parse_method
 from ..post import Normalise
 from .folder_modules import read_folder
 from .foreign_folders import foreign_method, gritlm, read_foreign
-from .parts import Parts
 from .write_encoder import logger
 
 
@@ -32,8 +31,8 @@ def read_encoder(
     local_files_only: bool,
     subfolder: str,
     **options: Any,
-) -> Parts:
-    """Load the parts of an encoder; the arguments are those of `Encoder.load`."""
+) -> dict[str, Any]:
+    """Load the fields of an encoder; the arguments are those of `Encoder.load`."""
     if not isinstance(name, str | os.PathLike):
         raise ModelError(f"{name!r} names no model: give a folder, or a name on the hub")
     if isinstance(method, str):
@@ -44,8 +43,8 @@ def read_encoder(
 
 def read_located(
     source: ModelSource, name: str, method: AnyMethod | None, *, max_length: int | None, **options: Any
-) -> Parts:
-    """Load the parts of an encoder from a source that is located already, under the name that the user gave."""
+) -> dict[str, Any]:
+    """Load the fields of an encoder from a source that is located already, under the name that the user gave."""
     folder, commit = source.folder()
     if (folder / "modules.json").exists():
         return _read(folder, commit, method, max_length, options)
@@ -56,20 +55,20 @@ def read_located(
     backbone = load_backbone(base, **options)
     if foreign is not None:
         method = method or foreign_method(*foreign, backbone)
-        return Parts(backbone, method, max_length=max_length or foreign[1].get("max_length", 512))
+        return {"backbone": backbone, "method": method, "max_length": max_length or foreign[1].get("max_length", 512)}
     if method is None and (found := gritlm(backbone)):
-        return Parts(backbone, found, (Normalise(),), max_length)
+        return {"backbone": backbone, "method": found, "post": (Normalise(),), "max_length": max_length}
     if method is None:
         others = ["reba", "echo"] if backbone.facts.causal else ["ditto"]
         words = f"{name} names no method: classical mean is used; try"
         command_line = f"{words} {' or '.join(f'--method {other}' for other in others)}"
         logger.warning("%s %s", words, " or ".join(f"{o}()" for o in others), extra={"command_line": command_line})
-    return Parts(backbone, method or classical(), max_length=max_length)
+    return {"backbone": backbone, "method": method or classical(), "max_length": max_length}
 
 
 def _read(
     folder: Path, commit: str | None, method: AnyMethod | None, max_length: int | None, options: Mapping[str, Any]
-) -> Parts:
+) -> dict[str, Any]:
     """Load an encoder from a sentence-transformers folder; a method given by the caller replaces the folder's own."""
     saved = read_folder(folder)
     backbone = load_backbone(saved.model, **options)
@@ -88,7 +87,12 @@ def _read(
     if commit := commit or saved.revision:
         backbone.model.config._commit_hash = commit  # type: ignore[union-attr]
     post = saved.post if method is None else tuple(p for p in saved.post if isinstance(p, Normalise))
-    return Parts(
-        backbone, method or saved.method, post, max_length or saved.max_length,
-        saved.prompts, saved.default_prompt_name, saved.similarity_fn_name,
-    )  # fmt: skip
+    return {
+        "backbone": backbone,
+        "method": method or saved.method,
+        "post": post,
+        "max_length": max_length or saved.max_length,
+        "prompts": saved.prompts,
+        "default_prompt_name": saved.default_prompt_name,
+        "similarity_fn_name": saved.similarity_fn_name,
+    }

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save_file
 
@@ -22,7 +22,9 @@ from ..methods.serialize import to_json
 from ..post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted, width_after
 from .atomic import atomic_folder
 from .folder_modules import CONFIG, FITTED, FLOW, LIBRARY, OURS, POOLINGS, by_table, with_document_prompt
-from .parts import Parts
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
 
 WEIGHTS = "model.safetensors"
 NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
@@ -31,7 +33,7 @@ NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
 logger = logging.getLogger(__name__)
 
 
-def fits_library_modules(encoder: Parts) -> bool:
+def fits_library_modules(encoder: Encoder) -> bool:
     """Whether sentence-transformers' own Transformer and Pooling modules give the same vectors as the encoder.
 
     They do for the mean, the weighted mean, the last and the first token of the last hidden states, special tokens
@@ -45,7 +47,7 @@ def fits_library_modules(encoder: Parts) -> bool:
     return pool in POOLINGS.values() and method == classical(pool)  # type: ignore[arg-type]
 
 
-def write_encoder(encoder: Parts, folder: str | Path, overwrite: bool = False) -> None:
+def write_encoder(encoder: Encoder, folder: str | Path, overwrite: bool = False) -> None:
     """Save an encoder; see `Encoder.save`."""
     folder = Path(os.path.expanduser(folder))
     for method in encoder.method.members:
@@ -54,7 +56,7 @@ def write_encoder(encoder: Parts, folder: str | Path, overwrite: bool = False) -
         _write(encoder, new)
 
 
-def _write(encoder: Parts, folder: Path) -> None:
+def _write(encoder: Encoder, folder: Path) -> None:
     backbone, theirs = encoder.backbone, fits_library_modules(encoder)
     write_model(backbone.model, _padding(backbone.tokenizer.hf) if theirs else backbone.tokenizer.hf, folder)
     if theirs:
@@ -82,7 +84,7 @@ def _write(encoder: Parts, folder: Path) -> None:
     _dump(folder / "modules.json", rows)  # last: without it sentence-transformers does not open the folder
 
 
-def module_steps(encoder: Parts) -> tuple[list[Post], int | None]:
+def module_steps(encoder: Encoder) -> tuple[list[Post], int | None]:
     """The steps of an encoder as sentence-transformers expresses them: modules, then `truncate_dim` for the vector.
 
     A truncation that another step follows becomes a dense layer, with the first rows of the identity matrix.
@@ -122,7 +124,7 @@ def write_config(folder: Path, method: AnyMethod, max_length: int | None) -> Non
         save_file(tables, folder / FITTED)
 
 
-def _write_pooling(folder: Path, encoder: Parts) -> None:
+def _write_pooling(folder: Path, encoder: Encoder) -> None:
     folder.mkdir()
     mode = {v: k for k, v in POOLINGS.items()}[encoder.method.members[0].weigh.pool]
     names = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken", "weightedmean": "weightedmean_tokens"}
