@@ -30,13 +30,13 @@ def test_it_trains_and_says_what_it_did(run: Run, gpt2: Path, rows: Path, tmp_pa
     ended = run("train", *words, "--rank", 4, "--matryoshka", "64,8", "--targets", "c_attn, c_proj", "--no-progress")
     assert ended.code == 0, ended.err
     assert ended.out.startswith(f"{out}: 2 steps, best on dev ") and ended.out.endswith(" at step 2\n")
-    told = json.loads((out / "training.json").read_text())["told"]["settings"]
+    told = json.loads((out / "training.json").read_text())["fixed"]["settings"]
     assert (told["rank"], told["matryoshka"], told["targets"]) == (4, [64, 8], ["c_attn", "c_proj"])
     assert Encoder.load(out).method.sight.last == 1
     assert run("train", *words, "--rank", 4, "--resume").last.startswith("error: ")
     full = run("train", *words[:5], tmp_path / "b", *words[6:], "--full-rank", "--steps", 1)
     assert full.code == 0
-    assert json.loads((tmp_path / "b" / "training.json").read_text())["told"]["settings"]["rank"] == 0
+    assert json.loads((tmp_path / "b" / "training.json").read_text())["fixed"]["settings"]["rank"] == 0
     again = run("train", *words[:5], tmp_path / "b", *words[6:], "--full-rank", "--steps", 1)
     assert again.last == f"error: {tmp_path / 'b'} holds a model: choose another folder, or remove it"
 

@@ -121,7 +121,7 @@ def test_the_most_frequent_and_ties():
 
 
 def test_what_is_wrong_is_named(tmp_path: Path):
-    with pytest.raises(BadRow, match=r"words\.txt:3: 'it seven' is no word and its count"):
+    with pytest.raises(BadRow, match=r"words\.txt:3: 'it seven' is not a word and its count"):
         read_counts(written(tmp_path, "the 10\n\nit seven\n"))
     with pytest.raises(DataError, match="holds no word"):
         read_counts(written(tmp_path, "...\n"))

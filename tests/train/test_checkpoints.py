@@ -28,7 +28,7 @@ def test_the_last_complete_one_is_taken_and_the_others_go(tmp_path: Path):
     state = place.checkpoints / "checkpoint-10" / "trainer_state.json"
     state.write_text(state.read_text()[:20])
     assert place.last() == place.checkpoints / "checkpoint-9"
-    place.write({"told": TOLD})
+    place.write({"fixed": TOLD})
     assert place.begin(TOLD, resume=True) == place.checkpoints / "checkpoint-9"
     assert sorted(p.name for p in place.checkpoints.iterdir()) == ["checkpoint-8", "checkpoint-9"]
 
@@ -37,7 +37,7 @@ def test_a_run_starts_goes_on_or_is_refused(tmp_path: Path):
     place = Place(tmp_path / "a")
     assert place.begin(TOLD, resume=False) is None and place.begin(TOLD, resume=True) is None
     place.folder.mkdir()
-    place.write({"told": TOLD})
+    place.write({"fixed": TOLD})
     assert place.begin(TOLD, resume=True) is None and not place.finished
     last = checkpoint(place, 3)
     assert place.begin(TOLD, resume=True) == last and not stopped(last)
@@ -46,7 +46,7 @@ def test_a_run_starts_goes_on_or_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="of a different configuration: rank was 4, is 8"):
         place.begin({**TOLD, "settings": {**TOLD["settings"], "rank": 8}}, resume=True)
     assert last.exists()
-    place.write({"told": TOLD, "finished": {"steps": 3}})
+    place.write({"fixed": TOLD, "finished": {"steps": 3}})
     place.clear()
     (place.folder / "config.json").write_text("{}")  # as a model has
     assert place.finished and place.begin(TOLD, resume=True) is None

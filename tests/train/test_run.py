@@ -34,7 +34,7 @@ def test_it_learns_and_both_libraries_open_the_folder(kind: str, rank: int, mode
 def test_the_record_repeats_the_run(models: Path, tmp_path: Path):
     first = train(models / "llama", ROWS, tmp_path / "a", **SMALL)
     record = json.loads((tmp_path / "a" / "training.json").read_text())
-    settings = Settings.from_json(record["told"]["settings"])
+    settings = Settings.from_json(record["fixed"]["settings"])
     assert settings.method == BOTH and settings.precision == "float32" and record["finished"]["steps"] == 12
     again = train(models / "llama", ROWS, tmp_path / "b", settings=settings, log_every=1)
     assert weights_digest(first.backbone.model) == weights_digest(again.backbone.model)

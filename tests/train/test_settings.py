@@ -33,7 +33,7 @@ def test_they_come_back_from_json():
         ({"steps": 0}, "steps=0: give 1 or more"),
         ({"dropout": 1.0}, "dropout=1.0: give 0 or more, less than 1"),
         ({"four_bit": True, "rank": 0}, "4 bits are frozen: give a LoRA rank"),
-        ({"four_bit": True, "added": 1}, "new layers are trained whole"),
+        ({"four_bit": True, "added": 1}, "new layers"),
         ({"prompt": "a", "prompts": {"anchor": "b"}}, "not both"),
         ({"loss": "mse"}, "loss='mse': choose one of ranking, cached_ranking, angle, cosent, released"),
         ({"precision": "float16"}, "precision='float16': choose one of float32, bfloat16"),

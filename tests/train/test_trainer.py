@@ -169,7 +169,7 @@ def test_checkpoints_hold_what_is_trained_and_no_more(models: Path, tmp_path: Pa
     with interrupted(2):
         train(models / "llama", ROWS, tmp_path / "b", every=1, **other)
     shutil.copy(tmp_path / "b/checkpoints/checkpoint-1/trained.safetensors", kept[-1] / "trained.safetensors")
-    with pytest.raises(ModelError, match="holds other weights than are trained here"):
+    with pytest.raises(ModelError, match="holds different weights"):
         train(models / "llama", ROWS, tmp_path / "a", every=1, resume=True, **SMALL)
 
 
@@ -269,7 +269,7 @@ def test_two_processes_are_one_with_a_batch_of_both(losses: list[str], models: P
             abs(found["two"][s] - x) <= 1e-3 for s, x in found["one"].items()
         )
         assert Encoder.load(tmp_path / f"two {loss}").encode(TEXTS).shape == (4, 64)
-        assert json.loads((tmp_path / f"two {loss}" / "training.json").read_text())["told"]["processes"] == 2
+        assert json.loads((tmp_path / f"two {loss}" / "training.json").read_text())["fixed"]["processes"] == 2
 
 
 @pytest.mark.slow

@@ -272,7 +272,7 @@ def _check_method(encoder: Encoder) -> None:
 
 
 def _written(encoder: Encoder, text: Text) -> TokenizedText:
-    """One text as the model reads it, whole."""
+    """One text as the model reads it, not truncated."""
     _check_method(encoder)
     (checked,) = check_texts([text])
     if is_blank(checked):

@@ -75,7 +75,7 @@ def gains(first: Encoder, second: Encoder, pairs: ScoredPairs) -> list[Gain]:
 
     Args:
         first: the baseline.
-        second: the other encoder.
+        second: the encoder that is compared with it.
         pairs: scored pairs.
 
     Returns:
@@ -102,7 +102,7 @@ def kinds_of(pairs: ScoredPairs) -> Mapping[str, Kinds]:
     - subset: the source that the data name.
     - length: words of both texts together, in thirds.
     - negation: in how many of the two texts a word negates.
-    - difference: where the words stand that only one of the texts has, as a share of its length, in thirds.
+    - difference: the position of the words that only one of the texts has, as a share of its length, in thirds.
     - overlap: the share of the words of both texts that both have (Jaccard), in thirds.
 
     Args:
@@ -167,8 +167,8 @@ def _gain(by: str, kind: str, at: NDArray[np.bool_], gold: Array, a: Array, b: A
     if len(gold) - count >= FEWEST:
         others = spearman(b[~at], gold[~at]) - spearman(a[~at], gold[~at])
         other_drawn = _draws(gold[~at], a[~at], b[~at], 1)
-    beside = nothing if other_drawn is None else _interval(drawn - other_drawn)
-    return Gain(by, kind, count, first, second, _interval(drawn), second - first - others, beside, share)
+    against = nothing if other_drawn is None else _interval(drawn - other_drawn)
+    return Gain(by, kind, count, first, second, _interval(drawn), second - first - others, against, share)
 
 
 def _draws(gold: Array, a: Array, b: Array, seed: int) -> Array:

@@ -2,7 +2,7 @@
 
 Source: Ditto, Table 3 (impact matrix) and Table 4 (heads). The paper does not say whether it correlates the tokens of
 each text, or those of all texts together. Here, as in `afterword.tune.label_free`: the tokens of each text, and the
-mean over texts. Ditto weighs the tokens of one text against each other; what differs between texts does not matter.
+mean over texts. Ditto weighs the tokens of one text against each other; differences between texts do not matter.
 """
 
 from __future__ import annotations

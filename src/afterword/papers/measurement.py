@@ -75,7 +75,7 @@ def sweep(
     """
     method, backbone = one_method(encoder.method, "a token's state"), encoder.backbone
     if method.layout.chunk is not None:
-        raise MethodError(f"{method.name} cuts texts into chunks: there is no one last token to look at")
+        raise MethodError(f"{method.name} cuts texts into chunks, each with a last token of its own: leave chunk out")
     checked = check_texts(texts)
     if blank := [i for i, text in enumerate(checked) if is_blank(text)]:
         raise InputError(f"text {blank[0]} is blank: leave it out")

@@ -30,13 +30,13 @@ TOP = 100
 class RepresentativeWords(Measurement):
     """The words that the language-modelling head predicts after texts.
 
-    A word is the most likely token, without spaces around it; a token without a letter or digit is no word. A long
+    A word is the most likely token, without spaces around it; a token without a letter or digit is not a word. A long
     word may be incomplete, since only one token is predicted. The paper does not define high-frequency words; here they
     are the `top` most frequent words of a list, ignoring case.
 
     Attributes:
         name: name of the encoder's method.
-        words: one per text; "" if the token is no word.
+        words: one per text; "" if the token is not a word.
         share: share of texts with a word that is not a high-frequency word: appendix A's number.
         frequent: share of texts whose word is a high-frequency word.
         wordless: share of texts without a word.
@@ -130,7 +130,7 @@ def read_counts(path: str | Path) -> Counter[str]:
         elif match is not None:
             counts[match[1].casefold()] += int(match[2])
         else:
-            raise BadRow(path, number, f"{line.strip()!r:.40} is no word and its count, as the first line is")
+            raise BadRow(path, number, f"{line.strip()!r:.40} is not a word and its count, which the first line is")
     if not counts:
         raise DataError(f"{path} holds no word: give a text, or lines of a word and its count")
     return counts

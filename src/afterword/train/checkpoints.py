@@ -60,7 +60,7 @@ class Place:
             record = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError, RecursionError) as e:
             raise ModelError(f"{path} cannot be read: {e}") from None
-        if not isinstance(record, dict) or "told" not in record:
+        if not isinstance(record, dict) or "fixed" not in record:
             raise ModelError(f"{path} is not the record of a run: choose another folder")
         return record
 
@@ -80,7 +80,7 @@ class Place:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Lock the folder against other runs. Of several processes that train together, the first takes the lock.
+        """Lock the folder against a second run. Of several processes that train together, the first takes the lock.
 
         Raises:
             ModelError: another run holds the lock, or the folder cannot be written.
@@ -99,7 +99,7 @@ class Place:
         """Check the folder, and find the checkpoint to resume from.
 
         Args:
-            settings: everything the run depends on, as plain data; stored under "told" in ``training.json``.
+            settings: everything the run depends on, as plain data; stored under "fixed" in ``training.json``.
             resume: resume from the last complete checkpoint, if there is one. Incomplete checkpoints are removed.
 
         Returns:
@@ -107,7 +107,7 @@ class Place:
 
         Raises:
             InputError: the folder holds a model or other files, an unfinished run that is not to be resumed, or a run
-                with other settings.
+                with different settings.
         """
         record = self.record()
         if record is None or not resume:
@@ -121,7 +121,7 @@ class Place:
             return None
         if not resume:
             return None
-        compare(self.folder, record["told"], json.loads(json.dumps(settings)))
+        compare(self.folder, record["fixed"], json.loads(json.dumps(settings)))
         for path in _listed(self.checkpoints):
             if not is_complete(path):
                 shutil.rmtree(path, ignore_errors=True)

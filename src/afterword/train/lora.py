@@ -21,15 +21,15 @@ except ImportError as e:
     raise MissingExtra("peft", "train") from e
 
 
-def attach(model: nn.Module, settings: Settings, whole: Sequence[nn.Module] = ()) -> Any:
-    """Add LoRA matrices to a model's linear layers; all other weights are frozen.
+def attach(model: nn.Module, settings: Settings, full: Sequence[nn.Module] = ()) -> Any:
+    """Add LoRA matrices to a model's linear layers; the remaining weights are frozen.
 
     Source: BeLLM, "Model Settings": r = 32, alpha = 32, dropout 0.1; all linear layers, as its released code.
 
     Args:
         model: a base model; its layers are wrapped in place.
         settings: rank, alpha, dropout, targets, four_bit.
-        whole: modules without LoRA, all of whose weights are trained.
+        full: modules without LoRA, all of whose weights are trained.
 
     Returns:
         PEFT's model, which wraps the given one.
@@ -48,12 +48,12 @@ def attach(model: nn.Module, settings: Settings, whole: Sequence[nn.Module] = ()
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=list(settings.targets) or "all-linear",
-        exclude_modules=f"({'|'.join(names[id(m)] for m in whole)})\\..*" if whole else None,
+        exclude_modules=f"({'|'.join(names[id(m)] for m in full)})\\..*" if full else None,
     )
     with warnings.catch_warnings():  # PEFT uses names that transformers has deprecated
         warnings.simplefilter("ignore")
         adapted = get_peft_model(model, config)
-    for part in whole:
+    for part in full:
         part.requires_grad_(True)
     return adapted
 
@@ -104,7 +104,7 @@ def check_four_bit(model: nn.Module, device: torch.device) -> None:
 
 
 def quantise(model: Any) -> None:
-    """Quantise the linear layers to 4 bits in place (QLoRA: NF4, double quantisation); other weights become float32."""
+    """Quantise the linear layers to 4 bits in place (QLoRA: NF4, double quantisation), the rest to float32."""
     import bitsandbytes as bnb
 
     for parent in list(model.modules()):

@@ -9,7 +9,7 @@ Tests compare their values and gradients with the authors' code on the same vect
 - "released" is ``AngleLoss`` of angle_emb 0.3.x, which BeLLM's train.py calls. That script names its weights
   ``cosine_w``, ``ibn_w`` and ``angle_w``, which 0.3.x does not know and drops: what it optimises is the sum with all
   three weights 1.
-- "ranking" of pairs of a class is `RankingByClass`, whose negatives are of other classes.
+- "ranking" of pairs of a class is `RankingByClass`, whose negatives are of different classes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Released(nn.Module):
         model: a SentenceTransformer.
         weights: of the cosine, contrastive and angle objectives, in this order.
         temperature: of the contrastive objective.
-        cosine_scale, angle_scale: of the other two objectives. angle_emb 0.3.10 uses 1 for the angle, BeLLM's train.py
+        cosine_scale, angle_scale: of these two. angle_emb 0.3.10 uses 1 for the angle, BeLLM's train.py
             20.
         gather: take in-batch negatives from all processes.
 
@@ -85,7 +85,7 @@ class Released(nn.Module):
 
 
 class RankingByClass(nn.Module):
-    """Equation 6 of BeLLM for pairs of a class: the negatives are the positives of the rows of other classes.
+    """Equation 6 of BeLLM for pairs of a class: the negatives are the positives of the rows of different classes.
 
     In a batch of two classes every second text would else be a false negative.
 
@@ -193,4 +193,4 @@ def check_rows(settings: Settings, rows: TrainingRows) -> None:
     if loss in ("angle", "released") and form == "pairs":
         raise DataError(f"{rows.source} holds pairs, and {loss} learns from scored pairs or triplets: use ranking")
     if loss == "released" and rows.scored and not set(rows.columns["score"]) <= {0.0, 1.0}:
-        raise DataError(f"{rows.source} holds scores other than 0 and 1, and released needs these: use cosent or angle")
+        raise DataError(f"{rows.source} holds scores that are not 0 or 1, which released needs: use cosent or angle")

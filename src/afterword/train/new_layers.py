@@ -18,7 +18,7 @@ COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
 
 def append(backbone: Backbone, count: int, fresh: bool = False) -> Backbone:
-    """A copy of a model with new layers appended; all its other weights are those of the model.
+    """A copy of a model with new layers appended; its remaining weights are those of the model.
 
     Source: BeLLM, Table 4. The last `count` layers of the result are the new ones: `Sight(last=count)` makes them
     bidirectional. They come before the final norm.
@@ -42,7 +42,7 @@ def append(backbone: Backbone, count: int, fresh: bool = False) -> Backbone:
         grown: Any = type(model)(longer(model.config, old, count)).to(model.device, backbone.dtype)
         lacks = grown.load_state_dict(model.state_dict(), strict=False)
         if lacks.unexpected_keys or not all(new.match(name) for name in lacks.missing_keys):
-            raise ValueError("its class creates other weights as well")
+            raise ValueError("its class creates more weights than these")
         layers = grown.get_submodule(path)
         for i in () if fresh else range(count):
             layers[old + i].load_state_dict(layers[old - count + i].state_dict())

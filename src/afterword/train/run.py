@@ -62,7 +62,7 @@ def train(
             in 4 bits, and the returned encoder has new ones.
         data: rows, as `TrainingRows.read` takes them.
         out: the folder that the encoder is saved to; ``training.json``, ``loss.jsonl`` and ``loss.png`` are written
-            beside it, and ``checkpoints`` until the run is finished.
+            to it too, and ``checkpoints`` until the run is finished.
         method: the embedding method; None keeps the encoder's own. A string is parsed.
         dev: scored pairs. They are evaluated at every checkpoint, with the maximum length of the encoder that is
             saved, and the best checkpoint is the result.
@@ -104,7 +104,7 @@ def train(
     place = Place(Path(out))
     record = _record(str(model) if not isinstance(model, Encoder) else None, settings, encoder, rows, scored)
     with place.held():
-        checkpoint = place.begin(record["told"], resume)
+        checkpoint = place.begin(record["fixed"], resume)
         if resume and place.finished:
             return Encoder.load(out, device=device, trust_remote_code=trust_remote_code)
         if is_first():
@@ -164,9 +164,9 @@ class Run:
         if self.before is None:
             merge(adapted)
             return self.encoder
-        whole = merge_into(adapted, self.before, self.settings)
+        merged = merge_into(adapted, self.before, self.settings)
         adapted.unload()
-        return replace(self.encoder, backbone=self_check(whole, self.encoder.backbone.tokenizer))
+        return replace(self.encoder, backbone=self_check(merged, self.encoder.backbone.tokenizer))
 
     def close(self) -> None:
         """Make the encoder ready to encode again, also after an error: LoRA off, no gradients, evaluation mode."""
@@ -205,7 +205,7 @@ def _settings(settings: Settings, method: Method | str | None, changes: Mapping[
 def _record(
     name: str | None, settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None
 ) -> dict[str, Any]:
-    """The content of ``training.json``; under "told" are the settings that a resumed run must have again."""
+    """The content of ``training.json``; under "fixed" are the settings that a resumed run must have too."""
     fixed = {
         "settings": settings.to_json(),
         "processes": processes(),
@@ -219,5 +219,5 @@ def _record(
         "data": rows.source,
         "rows": len(rows),
         "versions": {library: version(library) for library in libraries},
-        "told": fixed,
+        "fixed": fixed,
     }

@@ -1,4 +1,4 @@
-"""The settings of a training run, in one value: saved beside the result, and compared before a run is resumed."""
+"""The settings of a training run, in one value: saved with the result, and compared before a run is resumed."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Settings:
         if self.four_bit and not self.lora:
             raise InputError("weights in 4 bits are frozen: give a LoRA rank above 0")
         if self.four_bit and self.added:
-            raise InputError("new layers are trained whole, which weights in 4 bits cannot be: leave four_bit out")
+            raise InputError("all weights of new layers are trained, which 4 bits do not allow: leave four_bit out")
         if self.steps == 1 and self.warmup >= 1:
             raise InputError(f"warmup={self.warmup:g} steps, and the run has one step: give less than 1")
         if len(self.weights) != 3 or not all(0 <= w < inf for w in self.weights) or not any(self.weights):

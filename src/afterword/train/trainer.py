@@ -67,12 +67,12 @@ class Trainer(SentenceTransformerTrainer):
         """Copy the weights of a checkpoint into the model.
 
         Raises:
-            ModelError: the checkpoint holds weights of other names or shapes.
+            ModelError: the checkpoint holds weights of different names or shapes.
         """
         path = Path(checkpoint_path) / WEIGHTS
         weights, parameters = load_file(path), _trained(self.model)
         if weights.keys() != parameters.keys() or any(weights[n].shape != p.shape for n, p in parameters.items()):
-            raise ModelError(f"{path} holds other weights than are trained here: it is of another run")
+            raise ModelError(f"{path} holds different weights from those trained here: choose the folder of this run")
         with torch.no_grad():
             for name, parameter in parameters.items():
                 parameter.copy_(weights[name])
