@@ -1,8 +1,10 @@
 import copy
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -10,12 +12,12 @@ import torch
 from tests.eager import Eager
 from tests.families import batch_of, by_text, texts
 from tests.tiny import tiny
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 
 from afterword.backbone.attention_masks import PackedGroup
 from afterword.backbone.attention_taps import Diagonals
-from afterword.backbone.backbone import Backbone
+from afterword.backbone.backbone import Backbone, lock_of
 from afterword.backbone.bidirectional import Sight
 from afterword.backbone.facts import LAST, TABLE
 from afterword.backbone.loading import load_backbone
@@ -294,3 +296,43 @@ def test_rebas_memory_grows_with_the_text_squared_not_with_layers_and_heads(kind
     last, mean, eager = map(int, done.stdout.split())
     assert eager > 0.9 * matrices, "the probe sees what the authors' way takes"
     assert last < bound and mean < bound
+
+
+def dropouts() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Dropout(), nn.Dropout()))
+
+
+def in_training(parent: nn.Module) -> list[nn.Module]:
+    return [module for module in parent.modules() if module.training]
+
+
+def test_a_model_runs_in_eval_mode_and_every_module_gets_its_own_mode_back():
+    made = dropouts()
+    made.eval()
+    made[1][0].train()
+    with lock_of(made).running(made):
+        assert not in_training(made)
+    assert in_training(made) == [made[1][0]]
+    made.train()
+    with lock_of(made).running(made), lock_of(made).running(made):
+        assert not in_training(made)
+    assert len(in_training(made)) == 5
+    with pytest.raises(KeyboardInterrupt), lock_of(made).running(made):
+        raise KeyboardInterrupt
+    assert len(in_training(made)) == 5
+    with lock_of(made).running(made, keep_mode=True):
+        assert len(in_training(made)) == 5
+
+
+def test_threads_run_together_and_the_last_one_restores_train_mode():
+    made, together = dropouts().train(), Barrier(4)
+    assert lock_of(made) is lock_of(made) is not lock_of(dropouts())
+
+    def encode(_: int) -> int:
+        with lock_of(made).running(made):
+            together.wait(5)  # all four are inside
+            return len(in_training(made))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(encode, range(4))) == [0] * 4
+    assert len(in_training(made)) == 5

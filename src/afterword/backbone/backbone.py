@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +27,6 @@ from .bidirectional import NO_SIGHT, Sight
 from .carry import carrying
 from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
 from .introspection import find_stack, forget, side_by_side, vocabulary
-from .model_lock import first_weight, lock_of
 from .packed_linear import packed_layers
 from .packing import PackedBatch, pack
 from .readings import Readings, Request, reading, require_routers
@@ -108,7 +109,7 @@ class Backbone:
     @property
     def device(self) -> torch.device:
         """The device of the model's weights."""
-        weight = first_weight(self.model)
+        weight = _first_weight(self.model)
         if weight is None:  # a replica of DataParallel keeps its weights as plain attributes
             weight = self.model.get_input_embeddings().weight  # type: ignore[operator]
         return weight.device
@@ -116,7 +117,7 @@ class Backbone:
     @property
     def dtype(self) -> torch.dtype:
         """The data type of the hidden states."""
-        first = first_weight(self.model)
+        first = _first_weight(self.model)
         if first is not None and first.is_floating_point():
             return first.dtype
         return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
@@ -338,3 +339,70 @@ class Backbone:
     def _arguments(self) -> frozenset[str]:
         """The names of the arguments of the model's forward."""
         return frozenset(inspect.signature(self.model.forward).parameters)
+
+
+class ModelLock:
+    """One per model, for switching between eval and train mode, which all threads see; threads may encode together."""
+
+    def __init__(self) -> None:
+        self.rotary = threading.Lock()
+        """For models that keep rotary frequencies for the current length in a buffer: one forward at a time."""
+        self._switching = threading.Lock()
+        self._running = 0
+        self._switched: list[nn.Module] = []
+
+    @contextmanager
+    def running(self, model: nn.Module, keep_mode: bool = False) -> Iterator[None]:
+        """Run the model in eval mode; modules go back to train mode when the last thread is done.
+
+        Args:
+            model: the modes of all its modules are set, since adapters may be in train mode in a model in eval mode.
+            keep_mode: leave the modes as they are, dropout included.
+        """
+        if keep_mode:
+            yield
+            return
+        with self._switching:
+            self._running += 1
+            for module in _all_modules(model):
+                if module.training:
+                    self._switched.append(module)
+                    module.training = False
+        try:
+            yield
+        finally:
+            with self._switching:
+                self._running -= 1
+                if not self._running:
+                    for module in self._switched:
+                        module.training = True
+                    self._switched.clear()
+
+
+def _all_modules(model: nn.Module) -> list[nn.Module]:
+    """All modules of a model, faster than ``model.modules()``; one that is used in several places is repeated."""
+    modules = [model]
+    for module in modules:
+        modules += [child for child in module._modules.values() if child is not None]
+    return modules
+
+
+def _first_weight(model: nn.Module) -> nn.Parameter | None:
+    """The first of ``model.parameters()``, but faster; None if there is none."""
+    for weight in model._parameters.values():
+        if weight is not None:
+            return weight
+    for child in model._modules.values():
+        if child is not None and (weight := _first_weight(child)) is not None:
+            return weight
+    return None
+
+
+_LOCKS: WeakKeyDictionary[nn.Module, ModelLock] = WeakKeyDictionary()
+_REGISTRY_LOCK = threading.Lock()
+
+
+def lock_of(model: nn.Module) -> ModelLock:
+    """The lock of a model, one for all backbones that hold the model."""
+    with _REGISTRY_LOCK:
+        return _LOCKS.setdefault(model, ModelLock())
