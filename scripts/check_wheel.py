@@ -17,7 +17,10 @@ from zipfile import ZipFile
 
 from generate_readme import BLOCK, PAGE, ROOT, SETTINGS, apart, commands, difference, renewed
 
-NEEDED = ("py.typed", "docs/evaluate.md", "models/afterword-mini/model.safetensors", "tasks/published.json")
+NEEDED = (
+    "py.typed", "docs/evaluate.md", "models/afterword-mini/model.safetensors", "tasks/published.json",
+    "papers/light.mplstyle", "papers/dark.mplstyle",
+)  # fmt: skip
 
 
 def build(folder: Path) -> Path:
