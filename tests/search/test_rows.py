@@ -1,17 +1,15 @@
 """Rows are told apart by their ids and by what their vectors depend on; what is gone is found, and deleted by id."""
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from tests.search.rows import info, reader
 
 from afterword.jobs.items import Item
 from afterword.search.index import Index
-from afterword.search.rows import Located, NewRows, delete, hash_of, known_rows
+from afterword.search.rows import Located, NewRows, delete, hash_of
 
 ODD = ["O'Brien", 'say "no"', "👩‍👩‍👧", "x" * 10_000, "%_\\", "'; DROP TABLE rows; --", "银行"]
 
@@ -38,7 +36,7 @@ def test_without_ids_equal_texts_are_one_row():
 def test_an_equal_text_with_other_kept_values_is_listed():
     rows = NewRows(info(), lambda item: None, located, {"n": "json"})
     found = list(rows.new(Item(line, "a", kept={"n": n}) for line, n in enumerate([1, 1, 2], 1)))
-    told = "has the text of the row in line 1 and other kept values: ids of a column keep both, by --id"
+    told = "has the text of the row in line 1 and different kept values: --id NAME keeps both"
     assert [item.problem for item in found] == [None, told] and rows.counts == {"repeated": 1}
 
 
@@ -86,23 +84,6 @@ def test_what_the_input_no_longer_has_is_stale(tmp_path: Path):
     assert rows.stale(index, prune=True) == ["9"]
 
 
-@pytest.mark.parametrize("kind", [pa.float64(), pa.list_(pa.float32()), pa.struct([("x", pa.float32())])])
-def test_values_that_json_does_not_have_are_told_apart(tmp_path: Path, kind: pa.DataType):
-    made_by = info()
-    values = [math.nan, math.inf, -math.inf, None, 0.5]
-    shaped = [[v] if pa.types.is_list(kind) else {"x": v} if pa.types.is_struct(kind) else v for v in values]
-    rows = reader(["a"] * 5, made_by).read_all()
-    rows = rows.set_column(6, rows.schema.field("hash"), pa.array([hash_of("a", made_by)] * 5))
-    rows = rows.add_column(7, "v", pa.array(shaped, kind)).replace_schema_metadata(made_by.to_schema())
-    made = Index.create(tmp_path / "a", rows.to_reader(), made_by)
-    assert len(set(known_rows(made).values())) == len(values)
-    items = [Item(i, "a", kept={"v": value}) for i, value in enumerate(shaped)]
-    for ids in range(5), [1, 0, 3, 2, 4]:
-        beside = dict(enumerate(ids))
-        again = NewRows(made_by, lambda item, ids=beside: str(ids[item.line]), located, {"v": kind}, made)
-        assert not [*again.new(items)] and again.counts["updated"] == (0 if beside[0] == 0 else 4)
-
-
 def chunked(texts: Sequence[str], **settings: Any) -> tuple[list[Item], NewRows]:
     """The rows of documents whose chunks are their words; all have one id."""
     items = [
@@ -131,5 +112,5 @@ def test_chunked_texts_with_other_kept_values_are_told_how_to_keep_both():
     kept = [{"n": 1}, {"n": 2}]
     items = [Item(line, "a", kept=k, beside=None) for line, k in enumerate(kept, 1)]
     rows = NewRows(info(chunking="1"), lambda item: None, lambda item: Located(0, 0, 1, "a b"), {"n": "json"})
-    told = "has the text of the row in line 1 and other kept values: ids of a column keep both, by --id"
+    told = "has the text of the row in line 1 and different kept values: --id NAME keeps both"
     assert [item.problem for item in rows.new(items)] == [None, told]

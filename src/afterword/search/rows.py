@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -130,10 +129,10 @@ class NewRows:
             self.counts["repeated"] += 1
         elif located.chunk == 0:  # a document is rejected once
             other = self.named(int.from_bytes(first[len(wanted) :]))
-            same = f"has the id {place.doc[:80]!r} of {other}"
+            problem = f"has the id {place.doc[:80]!r} of {other}"
             if self.identify(item) is None:
-                same = f"has the text of {other} and other kept values: ids of a column keep both, by --id"
-            return replace(item, problem=same, beside=place)
+                problem = f"has the text of {other} and different kept values: --id NAME keeps both"
+            return replace(item, problem=problem, beside=place)
         return None
 
     def _change(self, item: Item) -> None:
@@ -209,20 +208,7 @@ class NewRows:
 
 
 def _value_of(hash: str, start: int, end: int, kept: Sequence[Any]) -> bytes:
-    return _digest(hash) + _digest([start, end, *(as_text(_marked(value)) for value in kept)])
-
-
-def _marked(value: Any) -> Any:
-    """A kept value in which floats that JSON does not have are told apart.
-
-    >>> _marked([1.5, math.nan, -math.inf])
-    [1.5, 'float nan', 'float -inf']
-    """
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"float {value}"
-    if isinstance(value, Mapping):
-        return {name: _marked(part) for name, part in value.items()}
-    return [_marked(part) for part in value] if isinstance(value, list | tuple) else value
+    return _digest(hash) + _digest([start, end, *(as_text(value) for value in kept)])
 
 
 def batches(index: Index, columns: Sequence[str]) -> Iterator[Any]:
