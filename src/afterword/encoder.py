@@ -15,13 +15,10 @@ from torch import Tensor
 from .backbone.backbone import Backbone
 from .encode.chunks import Chunker, SpanVectors, narrowest, token_vectors
 from .encode.explain import attention_matrix, token_weights
-from .encode.joining import joined_rows, own_steps
 from .encode.limits import Limits, OnEmpty, OnLong
 from .encode.options import SENTENCES, WAY, Form, also_called, choose_prompt, refuse_others, several
-from .encode.output_arrays import WINDOW, Array, as_array
-from .encode.post_steps import steps_of
 from .encode.processes import Workers, workers
-from .encode.sentences import sentence_vectors
+from .encode.sentences import WINDOW, Array, as_array, joined_rows, own_steps, sentence_vectors, steps_of
 from .encode.similarity import pairwise, similarity
 from .encode.token_states import token_states
 from .encode.words import word_vectors

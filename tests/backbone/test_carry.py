@@ -22,7 +22,7 @@ from tests.judge import EXACT, difference
 from afterword import Encoder, classical, prompt
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
-from afterword.encode.forward import vectors
+from afterword.encode.sentences import vectors
 from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead, UnsupportedModel
 from afterword.methods import Layout, Method, States, token_prepending
 from afterword.text.batch import lay

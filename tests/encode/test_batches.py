@@ -3,8 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterword.encode.batches import Budget, out_of_memory
-from afterword.encode.limits import Limits
+from afterword.encode.limits import Budget, Limits, out_of_memory
 from afterword.errors import ModelError
 
 

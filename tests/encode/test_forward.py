@@ -5,7 +5,7 @@ from tests.tiny import tiny
 
 from afterword import classical, reba
 from afterword.backbone.loading import load_backbone
-from afterword.encode.forward import combine, vectors, weights
+from afterword.encode.sentences import combine, vectors, weights
 from afterword.text.batch import lay
 from afterword.text.segments import Segment, TokenizedText
 

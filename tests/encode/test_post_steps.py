@@ -2,7 +2,7 @@ import pytest
 
 from afterword import Encoder, classical
 from afterword.backbone.backbone import Backbone
-from afterword.encode.post_steps import steps_of
+from afterword.encode.sentences import steps_of
 from afterword.errors import InputError
 from afterword.post import Normalise, Truncate
 

@@ -4,7 +4,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, echo, prompt, reba
 from afterword.backbone.loading import load_backbone
-from afterword.encode.sharing import shares
+from afterword.encode.sentences import shares
 
 
 @pytest.fixture(scope="module")

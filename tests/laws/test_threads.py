@@ -77,7 +77,7 @@ def test_threads_may_use_different_methods(rounds: int, load: Callable[[str], En
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(300, marks=pytest.mark.soak)])
 def test_a_thread_may_train_while_others_encode(rounds: int, load: Callable[[str], Encoder]):
-    from afterword.encode.forward import vectors
+    from afterword.encode.sentences import vectors
     from afterword.text.batch import lay
 
     encoder = load("classical")

@@ -21,12 +21,8 @@ from ..text.inputs import check_ids, check_written, listed
 from ..text.layout import Text
 from ..text.segments import Span, TokenizedText
 from ..text.tokenizer import Spelled
-from .batches import each
-from .forward import weights
-from .limits import Limits, Losses, count
-from .output_arrays import Array, output_arrays
-from .progress import progress
-from .sentences import sentence_vectors
+from .limits import Limits, Losses, count, each, progress
+from .sentences import Array, output_arrays, sentence_vectors, weights
 from .words import copy_of, vectors_of_tokens
 
 TEXTS = 256  # texts whose windows are sorted by length together

@@ -17,7 +17,7 @@ from ..text.batch import lay
 from ..text.inputs import check_ids, check_written
 from ..text.layout import Text
 from ..text.segments import TokenizedText
-from .forward import weights
+from .sentences import weights
 
 Explained = tuple[list[str], NDArray[np.floating[Any]]]
 """Tokens, and their weights or attention."""

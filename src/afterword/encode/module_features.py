@@ -15,8 +15,7 @@ from ..text.collate import from_features, to_features
 from ..text.inputs import check_ids, check_written, with_prompt
 from ..text.layout import Text
 from ..text.segments import TokenizedText
-from .forward import combine, weights
-from .joining import joined
+from .sentences import combine, joined, weights
 
 
 def _named(name: str, i: int) -> str:

@@ -14,8 +14,8 @@ from ..backbone.backbone import Backbone
 from ..errors import InputError
 from ..spelling import did_you_mean
 from .limits import count
-from .output_arrays import Array
 from .quantise import quantise
+from .sentences import Array
 
 PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 SENTENCES, TOKENS = "sentence_embedding", "token_embeddings"

@@ -22,11 +22,9 @@ from ..post import Post
 from ..text.distinct import Distinct, one_each
 from ..text.inputs import check_ids
 from ..text.layout import Text
-from .limits import Limits, Losses
-from .output_arrays import Array, output_arrays
+from .limits import Limits, Losses, progress
 from .process_pool import ProcessPool
-from .progress import progress
-from .sentences import write_vectors
+from .sentences import Array, output_arrays, write_vectors
 
 CHUNK = 5000  # maximum number of texts that are sent to a process at a time
 

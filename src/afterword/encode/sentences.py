@@ -1,30 +1,199 @@
-"""Sentence vectors of many texts by one or several methods, which share a forward where they can."""
+"""Sentence vectors: texts become batches, and a batch runs once for all methods that share its forward."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from ..backbone.backbone import Backbone
-from ..errors import InputError
-from ..methods import AnyMethod, Method
-from ..post import Post
+from ..backbone.attention_taps import Tap
+from ..backbone.backbone import Backbone, Trace
+from ..backbone.bidirectional import NO_SIGHT, Sight
+from ..backbone.facts import Layer
+from ..errors import InputError, MethodError
+from ..methods import AnyMethod, Ensemble, Method
+from ..methods.code_hash import is_own
+from ..methods.targets import word_targets
+from ..methods.weights import Weighting
+from ..post import Normalise, Post, Truncate, after, width_after
 from ..text.batch import Batch
 from ..text.distinct import Distinct
 from ..text.inputs import check_ids, check_written, is_blank
 from ..text.layout import Layout, Text
 from ..text.segments import TokenizedText
-from .batches import Budget, each
-from .forward import vectors
-from .joining import Rows
-from .limits import Limits, Losses
-from .output_arrays import WINDOW, Array, output_arrays
-from .progress import progress
-from .sharing import Share, shares
+from ..text.words import WordTokens
+from .limits import Budget, Limits, Losses, count, each, progress
+
+WINDOW = 16_384  # texts that are sorted by length together
+
+Array = NDArray[np.floating[Any]]
+
+
+def width_of(backbone: Backbone, method: AnyMethod, steps: Sequence[Post] = ()) -> int:
+    """D, the number of components of a method's vectors after some post-processing steps.
+
+    Raises:
+        NotFitted: a step is not fitted yet.
+        MethodError: a step takes vectors of another width.
+    """
+    return width_after(method.width(backbone), steps)
+
+
+def output_arrays(
+    backbone: Backbone, methods: Sequence[AnyMethod], texts: int, post: Sequence[Post], out: Array | None = None
+) -> list[Array]:
+    """The array that vectors are written to, for each method (n, D): ``out``, or a new one.
+
+    Raises:
+        InputError: ``out`` is no array that vectors can be written to, or has another shape.
+    """
+    shapes = [(texts, width_of(backbone, method, post)) for method in methods]
+    if out is None:
+        dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
+        return [np.empty(shape, dtype) for shape in shapes]
+    if not isinstance(out, np.ndarray) or out.dtype not in (np.float32, np.float64) or not out.flags.writeable:
+        what = f"a {type(out).__name__}"
+        if isinstance(out, np.ndarray):
+            what = f"an array of {out.dtype}" + ("" if out.flags.writeable else " that cannot be written to")
+        raise InputError(f"out is {what}: give a numpy array of float32 or float64 that can be written to")
+    if out.shape != shapes[0]:
+        raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
+    rows, columns = map(abs, out.strides)
+    if rows < columns * out.shape[1] and columns < rows * out.shape[0]:
+        raise InputError(f"out has rows that overlap in memory (strides {out.strides}): give an array of its own")
+    return [out]
+
+
+def as_array(vectors: Any) -> Array:
+    """Vectors as a numpy array, from any device."""
+    if isinstance(vectors, list | tuple) and any(isinstance(v, Tensor) for v in vectors):
+        vectors = torch.stack(list(vectors))
+    if isinstance(vectors, Tensor):
+        vectors = vectors.detach().cpu()
+        return np.asarray(vectors.float() if vectors.dtype == torch.bfloat16 else vectors)
+    return np.asarray(vectors)
+
+
+def steps_of(
+    backbone: Backbone, methods: Sequence[AnyMethod], post: Sequence[Post], truncate_dim: int | None, normalise: bool
+) -> tuple[Post, ...]:
+    """The post-processing steps of an encoder, followed by those that one call asks for.
+
+    Raises:
+        InputError: the vectors have fewer components than truncate_dim.
+    """
+    truncate_dim = count("truncate_dim", truncate_dim)
+    steps = tuple(post)
+    if truncate_dim is not None:
+        width = min((width_of(backbone, method, steps) for method in methods), default=truncate_dim)
+        if truncate_dim > width:
+            raise InputError(f"truncate_dim={truncate_dim}: vectors have {width} components, give at most so many")
+        steps += (Truncate(truncate_dim),)
+    return (*steps, Normalise()) if normalise else steps
+
+
+def weighted(ensemble: Ensemble, i: int, vectors: Tensor) -> Tensor:
+    """The vectors (n, D) of the ensemble's i-th method, as they go into the ensemble's vectors."""
+    return (Normalise()(vectors) if ensemble.normalise else vectors) * ensemble.factors()[i]
+
+
+def joined(method: AnyMethod, parts: Sequence[Tensor]) -> Tensor:
+    """The vectors (n, D) of an ensemble from those of each of its methods (n, D_i); a single method's as they are."""
+    if not isinstance(method, Ensemble):
+        return parts[0]
+    scaled = [weighted(method, i, part) for i, part in enumerate(parts)]
+    return torch.cat(scaled, -1) if method.join == "concat" else sum(scaled[1:], scaled[0])
+
+
+def own_steps(method: AnyMethod, post: Sequence[Post]) -> Sequence[Post]:
+    """The steps for the vectors of each method: none in an ensemble, where `joined_rows` applies them."""
+    return () if isinstance(method, Ensemble) else post
+
+
+def joined_rows(method: AnyMethod, parts: Sequence[Array], post: Sequence[Post]) -> Array:
+    """`joined` of arrays, after some steps; a single method's array has had them."""
+    if not isinstance(method, Ensemble):
+        return parts[0]
+    return after(joined(method, [torch.from_numpy(part) for part in parts]), post).numpy()
+
+
+class Rows:
+    """Writes the vectors of a window of texts to their rows of ``result``, after the steps of ``post``.
+
+    An ensemble's vectors are kept until each of its methods has given its own.
+    """
+
+    def __init__(
+        self, backbone: Backbone, method: AnyMethod, given: Distinct, post: Sequence[Post], result: Array
+    ) -> None:
+        self.method, self.given, self.post, self.result = method, given, post, result
+        self.widths = [member.width(backbone) for member in method.members]
+        self.left = torch.full((len(given.texts),), len(method.members))
+        self.kept: Tensor | None = None
+
+    def add(self, i: int, indices: list[int], vectors: Tensor) -> None:
+        """Take the vectors (n, D_i) of the i-th method for n texts, and write those that are complete."""
+        if isinstance(self.method, Ensemble):
+            indices, vectors = self._complete(self.method, i, indices, vectors)
+            if not indices:
+                return
+        rows, once = self.given.where(indices), after(vectors, self.post).cpu().numpy()
+        times = [len(self.given.rows[t]) for t in indices]
+        self.result[rows] = once if len(rows) == len(indices) else np.repeat(once, times, axis=0)
+
+    def _complete(self, ensemble: Ensemble, i: int, indices: list[int], vectors: Tensor) -> tuple[list[int], Tensor]:
+        part, at = weighted(ensemble, i, vectors).cpu(), torch.tensor(indices)
+        concat = ensemble.join == "concat"
+        start = sum(self.widths[:i]) if concat else 0
+        if self.kept is None:  # -0.0 + x is x, also where x is -0.0
+            width = sum(self.widths) if concat else self.widths[0]
+            self.kept = torch.full((len(self.left), width), -0.0, dtype=part.dtype)
+        self.kept[at, start : start + self.widths[i]] += part
+        self.left[at] -= 1
+        done = at[self.left[at] == 0]
+        return done.tolist(), self.kept[done].to(vectors.device)
+
+    def leave(self, indices: Sequence[int]) -> None:
+        """Write NaN for texts that a method cannot embed."""
+        self.result[self.given.where(indices)] = np.nan
+
+
+@dataclass(frozen=True)
+class Share:
+    """Methods (by their index) that share a forward, and its layout."""
+
+    layout: Layout
+    methods: tuple[int, ...]
+
+
+def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
+    """Which methods share a forward.
+
+    Methods with the same layout and the same bidirectional layers do. In a causal model, so do methods whose input
+    is nothing but copies of the text: they share the forward with the most copies, since a first copy cannot attend
+    to a second one. This does not hold if a special token follows the text, nor if the rotary frequencies depend on
+    the length of the whole input. A user's own weighting may read tokens that ours ignore: it shares a forward only
+    with users' own weightings of the same layout.
+    """
+    groups: dict[tuple[object, ...], list[int]] = {}
+    alike = backbone.facts.causal and backbone.facts.split_at is None
+    for i, method in enumerate(methods):
+        layout, own = method.layout, is_own(type(method.weigh))
+        trails = layout.add_special_tokens and bool(backbone.tokenizer.suffix)
+        free = layout.plain and alike and not trails and not method.sight and not own
+        key = replace(layout, copies=1, join=None) if free else layout
+        groups.setdefault((key, method.sight or NO_SIGHT, own), []).append(i)
+    result = []
+    for members in groups.values():
+        longest = max((methods[i].layout for i in members), key=lambda lay: lay.total_copies)
+        result.append(Share(longest, tuple(members)))
+    return result
+
 
 Place = tuple[Rows, int]
 """Where the vectors of a method go: the rows of itself or of its ensemble, and its number there."""
@@ -169,3 +338,169 @@ class _Window:
             self.places[m][0].leave(empty)
         self.bar(len(self.given.where(empty)) * len(methods))
         return [i for i in wanted if i not in set(empty)]
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The token weights and hidden states of one method, for one batch.
+
+    Attributes:
+        batch: the batch; for a method of fewer copies than the batch has, only those.
+        weights: token weights of each group (G, R, n).
+        states: hidden states of all N tokens (N, D); a token of a shared prefix occurs once for each text.
+    """
+
+    batch: Batch
+    weights: list[Tensor]
+    states: Tensor
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """One of the weightings that are computed from the same forward.
+
+    Attributes:
+        weigh: how tokens are weighted.
+        batch: the batch, perhaps without its last copies.
+        targets: which tokens a vector stands for, for each group (G, R, n).
+    """
+
+    weigh: Weighting
+    batch: Batch
+    targets: list[Tensor]
+
+    def rows(self, tap: Tap | None) -> list[Tensor]:
+        """Token weights of each group (G, R, n).
+
+        Raises:
+            MethodError: a user's own weighting returns another shape.
+        """
+        weights = []
+        for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True)):
+            rows = self.weigh(group, target, tap.result(i) if tap is not None else None)
+            if is_own(type(self.weigh)):
+                _check_own(self.weigh, rows, target)
+            weights.append(rows)
+        return weights
+
+
+def _check_own(weigh: Weighting, rows: object, target: Tensor) -> None:
+    """Validate what a user's own weighting returns."""
+    if isinstance(rows, Tensor) and rows.shape == target.shape and rows.is_floating_point():
+        return
+    what = f"a {type(rows).__name__}"
+    if isinstance(rows, Tensor):
+        what = f"weights of the shape {tuple(rows.shape)} and the type {str(rows.dtype).removeprefix('torch.')}"
+    raise MethodError(
+        f"{type(weigh).__name__} gives {what}: give a tensor of floating-point numbers in the shape of targets, "
+        f"{tuple(target.shape)}"
+    )
+
+
+def weigh(
+    backbone: Backbone,
+    batch: Batch,
+    weighings: Sequence[Weighing],
+    layers: frozenset[Layer],
+    sight: Sight | None,
+    *,
+    keep_mode: bool = False,
+) -> tuple[Trace, list[list[Tensor]]]:
+    """Run a batch once, and compute the token weights of several weightings.
+
+    Args:
+        backbone: the model.
+        batch: texts without padding, concatenated.
+        weighings: the weightings.
+        layers: the layers whose hidden states are returned.
+        sight: layers with bidirectional attention.
+        keep_mode: leave the model in its training or evaluation mode, so that dropout works as set.
+
+    Returns:
+        The hidden states; and for each weighting, its weights for each group (G, R, n).
+    """
+    taps = [w.weigh.tap(w.batch.groups, w.targets, backbone.facts.layers) for w in weighings]
+    attached = [tap for tap in taps if tap is not None]
+    weights = None if attached else [w.rows(None) for w in weighings]
+    trace = backbone.forward(batch, layers, sight, attached, keep_mode=keep_mode)
+    return trace, weights or [w.rows(tap) for w, tap in zip(weighings, taps, strict=True)]
+
+
+def weights(
+    backbone: Backbone,
+    methods: Sequence[Method],
+    batch: Batch,
+    words: WordTokens | None = None,
+    *,
+    keep_mode: bool = False,
+) -> list[Weighed]:
+    """Run a batch once and compute token weights and states for several methods that share its layout.
+
+    The arguments are those of `vectors` and `weigh`.
+
+    Returns:
+        The weights and states of each method.
+    """
+    if words is not None:
+        methods = [replace(m, weigh=m.weigh.for_words()) for m in methods]
+    dtype = precision_of(backbone)
+    views = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
+    weighings = [
+        Weighing(m.weigh, view, _targets(backbone, m.weigh, view, words, dtype))
+        for m, view in zip(methods, views, strict=True)
+    ]
+    layers = frozenset(layer for m in methods for layer in m.states.layers)
+    trace, rows = weigh(backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode)
+    results = []
+    for method, view, weighed in zip(methods, views, rows, strict=True):
+        states = method.states.mean(trace).to(dtype)
+        results.append(Weighed(view, weighed, states if batch.source is None else states[batch.source]))
+    return results
+
+
+def precision_of(backbone: Backbone) -> torch.dtype:
+    """The type in which states are weighted and added: float32, or float64 for a float64 model."""
+    return torch.float64 if backbone.dtype == torch.float64 else torch.float32
+
+
+def vectors(
+    backbone: Backbone, methods: Sequence[Method], batch: Batch, words: WordTokens | None = None
+) -> list[Tensor]:
+    """The vectors of a batch by several methods that share its layout, from one forward.
+
+    Args:
+        backbone: the model.
+        methods: methods with the same bidirectional layers; one of fewer copies than the batch reads only those.
+        batch: texts without padding, concatenated.
+        words: for each text, the tokens of each of its words; None for sentence vectors.
+
+    Returns:
+        For each method (T, R, D) in float32 or float64; R is 1 for sentence vectors, else the largest number of words
+        of a text.
+    """
+    weighed = weights(backbone, methods, batch, words)
+    return [combine(w.batch, w.weights, w.states) for w in weighed]
+
+
+def _targets(
+    backbone: Backbone, weigh: Weighting, batch: Batch, words: WordTokens | None, dtype: torch.dtype
+) -> list[Tensor]:
+    if words is not None:
+        return [word_targets(group, words, weigh.which(group), dtype) for group in batch.groups]
+    return sentence_targets(backbone, weigh, batch, dtype)
+
+
+def sentence_targets(backbone: Backbone, weigh: Weighting, batch: Batch, dtype: torch.dtype) -> list[Tensor]:
+    """Which tokens a sentence vector stands for, for each group (G, 1, n)."""
+    mask_id = backbone.tokenizer.mask_id if weigh.pool == "mask" else None
+    return [weigh.sentence(group, dtype, mask_id) for group in batch.groups]
+
+
+def combine(batch: Batch, weights: Sequence[Tensor], states: Tensor) -> Tensor:
+    """weights @ states for each text (T, R, D)."""
+    out = states.new_zeros(batch.texts, weights[0].shape[1], states.shape[1])
+    for group, rows in zip(batch.groups, weights, strict=True):
+        if group.pooled:
+            vectors = rows.to(states.dtype) @ group.slice(states)
+            out.index_add_(0, group.text, vectors.to(out.dtype))  # autocast may have changed the type
+    return out

@@ -14,9 +14,8 @@ from ..post import Post, after
 from ..text.batch import Batch
 from ..text.inputs import check_ids, check_written, refuse_blank
 from ..text.layout import Text
-from .batches import each
-from .forward import combine, weights
-from .limits import Limits, Losses
+from .limits import Limits, Losses, each
+from .sentences import combine, weights
 
 Features = dict[str, Tensor]
 

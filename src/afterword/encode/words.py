@@ -14,12 +14,8 @@ from ..text.inputs import check_ids, check_written
 from ..text.layout import Text
 from ..text.segments import TokenizedText
 from ..text.words import Word, WordTokens, check_words, find_tokens
-from .batches import Budget, each
-from .forward import vectors
-from .joining import joined_rows, own_steps
-from .limits import Limits, Losses
-from .output_arrays import WINDOW, Array, width_of
-from .progress import progress
+from .limits import Budget, Limits, Losses, each, progress
+from .sentences import WINDOW, Array, joined_rows, own_steps, vectors, width_of
 
 
 def word_vectors(

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from ..backbone.attention_taps import Diagonals
 from ..backbone.facts import LAST
-from ..encode.batches import each
-from ..encode.limits import Limits
+from ..encode.limits import Limits, each
 from ..encoder import Encoder
 from ..errors import InputError
 from ..methods.frequency import TfIdf, count, tf_idf

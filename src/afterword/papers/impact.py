@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..encode.batches import each
-from ..encode.limits import Limits
+from ..encode.limits import Limits, each
 from ..encoder import Encoder
 from ..errors import InputError, MethodError, NoMaskToken
 from ..methods import one_method

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from ..backbone.attention_taps import Tap
-from ..encode.batches import each
-from ..encode.limits import Limits, Losses
+from ..encode.limits import Limits, Losses, each
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
 from ..methods import one_method

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from ..encode.sharing import shares
+from ..encode.sentences import shares
 from ..encoder import Encoder
 from ..errors import InputError
 from ..files.fingerprint import described, fingerprint, identity, weights_digest

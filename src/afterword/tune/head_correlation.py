@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ..backbone.backbone import Backbone
-from ..encode.batches import each
-from ..encode.limits import Limits, Losses
+from ..encode.limits import Limits, Losses, each
 from ..errors import InputError
 from ..methods import ditto, tfidf
 from ..methods.frequency import ByToken, tf_idf

@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..encode.batches import each
-from ..encode.limits import Limits
+from ..encode.limits import Limits, each
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
 from ..methods import Method, one_method

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..backbone.backbone import Backbone
-from ..encode.forward import Weighing, precision_of, sentence_targets, weigh
+from ..encode.sentences import Weighing, precision_of, sentence_targets, weigh
 from ..text.batch import Batch
 from .recipes import Family
 

@@ -20,9 +20,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ..backbone.backbone import Backbone
-from ..encode.batches import Budget
-from ..encode.forward import precision_of
-from ..encode.limits import Limits
+from ..encode.limits import Budget, Limits
+from ..encode.sentences import precision_of
 from ..errors import AfterwordError, InputError
 from ..methods import Method
 from ..methods.states import States

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..backbone.backbone import Backbone
 from ..encode.limits import Limits
 from ..encode.options import choose_prompt
-from ..encode.sharing import shares
+from ..encode.sentences import shares
 from ..encoder import Encoder
 from ..errors import AfterwordError, InputError
 from ..methods import sif, tfidf
