@@ -96,6 +96,11 @@ def test_mistakes_are_named(run: Run, folder: Path, words: list[str], told: str)
     assert ended.code == 2 and told in ended.err and len(ended.err.splitlines()) == 1
 
 
+def test_a_wrong_condition_is_named_before_the_model_is_loaded(run: Run, folder: Path):
+    ended = run("search", folder, "x", "--where", "channel = 'mail'", "-m", folder / "no-model")
+    assert ended.code == 2 and "'channel'" in ended.err and ended.err.rstrip().endswith(", text, n")
+
+
 def test_a_folder_without_an_index(run: Run, tmp_path: Path):
     assert "does not exist" in run("search", tmp_path / "none", "x").err
 

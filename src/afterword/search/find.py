@@ -80,11 +80,16 @@ class Result:
 
 
 def resolve_by(index: Index, search: Search) -> By:
-    """By what an index is searched.
+    """By what an index is searched; a search that LanceDB refuses is reported here, before a model is loaded.
 
     Raises:
-        DataError: a search by words of an index without a text index.
+        DataError: `where` cannot be used, or a search by words of an index without a text index.
     """
+    if search.where is not None:
+        try:
+            index.table.search().where(f"({search.where})").select(["id"]).limit(1).to_arrow()
+        except (ValueError, RuntimeError, OSError) as e:
+            raise _unreadable(index, search.where, e) from None
     by = search.by or ("hybrid" if index.info.text_search else "vector")
     if by != "vector" and not has_index(index, "text"):
         raise DataError(
