@@ -29,6 +29,25 @@ def test_outputs_are_checked_before_the_model_is_loaded(run: Run, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
+@pytest.mark.parametrize("verb", ["embed", "embed -o out.npy", "embed -o job/", "words", "words -o out.npy", "index i"])
+@pytest.mark.parametrize(
+    ("name", "content", "value"),
+    [
+        ("in.jsonl", b'{"body": "dog", "word": "dog"}\n' * 3, "'text'"),
+        ("in.jsonl", b'{"text": "dog", "word": "dog"}\n{"text": "caf\xe9", "word": "caf\xe9"}\n', "0xe9"),
+        ("in.csv", b"body,word\ndog,dog\n", "'text'"),
+    ],
+)
+def test_the_input_is_checked_before_the_model_is_loaded(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, name: str, content: bytes, value: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content)
+    ended = run(*verb.split(), "-m", "./no-model", "-i", name)
+    assert ended.code == 2 and value in ended.err and "no-model" not in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_a_full_disk_under_the_list_of_rejected_rows(run: Run, gpt2: Path, tmp_path: Path):
     source, out = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("\n" * 1000 + "dog\n")

@@ -248,14 +248,18 @@ def to_stream(
     **shown: Unpack[Shown],
 ) -> int:
     """Embed rows to the standard output."""
+    from ..jobs.items import items_of, read_ahead
+
     with closing(_reader(texts, source, inputs)) as reader:
+        items = items_of(reader, inputs.condition, inputs.condition_field, inputs.keep)
+        items = read_ahead(items) if source is not None and source.is_file() else items  # a stream is not waited for
         say_loading(model, shown["progress"])
         rows = recipe.open()
         if shown["note"]:
             say(shown["note"])
         kinds = {**columns, **{name: reader.kinds[name] for name in inputs.keep}}
         code = write_stream(
-            reader, rows.items(reader, inputs.keep), rows.embedding(kinds, False), rejects, window=shown["window"],
+            reader, rows.split(items), rows.embedding(kinds, False), rejects, window=shown["window"],
             progress=shown["progress"],
         )  # fmt: skip
         if shown["save"] is not None:

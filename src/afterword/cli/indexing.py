@@ -142,13 +142,9 @@ class IndexRun:
         check_settings(index, self.info)
         return index
 
-    def items(self, reader: Reader) -> Iterator[Item]:
-        """The rows of the input, split where that is asked for; each keeps its id too."""
-        from ..jobs.items import items_of
-
-        wanted = self.wanted
-        items = items_of(reader, None, None, wanted.columns)
-        return items if wanted.chunking is None else wanted.chunking.items(items, self.embedder)
+    def split(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The rows of the input, split where that is asked for."""
+        return items if self.wanted.chunking is None else self.wanted.chunking.items(items, self.embedder)
 
     def identify(self, item: Item) -> str | None:
         """The id of an item's document: "" where it has none, None where ids are hashes."""
@@ -214,16 +210,18 @@ def build(wanted: IndexWanted, reader: Reader) -> int:
         wanted: what the command asks for.
         reader: the open input.
     """
+    from ..jobs.items import items_of, read_ahead
     from ..jobs.rejects import Rejects, check_some
     from ..search.rows import NewRows
     from ..search.write import check_folder, writing
 
     check_folder(wanted.folder)
     with writing(wanted.folder):
+        items = read_ahead(items_of(reader, None, None, wanted.columns))
         run = IndexRun(wanted)
         index = run.opened()
         kinds = {name: reader.kinds[name] for name in wanted.keep}
-        items = iter(run.items(reader))
+        items = run.split(items)
         if index is None:
             index, items = _begun(run, items, kinds)
         elif index.folder != wanted.folder and index.rows:

@@ -89,6 +89,7 @@ def words(
         "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize, "on_long": on_long,
         "batch_tokens": batch_tokens,
     }  # fmt: skip
+    from ..jobs.items import read_ahead
     from ..jobs.word_rows import WordInputs, WordRecipe, open_words, word_items
 
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code)
@@ -96,11 +97,12 @@ def words(
     if target is None:
         path = None if input is None or str(input) == "-" else input
         with closing(listed or open_words(path, stdin_bytes(), kept, form, say)) as reader:
+            items = word_items(reader, kept)
+            items = read_ahead(items) if path is not None and path.is_file() else items
             say_loading(model, progress)
             embedding = recipe.open().embedding(
                 {**WORD_COLUMNS, **{name: reader.kinds[name] for name in kept}}, parquet=False
             )
-            items = word_items(reader, kept)
             return write_stream(reader, items, embedding, rejects, window=window, progress=progress)
     asked = {
         "verb": "words", "--method": method, "--prompt": prompt, "--prompt-name": prompt_name,

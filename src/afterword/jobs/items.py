@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, time
+from itertools import chain, islice
 from typing import Any
 
 from ..errors import InputError
@@ -108,6 +109,12 @@ def items_of(
             problem = problem or (f"{condition_field!r} {wrong}" if wrong else None)
         own, kept, wrong = values_of(fields, reader.field, keep)
         yield Item(record.line, own, problem or wrong, beside, kept)
+
+
+def read_ahead(items: Iterator[Item], rows: int = 100) -> Iterator[Item]:
+    """The same rows, of which the first are read now: a wrong column or encoding is found before a model is loaded."""
+    first = list(islice(items, rows))
+    return chain(first, items)
 
 
 def as_json(value: Any) -> Any:

@@ -9,14 +9,13 @@ from typing import Any, Protocol
 
 from ..encode.options import choose_prompt
 from ..encoder import Encoder
-from ..files.lines import Reader
 from ..methods import AnyMethod
 from ..methods.method_file import SPELLING
 from ..methods.serialize import parse_method
 from ..post import Post
 from .chunked import Chunking, columns
 from .embedder import Loader, MethodsEmbedder
-from .items import Item, items_of, text_columns
+from .items import Item, text_columns
 from .names import VECTOR
 from .windows import Embedding, Progress
 from .write_vectors import Array
@@ -106,10 +105,6 @@ class TextRows:
     chunking: Chunking | None = None
     condition: str | None = None
     condition_field: str | None = None
-
-    def items(self, reader: Reader, keep: Sequence[str] = ()) -> Iterator[Item]:
-        """The rows of an open file that are embedded, with the values to keep of each."""
-        return self.split(items_of(reader, self.condition, self.condition_field, keep))
 
     def split(self, items: Iterator[Item]) -> Iterator[Item]:
         """A row for each chunk; the rows as they are, if texts are not split."""

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from ..errors import DataError, MissingExtra
+from ..errors import DataError
 
 Array = NDArray[np.floating[Any]]
 Column = Sequence[Any]
@@ -172,9 +172,6 @@ class ParquetSink(Sink):
         columns: the type of each column: "text", "json" (a string, as `as_text` writes it), "number", or an Arrow type.
         vectors: an array (0, D) for each column of vectors.
         notes: metadata, written into the file's schema.
-
-    Raises:
-        MissingExtra: pyarrow is not installed.
     """
 
     def __init__(
@@ -184,11 +181,9 @@ class ParquetSink(Sink):
         vectors: Mapping[str, Array],
         notes: Mapping[str, str] | None = None,
     ) -> None:
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError:
-            raise MissingExtra("pyarrow", "parquet") from None
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         kinds = {"text": pa.string(), "json": pa.string(), "exact": pa.string(), "number": pa.int64()}
         fields = [(name, kinds[kind] if isinstance(kind, str) else kind) for name, kind in columns.items()]
         fields += [(name, pa.list_(pa.from_numpy_dtype(a.dtype), a.shape[1])) for name, a in vectors.items()]
@@ -236,13 +231,4 @@ def kind_of(path: Path | None) -> str:
     kind = "jsonl" if path is None else path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise DataError(f"{path} has an unknown format: write a .{', .'.join(FORMATS)} file")
-    if kind == "parquet":
-        _check_pyarrow()
     return kind
-
-
-def _check_pyarrow() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("pyarrow") is None:
-        raise MissingExtra("pyarrow", "parquet")
