@@ -39,7 +39,7 @@ def test_a_call_embeds_files_and_goes_on(file: Path, llama: Path, tmp_path: Path
     whole = (tmp_path / "job/shards/000000.parquet").read_bytes()
     (tmp_path / "job/shards/000001.parquet").unlink()
     assert call().complete and (tmp_path / "job/shards/000000.parquet").read_bytes() == whole
-    with pytest.raises(JobError, match=r"options.* give the same call, or overwrite=True to start anew"):
+    with pytest.raises(JobError, match=r"options prompt .*overwrite=True"):
         call(prompt="query: ")
     assert call(prompt="query: ", overwrite=True).complete
 
