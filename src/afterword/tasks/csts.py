@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -127,20 +126,6 @@ def submission(similarities: Array) -> str:
         at = int(np.flatnonzero(~np.isfinite(similarities))[0])
         raise DataError(f"the similarity of row {at} is {similarities[at]}: it cannot be sent in")
     return json.dumps({str(i): float(s) for i, s in enumerate(similarities)})
-
-
-def write_submission(path: Path, pairs: ConditionalPairs, embedder: Embedder) -> None:
-    """Write the `submission` of an encoder.
-
-    Args:
-        path: the file.
-        pairs: the test split.
-        embedder: an encoder.
-
-    Raises:
-        DataError: a similarity is not a finite number.
-    """
-    path.write_text(submission(cosines(*pairs.vectors(embedder))), "utf-8")
 
 
 TASKS: tuple[Csts, ...] = (
