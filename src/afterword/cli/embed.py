@@ -36,7 +36,7 @@ from .write_rows import output_to, source_of, write_file, write_stream
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import FileForm, Reader
-    from ..jobs.file_job import OutputFile
+    from ..jobs.output_path import OutputFile
     from ..jobs.plan import Inputs as JobInputs
     from ..jobs.recipe import JobRecipe
 
@@ -207,9 +207,12 @@ def embed(
                 progress=progress, command=command,
             )  # fmt: skip
         source = one_file(input)
+        inputs = inputs_of(format, field, kept, form, condition, condition_field)
+        if source is not None and source.is_file():
+            _reader(texts, source, inputs).close()  # a wrong column is reported before torch is imported
         target = output_to(path, rejects, source, len(methods), bool(kept), overwrite)
+        choice.located()
         recipe = recipe_of(choice, method, settings, condition, condition_field, chunking, fitted)
-    inputs = inputs_of(format, field, kept, form, condition, condition_field)
     shown: Shown = {
         "window": window, "progress": progress, "save": None if save is None else lambda one: one.save(save, overwrite),
         "note": "" if fitted.texts is None else f"fitted to {len(fitted.texts):,} texts",

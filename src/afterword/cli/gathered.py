@@ -221,23 +221,19 @@ def write_listing(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
     Raises:
         DataError: the file cannot be written.
-        MissingExtra: pyarrow is not installed, for .parquet.
     """
     import csv
     import io
 
-    from ..errors import MissingExtra
     from ..files.atomic import atomic_file
 
     table = path.suffix.lower() == ".csv"
     rows = zip(*(_written(values, table) for values in columns.values()), strict=True)
     with atomic_file(path) as file:
         if path.suffix.lower() == ".parquet":
-            try:
-                import pyarrow as pa
-                import pyarrow.parquet as pq
-            except ImportError:
-                raise MissingExtra("pyarrow", "parquet") from None
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
             name = pa.string() if "id" in columns else pa.int64()
             types = {"text": pa.string(), "cosine": pa.float64(), "id": name, "repeats": name}
             plain = {k: v for k, v in columns.items() if not isinstance(v, pa.ChunkedArray)}

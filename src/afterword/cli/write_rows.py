@@ -18,8 +18,8 @@ from .progress import RowsBar, say_loading
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import Reader
-    from ..jobs.file_job import OutputFile
     from ..jobs.items import Item
+    from ..jobs.output_path import OutputFile
     from ..jobs.plan import Inputs
     from ..jobs.recipe import Recipe
     from ..jobs.windows import Embedding
@@ -41,7 +41,7 @@ def output_to(
         typer.BadParameter: a file exists; two files are the same; an .npy file cannot hold the rows.
         DataError: the ending of the file's name is unknown, or its folder does not exist.
     """
-    from ..jobs.file_job import OutputFile, check_files
+    from ..jobs.output_path import OutputFile, check_files
     from ..jobs.write_vectors import kind_of
 
     path, source = (None if str(p) == "-" else p for p in (path, source))

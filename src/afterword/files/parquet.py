@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, MissingExtra
+from ..errors import DataError
 from .lines import TEXT, Reader, Record, no_field
 from .tables import check_columns
 
@@ -23,15 +23,12 @@ class ParquetRowsReader(Reader):
 
     Raises:
         DataError: it is not such a file, lacks a column, or has two columns of one name.
-        MissingExtra: pyarrow is not installed.
     """
 
     def __init__(self, path: Path, field: str | None = None, beside: Sequence[str] = ()) -> None:
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError:
-            raise MissingExtra("pyarrow", "parquet") from None
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         self.broken, self.is_dictionary = (pa.ArrowInvalid, OSError), pa.types.is_dictionary
         try:
             self.file = pq.ParquetFile(path)
@@ -70,7 +67,6 @@ class ParquetReader(ParquetRowsReader):
 
     Raises:
         DataError: it is not such a file, lacks a column, or the texts are not strings.
-        MissingExtra: pyarrow is not installed.
     """
 
     def __init__(self, path: Path, field: str | None = None, beside: Sequence[str] = ()) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from ..errors import DataError, JobError, MissingExtra, plural
+from ..errors import DataError, JobError, plural
 from ..files.atomic import atomic_file
 from .made_by import check_same, plain
 from .names import JOB, PROBLEM, ROW
@@ -247,13 +247,10 @@ class Job:
 
         Raises:
             JobError: no shard is finished, or a column does not exist or is named twice.
-            MissingExtra: pyarrow is not installed.
         """
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError:
-            raise MissingExtra("pyarrow", "parquet") from None
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         schema = pq.read_schema(self._first())
         if columns is not None:
             if isinstance(columns, str):

@@ -145,6 +145,6 @@ def holds_vectors(path: Path) -> bool:
         import pyarrow.parquet as pq
 
         notes = pq.read_schema(path).metadata or {}
-    except (ImportError, pa.ArrowInvalid, OSError):
+    except (pa.ArrowInvalid, OSError):
         return False
     return any(key.startswith(PREFIX.encode()) and key.endswith(b"identity") for key in notes)

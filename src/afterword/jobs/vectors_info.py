@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError, MissingExtra
+from ..errors import DataError
 
 PREFIX = "afterword."
 UNKNOWN = f"{PREFIX}unknown"
@@ -106,13 +106,10 @@ def read_info(path: Path) -> dict[str, VectorsInfo]:
 
     Raises:
         DataError: it is no such file, or was not written by ``embed``.
-        MissingExtra: pyarrow is not installed.
     """
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtra("pyarrow", "parquet") from None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowInvalid, OSError) as e:
