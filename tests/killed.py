@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from pathlib import Path
 from typing import IO, Any
 
@@ -130,6 +130,8 @@ class Piped:
                 for target, end in enumerate(ends):
                     os.dup2(end, target)
                 os.closerange(3, max(max(pair) for pair in pipes) + 1)
+                tracker = resource_tracker._resource_tracker  # its pipe is the parent's, and closed here
+                tracker._fd = tracker._pid = None
                 sys.stdin, sys.stdout, sys.stderr = (
                     os.fdopen(i, "r" if i == 0 else "w", closefd=False) for i in range(3)
                 )

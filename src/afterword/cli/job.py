@@ -44,7 +44,10 @@ def status(folder: Folder, as_json: o.AsJson = False) -> int:
         return 0
     print(f"rows      {said['done']:,} of {said['rows']:,} done")
     print(f"shards    {said['shards_done']:,} of {said['shards']:,} done")
-    print(f"rejected  {said['rejected']:,}" + (f", listed in {folder / 'rejects.jsonl'}" if said["rejected"] else ""))
+    listing = folder / "rejects.jsonl"
+    print(
+        f"rejected  {said['rejected']:,}" + (f", listed in {listing}" if said["rejected"] and listing.exists() else "")
+    )
     print(f"model     {said['model']}, {', '.join(said['methods']) or 'its own method'}")
     print("complete" if said["complete"] else "not complete: the command that began it goes on")
     return 0

@@ -77,8 +77,8 @@ Delimiter = Annotated[
     typer.Option(
         "--delimiter",
         metavar="CHAR",
-        help="Character between the columns of a .csv or .tsv file, or the word tab. Default: , or the one of ; tab | "
-        "that fits the header.",
+        help="Character between the columns of a .csv or .tsv file, or the word tab. Default: comma, or a "
+        "semicolon or tab where the header has one of these.",
     ),
 ]
 Encoding = Annotated[

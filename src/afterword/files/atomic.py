@@ -96,7 +96,9 @@ def check_folder(folder: Path, overwrite: bool = False) -> None:
         raise ModelError(f"{folder} is a file: choose another name for the folder")
     names = sorted(os.listdir(folder)) if folder.exists() else []
     if names and not overwrite:
-        raise ModelError(f"{folder} exists and is not empty: choose another folder, or overwrite the encoder in it")
+        raise ModelError(
+            f"{folder} exists and is not empty: choose another folder, or replace the encoder in it with overwrite=True"
+        )
     other = next((name for name in names if not SAVED.fullmatch(name)), None)
     if names and (other or "modules.json" not in names):
         why = f"it holds {other}" if other else "it holds no modules.json"

@@ -230,7 +230,10 @@ def no_field(name: object, field: str, columns: Sequence[str]) -> NoReturn:
     shown = [c if c.isprintable() and c == c.strip() else repr(c) for c in columns[:SHOWN]]
     shown += [f"and {len(columns) - SHOWN} more"] if len(columns) > SHOWN else []
     near = did_you_mean(field, columns)
-    raise DataError(f"{name} has no column {field!r}{near}: it has {', '.join(shown) or 'none'}: rename or choose one")
+    raise DataError(
+        f"{name} has no column {field!r}{near}: it has {', '.join(shown) or 'none'}: choose one of "
+        "them, or another delimiter"
+    )
 
 
 def kind_of(value: object) -> str:

@@ -160,8 +160,8 @@ class Job:
             if before != file:
                 name = "the standard input" if worker.inputs.spooled else file["file"]
                 raise JobError(
-                    f"{name} has changed since {self.folder} was begun: it had {before['size']:,} bytes, and "
-                    f"now {file['size']:,}: give it as it was, or --overwrite to start again"
+                    f"{name} has changed since {self.folder} was begun (from {before['size']:,} bytes to "
+                    f"{file['size']:,}; the contents differ): restore it, or --overwrite to start again"
                 )
         if self.complete or (overwrite and parts_in(self.folder)):
             worker.start()
