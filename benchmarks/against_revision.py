@@ -13,6 +13,7 @@ import argparse
 import importlib
 import io
 import random
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from measure import in_turns, processor
-from models import ROOT, minilm_folder, stsb_sentences
+from models import ROOT, gpt2, minilm_folder, random_texts, stsb_sentences
 
 BEFORE = "afterword_before"
 DRAWS = 2000
@@ -54,7 +55,16 @@ def package(revision: str) -> Iterator[ModuleType]:
             sys.path.remove(folder)
 
 
-def calls(here: Any, quick: bool) -> dict[str, Callable[[], Any]]:
+def decoder(folder: Path) -> Path:
+    """A decoder of GPT-2 small's shape with random weights, and afterword-mini's tokenizer."""
+    shutil.copytree(
+        ROOT / "src/afterword/models/afterword-mini", folder, ignore=shutil.ignore_patterns("*.safetensors")
+    )
+    gpt2(positions=2048).save_pretrained(folder)
+    return folder
+
+
+def calls(here: Any, quick: bool, folder: Path) -> dict[str, Callable[[], Any]]:
     """What is compared, by the public names of a package."""
     sentences = stsb_sentences()[: 40 if quick else 400]
     words = [[sentence.split()[0]] for sentence in sentences]
@@ -63,12 +73,18 @@ def calls(here: Any, quick: bool) -> dict[str, Callable[[], Any]]:
     mini = here.Encoder.load("afterword-mini", here.methods.reba(), device="cpu")
     methods = [here.methods.classical(), here.methods.echo(), here.methods.reba()]
     short = sentences[: 4 if quick else 40]
+    large = here.Encoder.load(folder, here.methods.classical(), device="cpu")
+    long = random_texts([64] * 2 if quick else [512, 512], 4_000)
     return {
         "one short text, many times": lambda: [minilm.encode(text) for text in short],
         "MiniLM, mean": lambda: minilm.encode(sentences),
         "MiniLM, Ditto": lambda: ditto.encode(sentences),
         "afterword-mini, ReBA": lambda: mini.encode(sentences),
         "afterword-mini, ReBA, words": lambda: np.concatenate(mini.encode_words(sentences, words)),
+        "GPT-2's shape, mean, 40 sentences": lambda: large.encode(short),
+        "GPT-2's shape, ReBA, 2 texts of 512 tokens": lambda: here.Encoder(
+            large.backbone, here.methods.reba(pool="mean")
+        ).encode(long),
         "afterword-mini, three methods": lambda: np.stack(list(mini.encode_many(sentences, methods).values())),
     }
 
@@ -89,8 +105,9 @@ def main(argv: list[str] | None = None) -> None:
     asked = parser.parse_args(argv)
     import afterword
 
-    with package(asked.revision) as before:
-        now, then = calls(afterword, asked.quick), calls(before, asked.quick)
+    with package(asked.revision) as before, tempfile.TemporaryDirectory() as made:
+        folder = decoder(Path(made) / "decoder")
+        now, then = (calls(each, asked.quick, folder) for each in (afterword, before))
         print(f"{processor()}, {asked.rounds} rounds, CPU time here by that at {asked.revision}\n")
         print("| what | ratio | 95 % | difference |\n|---|---|---|---|")
         for name in (name for name in now if asked.only in name):

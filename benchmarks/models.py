@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, GPT2Config, PreTr
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.loading import load_backbone
+from afterword.backbone.packed_linear import pack_linears
 from afterword.backbone.self_check import check
 from afterword.text.tokenizer import Tokenizer
 
@@ -41,7 +42,13 @@ def gpt2_backbone(quick: bool = False) -> Backbone:
     """The same, as `Encoder.load` would run it. Texts are given as token ids: its tokenizer knows one word."""
     backend = Backend(WordLevel({"two": 0, "?": 1}, unk_token="?"))
     backend.pre_tokenizer = Whitespace()
-    return check(gpt2(quick=quick), Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?")))
+    return packed(check(gpt2(quick=quick), Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?"))))
+
+
+def packed(backbone: Backbone) -> Backbone:
+    """The backbone with packed weights, where a loaded model would have them."""
+    pack_linears(backbone.model)
+    return backbone
 
 
 def mini_backbone(positions: int, layers: int = 6) -> Backbone:
@@ -50,7 +57,7 @@ def mini_backbone(positions: int, layers: int = 6) -> Backbone:
     folder = ROOT / "src/afterword/models/afterword-mini"
     config = AutoConfig.from_pretrained(folder, max_position_embeddings=positions, num_hidden_layers=layers)
     model = AutoModel.from_config(config, attn_implementation="afterword").eval()
-    return check(model, Tokenizer(AutoTokenizer.from_pretrained(folder, model_max_length=positions)))
+    return packed(check(model, Tokenizer(AutoTokenizer.from_pretrained(folder, model_max_length=positions))))
 
 
 def minilm_folder() -> Path:

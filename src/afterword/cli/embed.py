@@ -209,7 +209,7 @@ def embed(
         source = one_file(input)
         inputs = inputs_of(format, field, kept, form, condition, condition_field)
         if source is not None and source.is_file():
-            _reader(texts, source, inputs).close()  # a wrong column is reported before torch is imported
+            _check_first_rows(texts, source, inputs)
         target = output_to(path, rejects, source, len(methods), bool(kept), overwrite)
         choice.located()
         recipe = recipe_of(choice, method, settings, condition, condition_field, chunking, fitted)
@@ -220,6 +220,14 @@ def embed(
     if target is None:
         return to_stream(model, recipe, inputs, texts, source, own, rejects, **shown)
     return to_file(model, recipe, inputs, texts, source, own, target, given, **shown)
+
+
+def _check_first_rows(texts: Sequence[str] | None, source: Path, inputs: JobInputs) -> None:
+    """Read the first rows of a file, so that a wrong column or encoding is reported before torch is imported."""
+    from ..jobs.items import items_of, read_ahead
+
+    with closing(_reader(texts, source, inputs)) as reader:
+        next(read_ahead(items_of(reader, inputs.condition, inputs.condition_field, inputs.keep)), None)
 
 
 class Shown(TypedDict):
@@ -251,11 +259,10 @@ def to_stream(
     **shown: Unpack[Shown],
 ) -> int:
     """Embed rows to the standard output."""
-    from ..jobs.items import items_of, read_ahead
+    from ..jobs.items import items_of
 
     with closing(_reader(texts, source, inputs)) as reader:
         items = items_of(reader, inputs.condition, inputs.condition_field, inputs.keep)
-        items = read_ahead(items) if source is not None and source.is_file() else items  # a stream is not waited for
         say_loading(model, shown["progress"])
         rows = recipe.open()
         if shown["note"]:
