@@ -1,42 +1,40 @@
-"""Write the help texts in docs/cli.md anew from the command line itself.
+"""Write the verbs in docs/cli.md from the command line itself: python scripts/generate_cli_help.py [--check]."""
 
-python scripts/generate_cli_help.py [--check]
-"""
-
-import io
-import os
 import re
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterator
 from pathlib import Path
 
-from afterword.cli import main
+import typer
+
+from afterword.cli import app
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
-BLOCK = re.compile(r"(```console\n\$ (afterword(?: [a-z-]+)* --help)\n).*?(```)", flags=re.S)
+BLOCK = re.compile(r"(<!-- verbs -->\n).*?(<!-- end -->)", flags=re.S)
 
 
-def help_of(command: str) -> str:
-    """What the command prints, 80 columns wide."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "80"
-    try:
-        with redirect_stdout(io.StringIO()) as printed:
-            code = main(command.split()[1:])
-    finally:
-        os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
-    if code:
-        raise SystemExit(f"{command} ended with {code}")
-    return "".join(line.rstrip() + "\n" for line in printed.getvalue().splitlines())
+def verbs() -> Iterator[tuple[str, str]]:
+    """Each verb and the first sentence of its help; those of a group follow it."""
+    context = typer.Context(typer.main.get_command(app))
+    for name, command in context.command.commands.items():
+        yield name, _sentence(command.help)
+        for inner, one in getattr(command, "commands", {}).items():
+            yield f"{name} {inner}", _sentence(one.help)
+
+
+def _sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
 
 
 def renewed(page: str) -> str:
-    """The page with every help text as it is now."""
-    return BLOCK.sub(lambda found: found[1] + help_of(found[2]) + found[3], page)
+    """The page with the verbs as they are now."""
+    table = "| verb | what it does |\n|---|---|\n" + "".join(f"| `{name}` | {text} |\n" for name, text in verbs())
+    return BLOCK.sub(lambda match: match[1] + table + match[2], page)
 
 
 if __name__ == "__main__":
-    now, told = renewed(PAGE.read_text("utf-8")), PAGE.read_text("utf-8")
+    before = PAGE.read_text("utf-8")
+    now = renewed(before)
     if "--check" in sys.argv:
-        sys.exit(f"{PAGE.name} is out of date: run scripts/generate_cli_help.py" if now != told else 0)
+        sys.exit(f"{PAGE.name} is out of date: run scripts/generate_cli_help.py" if now != before else 0)
     PAGE.write_text(now, "utf-8")

@@ -33,7 +33,7 @@ app = typer.Typer(
     help="Sentence and word embeddings from any pretrained language model.",
     cls=Verbs,
     context_settings=NAMES,
-    rich_markup_mode=None,  # plain help: quick, and the same at every width that docs/cli.md is checked at
+    rich_markup_mode=None,  # plain help is printed sooner
     pretty_exceptions_enable=False,
     add_completion=False,
 )
