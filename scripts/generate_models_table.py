@@ -1,12 +1,11 @@
-"""Write docs/models.md: what each type of model gives, measured against transformers alone.
+"""Compare every method with transformers alone on every type of model; write docs/models.json and docs/models.md.
 
-python scripts/generate_models_table.py                   every type that transformers knows: `make models`
-python scripts/generate_models_table.py --kinds llama,t5  these types; the others stay as docs/models.json has them
-python scripts/generate_models_table.py --page [--check]  the page anew from docs/models.json; or whether it is that
+python scripts/generate_models_table.py                   every type in transformers: `make models`
+python scripts/generate_models_table.py --kinds llama,t5  these types; docs/models.json keeps the others
+python scripts/generate_models_table.py --page [--check]  write the page from docs/models.json; or only compare it
 
-A run that was broken off goes on where it was: what it has judged lies in build/models, under a name that changes
-with the package's and the judge's code. --fresh begins anew. Each type runs in a process of its own, for two minutes
-at most, so that a crash of one does not end the run. POSIX only.
+An interrupted run resumes: its results are in build/models, under a name that changes with the code of the package and
+of the judge; --fresh starts over. Each type runs in its own process, for at most two minutes. POSIX only.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
@@ -31,21 +31,72 @@ ROOT = Path(__file__).parent.parent
 PAGE, TABLE = ROOT / "docs" / "models.md", ROOT / "docs" / "models.json"
 SECONDS, MEMORY = 120, 12 << 30
 FAILED = "the judge failed"
-PAPERS = {"reba": "ReBA", "ditto": "Ditto", "bellm": "BeLLM", "every": "every method"}
-WAYS = {"flat": "exact, flat", "stacked": "exact, stacked", "eager": "exact, own attention"}
-SHORT = {
-    "shows no attention": "no attention to read",
-    "runs with its own": "its layers cannot be made bidirectional",
-    "is an encoder and a decoder": "an encoder and a decoder",
+WAYS = {"flat": "flat", "stacked": "stacked", "eager": "own attention"}
+NOT_BELLM = "BeLLM, Token Prepending, a temperature"
+MISSING = {
+    "shows no attention": "ReBA, Ditto",
+    "runs with its own": NOT_BELLM,
+    "has no layer with attention": f"ReBA, Ditto, {NOT_BELLM}",
 }
+"""The reason of a refusal, and the methods that it excludes."""
+FAMILIES = {
+    "Encoders": {
+        "albert": "ALBERT",
+        "bert": "BERT, MiniLM, BGE, E5, GTE, SimCSE, MacBERT",
+        "camembert": "CamemBERT",
+        "deberta-v2": "DeBERTa v2 and v3",
+        "distilbert": "DistilBERT",
+        "electra": "ELECTRA",
+        "mpnet": "MPNet, all-mpnet-base-v2",
+        "modernbert": "ModernBERT, GTE ModernBERT",
+        "mt5": "mT5",
+        "nomic_bert": "Nomic Embed",
+        "roberta": "RoBERTa",
+        "t5": "T5, Sentence-T5, GTR",
+        "xlm-roberta": "XLM-R, BGE-M3, multilingual E5",
+    },
+    "Decoders": {
+        "bloom": "BLOOM",
+        "cohere2": "Command R7B, Aya",
+        "deepseek_v3": "DeepSeek V3 and R1",
+        "falcon": "Falcon",
+        "gemma": "Gemma",
+        "gemma2": "Gemma 2",
+        "gemma3_text": "Gemma 3, EmbeddingGemma",
+        "glm4": "GLM 4",
+        "gpt2": "GPT-2, DistilGPT-2",
+        "gpt_neo": "GPT-Neo",
+        "gpt_neox": "Pythia, GPT-NeoX",
+        "gpt_oss": "gpt-oss",
+        "gptj": "GPT-J",
+        "granite": "Granite",
+        "lfm2": "LFM 2",
+        "llama": "Llama 2 and 3, TinyLlama, SmolLM, Vicuna, Yi",
+        "llama4_text": "Llama 4",
+        "mamba": "Mamba",
+        "mistral": "Mistral 7B, E5-Mistral, SFR",
+        "mixtral": "Mixtral",
+        "mpt": "MPT",
+        "olmo2": "OLMo 2",
+        "opt": "OPT",
+        "phi": "Phi 1.5 and 2",
+        "phi3": "Phi 3 and 4",
+        "qwen2": "Qwen 1.5, 2 and 2.5, GTE Qwen2",
+        "qwen3": "Qwen 3, Qwen3 Embedding",
+        "qwen3_moe": "Qwen 3 with experts",
+        "smollm3": "SmolLM 3",
+        "stablelm": "StableLM",
+    },
+    "Encoder-decoders, of which the encoder runs; and models with pictures, of which the text model runs": {
+        "bart": "BART",
+        "gemma3": "Gemma 3 with pictures",
+        "m2m_100": "M2M-100, NLLB",
+        "qwen2_vl": "Qwen2-VL",
+    },
+}
+"""The types that docs/models.md shows, and checkpoints of each."""
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
-
-
-def families(methods: Iterable[str]) -> str:
-    """The methods by the names of the papers, each once."""
-    first = [m.split(maxsplit=1)[0] for m in methods]
-    return ", ".join(dict.fromkeys(PAPERS.get(f, f) for f in first))
 
 
 def sort_of(row: dict[str, Any]) -> str:
@@ -59,90 +110,77 @@ def sort_of(row: dict[str, Any]) -> str:
     return "other" if row["way"] == "eager" else "exact"
 
 
-def line(row: dict[str, Any]) -> str:
-    """One line of the table."""
-    told: dict[str, list[str]] = {}
-    for what, prefix in (("refused", ""), ("unjudged", "not judged: ")):
-        for method, reason in row[what].items():
-            said = next((short for mark, short in SHORT.items() if mark in reason), reason)
-            told.setdefault(prefix + said.replace("|", "/"), []).append(method)
-    worst = f"{max(row['worst'].values()):.0e}" if row["worst"] else ""
-    how = {"wrong": "**wrong**", "refused": "refused"}.get(sort_of(row)) or WAYS[row["way"]]
-    rest = "; ".join(f"{families(methods)}: {reason}" for reason, methods in told.items())
-    return f"| {row['kind']} | {how} | {families(row['worst'])} | {worst} | {rest} |\n"
+def line(row: dict[str, Any], checkpoints: str) -> str:
+    """One row of the page's table."""
+    reasons = row["refused"].values()
+    missing = next((methods for mark, methods in MISSING.items() if any(mark in reason for reason in reasons)), "")
+    return f"| {checkpoints} | `{row['kind']}` | {WAYS[row['way']]} | {max(row['worst'].values()):.0e} | {missing} |\n"
 
 
 def page(table: dict[str, Any]) -> str:
     """The page."""
-    rows = table["types"]
-    count = {
-        sort: [r for r in rows if sort_of(r) == sort] for sort in ("exact", "other", "refused", "wrong", "left out")
-    }
-    judged = [r for r in rows if not r["left_out"]]
-    left: dict[str, list[str]] = {}
-    for row in count["left out"]:
-        left.setdefault(row["left_out"], []).append(row["kind"])
-    return "".join([
-        HEAD.format(
-            transformers=table["transformers"],
-            types=len(judged),
-            seen=len(rows),
-            known=table["known"],
-            **{sort: len(found) for sort, found in count.items() if sort != "left out"},
-        ),
-        "| type | how it runs | exact methods | difference | refused, or not judged |\n|---|---|---|---|---|\n",
-        *(line(r) for r in judged),
-        TAIL.format(left_out=len(count["left out"])),
-        *(f"- {reason} ({len(kinds)}): {', '.join(kinds)}\n" for reason, kinds in by_size(left)),
-    ])  # fmt: skip
-
-
-def by_size(groups: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
-    """The largest group first."""
-    return sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    rows = {row["kind"]: row for row in table["types"]}
+    count = Counter(map(sort_of, rows.values()))
+    sections = [
+        f"\n## {title}\n\n| checkpoints | type | runs | difference | methods that it lacks |\n|---|---|---|---|---|\n"
+        + "".join(line(rows[kind], checkpoints) for kind, checkpoints in sorted(kinds.items()))
+        for title, kinds in FAMILIES.items()
+    ]
+    refused = "".join(
+        f"- `{row['kind']}`: {next(iter(row['refused'].values()))}\n"
+        for row in rows.values()
+        if sort_of(row) == "refused"
+    )
+    head = HEAD.format(
+        transformers=table["transformers"],
+        judged=len(rows) - count["left out"],
+        **{result: count[result] for result in ("exact", "other", "refused", "wrong")},
+    )
+    return f"{head}{''.join(sections)}{TAIL.format(left_out=count['left out'])}{refused}"
 
 
 HEAD = """# Models
 
-Written by `make models` from models of {types} types of transformers {transformers}; [models.json](models.json) has the
-figures. {seen} of the {known} types and variants ("llama, dynamic") that transformers knows are looked at here.
+Any model that `AutoModel` loads is checked when it is loaded, and needs no code: a few texts that share a batch must
+come out as the model's own eager attention gives them for each text alone, within 1e-4 of the largest value. Three ways
+of running are tried, the fastest first:
 
-| | types |
+- **flat**: all texts concatenated in one sequence, without padding;
+- **stacked**: texts of one length at a time, through our attention function;
+- **own attention**: texts of one length at a time, through the model's own attention. ReBA and Ditto read the matrices
+  that the model returns, which needs memory for all of them.
+
+A model that none of them reproduces is refused, with the reasons. `afterword inspect -m NAME` shows which way a model
+takes.
+
+## How exact it is
+
+`make models` builds a random model of four layers of every type in transformers {transformers}, and compares every
+method with transformers alone. [models.json](models.json) has the figures of all {judged} types that read token ids:
+
+| result | types |
 |---|---|
-| exact | {exact} |
-| exact by another way | {other} |
+| exact, flat or stacked | {exact} |
+| exact, by the model's own attention | {other} |
 | refused, with the reason | {refused} |
 | wrong | {wrong} |
 
-Any model that `AutoModel` loads is checked when it is loaded: a few texts that share a batch must come out as the
-model's own eager attention gives them for each text alone, within 1e-4 of the largest value. Three ways of running are
-tried, the fastest first:
-
-- **exact, flat**: all texts laid end to end in one sequence, without padding.
-- **exact, stacked**: texts of one length at a time, through our attention function.
-- **exact, own attention**: another way. Texts of one length at a time, through the model's own attention. ReBA and
-  Ditto read the matrices that the model hands out, which takes the memory of all of them.
-
-A model that none of them reproduces is refused with the reasons. A type that is not named here needs no code: load
-it, and `afterword inspect` says which way it takes.
-
-How it was judged: a random model of four layers of each type; ten texts of 1 to 710 tokens in one batch (in two copies
-or in a template up to 300), across windows, one that holds and one that spells every special token; classical (mean,
-last, cls, first and last layer), Echo, ReBA (last and mean), Ditto, prompts and BeLLM (one and two layers). The judge
-is transformers alone: the same model with its eager attention in float32, one text at a time, each method's formula
-worked out of its hidden states and attention matrices. The difference is the worst of any method, relative to the
-vector's largest component; 1e-7 is float32's last bit, and above 1e-5 a method counts as wrong, unless the model's own
-eager attention in float32 is no nearer to float64 than that. A mask that hides one
-token, positions that are shifted by one and a scale that is off by 2 % are planted in a test, and each is found.
-
+Ten texts of 1 to 710 tokens share a batch: some are longer than the windows, one holds all special tokens, and one
+spells them. The methods are classical (mean, last, cls, first and last layer), Echo, ReBA (last and mean), Ditto,
+prompts and BeLLM (one and two layers); each formula is evaluated on the hidden states and attention matrices of the
+same model, run in float32 with eager attention on one text at a time. The **difference** is the worst of any method,
+relative to the vector's largest component. Above 1e-5 a method counts as wrong, unless the model's own float32 result
+is as far from its float64 result.
 """
 TAIL = """
-Rotary frequencies of the types `longrope` (Phi 3) and `dynamic` depend on the longest text of a forward: texts on both
-sides of the limit never share one. Sliding windows, chunks, softcaps and sinks are the models' own.
+BeLLM makes layers of a decoder bidirectional; encoders are bidirectional already. Sliding windows, chunks, softcaps and
+sinks are the model's own. Rotary frequencies of `longrope` (Phi 3) and `dynamic` depend on the longest text of a
+forward: texts on both sides of the limit never share one.
 
-## Left out
+## Not supported
 
-{left_out} types are not judged:
+{left_out} types are not judged: they read pictures, sound or time series, are parts of other models, or need more than
+token ids; [models.json](models.json) gives each reason. These are refused when they are loaded:
 
 """
 
