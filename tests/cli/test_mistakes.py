@@ -60,7 +60,7 @@ MISTAKES = r"""
 2  tune -m enc --texts rows.txt --out new --copies 2  --texts: chooses a head alone
 2  train -m enc --data pairs.jsonl --out new --loss cosent --full-rank --rank 8    --rank: has no effect with
 2  train -m enc --data pairs.jsonl --out new --steps 8 --epochs 2     --epochs: has no effect with --steps
-2  train -m enc --data pairs.jsonl --out new --steps 1 --warmup 5     warmup=5 steps, and the run has one step: give le
+2  train -m enc --data pairs.jsonl --out new --steps 1 --warmup 5     --warmup 5 steps, and the run has one step
 """
 """Exit code, command line, message: two blanks or more between them."""
 

@@ -48,7 +48,7 @@ def test_what_has_no_token_of_its_own_or_is_cut_off_is_refused():
     with pytest.raises(MethodError, match="no token of its own"):
         placed([(0, 0)], [(4, 9)], 20)
     tokenizer = Tokenizer(tiny_tokenizer("llama"))
-    with pytest.raises(InputError, match="<PST> was cut off: raise max_length"):
+    with pytest.raises(InputError, match="<PST> was cut off"):
         Layout("{text} <PST>", truncate="whole").write(["a long text"], tokenizer, 8)
     (kept,) = Layout("{text} <PST>").write(["a long text"], tokenizer, 8)[0].segments
     assert kept.slots == (len(kept.ids) - 1,), "the text is cut, not the template"

@@ -199,7 +199,7 @@ class Backbone:
                 if limit is not None and longest > limit:
                     raise InputError(
                         f"a text of {longest} tokens is longer than this {self.facts.kind} can read: "
-                        f"set max_length to {limit}"
+                        f"pass max_length={limit}"
                     ) from e
                 raise
         if len(parts) == 1:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
 import signal
 import sys
 import threading
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import typer
 
-from ..errors import AfterwordError, DataError, TextsCut, TextsUnknown, dropped, plural, visible
-from ..jobs.names import with_options
+from ..errors import AfterwordError, TextsCut, TextsUnknown, dropped, plural, visible
 from .page import RED, YELLOW, styled
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
 # Typer brings its own copy of click or uses the installed one, by its version: its base class of errors either way.
 ClickError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+OPTIONS: dict[str, str] = {}
+"""The options of the running verb, by the names of its parameters."""
 
 
 class Interrupted(Exception):
@@ -51,6 +56,7 @@ def guarded(run: Callable[[], Any], state: State) -> int:
     Returns:
         The exit code.
     """
+    OPTIONS.clear()
     with report_warnings(), terminated_like_ctrl_c():
         try:
             code = run()
@@ -87,13 +93,49 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, ClickError):
         return f"error: {error.format_message()}", WRONG
     if isinstance(error, AfterwordError):
-        return f"error: {error if isinstance(error, DataError) else with_options(str(error))}", WRONG
+        return f"error: {error}", WRONG
     if isinstance(error, OSError):
         where = "" if error.filename is None else f"{error.filename}: "
         return f"error: {where}{error.strerror or error}", WRONG
     if isinstance(error, MemoryError):
         return "error: out of memory: lower --batch-tokens or --max-length", WRONG
     return f"bug: {type(error).__name__}: {error}; afterword --debug shows where", BUG
+
+
+def option_names(parameters: Iterable[Any]) -> dict[str, str]:
+    """The options of a verb by the names of Python's arguments, from its click parameters."""
+    names: dict[str, str] = {}
+    for parameter in parameters:
+        for option in reversed(parameter.opts):
+            if option.startswith("--"):
+                names[option[2:].replace("-", "_")] = names[parameter.name] = option
+    return names
+
+
+ARGUMENT = re.compile(r"""(?<![\w.:,/'"=-])([a-z]\w*)=((?:'[^']*'|"[^"]*"|[\w./-]*\w)(?:\(\))?)?""")
+
+
+def with_options(message: str, options: Mapping[str, str]) -> str:
+    """A message of the library, its Python arguments replaced by the options of the running verb.
+
+    An argument is written ``name=``, ``name=value`` or ``name=True``; names that are not options stay.
+
+    >>> names = {"max_length": "--max-length", "overwrite": "--overwrite", "method": "--method"}
+    >>> with_options("lower max_length=, pass overwrite=True, or method=reba()", names)
+    'lower --max-length, pass --overwrite, or --method reba'
+    >>> with_options("reba:copies=2: 'max_length=' is quoted; pool=last", names)
+    "reba:copies=2: 'max_length=' is quoted; pool=last"
+    """
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
+        if name not in options:
+            return match[0]
+        if value in (None, "True"):
+            return options[name]
+        return f"{options[name]} {shlex.quote(value.removesuffix('()').strip(chr(34) + chr(39)))}"
+
+    return ARGUMENT.sub(option, message)
 
 
 @contextmanager
@@ -141,12 +183,12 @@ COLOURS = {"error:": RED, "bug:": RED, "warning:": YELLOW}
 
 
 def say(line: str) -> None:
-    """Print one line on stderr; on a terminal, the word ``error:`` in front is red, ``warning:`` yellow.
+    """Print one line on stderr, with the running verb's options in place of Python's arguments.
 
-    Control characters in it, of a file's name for example, are shown and not sent to the terminal.
+    On a terminal, ``error:`` is red and ``warning:`` yellow. Control characters are written out.
     """
     with suppress(OSError, ValueError):  # a closed stderr is no reason to fail
-        first, *rest = visible(line).split() or [""]
+        first, *rest = visible(with_options(line, OPTIONS)).split() or [""]
         if first in COLOURS:
             first = styled(first, COLOURS[first], sys.stderr)
         print(" ".join([first, *rest]), file=sys.stderr, flush=True)
@@ -185,10 +227,9 @@ class _Lines(logging.Handler):
     advice = True
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say a message in one line, as its `extra={"command_line": ...}` puts it, if it has that."""
-        words = getattr(record, "command_line", None)
-        if words is None or _Lines.advice:
-            say(f"{record.levelname.lower()}: {words or record.getMessage()}")
+        """Print a message on one line; one with ``extra={"advice": True}`` only outside `without_advice`."""
+        if _Lines.advice or not getattr(record, "advice", False):
+            say(f"{record.levelname.lower()}: {record.getMessage()}")
 
 
 @contextmanager

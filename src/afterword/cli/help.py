@@ -10,6 +10,7 @@ from typing import Any
 
 import typer.core
 
+from .console import OPTIONS, option_names
 from .page import BOLD, GAP, styled, wrapped
 
 INDENT = "  "
@@ -154,6 +155,11 @@ def group_of(names: Sequence[str]) -> str:
 
 class Verb(PlainHelp, typer.core.TyperCommand):
     """A verb of the command line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb; messages name its options."""
+        OPTIONS.update(option_names(self.params))
+        return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; a missing model is asked for with an example."""

@@ -184,7 +184,7 @@ class Budget:
                     raise
                 if len(batch) == 1:
                     raise ModelError(
-                        "one text alone does not fit into memory: lower max_length, or dtype='bfloat16'"
+                        "one text alone does not fit into memory: lower max_length=, or pass dtype='bfloat16'"
                     ) from e
             else:
                 at += len(batch)

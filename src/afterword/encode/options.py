@@ -69,7 +69,7 @@ def choose_prompt(
     if name not in (prompts or {}):
         known = ", ".join(prompts or {}) or "none"
         close = did_you_mean(name, prompts or ())
-        raise InputError(f"no prompt is named {name!r}{close}: there are {known}; prompt (--prompt) takes any text")
+        raise InputError(f"no prompt is named {name!r}{close}: there are {known}; pass prompt= for any text")
     return (prompts or {})[name]
 
 

@@ -60,9 +60,8 @@ def read_located(
         return {"backbone": backbone, "method": found, "post": (Normalise(),), "max_length": max_length}
     if method is None:
         others = ["reba", "echo"] if backbone.facts.causal else ["ditto"]
-        words = f"{name} names no method: classical mean is used; try"
-        command_line = f"{words} {' or '.join(f'--method {other}' for other in others)}"
-        logger.warning("%s %s", words, " or ".join(f"{o}()" for o in others), extra={"command_line": command_line})
+        better = " or ".join(f"method={other}()" for other in others)
+        logger.warning("%s names no method: classical mean is used; try %s", name, better, extra={"advice": True})
     return {"backbone": backbone, "method": method or classical(), "max_length": max_length}
 
 

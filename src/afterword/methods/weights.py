@@ -130,7 +130,7 @@ class Weighting(ABC):
             return torch.zeros_like(chosen, dtype=dtype or torch.float32)[:, None]
         number = chosen.sum(1, keepdim=True)
         if not bool(number.all()):
-            raise InputError("a text has no token left to pool: raise max_length, or truncate='before' the repetition")
+            raise InputError("a text has no token left to pool: raise max_length=, or truncate='before' the repetition")
         if self.pool in ("last", "mask"):
             at = group.at.where(chosen, -1).amax(1)
             chosen = (group.at == at[:, None]) & group.final[:, None]

@@ -214,7 +214,7 @@ class Layout:
     def _check_conditions(self, texts: Sequence[Text], conditions: Sequence[str] | None) -> None:
         wanted = "condition" in self.fields
         if wanted and conditions is None:
-            raise InputError("the template holds {condition}: pass conditions=, one per text (--condition)")
+            raise InputError("the template holds {condition}: pass conditions=, one per text")
         if not wanted and conditions is not None:
             raise InputError("conditions were given, but the template holds no {condition}")
         if conditions is not None and len(conditions) != len(texts):

@@ -37,5 +37,5 @@ def placed(tokens: Iterable[Span], copies: Sequence[Span], end: int) -> tuple[in
     if any(first == stop or any(a < stop <= b for a, b in copies) for first, stop in spans):
         raise MethodError(f"{PLACEHOLDER} is no token of its own: write a blank between it and {{text}}")
     if any(stop > end for _, stop in spans):
-        raise InputError(f"the template's {PLACEHOLDER} was cut off: raise max_length")
+        raise InputError(f"the template's {PLACEHOLDER} was cut off: raise max_length=")
     return tuple(stop - 1 for _, stop in spans)

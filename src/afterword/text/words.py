@@ -65,7 +65,7 @@ def tokens_of(span: tuple[int, int], tokens: TokenizedText, copy: int, what: str
     indices = [i for i, (s, e) in enumerate(offsets) if s < span[1] and e > span[0]]
     end = max((e for _, e in offsets), default=0)
     if (span[1] > end and tokens.kept < tokens.total) or (span[1] > end and not indices):
-        raise WordNotFound(f"{what} was cut off with the end of its text, after character {end}: raise max_length")
+        raise WordNotFound(f"{what} was cut off with the end of its text, after character {end}: raise max_length=")
     if not indices:
         raise WordNotFound(f"{what} leaves no token: the tokenizer drops all its characters")
     return indices
