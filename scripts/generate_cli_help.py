@@ -16,7 +16,8 @@ BLOCK = re.compile(r"(<!-- verbs -->\n).*?(<!-- end -->)", flags=re.S)
 def verbs() -> Iterator[tuple[str, str]]:
     """Each verb and the first sentence of its help; those of a group follow it."""
     context = typer.Context(typer.main.get_command(app))
-    for name, command in context.command.commands.items():
+    for name in context.command.list_commands(context):
+        command = context.command.get_command(context, name)
         yield name, _sentence(command.help)
         for inner, one in getattr(command, "commands", {}).items():
             yield f"{name} {inner}", _sentence(one.help)

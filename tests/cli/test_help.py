@@ -1,4 +1,4 @@
-"""Help pages: short and long options, options in groups, whole summaries, and examples that run as typed."""
+"""Help pages: options in groups, and examples that run as typed."""
 
 import json
 import re
@@ -6,16 +6,32 @@ import shlex
 from pathlib import Path
 
 import pytest
+from scripts.generate_cli_help import renewed
 from tests.cli.conftest import Run
 from tests.tiny import tiny
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from afterword.cli.help import EXAMPLES
+from afterword.cli import VERBS, verb
 
 
 def test_h_is_help(run: Run):
     for words in ([], ["embed"], ["analyse"], ["analyse", "words"]):
         assert run(*words, "-h").out == run(*words, "--help").out != ""
+
+
+def examples() -> dict[str, list[str]]:
+    """The examples of each verb: command lines without ``afterword``."""
+    commands = {name: verb(name) for name in VERBS}
+    for name in VERBS:
+        commands |= {f"{name} {inner}": one for inner, one in getattr(commands[name], "commands", {}).items()}
+    return {name: re.findall(r"^ *afterword (.*)", one.epilog or "", re.M) for name, one in commands.items()}
+
+
+EXAMPLES = examples()
+
+
+def test_each_verb_has_an_example():
+    assert [name for name, lines in EXAMPLES.items() if not lines] == ["job", "analyse"]
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +55,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("verb", EXAMPLES)
-def test_examples_run_as_typed(run: Run, place: Path, verb: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_run_as_typed(run: Run, place: Path, name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(place)
-    if verb.startswith("job"):
+    if name.startswith("job "):
         assert run("embed", "-m", "minilm", "-i", "texts.txt", "-o", "vectors/").code == 0
-    if verb == "search":
+    if name == "search":
         assert run(*shlex.split(EXAMPLES["index"][0])).code == 0
-    for line in EXAMPLES[verb]:
+    for line in EXAMPLES[name]:
         for output in re.findall(r"-o (\S+[^/\s])(?!\S)", line):
             Path(output).unlink(missing_ok=True)
         ended = run(*shlex.split(line))
         assert ended.code == 0, f"afterword {line}: {ended.err}"
+
+
+def test_the_docs_list_every_verb(root: Path):
+    page = (root / "docs" / "cli.md").read_text("utf-8")
+    assert page.count("\n| `") > 20
+    assert renewed(page) == page, "docs/cli.md is out of date: run scripts/generate_cli_help.py"

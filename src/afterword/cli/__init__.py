@@ -5,53 +5,62 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .analyse import analyse
-from .cluster import cluster
-from .compare import compare
 from .console import State, guarded
-from .duplicates import duplicates
-from .embed import embed
-from .evaluate import evaluate
-from .help import NAMES, Verb, Verbs
-from .index import index
-from .inspect import inspect
-from .job import job
-from .methods import methods
-from .search import search
-from .similar import similar
-from .train import train
-from .tune import tune
-from .words import words
+from .help import SETTINGS, Verb, Verbs, expanded
+
+VERBS = (
+    "embed", "job", "words", "similar", "duplicates", "cluster", "index", "search", "methods", "inspect", "analyse",
+    "train", "evaluate", "tune", "compare",
+)  # fmt: skip
+
+
+class Afterword(Verbs):
+    """All verbs, each in the module of its name, which is imported when the verb is needed."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.commands = {name: typer.core.TyperCommand(name) for name in VERBS}  # for suggestions
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the verbs."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """A verb."""
+        return verb(name) if name in VERBS else None
+
+
+@cache
+def verb(name: str) -> Any:
+    """A verb, built from its function or from its own `typer.Typer`."""
+    defined = getattr(import_module(f".{name}", __name__), name)
+    if not isinstance(defined, typer.Typer):
+        alone = typer.Typer(**SETTINGS)
+        alone.command(name, cls=Verb)(expanded(defined))
+        defined = alone
+    command = typer.main.get_command(defined)
+    command.name = name
+    return command
+
 
 app = typer.Typer(
-    help="Sentence and word embeddings from any pretrained language model.",
-    cls=Verbs,
-    context_settings=NAMES,
-    rich_markup_mode=None,  # plain help is printed sooner
-    pretty_exceptions_enable=False,
-    add_completion=False,
+    help="""Sentence and word embeddings from any pretrained language model.
+
+    Examples:
+        afterword similar -m minilm "a cat sat down" "the feline took a seat" "interest rates rose"
+        afterword embed -m minilm -i texts.txt -o vectors.parquet
+        afterword embed --help
+    """,
+    cls=Afterword,
+    **SETTINGS,
 )
-app.command("embed", cls=Verb)(embed)
-app.add_typer(job, name="job")
-app.command("words", cls=Verb)(words)
-app.command("similar", cls=Verb)(similar)
-app.command("duplicates", cls=Verb)(duplicates)
-app.command("cluster", cls=Verb)(cluster)
-app.command("index", cls=Verb)(index)
-app.command("search", cls=Verb)(search)
-app.command("methods", cls=Verb)(methods)
-app.command("inspect", cls=Verb)(inspect)
-app.add_typer(analyse, name="analyse")
-app.command("train", cls=Verb)(train)
-app.command("evaluate", cls=Verb)(evaluate)
-app.command("tune", cls=Verb)(tune)
-app.command("compare", cls=Verb)(compare)
 
 
 def _version(wanted: bool) -> None:

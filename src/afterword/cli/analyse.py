@@ -15,9 +15,9 @@ import typer
 
 from . import options as o
 from .analyse_attention import attention, heads, impact
-from .help import Verb, Verbs
+from .help import SETTINGS, Verb, Verbs, expanded
 from .model import ModelChoice, members_of, read_methods
-from .option_groups import Figure, Models, Run, Texts, distinct, expanded, read_input
+from .option_groups import Figure, Models, Run, Texts, distinct, read_input
 from .page import aligned, one_line
 from .progress import CountedBar
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..text.layout import Layout
     from ..text.tokenizer import Tokenizer
 
-analyse = typer.Typer(help="Measure a model's layers, tokens and vectors, as the papers do.", cls=Verbs)
+analyse = typer.Typer(help="Measure a model's layers, tokens and vectors, as the papers do.", cls=Verbs, **SETTINGS)
 
 
 @analyse.callback(invoke_without_command=True)
@@ -72,6 +72,9 @@ def turning_point(
     """Find the turning point: the layer after which a model's sentence vectors get worse.
 
     BeLLM gives the layers after it bidirectional attention. All models are drawn into one plot.
+
+    Examples:
+        afterword analyse turning-point -m afterword-mini --dev pairs.jsonl
     """
     from ..tasks.pairs import read_pairs
 
@@ -178,6 +181,9 @@ def dependency(
     """Measure how much each sentence's pivot token depends on its other tokens.
 
     It is Spearman's correlation between their hidden states, for each model with each method.
+
+    Examples:
+        afterword analyse dependency -m afterword-mini --method classical -i texts.txt
     """
     figure.check()
     read, methods = texts.read(), read_methods(method)
@@ -229,6 +235,9 @@ def words(
     """Print the word that the language-modelling head predicts after the last token of each text.
 
     Also print how often that word is not a high-frequency word (BeLLM's representative words).
+
+    Examples:
+        afterword analyse words -m afterword-mini -i texts.txt --frequencies texts.txt
     """
     from ..papers.words import read_counts, representative_words
 
@@ -277,6 +286,9 @@ def isotropy(
 
     Average cosine and uniformity are those of all texts; alignment is that of the pairs of --pairs with a high score.
     Lower is better. For every model with each method and each --post; the plot shows alignment over uniformity.
+
+    Examples:
+        afterword analyse isotropy -m minilm --pairs pairs.jsonl
     """
     figure.check()
     if figure.plot is not None and texts.pairs is None:
@@ -366,6 +378,9 @@ def lengths(
 
     Special tokens, template and copies of the method count. The model's weights are not loaded. The plot shows the
     share of texts up to each length.
+
+    Examples:
+        afterword analyse lengths -m minilm -m afterword-mini -i texts.txt
     """
     figure.check()
     from ..methods import one_method
@@ -460,6 +475,9 @@ def gains(
     Give one model and two methods, two models, or two models and two methods: the first method is then that of the
     first model. The gain is the difference of Spearman's correlations with the scores. Kinds: the subset that the
     data name, length, negation, where the texts differ, and how many words they share.
+
+    Examples:
+        afterword analyse gains -m afterword-mini --method classical --method echo --pairs pairs.jsonl
     """
     chosen = two(model, method or [])
     from ..papers.gains import gains as measure

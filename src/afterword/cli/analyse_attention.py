@@ -60,6 +60,9 @@ def impact(
     Importance is measured by perturbed masking (the impact matrix), and by each head's attention of a token to
     itself. A correlation is that of the tokens of one text, averaged over texts. The plot shows the impact matrix of
     the first text, a file for each model. --json has the matrices of all texts.
+
+    Examples:
+        afterword analyse impact -m minilm -i texts.txt --first 20
     """
     figure.check()
     every = texts.read()
@@ -182,6 +185,9 @@ def heads(
     For each head: Pearson's and Spearman's correlation of its diagonal attention with TF-IDF, over the tokens of a
     text, averaged over texts; and with --dev and --test the score of Ditto with that head. Heads are ranked by the
     score on --dev, or else by Pearson's correlation, as by `afterword tune --texts`. The plot shows what ranks them.
+
+    Examples:
+        afterword analyse heads -m minilm --dev pairs.jsonl
     """
     figure.check()
     from ..methods import ditto
@@ -311,6 +317,10 @@ def attention(
     By default it is the matrix that the method reads: ReBA's backward attention, with the layer and head that won
     each maximum, or Ditto's head. For a method with bidirectional layers, and for several texts, the share of each
     layer's attention that goes to later tokens is printed.
+
+    Examples:
+        afterword analyse attention -m afterword-mini --method reba --token bank "The bank was steep."
+        afterword analyse attention -m minilm --head 2-1 --head 2-3 "The bank was steep."
     """
     from ..methods import classical, one_method, parse_head
 

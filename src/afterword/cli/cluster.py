@@ -61,6 +61,10 @@ def cluster(
     """Sort texts into clusters, and print the size, the most distinctive words and five typical texts of each.
 
     Each different text counts once. Cluster 0 is the one with the most texts.
+
+    Examples:
+        afterword cluster -i vectors.parquet --k 8 -o clusters.csv
+        afterword cluster -m minilm -i texts.txt
     """
     from ..search.groups import cluster as clustered
 

@@ -75,6 +75,10 @@ def compare(
 
     It prints differences by task with bootstrap intervals, and a paired t-test for each metric over the sets that have
     it. Published rows are the figures that the papers print for their own models; nothing is run for them.
+
+    Examples:
+        afterword compare --list
+        afterword compare results
     """
     if list_tables:
         typer.echo(listed())

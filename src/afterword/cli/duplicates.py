@@ -67,6 +67,10 @@ def duplicates(
     """Find texts that repeat others, or nearly so, and keep one of each.
 
     All pairs are compared. A text is in a group if it is near any text of it; the first row is kept.
+
+    Examples:
+        afterword duplicates -i vectors.parquet --over 0.9 -o kept.jsonl
+        afterword duplicates -m minilm -i texts.txt --repeats repeats.csv
     """
     from ..search.groups import check_threshold, near_duplicates
 

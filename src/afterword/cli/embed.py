@@ -178,6 +178,11 @@ def embed(
 
     A row that cannot be embedded (blank, not a string, a corrupt line) gives a null row and is listed. The run
     continues, and ends with exit code 1.
+
+    Examples:
+        afterword embed -m minilm "The bank raised its rates."
+        afterword embed -m minilm -i tickets.csv --column body -o vectors.parquet
+        afterword embed -m minilm -i texts.txt -o vectors/
     """
     command = dict(locals())
     only_jobs = JobOptions(workers, ray, threads, shard_rows, max_rejects, id, no_text, dry_run, sample, device)

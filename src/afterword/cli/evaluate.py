@@ -113,6 +113,10 @@ def evaluate(
 
     Results are written to OUT/MODEL/METHOD/TASK.json, in mteb's format, and to tables. A task that has results is
     skipped. If a task cannot be run, the others continue, and the exit code is 1.
+
+    Examples:
+        afterword evaluate --list
+        afterword evaluate -m minilm --data . --tasks pairs.jsonl --out results
     """
     if list_tasks:
         typer.echo(listed())

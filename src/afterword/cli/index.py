@@ -118,6 +118,10 @@ def index(
 
     Search it by `afterword search`. A row that cannot be embedded is left out and listed, and the run ends with exit
     code 1.
+
+    Examples:
+        afterword index tickets -m minilm -i tickets.csv --column body --id id
+        afterword index tickets --status
     """
     from ..search.tune import KINDS
 

@@ -33,7 +33,11 @@ def inspect(
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print a model's properties, how it is run, and which methods to try."""
+    """Print a model's properties, how it is run, and which methods to try.
+
+    Examples:
+        afterword inspect -m minilm
+    """
     methods = read_methods([method] if method is not None else None)
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code)
     with without_advice():  # the methods to try are printed below

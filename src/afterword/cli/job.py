@@ -13,7 +13,7 @@ from ..errors import JobError, plural
 from . import options as o
 from .console import REJECTED, say
 from .embed_folder import compare_again
-from .help import Verb, Verbs
+from .help import SETTINGS, Verb, Verbs
 
 if TYPE_CHECKING:
     from ..jobs.job import Job
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 job = typer.Typer(
     help="Look at a job of `embed -o FOLDER/`: what is done, and whether its vectors are right.",
     cls=Verbs,
+    **SETTINGS,
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the job.", show_default=False)]
 PATHS = ("fit", "save", "rejects")
@@ -34,7 +35,11 @@ def _root(context: typer.Context) -> None:
 
 @job.command("status", cls=Verb)
 def status(folder: Folder, as_json: o.AsJson = False) -> int:
-    """Print how much of a job is done."""
+    """Print how much of a job is done.
+
+    Examples:
+        afterword job status vectors/
+    """
     from ..jobs.job import Job
 
     found = Job.open(folder)
@@ -75,7 +80,11 @@ def verify(
         bool, typer.Option("--trust-job", help="Run the Python code that the job's command names.")
     ] = False,
 ) -> int:
-    """Compare a sample of shards with fresh vectors, within 1e-5; the exit code is 1 if one differs or is missing."""
+    """Compare a sample of shards with fresh vectors, within 1e-5; the exit code is 1 if one differs or is missing.
+
+    Examples:
+        afterword job verify vectors/ --shards 2
+    """
     from ..jobs.job import Job
 
     found = Job.open(folder)
@@ -123,7 +132,11 @@ def join(
     ],
     overwrite: o.Overwrite = False,
 ) -> int:
-    """Write all rows of a job to one file, in the order of the input."""
+    """Write all rows of a job to one file, in the order of the input.
+
+    Examples:
+        afterword job join vectors/ -o vectors.parquet
+    """
     from ..jobs.job import Job
     from ..jobs.join import join as joined
 

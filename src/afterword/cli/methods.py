@@ -47,7 +47,12 @@ def methods(
     ] = None,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print a table of all methods, or all about some: what they do, their options, defaults and papers."""
+    """Print a table of all methods, or all about some: what they do, their options, defaults and papers.
+
+    Examples:
+        afterword methods
+        afterword methods reba
+    """
     from ..errors import UnknownMethod
     from ..methods import CATALOGUE
     from ..methods.templates import TEMPLATES

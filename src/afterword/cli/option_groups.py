@@ -1,4 +1,7 @@
-"""Groups of options that verbs share: a parameter of a group's type stands for all of its options."""
+"""Groups of options that verbs share: a parameter of a group's type stands for all of its options.
+
+``help.expanded`` replaces such a parameter by the fields of its group; ``title`` heads them in the help.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,22 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from . import options as o
 from .drawing import check_plot
-from .inputs import open_reader
-from .model import ModelChoice, short_name
+from .inputs import open_reader, read_form
+from .keep import read_keep
+from .model import ModelChoice, read_methods, short_name
 
 if TYPE_CHECKING:
     from ..encode.limits import Limits
     from ..encoder import Encoder
+    from ..files.lines import FileForm, Reader
     from ..methods import AnyMethod
 
 Models = Annotated[
@@ -33,33 +36,97 @@ Models = Annotated[
 ]  # fmt: skip
 
 
-def expanded(verb: Callable[..., int]) -> Callable[..., int]:
-    """A verb whose parameters that are groups, which are dataclasses, are replaced by the fields of the groups."""
-    hints = get_type_hints(verb, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+@dataclass(frozen=True)
+class Model(ModelChoice):
+    """The model and how it is loaded; a verb with an optional model overrides the field in a subclass."""
 
-    @wraps(verb)
-    def called(**options: Any) -> int:
-        made = {name: group(**{f.name: options.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
-        return verb(**options, **made)
+    title: ClassVar = "Model"
+    model: o.Model
+    device: o.Device = None
+    dtype: o.Dtype = None
+    max_length: o.MaxLength = None
+    revision: o.Revision = None
+    trust_remote_code: o.Trust = False
 
-    found: list[Parameter] = []
-    for name, parameter in signature(verb).parameters.items():
-        if name in groups:
-            known = get_type_hints(groups[name], include_extras=True)
-            found += [Parameter(f.name, parameter.KEYWORD_ONLY, default=f.default, annotation=known[f.name])
-                      for f in fields(groups[name])]  # fmt: skip
-        else:
-            found.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name]))
-    called.__signature__ = Signature(found)  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in found}
-    return called
+
+@dataclass(frozen=True)
+class Form:
+    """How a file of texts is read."""
+
+    title: ClassVar = "Input"
+    format: o.Format = None
+    field: o.Field = None
+    delimiter: o.Delimiter = None
+    encoding: o.Encoding = None
+    no_header: o.NoHeader = False
+
+    def form(self) -> FileForm:
+        """How a table is written."""
+        return read_form(self.delimiter, self.encoding, self.no_header)
+
+    def open(self, path: Path | None, texts: Sequence[str] | None = None, columns: Sequence[str] = ()) -> Reader:
+        """Open texts from arguments, else a file, else the standard input, with further columns of the file."""
+        return open_reader(texts, path, self.format, self.field, {"": columns} if columns else {}, self.form())
+
+
+@dataclass(frozen=True)
+class Input(Form):
+    """A file of texts and how it is read."""
+
+    input: o.Input = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """The method, and what is done to texts before it and to vectors after it."""
+
+    title: ClassVar = "Method"
+    method: o.Methods = None
+    prompt: o.Prompt = None
+    prompt_name: o.PromptName = None
+    normalize: o.Normalize = False
+    truncate_dim: o.TruncateDim = None
+    on_long: o.OnLong = "warn"
+
+    def methods(self) -> dict[str, AnyMethod]:
+        """The methods by the name of their vectors."""
+        return read_methods(self.method)
+
+
+@dataclass(frozen=True)
+class Output:
+    """The file of vectors."""
+
+    title: ClassVar = "Output"
+    output: o.Output = None
+    keep: o.Keep = None
+    rejects: o.RejectsFile = None
+    overwrite: o.Overwrite = False
+
+    def columns(self, taken: Sequence[str]) -> list[str]:
+        """The columns of the input to keep; ``taken`` are columns that the output has already."""
+        return read_keep(self.keep, taken)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How the work is cut into pieces, and whether its progress is drawn."""
+
+    title: ClassVar = "Speed and memory"
+    batch_tokens: o.BatchTokens = None
+    window: o.Window = 2048
+    progress: o.Progress = None
+
+
+TITLES = {f.name: str(group.title) for group in (Model, Input, Method, Output, Speed) for f in fields(group)}
+"""The headings in the help of options that verbs share."""
 
 
 @dataclass(frozen=True)
 class Texts:
     """The texts that are measured."""
 
+    title: ClassVar = "Input"
     input: o.Input = None
     pairs: Annotated[
         Path | None,
@@ -89,6 +156,7 @@ class Texts:
 class Run:
     """How models are loaded and run, and how results are printed."""
 
+    title: ClassVar = "Output"
     max_length: o.MaxLength = None
     batch_tokens: o.BatchTokens = None
     device: o.Device = None
@@ -143,6 +211,7 @@ class Run:
 class Figure:
     """The figure of the results."""
 
+    title: ClassVar = "Output"
     plot: o.Plot = None
     dark: o.Dark = False
 

@@ -97,6 +97,11 @@ def search(
     a custom method, needs -m and --method.
 
     With --queries and --qrels it prints how well your own queries are answered: by text, by vectors, and by both.
+
+    Examples:
+        afterword search tickets "a parcel that never came"
+        afterword search tickets "refund" --by text --top 3
+        afterword search tickets --queries queries.jsonl --qrels judged.tsv
     """
     from ..search.find import Search, find, resolve_by
     from ..search.index import Index

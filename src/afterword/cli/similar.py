@@ -104,6 +104,10 @@ def similar(
     """Print how similar texts are: a matrix, and the most similar pairs.
 
     Equal texts are compared once. Several methods give several columns; pairs are sorted by the first.
+
+    Examples:
+        afterword similar -m minilm "a cat sat down" "the feline took a seat" "interest rates rose"
+        afterword similar -m minilm "my parcel is late" --against vectors.parquet --top 5
     """
     from ..jobs.stored_vectors import holds_vectors
 

@@ -160,6 +160,9 @@ def train(
 
     The result is a folder that Afterword and sentence-transformers load, with loss.jsonl and training.json in it.
     On several GPUs: torchrun --nproc-per-node N -m afterword train ...
+
+    Examples:
+        afterword train -m afterword-mini --method bellm:last=2 --data triplets.jsonl --out my-encoder
     """
     given: dict[str, Any] = dict(locals())
     from ..train.checkpoints import is_first

@@ -151,6 +151,9 @@ def tune(
 
     One half of the pairs ranks the recipes; the other half tests whether the gain of the best one is real.
     DIR/tune.json and DIR/recipes.csv list every recipe that was tried, DIR/heads.csv the score of every head.
+
+    Examples:
+        afterword tune -m minilm --dev pairs.jsonl --out best
     """
     from ..files.atomic import check_folder
 

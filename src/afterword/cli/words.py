@@ -77,6 +77,9 @@ def words(
     """Embed words in context: each word gives one row of the output.
 
     A word that is not in its text, or was cut off with the end of the text, gives a null row and is listed.
+
+    Examples:
+        afterword words -m minilm "We sat on the bank of the river." bank river
     """
     methods = read_methods([method] if method is not None else None)
     kept = read_keep(keep, [*WORD_COLUMNS, VECTOR])
