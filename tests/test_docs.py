@@ -15,8 +15,8 @@ from tests.tiny import tiny
 
 from afterword import Encoder, bellm
 from afterword.cli import main
-from afterword.methods.states import OWN_STATES
-from afterword.methods.weights import WEIGHTINGS
+from afterword.methods.states import CustomStates
+from afterword.methods.weights import Weighting
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("dev/*.md"), *ROOT.glob("src/**/*.md")])
@@ -130,9 +130,9 @@ def test_the_pages_with_examples_are_known():
 @pytest.fixture
 def _forgotten() -> Iterator[None]:
     """What a reader's own files define stays in the test that wrote them."""
-    kinds, states, modules = dict(WEIGHTINGS), dict(OWN_STATES), set(sys.modules)
+    kinds, states, modules = dict(Weighting.kinds), dict(CustomStates.kinds), set(sys.modules)
     yield
-    for known, before in ((WEIGHTINGS, kinds), (OWN_STATES, states)):
+    for known, before in ((Weighting.kinds, kinds), (CustomStates.kinds, states)):
         known.clear()
         known.update(before)
     for name in set(sys.modules) - modules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache
@@ -36,6 +36,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         names.setdefault(name.lower(), name)
     close = [names[match] for match in get_close_matches(word.lower(), names, n=2, cutoff=0.65)]
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+
+
+def choose(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Raise MethodError if the value of an argument is not one of those allowed."""
+    if value not in allowed:
+        raise MethodError(f"{name}={value!r}: choose one of {', '.join(allowed)}")
 
 
 def build(cls: Callable[..., Any], options: Mapping[str, Any], name: str | None = None) -> Any:

@@ -9,7 +9,7 @@ from tests.cli.conftest import Run
 from afterword import parse_method
 from afterword.cli.methods import entry
 from afterword.methods import CATALOGUE
-from afterword.methods.templates import TEMPLATES
+from afterword.methods.prompts import TEMPLATES
 
 
 def test_a_table_of_all_methods(run: Run):

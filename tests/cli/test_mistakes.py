@@ -25,7 +25,7 @@ MISTAKES = r"""
 # the method
 2  embed -m enc --method ecco a                       no method 'ecco' .did you mean 'echo'
 2  embed -m enc --method reba:pol=mean a              reba has no option 'pol' .did you mean 'pool'
-2  embed -m enc --method reba:pool=men a              reba: pool='men' does not fit: give last or mean
+2  embed -m enc --method reba:pool=men a              reba: pool='men' does not fit: give mean or last
 2  embed -m enc --method prompt:template=foo a        no template 'foo': there are eol,
 2  evaluate -m enc --tasks pairs.jsonl --method ditto:head=9-1   error: head 9-1 .* does not exist: the model has
 # words and options

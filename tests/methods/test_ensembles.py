@@ -1,4 +1,4 @@
-"""Ensembles as values: what they are made of, how they are written, and what they refuse."""
+"""Ensembles: what they are made of, and how they are written."""
 
 import json
 from pathlib import Path
@@ -9,20 +9,15 @@ from afterword import classical, echo, ensemble, parse_method, prompt, reba
 from afterword.errors import MethodError
 from afterword.methods import ENSEMBLES, Ensemble
 from afterword.methods.ensembles import METAEOL
-from afterword.methods.serialize import from_json, make, to_json
+from afterword.methods.serialize import from_json, to_json
 
 
 def test_the_named_ones() -> None:
     ck, metaeol = ensemble("ck"), ensemble("metaeol")
-    assert [str(m) for m in (ck, metaeol)] == ["ensemble ck", "ensemble metaeol"]
     assert list(ENSEMBLES) == ["ck", "metaeol", "moee"]
     assert ensemble() == ck and (ck.join, ck.weights, ck.normalise) == ("mean", None, False)
     assert ["step by step" in m.layout.template for m in ck.methods] == [True, False]
-    assert (
-        [m.weigh.pool for m in metaeol.methods]
-        == ["last"] * 8
-        == [m.weigh.pool for m in (*ck.methods, *ck.methods) * 2]
-    )
+    assert [m.weigh.pool for m in metaeol.methods] == ["last"] * 8
     moee = ensemble("moee", weights=[1, 0.5])
     assert [m.states.kind for m in moee.methods] == ["last", "router"] and moee.normalise
     assert moee.name == "ensemble moee concat normalised weights 1+0.5"
@@ -36,7 +31,6 @@ def test_options() -> None:
     )
     assert made.name == "ensemble of echo-2 mean, reba-2 last concat normalised weights 1+0.5 layer:1"
     assert made.factors() == [1, 0.5**0.5] and ensemble([echo(), reba()], weights=[1, 3]).factors() == [0.25, 0.75]
-    assert len({ensemble("ck"), ensemble("ck"), ensemble("ck", "concat")}) == 2
 
 
 @pytest.mark.parametrize(
@@ -58,11 +52,10 @@ def test_options() -> None:
         ),
     ],
 )
-def test_as_a_person_writes_it(text: str, method: Ensemble) -> None:
-    found = parse_method(text)
-    assert found == method and found.name == method.name
+def test_an_ensemble_as_text_and_json(text: str, method: Ensemble) -> None:
+    parsed = parse_method(text)
     again = from_json(json.loads(json.dumps(to_json(method))))
-    assert again == method and again.name == method.name
+    assert parsed == method == again and parsed.name == method.name == again.name
 
 
 def test_files(tmp_path: Path) -> None:
@@ -77,47 +70,30 @@ def test_files(tmp_path: Path) -> None:
         assert parse_method(f"@{path}") == wanted
     (tmp_path / "m.json").write_text('{"method": "reba", "copies": 3}')
     (tmp_path / "m.py").write_text("from afterword import echo, ensemble\nboth = ensemble([echo()])\none = echo()\n")
-    spelled = f'ensemble:methods="@{tmp_path}/m.py:one;@{tmp_path}/m.json",join=concat,weights=1+2'
-    assert parse_method(spelled) == wanted
+    spelling = f'ensemble:methods="@{tmp_path}/m.py:one;@{tmp_path}/m.json",join=concat,weights=1+2'
+    assert parse_method(spelling) == wanted
     assert parse_method(f"@{tmp_path}/m.py:both") == ensemble([echo()])
 
 
-def test_what_a_file_names_runs_no_other_file(tmp_path: Path) -> None:
-    """A folder from the hub must not run code by naming a file: only what the user types may."""
+def test_a_file_runs_no_other_file(tmp_path: Path) -> None:
+    """A folder from the Hub must not run code by naming a file: only what the user types may."""
     (tmp_path / "evil.py").write_text("raise SystemExit('run')\n")
     for data in ({"methods": [f"@{tmp_path}/evil.py:x"]}, {"method": "ensemble", "methods": f"@{tmp_path}/evil.py:x"}):
-        with pytest.raises(MethodError, match=r"write options as name=value"):
+        with pytest.raises(MethodError, match=r"evil\.py"):
             from_json(data)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "named"),
     [
-        ("ensemble:kc", "no ensemble 'kc': there are ck, metaeol, moee, or give a list of methods"),
-        ('ensemble:methods="echo;rebba"', r"no method 'rebba' \(did you mean 'reba'"),
-        ('ensemble:methods="echo;ensemble:ck"', "'ensemble ck' is an ensemble: name its methods instead"),
-        ("ensemble:ck,weights=1", "1 weights for 2 methods: give one per method"),
-        ("ensemble:ck,weights=1+-2", "a weight is -2.0: give a number above 0"),
+        ("ensemble:kc", "kc"),
+        ('ensemble:methods="echo;rebba"', "rebba"),
+        ('ensemble:methods="echo;ensemble:ck"', "ensemble ck"),
+        ("ensemble:ck,weights=1", "1 weights for 2 methods"),
+        ("ensemble:ck,weights=1+-2", "-2.0"),
     ],
 )
-def test_a_mistake_is_named(text: str, words: str) -> None:
-    with pytest.raises(MethodError, match=words) as caught:
+def test_a_mistake_is_named(text: str, named: str) -> None:
+    with pytest.raises(MethodError, match=named) as caught:
         parse_method(text)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: ensemble([]),
-        lambda: ensemble(echo()),  # type: ignore[arg-type]
-        lambda: ensemble("ck", weights=[1, 0]),
-        lambda: ensemble("ck", "sum"),  # type: ignore[arg-type]
-        lambda: from_json({"methods": ["echo"], "colour": 1}),
-        lambda: make("ensemble", {"methods": [3]}),
-    ],
-)
-def test_values_that_make_no_sense(call) -> None:
-    with pytest.raises(MethodError) as caught:
-        call()
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""``@file.py:name``: a method of one's own on the command line."""
+"""Custom methods in Python files: ``@file.py:name``."""
 
 import json
 import sys
@@ -13,9 +13,8 @@ from tests.tiny import tiny
 from afterword import Encoder, classical, parse_method
 from afterword.cli import main
 from afterword.errors import MethodError, ModelError
-from afterword.methods.method_file import method_in_file
-from afterword.methods.states import OWN_STATES
-from afterword.methods.weights import WEIGHTINGS
+from afterword.methods.states import CustomStates
+from afterword.methods.weights import Weighting
 
 MINE = """
     from dataclasses import dataclass
@@ -47,7 +46,7 @@ MINE = """
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Path]:
     """A file of methods, and no trace of it afterwards."""
-    before, kinds = set(sys.modules), dict(WEIGHTINGS)
+    before, kinds = set(sys.modules), dict(Weighting.kinds)
     path = tmp_path / "my_methods.py"
     path.write_text(dedent(MINE))
     yield path
@@ -59,8 +58,8 @@ def forget(before: set[str], kinds: dict[str, type]) -> None:
     for name in set(sys.modules) - before:
         if name.partition("_")[0] in ("my", "stopped"):
             del sys.modules[name]
-    WEIGHTINGS.clear()
-    WEIGHTINGS.update(kinds)
+    Weighting.kinds.clear()
+    Weighting.kinds.update(kinds)
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +71,17 @@ def test_a_method_is_found_and_its_file_is_run_once(file: Path):
     late, topic = parse_method(f"@{file}:late"), parse_method(f" @{file}:topic")
     assert late.name == "late" and vars(late.weigh)["power"] == 2
     assert topic.layout.template == "The topic of {text} is"
-    assert type(parse_method(f"@{file}:late").weigh) is type(late.weigh) is WEIGHTINGS["late"]
-    assert method_in_file("@mine.json") is None and method_in_file("reba") is None
+    assert type(parse_method(f"@{file}:late").weigh) is type(late.weigh) is Weighting.kinds["late"]
 
 
 @pytest.mark.parametrize(
     ("spelling", "words"),
     [
-        ("@{folder}/nowhere.py:late", "nowhere.py does not exist: give a Python file"),
-        ("@{file}", "names a file and no method: write @.*my_methods.py:NAME"),
-        ("@{file}:no", "has no 'no': its methods are late, topic"),
-        ("@{file}:number", "'number' of .* is a int, not a Method: the file's methods are late, topic"),
-        ("@{folder}/broken.py:late", "cannot be run: SyntaxError: .*; correct the file"),
+        ("@{folder}/nowhere.py:late", "nowhere.py"),
+        ("@{file}", "my_methods.py:NAME"),
+        ("@{file}:no", "'no': .*late, topic"),
+        ("@{file}:number", "'number' .* int.*late, topic"),
+        ("@{folder}/broken.py:late", "broken.py .*SyntaxError"),
     ],
 )
 def test_a_mistake_is_named(file: Path, spelling: str, words: str):
@@ -96,7 +94,7 @@ def test_a_mistake_is_named(file: Path, spelling: str, words: str):
 
 def test_it_is_saved_and_opened_and_named_by_its_fingerprint(file: Path, model: Path, tmp_path: Path):
     texts = ["a text", "another one, somewhat longer"]
-    before, kinds = set(sys.modules), dict(WEIGHTINGS)
+    before, kinds = set(sys.modules), dict(Weighting.kinds)
     encoder = Encoder.load(model, f"@{file}:late")
     vectors = encoder.encode(texts)
     assert not np.allclose(vectors, Encoder(encoder.backbone, classical()).encode(texts))
@@ -114,11 +112,11 @@ def test_it_is_saved_and_opened_and_named_by_its_fingerprint(file: Path, model: 
         Encoder.load(tmp_path / "saved")
     assert "my_methods" not in sys.modules
     assert np.array_equal(Encoder.load(tmp_path / "saved", f"@{file}:late").encode(texts), vectors)
-    assert Encoder.load(tmp_path / "saved").fingerprint == encoder.fingerprint  # it is known by now
+    assert Encoder.load(tmp_path / "saved").fingerprint == encoder.fingerprint
 
 
 def test_an_edit_changes_the_fingerprint(file: Path, model: Path):
-    before, kinds = set(sys.modules), dict(WEIGHTINGS)
+    before, kinds = set(sys.modules), dict(Weighting.kinds)
     first = Encoder.load(model, f"@{file}:late").fingerprint
     names = {first}
     for old, new in (("+ 1", "+ 2"), ("power=2", "power=3")):
@@ -131,27 +129,21 @@ def test_an_edit_changes_the_fingerprint(file: Path, model: Path):
 
 
 def test_alone_and_among_other_methods_it_gives_the_same(file: Path, model: Path):
-    """A weighting that looks at all tokens shares no forward with more copies than its own."""
+    """A custom weighting may look at all tokens: it must not get more copies than it has."""
     encoder, late = Encoder.load(model, classical()), parse_method(f"@{file}:late")
     texts = ["a text", "another one"]
     many = encoder.encode_many(texts, {"echo": parse_method("echo"), "late": late})
     assert np.array_equal(many["late"], Encoder(encoder.backbone, late).encode(texts))
 
 
-def test_other_processes_must_be_able_to_import_it(file: Path, model: Path):
-    encoder = Encoder.load(model, f"@{file}:late")
-    with pytest.raises(MethodError, match="Late of my_methods"):
-        encoder.encode(["a text", "another one"], device=["cpu", "cpu"])
-
-
 OTHER = """
 from dataclasses import dataclass
 from afterword import classical
-from afterword.methods import OwnStates
+from afterword.methods import CustomStates
 from dataclasses import replace
 
 @dataclass(frozen=True)
-class Twice(OwnStates):
+class Twice(CustomStates):
     kind = "twice_the_last"
     def __call__(self, last):
         return 2 * last
@@ -173,32 +165,13 @@ def test_own_states_must_be_importable_too_and_are_found_again_in_a_file_of_vect
     capsys.readouterr()
     assert main(["similar", *words, "a text", "--against", str(out), "--top", "1"]) == 0
     assert capsys.readouterr().out.startswith("1.000")
-    del OWN_STATES["twice_the_last"]
+    del CustomStates.kinds["twice_the_last"]
 
 
-WRONG = {
-    "targets[..., :1]": r"weights of the shape \(\d+, 1, 1\) and the type float32",
-    "targets.repeat(1, 2, 1)": r"weights of the shape \(\d+, 2, \d+\)",
-    "None": "a NoneType",
-}
-
-
-@pytest.mark.parametrize("result", WRONG)
-def test_what_a_weighting_returns_is_checked(result: str, tmp_path: Path, model: Path):
-    file = tmp_path / f"wrong_{list(WRONG).index(result)}.py"
-    file.write_text(
-        dedent(
-            f"""
-            from afterword.methods import Method, Weighting
-            class Wrong(Weighting):
-                kind = "wrong_{list(WRONG).index(result)}"
-                def __call__(self, group, targets, reading):
-                    return {result}
-            wrong = Method(weigh=Wrong())
-            """
-        )
-    )
-    encoder = Encoder.load(model, f"@{file}:wrong")
+@pytest.mark.parametrize("result", ["targets[..., :1]", "targets.repeat(1, 2, 1)", "targets.long()", "None"])
+def test_what_a_weighting_returns_is_checked(result: str, file: Path, model: Path):
+    file.write_text(file.read_text().replace("targets * (group.at + 1) ** self.power", result))
+    encoder = Encoder.load(model, f"@{file}:late")
     for call in (lambda: encoder.encode(["a text"]), lambda: encoder.encode_words(["a text"], ["text"])):
-        with pytest.raises(MethodError, match=f"Wrong gives {WRONG[result]}"):
+        with pytest.raises(MethodError, match="Late gives"):
             call()

@@ -1,6 +1,7 @@
-"""Methods as text."""
+"""Methods as text and as JSON, and the custom classes that files name."""
 
 import json
+import linecache
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -9,8 +10,9 @@ import pytest
 
 from afterword import Method, bellm, classical, ditto, echo, prompt, reba
 from afterword.errors import MethodError
+from afterword.methods.custom import code_hash
 from afterword.methods.serialize import from_json, parse_method, to_json
-from afterword.methods.weights import WEIGHTINGS, Plain
+from afterword.methods.weights import Plain, Weighting
 
 METHODS = [
     classical("cls", "first_last"),
@@ -27,10 +29,9 @@ METHODS = [
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
-def test_json_keeps_everything(method) -> None:
+def test_json_keeps_everything(method: Method) -> None:
     again = from_json(json.loads(json.dumps(to_json(method))))
-    assert again == method
-    assert again.name == method.name
+    assert again == method and again.name == method.name
 
 
 @pytest.mark.parametrize(
@@ -49,31 +50,34 @@ def test_json_keeps_everything(method) -> None:
         ("bellm:layers=2", bellm(layers=[2])),
     ],
 )
-def test_a_method_as_a_person_writes_it(text: str, method) -> None:
+def test_a_method_as_text(text: str, method: Method) -> None:
     assert parse_method(text) == method
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_a_json_file(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
-    path.write_text(json.dumps({"method": "prompt", "template": "a, b: {text}"}))
-    assert parse_method(f"@{path}") == prompt("a, b: {text}")
-    path.write_text(json.dumps(to_json(reba(3))))
-    assert parse_method(f"@{path}") == reba(3)
+    for data, method in (
+        ({"method": "prompt", "template": "a, b: {text}"}, prompt("a, b: {text}")),
+        ({"method": "ditto", "head": [1, 2]}, ditto((1, 2))),
+        (to_json(reba(3)), reba(3)),
+    ):
+        path.write_text(json.dumps(data))
+        assert parse_method(f"@{path}") == method
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("rebba", "classical, echo, reba, ditto, prompt, bellm"),
-        ("reba:copy=2", "it has copies"),
-        ("reba:copies=two", "a whole number"),
-        ("reba:pool=max", "last or mean"),
-        ("reba:copies=2,copies=3", "twice"),
-        ("@nowhere.json", "cannot be read"),
-        ('prompt:template="{text}', "name=value|double quotes"),
-        ("ecco", r"no method 'ecco' \(did you mean 'echo'\?\): there are classical, "),
-        ("cot", r"no method 'cot' \(did you mean 'prompt:template=cot'\?\): there are classical"),
-        ("prompt:template=foo", "no template 'foo': there are eol, promptbert, .*; or write one, with {text}"),
+        ("reba:copy=2", "copies"),
+        ("reba:copies=two", "copies='two'"),
+        ("reba:pool=max", "mean or last or cls or weighted"),
+        ("reba:copies=2,copies=3", "copies"),
+        ("@nowhere.json", "nowhere.json"),
+        ('prompt:template="{text}', "{text}"),
+        ("ecco", "'ecco'.*'echo'"),
+        ("cot", "prompt:template=cot"),
+        ("prompt:template=foo", "'foo'.*promptbert"),
     ],
 )
 def test_a_mistake_is_named(text: str, words: str) -> None:
@@ -83,54 +87,87 @@ def test_a_mistake_is_named(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "read",
-    [
-        [],
-        {"colour": 1},
-        {"weigh": {"layer": "x", "kind": "self_attention"}},
-    ],
+    "data", [[], {"colour": 1}, {"weigh": 3}, {"weigh": {"layer": "x", "kind": "self_attention"}}, {"methods": 3}]
 )
-def test_json_of_another_kind(read) -> None:
+def test_invalid_json_is_refused(data) -> None:
     with pytest.raises(MethodError):
-        from_json(read)
+        from_json(data)
 
 
 @dataclass(frozen=True)
 class Last(Plain):
-    """Named by files as any other is."""
+    """A custom weighting."""
 
     kind: ClassVar[str] = "test_last"
     many: tuple[int, ...] = ()
-    table: str = "kept"  # a table that was fitted is left out, a field of this name is not
+    table: str = "kept"  # a fitted table is left out, a field with this name is not
 
 
-def test_a_weighting_of_ones_own_is_written_and_read() -> None:
+def test_a_custom_weighting_is_written_and_read() -> None:
     method = Method(weigh=Last("last", many=(1, 2), table="mine"), name="mine")
     written = json.loads(json.dumps(to_json(method)))
     assert written["weigh"]["kind"] == "test_last" and written["weigh"]["class"] == f"{__name__}.Last"
     assert from_json(written) == method and from_json(written).name == "mine"
+    with pytest.raises(MethodError, match="Last"):
+        to_json(Method(weigh=Last(many={1})))  # type: ignore[arg-type]
 
 
-def test_a_kind_is_a_name_of_one_class() -> None:
+def test_a_kind_names_one_class() -> None:
     for kind in ("plain", "test_last"):
         with pytest.raises(MethodError, match=f"kind='{kind}' of Other"):
             type("Other", (Plain,), {"kind": kind})
-    for kind in ("", "two words", 3):
-        with pytest.raises(MethodError, match="give a name of letters, digits and _"):
-            type("Other", (Plain,), {"kind": kind})
-    again = type("Last", (Plain,), {"kind": "test_last", "__module__": __name__})  # as a cell that is run again does
-    assert WEIGHTINGS["test_last"] is again
-    WEIGHTINGS["test_last"] = Last
+    again = type("Last", (Plain,), {"kind": "test_last", "__module__": __name__})  # as when a cell is run again
+    assert Weighting.kinds["test_last"] is again
+    Weighting.kinds["test_last"] = Last
 
 
 @pytest.mark.parametrize(
-    ("where", "words"),
-    [
-        (None, "choose one of plain, table1"),
-        ("my.rooms.Own", r"the class Own of my.rooms, .*\(import my.rooms\).*--method @my/rooms.py:NAME"),
-        ("__main__.Own", "the class Own of a script or a notebook: define that class, or import it, and load again"),
-    ],
+    ("path", "named"),
+    [(None, "plain, table1"), ("my.rooms.Custom", "@my/rooms.py:NAME"), ("__main__.Custom", "the class Custom")],
 )
-def test_an_unknown_kind_says_what_to_import(where: str | None, words: str) -> None:
-    with pytest.raises(MethodError, match=f"weigh kind 'own': .*{words}"):
-        from_json({"weigh": {"kind": "own"} | ({} if where is None else {"class": where})})
+def test_an_unknown_kind_says_what_to_import(path: str | None, named: str) -> None:
+    with pytest.raises(MethodError, match=f"weigh kind 'custom'.*{named}"):
+        from_json({"weigh": {"kind": "custom"} | ({} if path is None else {"class": path})})
+
+
+def test_the_code_hash_of_a_notebooks_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = "class Late:\n    def __call__(self):\n        return {}\n"
+    hashes = []
+    for number, value in enumerate((1, 2, 2)):
+        code, name = cell.format(value), f"<ipython-input-{number}>"
+        # a notebook caches its cells in this way, without a time, so that they are never looked for on disk
+        monkeypatch.setitem(linecache.cache, name, (len(code), None, code.splitlines(keepends=True), name))
+        names = {"__name__": "__main__x"}
+        exec(compile(code, name, "exec"), names)
+        hashes.append(code_hash(names["Late"]))  # type: ignore[arg-type]
+    assert None not in hashes
+    assert hashes[0] != hashes[1] == hashes[2]
+
+
+WEIGHTING = """
+from afterword.methods import Method
+from afterword.methods.weights import Weighting
+
+FACTOR = {factor}
+
+class Scaled(Weighting):
+    kind = "scaled_{name}"
+
+    def __call__(self, group, targets, reading):
+        return FACTOR * targets
+
+class Further(Scaled):
+    kind = "further_{name}"
+
+method = Method(weigh=Further())
+"""
+
+
+def test_the_code_hash_covers_the_file(tmp_path: Path) -> None:
+    codes = []
+    for name, factor in (("one", 2), ("two", 3)):
+        file = tmp_path / f"{name}_scaled.py"
+        file.write_text(WEIGHTING.format(name="x", factor=factor))
+        codes.append(parse_method(f"@{file}:method").weigh.code)  # type: ignore[union-attr]
+        del Weighting.kinds["scaled_x"], Weighting.kinds["further_x"]
+    assert None not in codes and len(set(codes)) == 2

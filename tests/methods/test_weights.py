@@ -1,16 +1,20 @@
-"""Weight rows, worked out by hand on a made-up reading."""
+"""Weight rows, computed by hand on invented attention."""
 
 from fractions import Fraction
+from typing import get_args
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.agreement import close
 from tests.examples import examples
-from tests.tiny import tiny_tokenizer
+from tests.tiny import tiny, tiny_tokenizer
 
+from afterword import Encoder, reba
+from afterword.backbone.loading import load_backbone
 from afterword.errors import InputError, MethodError, NoSuchHead
-from afterword.methods.weights import Backward, Plain, SelfAttention, Table1
+from afterword.methods.weights import AnyPool, Backward, Copy, Plain, Pool, SelfAttention, Table1, pooled_rows
 from afterword.text.batch import lay
 from afterword.text.layout import Layout
 from afterword.text.segments import Segment, TokenizedText
@@ -20,38 +24,45 @@ TOKENIZER = Tokenizer(tiny_tokenizer("bert"))
 
 #  special, a, b, a, b, special: two copies of a text of two tokens
 GROUP = lay([TokenizedText((Segment([1, 10, 11, 10, 11, 2], ((1, 3), (3, 5)), (1, 1)),), kept=2, total=2)]).groups[0]
+MASK_ID = 11
 A = torch.arange(1.0, 37.0).view(1, 6, 6)  # A[i, k] = 6 i + k + 1
 
 
 def rows(weigh, reading=None, group=GROUP) -> list[float]:
-    return weigh(group, weigh.sentence(group), reading)[0, 0].tolist()
+    return weigh(group, weigh.sentence(group, mask_id=MASK_ID), reading)[0, 0].tolist()
 
 
-@pytest.mark.parametrize(
-    ("weigh", "expected"),
-    [
-        (Plain("mean", "all", True), [1 / 6] * 6),
-        (Plain("mean", "all", False), [0, 0.25, 0.25, 0.25, 0.25, 0]),
-        (Plain("mean", "first", False), [0, 0.5, 0.5, 0, 0, 0]),
-        (Plain("mean", "last", False), [0, 0, 0, 0.5, 0.5, 0]),
-        (Plain("sum", "last", True), [1, 0, 0, 1, 1, 1]),
-        (Plain("last", "all", True), [0, 0, 0, 0, 0, 1]),
-        (Plain("last", "all", False), [0, 0, 0, 0, 1, 0]),
-        (Plain("last", "first", False), [0, 0, 1, 0, 0, 0]),
-        (Plain("cls", "all", True), [1, 0, 0, 0, 0, 0]),
-        (Plain("mean", "tail", True), [1 / 4, 0, 0, 1 / 4, 1 / 4, 1 / 4]),
-        (Plain("mean", "unprompted", True), [1 / 6] * 6),
-        (Plain("mean", "unprompted", False), [0, 0.25, 0.25, 0.25, 0.25, 0]),
-        (Plain("weighted", "all", True), [i / 21 for i in range(1, 7)]),
-        (Plain("weighted", "all", False), [0, 0.1, 0.2, 0.3, 0.4, 0]),
-        (Plain("weighted", "last", False), [0, 0, 0, 1 / 3, 2 / 3, 0]),
-        (Plain("weighted", "tail", True), [1 / 10, 0, 0, 2 / 10, 3 / 10, 4 / 10]),
-        (Table1("mean", "last", False), [0, 0, 1 / 4, 1 / 4, 1 / 4, 0]),
-    ],
-    ids=str,
-)
-def test_which_tokens_count(weigh, expected) -> None:
+ROWS = [
+    (Plain("mean", "all", True), [1 / 6] * 6),
+    (Plain("mean", "all", False), [0, 0.25, 0.25, 0.25, 0.25, 0]),
+    (Plain("mean", "first", False), [0, 0.5, 0.5, 0, 0, 0]),
+    (Plain("mean", "last", False), [0, 0, 0, 0.5, 0.5, 0]),
+    (Plain("sum", "last", True), [1, 0, 0, 1, 1, 1]),
+    (Plain("last", "all", True), [0, 0, 0, 0, 0, 1]),
+    (Plain("last", "all", False), [0, 0, 0, 0, 1, 0]),
+    (Plain("last", "first", False), [0, 0, 1, 0, 0, 0]),
+    (Plain("cls", "all", True), [1, 0, 0, 0, 0, 0]),
+    (Plain("mean", "tail", True), [1 / 4, 0, 0, 1 / 4, 1 / 4, 1 / 4]),
+    (Plain("mean", "unprompted", True), [1 / 6] * 6),
+    (Plain("mean", "unprompted", False), [0, 0.25, 0.25, 0.25, 0.25, 0]),
+    (Plain("weighted", "all", True), [i / 21 for i in range(1, 7)]),
+    (Plain("weighted", "all", False), [0, 0.1, 0.2, 0.3, 0.4, 0]),
+    (Plain("weighted", "last", False), [0, 0, 0, 1 / 3, 2 / 3, 0]),
+    (Plain("weighted", "tail", True), [1 / 10, 0, 0, 2 / 10, 3 / 10, 4 / 10]),
+    (Plain("mask", "all", True), [0, 0, 0, 0, 1, 0]),
+    (Plain("half", "all", True), [1, 1, 1, 0, 0, 0]),
+    (Table1("mean", "last", False), [0, 0, 1 / 4, 1 / 4, 1 / 4, 0]),
+]
+
+
+@pytest.mark.parametrize(("weigh", "expected"), ROWS, ids=str)
+def test_which_tokens_are_pooled(weigh, expected) -> None:
     assert rows(weigh) == pytest.approx(expected)
+
+
+def test_every_pooling_is_tested() -> None:
+    assert {weigh.pool for weigh, _ in ROWS} == {*get_args(AnyPool)} and {*get_args(Pool)} < {*get_args(AnyPool)}
+    assert {weigh.copy for weigh, _ in ROWS} == {*get_args(Copy)}
 
 
 def test_a_method_of_one_copy_sees_one() -> None:
@@ -85,8 +96,8 @@ def test_ditto() -> None:
 
 
 def read(weigh, group=GROUP) -> torch.Tensor:
-    """The rows of A that the weighting asks for."""
-    columns, _ = weigh._columns(group, weigh.sentence(group))
+    """The rows of A that the weighting reads."""
+    columns, _ = pooled_rows(weigh.sentence(group))
     return A[0][columns[0]][None]
 
 
@@ -104,19 +115,34 @@ def test_reba_options() -> None:
     assert rows(token, read(token)) == pytest.approx(((A[0, 1] / A[0, 1].sum() + A[0, 2] / A[0, 2].sum()) / 2).tolist())
     total = Backward("mean", "first", False, normalise="total")
     assert sum(rows(total, read(total))) == pytest.approx(1)
-    assert rows(Backward("last", "first", False), read(Backward("last", "first", False)), GROUP.limited(1))[3:5] == [
-        0,
-        0,
-    ]
+    last = Backward("last", "first", False)
+    assert rows(last, read(last), GROUP.limited(1))[3:5] == [0, 0]
 
 
-def test_a_copy_that_was_cut_off_altogether() -> None:
+def test_a_copy_that_was_truncated_to_nothing() -> None:
     group = lay([TokenizedText((Segment([1, 10, 11], ((1, 3), (3, 3)), (1, 0)),), kept=2, total=2)]).groups[0]
     with pytest.raises(InputError, match="no token left"):
         Plain("mean", "last", False).sentence(group)
 
 
 @pytest.mark.parametrize("options", [{"pool": "max"}, {"copy": "second"}])
-def test_what_is_no_weighting(options) -> None:
+def test_an_unknown_pooling_is_refused(options) -> None:
     with pytest.raises(MethodError):
         Plain(**options)
+
+
+@pytest.fixture(scope="module")
+def llama_backbone(tmp_path_factory: pytest.TempPathFactory):
+    return load_backbone(tiny("llama", tmp_path_factory.mktemp("words")))
+
+
+def test_shapes_of_word_vectors(llama_backbone) -> None:
+    encoder = Encoder(llama_backbone, reba())
+    one_each = encoder.encode_words(["a bank", "the bench"], ["bank", "bench"])
+    assert one_each.shape == (2, encoder.dimension)
+    lists = encoder.encode_words(["a bank", "the bench", "x"], [["a", "bank"], ["bench"], []])
+    assert [r.shape[0] for r in lists] == [2, 1, 0]
+    assert close(lists[0][1], one_each[0], 1e-5)
+    assert encoder.encode_words("a bank", ["a", "bank"]).shape == (2, encoder.dimension)
+    with pytest.raises(InputError, match="1 words for 2 texts"):
+        encoder.encode_words(["a", "b"], ["a"])

@@ -12,8 +12,8 @@ from tests.tiny import tiny_model, tiny_tokenizer
 
 from afterword import Encoder, classical, prompt
 from afterword.errors import InputError, MethodError
+from afterword.methods.prompts import TEMPLATES
 from afterword.methods.serialize import parse_method
-from afterword.methods.templates import TEMPLATES
 from afterword.text.layout import Layout
 from afterword.text.tokenizer import Tokenizer
 
@@ -169,8 +169,6 @@ def test_options_that_contradict() -> None:
     for twice in ("[USER]a[USER]{text}", "{text}[ANSWER]a[ANSWER]", "a[ANSWER]b[USER]{text}"):
         with pytest.raises(MethodError, match=r"\[USER\]"):
             prompt(twice, chat=True)
-    with pytest.raises(MethodError, match="add_special_tokens"):
-        prompt(chat=True, add_special_tokens=False)
     with pytest.raises(MethodError, match="chat puts a template"):
         Layout(chat=True)
 

@@ -145,7 +145,7 @@ def _stem(path: str) -> str:
 
 def _quoted(template: str) -> str:
     """A template as a value in ``--method NAME:template=...``."""
-    from ..methods.templates import TEMPLATES
+    from ..methods.prompts import TEMPLATES
 
     return template if template == "none" or template in TEMPLATES else json.dumps(template, ensure_ascii=False)
 

@@ -55,7 +55,7 @@ def methods(
     """
     from ..errors import UnknownMethod
     from ..methods import CATALOGUE
-    from ..methods.templates import TEMPLATES
+    from ..methods.prompts import TEMPLATES
     from ..spelling import did_you_mean
 
     if unknown := [name for name in names or () if name not in CATALOGUE]:
@@ -97,7 +97,7 @@ def entry(method: Callable[..., Any]) -> Entry:
             "choices": _choices(str(parameter.annotation)),
             "what": meanings.get(name, ""),
         }
-        for name, parameter in inspect.signature(method).parameters.items()
+        for name, parameter in inspect.signature(method, eval_str=True).parameters.items()
     ]
     return Entry(method.__name__, paragraphs[0], named.get("Source", ""), named.get("Cost", ""), notes, options)
 

@@ -17,7 +17,7 @@ import torch
 from ..backbone.backbone import Backbone
 from ..errors import InputError, MethodError, ModelError
 from ..methods import AnyMethod
-from ..methods.code_hash import is_own
+from ..methods.custom import is_custom
 from ..post import Post
 from ..text.distinct import Distinct, one_each
 from ..text.inputs import check_ids
@@ -165,7 +165,7 @@ def _work(
 def _check_importable(cls: type) -> None:
     """Check that another process can import a class; if it cannot, that process would end without a message."""
     module = cls.__module__
-    if is_own(cls) and module != "__main__" and PathFinder.find_spec(module.partition(".")[0]) is None:
+    if is_custom(cls) and module != "__main__" and PathFinder.find_spec(module.partition(".")[0]) is None:
         raise MethodError(
             f"{cls.__name__} of {module} cannot be imported by other processes: put the folder of {module}.py into "
             "PYTHONPATH, or use one device"

@@ -17,9 +17,8 @@ from ..backbone.bidirectional import NO_SIGHT, Sight
 from ..backbone.facts import Layer
 from ..errors import InputError, MethodError
 from ..methods import AnyMethod, Ensemble, Method
-from ..methods.code_hash import is_own
-from ..methods.targets import word_targets
-from ..methods.weights import Weighting
+from ..methods.custom import is_custom
+from ..methods.weights import Weighting, word_targets
 from ..post import Normalise, Post, Truncate, after, width_after
 from ..text.batch import Batch
 from ..text.distinct import Distinct
@@ -183,7 +182,7 @@ def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
     groups: dict[tuple[object, ...], list[int]] = {}
     alike = backbone.facts.causal and backbone.facts.split_at is None
     for i, method in enumerate(methods):
-        layout, own = method.layout, is_own(type(method.weigh))
+        layout, own = method.layout, is_custom(type(method.weigh))
         trails = layout.add_special_tokens and bool(backbone.tokenizer.suffix)
         free = layout.plain and alike and not trails and not method.sight and not own
         key = replace(layout, copies=1, join=None) if free else layout
@@ -378,7 +377,7 @@ class Weighing:
         weights = []
         for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True)):
             rows = self.weigh(group, target, tap.result(i) if tap is not None else None)
-            if is_own(type(self.weigh)):
+            if is_custom(type(self.weigh)):
                 _check_own(self.weigh, rows, target)
             weights.append(rows)
         return weights

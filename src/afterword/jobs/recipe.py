@@ -10,8 +10,7 @@ from typing import Any, Protocol
 from ..encode.options import choose_prompt
 from ..encoder import Encoder
 from ..methods import AnyMethod
-from ..methods.method_file import SPELLING
-from ..methods.serialize import parse_method
+from ..methods.serialize import PYTHON_FILE, parse_method
 from ..post import Post
 from .chunked import Chunking, columns
 from .embedder import Loader, MethodsEmbedder
@@ -156,7 +155,7 @@ class JobRecipe:
     def files(self) -> list[Path]:
         """The files that hold its methods, as far as they are there."""
         named = [method for method in self.methods if method.startswith("@")]
-        python = [SPELLING.fullmatch(method) for method in named]
+        python = [PYTHON_FILE.fullmatch(method) for method in named]
         paths = [Path(code["path"] if code else text[1:]) for text, code in zip(named, python, strict=True)]
         return [path.expanduser() for path in paths if path.expanduser().is_file()]
 

@@ -1,25 +1,25 @@
-"""Embedding methods: a method says how a text is written, which states are read and how tokens are weighted."""
+"""Embedding methods: how a text is written, which hidden states are read and how tokens are weighted."""
+
+from collections.abc import Callable
 
 from ..backbone.bidirectional import Sight
 from ..text.layout import Layout
 from .averages import classical, ditto, parse_head, remove_biases, sif, tfidf
-from .catalogue import CATALOGUE
 from .ensembles import ENSEMBLES, ensemble
 from .method import AnyMethod, Ensemble, Method, one_method
-from .prompts import bellm, prompt, token_prepending, warn_if_idle
+from .prompts import bellm, prompt, scsp, token_prepending, warn_if_idle
 from .repetition import echo, reba
-from .selection import scsp
-from .states import OwnStates, States
+from .states import CustomStates, States
 from .weights import Weighting
 
 __all__ = [
     "CATALOGUE",
     "ENSEMBLES",
     "AnyMethod",
+    "CustomStates",
     "Ensemble",
     "Layout",
     "Method",
-    "OwnStates",
     "Sight",
     "States",
     "Weighting",
@@ -39,3 +39,8 @@ __all__ = [
     "token_prepending",
     "warn_if_idle",
 ]
+
+METHODS = (classical, echo, reba, ditto, prompt, bellm, token_prepending, scsp, tfidf, sif, remove_biases, ensemble)
+
+CATALOGUE: dict[str, Callable[..., AnyMethod]] = {function.__name__: function for function in METHODS}
+"""Every method by name. A new method is a function in this room that is added to `METHODS`."""

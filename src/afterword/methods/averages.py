@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -10,13 +11,12 @@ from ..errors import MethodError
 from ..text.layout import Layout
 from .frequency import Sif, TfIdf, WithoutBiases
 from .method import Method
-from .options import choose
 from .states import States
-from .weights import Plain, SelfAttention
+from .weights import Plain, Pool, SelfAttention
 
 
 def classical(
-    pool: Literal["mean", "last", "cls", "weighted"] = "mean",
+    pool: Pool = "mean",
     states: str = "last",
     *,
     temperature: float = 1.0,
@@ -33,9 +33,9 @@ def classical(
     Args:
         pool: "mean", "last", "cls" (the first token), or "weighted": token i of n counts i / (1 + ... + n).
         states: "last", "first_last", "first_last_h1", "last_two", "static", "static_h0" or "layer:k"; or from inside
-            the layers, "attention:all", "values:all" (Value Aggregation), "router" and their like: see `States`.
+            the layers, such as "attention:all", "values:all" (Value Aggregation) or "router": see `States`.
         temperature: divide the attention scores of every layer by it before the softmax; under 1 attention is sharper.
-        add_special_tokens: give the model the tokenizer's special tokens.
+        add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
 
     >>> classical("last").weigh.pool
@@ -64,18 +64,17 @@ def ditto(
 
     Args:
         head: "1-10" as the paper spells layer 1, head 10, both from 1; or (layer, head) from 0. 1-10 is the head of
-            bert-base-uncased: every model has its own, which `afterword analyse heads --dev` finds.
+            bert-base-uncased; `afterword.tune.head_map` finds that of another model.
         states: "first_last", "last" or "static" (the input embeddings, as in the code; "static_h0" as in the paper).
         pool: the sum of A_kk v_k, as in the paper; or their mean, which has the same direction.
         normalise: divide by the sum of A_kk.
-        add_special_tokens: give the model the tokenizer's special tokens.
+        add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool [CLS] and [SEP], as the authors' code does.
 
     >>> ditto("1-10").weigh.layer, ditto("1-10").weigh.head
     (0, 9)
     """
     layer, number = parse_head(head)
-    choose("pool", pool, ("sum", "mean"))
     weigh = SelfAttention(pool, "all", pool_special_tokens, layer=layer, head=number, normalise=normalise)
     name = f"ditto {layer + 1}-{number + 1} (layer {layer}, head {number} from 0) {states}"
     return Method(Layout(add_special_tokens=add_special_tokens), States(states), weigh, name=name)
@@ -93,12 +92,11 @@ def tfidf(
     Args:
         states: hidden states, as for `classical`.
         pool: the sum of tf * idf * v_k, or the mean of idf * v_k, which has the same direction.
-        add_special_tokens: give the model the tokenizer's special tokens; they have no weight.
+        add_special_tokens: add the tokenizer's special tokens; they have no weight.
 
     >>> tfidf().weigh.fitted
     False
     """
-    choose("pool", pool, ("sum", "mean"))
     weigh = TfIdf(pool, "all", False)
     return Method(Layout(add_special_tokens=add_special_tokens), States(states), weigh, name=f"tfidf {pool} {states}")
 
@@ -116,7 +114,7 @@ def sif(a: float = 1e-3, states: str = "static", *, add_special_tokens: bool = T
     Args:
         a: the smaller, the less frequent tokens count; the paper takes 0.001 to 0.0001.
         states: hidden states, as for `classical`; "static" is the input embeddings, the paper's are word vectors.
-        add_special_tokens: give the model the tokenizer's special tokens; they have no weight.
+        add_special_tokens: add the tokenizer's special tokens; they have no weight.
 
     >>> sif(1e-4).weigh.a
     0.0001
@@ -138,8 +136,8 @@ def remove_biases(
 ) -> Method:
     """Average the tokens of the text without those that bias the mean. It must be fitted first: encoder.fit(texts).
 
-    The text gets a space in front, as in kongds/Prompt-BERT, evaluation.py:173, so that its first word is tokenized
-    as any other.
+    A space is added before the text, as in kongds/Prompt-BERT, evaluation.py:173, so that its first word is tokenized
+    like the following ones.
 
     Source: PromptBERT (Jiang et al. 2022), section 3; Ditto, section 1 (static remove biases avg.).
 
@@ -147,11 +145,11 @@ def remove_biases(
 
     Args:
         states: hidden states, as for `classical`; "static" is the input embeddings.
-        frequent: leave out so many tokens, the most frequent ones in the texts of the fit.
+        frequent: number of the most frequent tokens in the fitted texts to leave out.
         subwords: leave out tokens that continue a word.
-        upper: leave out tokens with a letter in upper case.
+        upper: leave out tokens with an upper-case letter.
         punctuation: leave out tokens without a letter or a digit.
-        add_special_tokens: give the model the tokenizer's special tokens; they have no weight.
+        add_special_tokens: add the tokenizer's special tokens; they have no weight.
 
     >>> remove_biases(frequent=100).weigh.frequent
     100
@@ -162,25 +160,25 @@ def remove_biases(
     return Method(layout, States(states), weigh, name=f"remove_biases {states}")
 
 
-def parse_head(head: str | tuple[int, int] | Sequence[int]) -> tuple[int, int]:
+def parse_head(head: str | Sequence[int]) -> tuple[int, int]:
     """A head as (layer, head) from 0.
 
     Args:
-        head: "1-10", both from 1 as the Ditto paper spells it; or a pair from 0, as its code does.
+        head: "1-10", both from 1 as the Ditto paper writes it; or a pair from 0, as its code does.
 
     Raises:
-        MethodError: it is neither, or "0-9": counted from 1 there is no 0.
+        MethodError: it is neither.
 
     >>> parse_head("1-10"), parse_head((0, 9))
     ((0, 9), (0, 9))
     """
     if isinstance(head, str):
-        layer, dash, number = head.partition("-")
-        if not (dash and layer.isascii() and layer.isdigit() and number.isascii() and number.isdigit()):
-            raise MethodError(f"head={head!r}: write layer-head, both from 1, as in '1-10'; or a pair (0, 9) from 0")
-        if int(layer) < 1 or int(number) < 1:
-            raise MethodError(f"head={head!r}: in this spelling both count from 1, as in '1-10'; from 0 give a pair")
-        return int(layer) - 1, int(number) - 1
-    if len(head) != 2 or not all(isinstance(h, int) and not isinstance(h, bool) and h >= 0 for h in head):
-        raise MethodError(f"head={head!r}: give (layer, head) from 0, or '1-10' from 1")
+        match = re.fullmatch(r"([1-9][0-9]*)-([1-9][0-9]*)", head)
+        if match is None:
+            raise MethodError(
+                f"head={head!r}: write layer-head, both from 1, as in '1-10'; or pass (layer, head) from 0"
+            )
+        return int(match[1]) - 1, int(match[2]) - 1
+    if len(head) != 2 or not all(type(number) is int and number >= 0 for number in head):
+        raise MethodError(f"head={head!r}: pass (layer, head) from 0, or '1-10' from 1")
     return head[0], head[1]

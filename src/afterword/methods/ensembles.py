@@ -1,4 +1,4 @@
-"""Ensembles: several methods whose vectors are joined into one; the named ones, and `ensemble`, which makes any."""
+"""Ensembles: several methods whose vectors are joined into one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ METAEOL = (
     'What a reader should remember of the text "{text}" is, in one word:"',
     'The person, the place or the thing that the text "{text}" is about is, in one word:"',
 )
-"""Our own prompts with the intents of MetaEOL's eight: category, opinion or fact, rating, emotion, paraphrase, synonym
-in context, key fact, entity."""
-
+"""Prompts written here with the intents of MetaEOL's eight: category, opinion or fact, rating, emotion, paraphrase,
+synonym in context, key fact, entity."""
 
 ENSEMBLES: dict[str, Callable[[], Ensemble]] = {
     "ck": lambda: Ensemble((prompt("cot"), prompt("ke"))),
@@ -41,10 +40,10 @@ def ensemble(
     normalise: bool | None = None,
     states: str | None = None,
 ) -> Ensemble:
-    """Join the vectors of several methods: by their mean, or one behind the other. Methods share forwards if they can.
+    """Join the vectors of several methods by their mean or by concatenation. Methods share forwards if they can.
 
     "ck" is the mean of Pretended CoT and Knowledge Enhancement; "metaeol" that of eight prompts; "moee" sums the
-    similarities of the last state and of the router's logits, of models of experts.
+    similarities of the last state and of the router's logits, in a mixture of experts.
 
     Source: CK: Cheng et al. 2025, ACL; MetaEOL: Lei et al. 2024, ACL; MoEE: Li & Zhou 2025, ICLR.
 
@@ -57,10 +56,10 @@ def ensemble(
             sum of the methods' dot products (MoEE's sum). None = mean, or as the named ensemble has it.
         weights: numbers above 0, one per method, as 1+0.5; they are equal by default.
         normalise: scale each method's vector to length 1 first; false by default.
-        states: hidden states of all the methods, as for `classical`; None = each method's own.
+        states: hidden states for all methods, as for `classical`; None = those of each method.
 
     Raises:
-        MethodError: no ensemble has this name, or the values do not fit together.
+        MethodError: no ensemble has this name, or a value is not valid.
 
     >>> ensemble("ck").name, len(ensemble("metaeol").methods)
     ('ensemble ck', 8)
@@ -68,11 +67,11 @@ def ensemble(
     if isinstance(methods, str) and methods not in ENSEMBLES:
         close = did_you_mean(methods, ENSEMBLES)
         raise MethodError(
-            f"no ensemble {methods!r}{close}: there are {', '.join(ENSEMBLES)}, or give a list of methods"
+            f"no ensemble {methods!r}{close}: choose one of {', '.join(ENSEMBLES)}, or pass a list of methods"
         )
     made = ENSEMBLES[methods]() if isinstance(methods, str) else Ensemble(methods)  # type: ignore[arg-type]
-    given = {"join": join, "weights": weights, "normalise": normalise}
-    made = replace(made, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    options = {"join": join, "weights": weights, "normalise": normalise}
+    made = replace(made, **{key: value for key, value in options.items() if value is not None})  # type: ignore[arg-type]
     if states is not None:
         made = made.changed(lambda method: replace(method, states=States(states)))
     notes = [made.join] * (made.join != "mean") + ["normalised"] * made.normalise

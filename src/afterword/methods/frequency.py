@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 
 WINDOW = 16_384  # number of texts that are tokenized at a time
 MARKS = ("##", "Ġ", "▁")
-"""How vocabularies mark words: WordPiece marks tokens that continue a word, the others tokens that begin one."""
+"""The marks of vocabularies: WordPiece marks tokens that continue a word, the others mark tokens that begin one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A weight for each token id; tables with the same numbers are equal.
-
-    Args:
-        values: (V,) float32.
-    """
+    """A weight for each token id (V,), float32. Tables with the same values are equal."""
 
     values: Tensor
 
@@ -66,7 +62,7 @@ def count(texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Count
     Args:
         texts: strings, or lists of token ids.
         tokenizer: adds no special tokens here.
-        vocabulary: how many ids there are, V.
+        vocabulary: the number of token ids, V.
 
     Raises:
         InputError: there are no texts, or an id is not in the vocabulary.
@@ -79,11 +75,11 @@ def count(texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Count
         for total, texts_ids in ((occurrences, ids), (documents, [set(i) for i in ids])):
             counts = np.bincount(np.fromiter(chain.from_iterable(texts_ids), np.int64), minlength=vocabulary)
             if len(counts) > vocabulary:
-                raise InputError(f"a text holds token id {len(counts) - 1}: the vocabulary ends at {vocabulary - 1}")
+                raise InputError(f"token id {len(counts) - 1} is not in the vocabulary, which ends at {vocabulary - 1}")
             total += counts
         number += len(window)
     if not number:
-        raise InputError("no texts: token weights are fitted to at least one")
+        raise InputError("token weights cannot be fitted to 0 texts: pass at least one")
     return Counts(number, documents, occurrences)
 
 
@@ -93,7 +89,7 @@ class ByToken(Weighting):
 
     Args:
         normalise: scale the weights of a text, or of a word, to the sum that they would have without the table.
-        table: the fitted weights; saved in a file of their own, not among the options.
+        table: the fitted weights, which are saved in a separate file.
     """
 
     normalise: bool = False
@@ -105,20 +101,20 @@ class ByToken(Weighting):
 
     @property
     def fitted(self) -> bool:
-        """Whether there are fitted weights."""
+        """Whether token weights were fitted."""
         return self.table is not None
 
     def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
-        """The weighting with the table of these texts; see `count`."""
+        """Fit the token weights to texts; see `count`."""
         counts = count(texts, tokenizer, vocabulary)
         return replace(self, table=Table(self.weigh(counts, tokenizer).float()))
 
     def check(self, layers: int, heads: int, vocabulary: int) -> None:
-        """Check that the table is for this vocabulary."""
+        """Raise MethodError if the token weights were fitted for a different vocabulary."""
         if self.table is not None and len(self.table.values) != vocabulary:
             raise MethodError(
-                f"token weights for {len(self.table.values)} ids, fitted with another model: this one knows "
-                f"{vocabulary}; fit the method again"
+                f"the token weights were fitted for {len(self.table.values)} ids, and this model has {vocabulary}: fit "
+                "the method again"
             )
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
@@ -134,11 +130,11 @@ class ByToken(Weighting):
 
 @dataclass(frozen=True)
 class TfIdf(ByToken):
-    """Each occurrence by its token's inverse document frequency, so that a token in a text counts tf * idf.
+    """Weight each occurrence by its token's inverse document frequency, so that a token of a text counts tf * idf.
 
-    idf = log2((N + 1) / (df + 1)) for a token that stands in df of N texts: the formula of gensim, with which the
-    Ditto paper (section 4) weights, with one more text that holds every token, so that new tokens have a weight, the
-    largest. Special tokens stand in every text: they weigh 0.
+    idf = log2((N + 1) / (df + 1)) for a token that occurs in df of N texts: gensim's formula, which the Ditto paper
+    (section 4) uses, with one more text that contains every token, so that unseen tokens have a weight, the largest.
+    Special tokens are in every text: their weight is 0.
     """
 
     kind: ClassVar[str] = "tf_idf"
@@ -156,7 +152,7 @@ class TfIdf(ByToken):
 class Sif(ByToken):
     """Smooth inverse frequency a / (a + p), where p is the token's share of all tokens of the texts.
 
-    A token that was never seen has weight 1, the largest; special tokens have none.
+    An unseen token has weight 1, the largest; special tokens have 0.
 
     Args:
         a: the smaller, the less frequent tokens count.
@@ -169,7 +165,7 @@ class Sif(ByToken):
         """Validate the values."""
         super().__post_init__()
         if not 0 < self.a < float("inf"):
-            raise MethodError(f"sif: a={self.a!r}: give a number over 0, such as 0.001")
+            raise MethodError(f"sif: a={self.a!r}: pass a number above 0, such as 0.001")
 
     def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
         """The weight of each token id, 0 to 1 (V,)."""
@@ -185,10 +181,10 @@ class WithoutBiases(ByToken):
     """Weight 0 for tokens that reflect frequency or spelling more than meaning, else 1 (Jiang et al. 2022, PromptBERT).
 
     Args:
-        frequent: so many tokens, the most frequent ones in the texts, get weight 0.
-        subwords: so do tokens that continue a word, by the vocabulary's marks.
-        upper: so do tokens with an upper-case letter.
-        punctuation: so do tokens without a letter or a digit.
+        frequent: the number of the most frequent tokens of the texts that get weight 0.
+        subwords: also tokens that continue a word, by the vocabulary's marks.
+        upper: also tokens with an upper-case letter.
+        punctuation: also tokens without a letter or a digit.
     """
 
     kind: ClassVar[str] = "without_biases"
@@ -201,7 +197,7 @@ class WithoutBiases(ByToken):
         """Validate the values."""
         super().__post_init__()
         if self.frequent < 0:
-            raise MethodError(f"frequent={self.frequent}: give a number of tokens, 0 or more")
+            raise MethodError(f"frequent={self.frequent}: pass a number of tokens, 0 or more")
 
     def weigh(self, counts: Counts, tokenizer: Tokenizer) -> Tensor:
         """The weight of each token id, 0 or 1 (V,)."""
@@ -214,17 +210,17 @@ class WithoutBiases(ByToken):
         for i, (continues, word) in enumerate(_vocabulary(tokenizer)[: len(kept)]):
             spells = any(c.isalnum() for c in word) or "\N{REPLACEMENT CHARACTER}" in word  # a part of a character
             rules = ((self.subwords, continues), (self.upper, word != word.lower()), (self.punctuation, not spells))
-            kept[i] *= not any(asked and true for asked, true in rules)
+            kept[i] *= not any(enabled and applies for enabled, applies in rules)
         return kept
 
 
 def tf_idf(tokens: Tensor, inverse: Tensor, inside: Tensor | None = None) -> Tensor:
-    """How often each token stands in its text, times its inverse document frequency.
+    """The number of times each token occurs in its text, times its inverse document frequency.
 
     Args:
         tokens: ids (G, n).
-        inverse: of each token id (V,).
-        inside: which tokens are the text's (G, n); None = all.
+        inverse: the inverse document frequency of each token id (V,).
+        inside: which tokens belong to the text (G, n); None = all.
 
     Returns:
         (G, n).

@@ -13,7 +13,6 @@ from ..errors import MethodError, warn
 from ..spelling import check_fields
 from ..text.layout import Layout
 from ..text.placeholder import PLACEHOLDER
-from .options import choose
 from .states import States
 from .weights import Plain, SelfAttention, Weighting
 
@@ -45,7 +44,7 @@ class Method:
 
     @property
     def members(self) -> tuple[Method, ...]:
-        """The method itself; an `Ensemble` has several."""
+        """The method; an `Ensemble` has several."""
         return (self,)
 
     def changed(self, change: Callable[[Method], Method]) -> Method:
@@ -80,20 +79,19 @@ class Ensemble:
         """Validate the values."""
         methods = self.methods
         if not isinstance(methods, list | tuple) or not methods:
-            raise MethodError(f"ensemble: methods={methods!r:.60}: give a list of one method or more")
+            raise MethodError(f"ensemble: methods={methods!r:.60}: pass a list of at least one method")
         if other := [method for method in methods if not isinstance(method, Method)]:
             why = "is an ensemble: name its methods instead" if isinstance(other[0], Ensemble) else "is not a method"
             raise MethodError(f"ensemble: {str(other[0])!r:.60} {why}")
         object.__setattr__(self, "methods", tuple(methods))
-        choose("join", self.join, ("mean", "concat"))
         check_fields(self)
         if self.weights is not None:
             if len(self.weights) != len(methods):
                 raise MethodError(
-                    f"ensemble: {len(self.weights)} weights for {len(methods)} methods: give one per method"
+                    f"ensemble: {len(self.weights)} weights for {len(methods)} methods: pass one per method"
                 )
             if wrong := [weight for weight in self.weights if not 1e-30 <= weight <= 1e30]:
-                raise MethodError(f"ensemble: a weight is {wrong[0]!r:.60}: give a number above 0, 1e-30 to 1e30")
+                raise MethodError(f"ensemble: a weight is {wrong[0]!r:.60}: pass a number from 1e-30 to 1e30")
             object.__setattr__(self, "weights", tuple(map(float, self.weights)))
 
     def __str__(self) -> str:
@@ -102,7 +100,7 @@ class Ensemble:
 
     @property
     def members(self) -> tuple[Method, ...]:
-        """Its methods, as a `Method` has itself."""
+        """Its methods."""
         return self.methods
 
     def changed(self, change: Callable[[Method], Method]) -> Ensemble:
@@ -110,19 +108,19 @@ class Ensemble:
         return replace(self, methods=tuple(map(change, self.methods)))
 
     def factors(self) -> list[float]:
-        """What each method's vector is multiplied by."""
+        """The factor of each method's vector."""
         weights = self.weights or (1.0,) * len(self.methods)
         return [w / sum(weights) if self.join == "mean" else math.sqrt(w) for w in weights]
 
     def width(self, backbone: Backbone) -> int:
-        """D, the number of components of a vector; raises MethodError if the mean is of vectors of other widths."""
+        """D, the number of components of a vector; raises MethodError for a mean of vectors of different widths."""
         widths = [method.width(backbone) for method in self.methods]
         if self.join == "concat":
             return sum(widths)
         i = next((i for i, width in enumerate(widths) if width != widths[0]), 0)
         if i:
-            both = f"{self.methods[0]} has vectors of {widths[0]} components and {self.methods[i]} of {widths[i]}"
-            raise MethodError(f"{self}: {both}, which have no mean: give join='concat'")
+            both = f"{self.methods[0]} has {widths[0]} components and {self.methods[i]} has {widths[i]}"
+            raise MethodError(f"{self}: {both}: vectors of different widths have no mean: pass join='concat'")
         return widths[0]
 
 
@@ -131,27 +129,23 @@ AnyMethod = Method | Ensemble
 
 
 def one_method(method: AnyMethod, what: str) -> Method:
-    """The method; raises MethodError if it is an ensemble, which `what` cannot take."""
+    """Return the method; raise MethodError if it is an ensemble, which `what` cannot take."""
     if isinstance(method, Ensemble):
-        raise MethodError(f"{what} takes one method, and {method} joins {len(method.methods)}: give one of them alone")
+        raise MethodError(f"{what} takes one method, and {method} joins {len(method.methods)}: choose one of them")
     return method
 
 
 def check_method(backbone: Backbone, method: AnyMethod) -> None:
-    """Check that a model supports a method, or each one of an ensemble; warn of options without effect.
-
-    Raises:
-        MethodError: it does not.
-    """
-    _refuse_text(method)
+    """Raise MethodError if a model does not support a method, or one of an ensemble; warn of options without effect."""
+    _require_object(method)
     for member in method.members:
         _check(backbone, member)
     method.width(backbone)
 
 
-def _refuse_text(method: object) -> None:
+def _require_object(method: object) -> None:
     if isinstance(method, str):
-        raise MethodError(f"method={method!r} is a text: give parse_method({method!r}), or an object such as reba()")
+        raise MethodError(f"method={method!r} is a string: pass parse_method({method!r}), or an object such as reba()")
 
 
 def _check(backbone: Backbone, method: Method) -> None:
@@ -159,15 +153,20 @@ def _check(backbone: Backbone, method: Method) -> None:
     method.layout.check(backbone.tokenizer)
     method.states.check(facts.states)
     if method.states.truncates:
-        _ = backbone.stack  # found once, before several threads come
+        _ = backbone.stack  # compute it now, before several threads need it
     backbone.require(method.weigh.reads_attention, method.sight)
     if any(map(inside, method.states.layers)):
-        _check_inside(backbone, method)
+        if method.sight.couple != "replace":
+            raise MethodError(
+                f"states={method.states.kind!r} is not defined for two streams: pass couple='replace' instead of "
+                f"{method.sight.couple!r}"
+            )
+        method.states.width(backbone)  # a short forward, before several threads need it
     method.weigh.check(facts.layers, facts.heads, backbone.vocabulary_size)
     if method.sight.carry and not method.layout.slots:
         raise MethodError(
-            f"template {method.layout.template!r} has no {PLACEHOLDER}, to which a state could be carried: write it in "
-            "front of {text}, with a blank on both sides"
+            f"template={method.layout.template!r} has no {PLACEHOLDER}, to which a state is carried: write it before "
+            "{text}, between spaces"
         )
     if method.sight.both_ways:
         method.sight.resolve(facts.layers)
@@ -175,33 +174,23 @@ def _check(backbone: Backbone, method: Method) -> None:
             warn(f"{facts.kind} is bidirectional already: bellm changes nothing but the prompt")
     if isinstance(method.weigh, SelfAttention) and facts.causal:
         warn(
-            f"ditto on {facts.kind}, which is causal: the first token attends to nothing but itself, so that "
-            "A_11 = 1 always; the paper's method is for encoders"
+            f"ditto on {facts.kind}, which is causal: the first token attends only to itself, so A_11 = 1 always; the "
+            "paper's method is for encoders"
         )
-
-
-def _check_inside(backbone: Backbone, method: Method) -> None:
-    """Check that what is read inside layers can be, by a short forward: found once, before several threads come."""
-    if method.sight.couple != "replace":
-        raise MethodError(
-            f"states={method.states.kind!r} is not defined for two streams (couple={method.sight.couple!r}): use "
-            "couple='replace'"
-        )
-    method.states.width(backbone)
 
 
 def by_name(methods: Mapping[str, AnyMethod] | Sequence[AnyMethod]) -> dict[str, AnyMethod]:
-    """Methods by name; the methods of a list go by their own names.
+    """Methods by name; those of a list by the names that they have themselves.
 
     Raises:
-        MethodError: two methods of a list have the same name, or one is a text.
+        MethodError: two methods of a list have the same name, or one is a string.
     """
     if isinstance(methods, Mapping):
         return dict(methods)
     named: dict[str, AnyMethod] = {}
     for method in methods:
-        _refuse_text(method)
+        _require_object(method)
         if method.name in named:
-            raise MethodError(f"two methods are named {method.name!r}: give a dict, with a name of your own for each")
+            raise MethodError(f"two methods are named {method.name!r}: pass a dict with a name for each")
         named[method.name] = method
     return named

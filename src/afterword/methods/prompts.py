@@ -1,26 +1,62 @@
-"""Methods that write a prompt around the text: `prompt`, `token_prepending` and `bellm`."""
+"""Methods that write a prompt around the text (`prompt`, `token_prepending`, `bellm`, `scsp`), and named templates."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ..backbone.bidirectional import Couple, Sight, Window
 from ..errors import MethodError, warn
+from ..spelling import choose
 from ..text.layout import MASK, Layout
 from ..text.placeholder import PLACEHOLDER
 from .method import Method
-from .options import choose, unread
 from .states import States
-from .templates import STATES, TEMPLATES
-from .weights import Plain
+from .weights import Plain, Pool, Weighting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..backbone.attention_taps import Tap
+    from ..shapes import Rows
+    from ..text.batch import Group
+
+TEMPLATES = {
+    "eol": 'This sentence : "{text}" means in one word:"',
+    "promptbert": 'This sentence of "{text}" means[MASK].',
+    "promptbert_colon": 'This sentence : "{text}" means[MASK].',
+    "promptbert_quote": "This sentence : ' {text} ' means[MASK].",
+    "angle": 'Summarize sentence "{text}" in one word:"',
+    "bellm": 'The representative word for sentence {text} is:"',
+    "bellm_paper": "The representative word for {text} is:”",
+    "csts": "Given the context {condition}, summarize the sentence {text} in one word:”",
+    "rewrite": "Rewrite the sentence: {text}, rewritten sentence: {text}",
+    "rewrite_paragraph": "Rewrite the following paragraph: {text}. The rewritten paragraph: {text}",
+    "cot": 'After thinking step by step , this sentence : "{text}" means in one word:"',
+    "ke": "What matters in a sentence is who does what, details add little. So this sentence : "
+    '"{text}" means in one word:"',
+    "promptreps": "You are an AI assistant that can understand human language.[USER]"
+    'Passage: "{text}". Use one word to represent the passage in a retrieval task. '
+    'Make sure your word is in lowercase.[ANSWER]The word is: "',
+    "promptreps_query": "You are an AI assistant that can understand human language.[USER]"
+    'Query: "{text}". Use one word to represent the query in a retrieval task. '
+    'Make sure your word is in lowercase.[ANSWER]The word is: "',
+    "ponte": 'Express this text "{text}" in one word in terms of {condition}:',
+}
+"""The named templates: PromptEOL (Jiang et al. 2023), PromptBERT's three (Jiang et al. 2022), AnglE's prompt A, BeLLM's
+of the code and of the paper (section 3.3), its conditional one (section 5.1), Echo's two (Springer et al. 2025; the
+second is its author's zero-shot prompt), Pretended CoT's (Zhang et al. 2024), one with the intent of their Knowledge
+Enhancement, PromptReps' two (Zhuang et al. 2024, for chat models), and PonTE's (arXiv 2504.16411)."""
+
+STATES = {"cot": "layer:-2", "ke": "layer:-2"}
+"""The hidden states that a template was published with, if they are not those of the last layer."""
 
 
 def prompt(
     template: str = "eol",
-    pool: Literal["last", "mean", "mask", "weighted"] | None = None,
+    pool: Pool | Literal["mask"] | None = None,
     states: str | None = None,
     *,
     variant: Literal["raw", "released"] = "raw",
@@ -44,9 +80,9 @@ def prompt(
             cot and ke, "last" for the others.
         variant: "released" cleans the text up as the authors' code does: a full stop at the end; without [MASK]
             also no double quotes and no final question mark (see `Layout`).
-        chat: put the template into the user's turn of the model's chat template, for Instruct models; what stands
-            behind [ANSWER] begins the answer, what stands in front of [USER] is the system's message.
-        add_special_tokens: give the model the tokenizer's special tokens; a chat template brings its own.
+        chat: put the template into the user's turn of the model's chat template, for Instruct models; the text
+            after [ANSWER] begins the answer, the text before [USER] is the system message.
+        add_special_tokens: add the tokenizer's special tokens; a chat template always has its own.
         pool_special_tokens: also pool the special tokens.
 
     >>> prompt("promptbert").weigh.pool
@@ -56,10 +92,8 @@ def prompt(
     text = TEMPLATES.get(template, template)
     masked = MASK in text
     if pool == "mask" and not masked:
-        raise MethodError(f"pool='mask': template {text!r} holds no {MASK}")
+        raise MethodError(f"pool='mask': template={text!r} has no {MASK}: add it, or choose another pool")
     clean: Literal["stop", "all"] = "stop" if masked else "all"
-    if chat:
-        unread("chat=True", add_special_tokens=not add_special_tokens)
     punctuate = clean if variant == "released" else None
     layout = Layout(text, add_special_tokens=add_special_tokens, punctuate=punctuate, chat=chat)
     weigh = Plain(pool or ("mask" if masked else "last"), "all", pool_special_tokens)
@@ -74,13 +108,13 @@ def token_prepending(
     stop: int | None = None,
     states: str = "layer:-2",
     *,
-    pool: Literal["last", "mean"] = "last",
+    pool: Pool = "last",
     variant: Literal["raw", "released"] = "raw",
     chat: bool = False,
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
 ) -> Method:
-    """Carry the last token's state back to a placeholder in front of the text, which the text's tokens attend to.
+    """Copy the last token's state to a placeholder before the text, which the text's tokens attend to.
 
     Before each layer i, start <= i < stop, the placeholder's state becomes that of the last token. For causal models.
 
@@ -89,14 +123,14 @@ def token_prepending(
     Cost: 1 pass, with the template.
 
     Args:
-        template: as for `prompt`, with the placeholder <PST>; without one it is written in front of the text.
+        template: as for `prompt`, with the placeholder <PST>; if it has none, one is added before the text.
         start: the first layer, from 0; the paper's is 1.
-        stop: the first layer without; None = 7 as for LLaMA-2-7B, or the end of a smaller model.
-        states: hidden states, as for `classical`; the last but one is the authors' for all prompts but "eol".
-        pool: the last token, or the mean over the prompt's and the text's tokens.
+        stop: the layer after the last one; None = 7 as for LLaMA-2-7B, or the end of a smaller model.
+        states: hidden states, as for `classical`; the authors use the last but one for all prompts but "eol".
+        pool: the last token, or another pooling of the prompt's and the text's tokens.
         variant: "released" cleans the text up as the authors' code does (see `prompt`).
         chat: as for `prompt`.
-        add_special_tokens: give the model the tokenizer's special tokens.
+        add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
 
     >>> token_prepending().layout.template
@@ -115,7 +149,7 @@ def token_prepending(
 
 def bellm(
     last: int | Literal["auto"] | None = None,
-    pool: Literal["mean", "last", "weighted"] = "mean",
+    pool: Pool = "mean",
     states: str = "last",
     *,
     layers: Sequence[int] = (),
@@ -129,7 +163,7 @@ def bellm(
 
     Source: BeLLM, sections 3.2 and 3.3, Equations 2 to 5; github.com/4AI/BeLLM.
 
-    If only the last layer is changed and the last token is pooled, nothing changes: that token attends to all others
+    If only the last layer is changed and the last token is pooled, nothing changes: that token attends to all tokens
     already. So the mean is the default, and that configuration warns.
 
     Cost: 1 pass, with the template.
@@ -137,13 +171,13 @@ def bellm(
     Args:
         last: number of layers at the end; 1 by default. "auto" = all layers after the model's turning point (section
             3.1); `afterword.papers.turning.resolve` finds the number.
-        pool: the mean, or position-weighted mean, over the prompt's and the text's tokens, or the last token.
+        pool: how the prompt's and the text's tokens are pooled.
         states: hidden states, as for `classical`.
         layers: numbers of the layers from 0, instead of `last`.
         couple: "replace", or one of Equation 5's sums (see `Sight`).
-        window: "keep" a sliding window on both sides in these layers, or "drop" it, as the authors' code does.
+        window: "keep" the sliding window of these layers, on both sides, or "drop" it, as the authors' code does.
         template: a name of `TEMPLATES`, a string with {text}, or None for the text alone.
-        add_special_tokens: give the model the tokenizer's special tokens.
+        add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
 
     >>> bellm(last=2).sight.last
@@ -167,6 +201,77 @@ def warn_if_idle(method: Method) -> None:
     alone = method.sight == Sight(last=1) and method.states == States()
     if alone and isinstance(method.weigh, Plain) and method.weigh.pool == "last":
         warn(
-            "bellm(last=1, pool='last') equals the causal model: the last token sees everything already; "
-            "use pool='mean' or last=2"
+            "bellm(last=1, pool='last') equals the causal model, whose last token attends to everything already: "
+            "pass pool='mean' or last=2"
         )
+
+
+@dataclass(frozen=True)
+class Selected(Weighting):
+    """The mean of the tokens j with s_j > alpha / n; of all n, if there is none.
+
+    s_j is the maximum over all heads of all layers of how much the prompt's last token attends to j, where each head's
+    row sums to 1 over the text's tokens.
+
+    Args:
+        alpha: 0 keeps every token that is attended to; the paper uses 1 to 2.5.
+    """
+
+    alpha: float = 1.5
+
+    kind: ClassVar[str] = "selected"
+    reads_attention: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Validate the values."""
+        super().__post_init__()
+        if not self.alpha >= 0:
+            raise MethodError(f"alpha={self.alpha}: pass a number of at least 0, such as 1.5")
+
+    def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
+        """The row of the last token that is not special, over the text's tokens."""
+        from ..backbone.attention_taps import LargestOfRow
+
+        rows = [g.length - 1 - g.special[:, 1] for g in groups]
+        return LargestOfRow(rows, [t[:, 0] != 0 for t in targets])
+
+    def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
+        """1 over their number for the selected tokens (G, 1, n)."""
+        assert reading is not None
+        text = targets != 0
+        kept = text & (reading[:, None] * text.sum(-1, keepdim=True) > self.alpha)
+        kept = kept | (text & ~kept.any(-1, keepdim=True))
+        return kept.to(targets.dtype) / kept.sum(-1, keepdim=True).clamp(min=1)
+
+    def for_words(self) -> Weighting:
+        """Raise MethodError: word vectors are not defined."""
+        raise MethodError("scsp has no word vectors: it selects the tokens of a text; use classical or reba")
+
+
+def scsp(
+    alpha: float = 1.5,
+    states: str = "layer:-3",
+    *,
+    template: str = "{text} Brief summary : “",
+    add_special_tokens: bool = True,
+) -> Method:
+    """Average the tokens that the end of a prompt after the text attends to most. For long texts and causal models.
+
+    Source: Cheng et al. 2026 (SCSP), with one prompt at the end of the text; arXiv 2609.37782.
+
+    Cost: 1 pass, with the template.
+
+    Args:
+        alpha: keep a token with more than alpha / n of the prompt's attention, in any head; if none has, keep all n.
+        states: hidden states, as for `classical`; the paper uses the third to last for Mistral.
+        template: a string with {text} and a prompt after it.
+        add_special_tokens: add the tokenizer's special tokens; they have no weight.
+
+    >>> scsp(alpha=2).weigh.alpha
+    2
+    """
+    layout = Layout(template, add_special_tokens=add_special_tokens)
+    if layout.parts[-1] is None:
+        raise MethodError(f"template={template!r} ends with the text: write the prompt that selects after {{text}}")
+    weigh = Selected("mean", "first", False, alpha=alpha)
+    return Method(layout, States(states), weigh, name=f"scsp {alpha} {states}")

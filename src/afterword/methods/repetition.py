@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from ..spelling import choose
 from ..text.layout import Layout
 from .method import Method
-from .options import choose, unread, variant_note
+from .prompts import TEMPLATES
 from .states import States
-from .templates import TEMPLATES
-from .weights import Backward, Plain, Table1, Weighting
+from .weights import Backward, Plain, Pool, Table1, Weighting
 
 
 def echo(
     copies: int = 2,
-    pool: Literal["mean", "last", "weighted"] = "mean",
+    pool: Pool = "mean",
     states: str = "last",
     *,
     template: str | None = None,
@@ -26,7 +26,7 @@ def echo(
     pool_special_tokens: bool = False,
     tail: bool = False,
 ) -> Method:
-    """Repeat the text and pool the last copy, whose tokens attend to the whole text.
+    """Repeat the text and pool the last copy, whose tokens attend to every token of the first.
 
     Source: Springer et al. 2025 (Echo); ReBA, section 3.2 and Table 1.
 
@@ -34,16 +34,17 @@ def echo(
 
     Args:
         copies: number of copies of the text.
-        pool: mean, last token or position-weighted mean of the last copy.
+        pool: how the last copy's tokens are pooled.
         states: hidden states, as for `classical`.
         template: None repeats the text; "rewrite" and "rewrite_paragraph" are Springer et al.'s; or a string with
             {text} twice.
         variant: "table1" sums from the first copy's last token on and divides by 2n, as ReBA's Table 1 prints;
-            "released" takes the very last token alone, as that paper's code does (cqdyf099/ReBA@6448aa9).
+            "released" takes the very last token alone, as that paper's code does (cqdyf099/ReBA@6448aa9). Both decide
+            which tokens are pooled, whatever pool_special_tokens and tail say.
         repeat: repeat token "ids", or the "text" itself, joined by the separator.
         separator: text between the copies.
-        truncate: cut "before" or "after" the repetition, or the "whole" with its special tokens.
-        add_special_tokens: give the model the tokenizer's special tokens.
+        truncate: truncate "before" or "after" the repetition, or the "whole" input including its special tokens.
+        add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: also pool the special tokens.
         tail: also pool the template's tokens after the last copy, as Springer et al.'s code can.
 
@@ -52,8 +53,6 @@ def echo(
     """
     choose("variant", variant, ("paper", "table1", "released"))
     released = variant == "released"
-    if variant == "table1" or (released and pool == "mean"):
-        unread(f"variant={variant!r}", tail=tail, pool_special_tokens=pool_special_tokens, pool=pool != "mean")
     layout = Layout(
         template=TEMPLATES.get(template or "", template),
         copies=copies,
@@ -67,12 +66,17 @@ def echo(
         weigh = Table1(pool, "last", pool_special_tokens)
     elif released and pool == "mean":
         weigh = Plain("last", "tail", True)
-    return Method(layout, States(states), weigh, name=f"echo-{layout.total_copies} {pool}{variant_note(variant)}")
+    return Method(
+        layout,
+        States(states),
+        weigh,
+        name=f"echo-{layout.total_copies} {pool}{'' if variant == 'paper' else f' {variant}'}",
+    )
 
 
 def reba(
     copies: int = 2,
-    pool: Literal["last", "mean", "weighted"] = "last",
+    pool: Pool = "last",
     states: str = "last",
     *,
     columns: Literal["all", "content"] = "all",
@@ -87,7 +91,7 @@ def reba(
     add_special_tokens: bool = True,
     pool_special_tokens: bool = False,
 ) -> Method:
-    """Repeat the text; each token of the first copy adds the states of later tokens, as far as they attend to it.
+    """Repeat the text; each token of the first copy adds the states of later tokens, weighted by their attention.
 
     Source: ReBA, Equations 4 and 5, Algorithms 1 to 3; chunks: section 6.
 
@@ -95,21 +99,22 @@ def reba(
 
     Args:
         copies: number of copies of the text, 1 or more.
-        pool: e_n of the last token, or the mean or the position-weighted mean of all e_i.
+        pool: e_n of the last token, or another pooling of all e_i.
         states: hidden states v_k, as for `classical`.
-        columns: "content" leaves special tokens out of the sum.
+        columns: "content" excludes special tokens from the sum.
         normalise: None as in the paper; "token" divides each e_i by the sum of its weights, "total" the vector by the
             sum of all weights.
         attention: the maximum over the heads of all layers, or of the last layer.
         triangle: "upper" sums over k >= i, "full" over every k.
         repeat: repeat token "ids", or the "text" itself, joined by the separator.
         separator: text between the copies.
-        truncate: cut "before" or "after" the repetition, or the "whole" with its special tokens.
-        chunk: repeat chunks of so many tokens instead of the whole text.
-        variant: "released" is what the authors' code computes (cqdyf099/ReBA@6448aa9): the string repeated, cut
-            after; last: the last row of the whole symmetric matrix, normalised; mean: the upper rows of the
-            sequence's first half, normalised, divided by that half's length; words: rows normalised.
-        add_special_tokens: give the model the tokenizer's special tokens.
+        truncate: truncate "before" or "after" the repetition, or the "whole" input including its special tokens.
+        chunk: number of tokens of the chunks that are repeated one by one; None = repeat the text in one piece.
+        variant: "released" is what the authors' code computes (cqdyf099/ReBA@6448aa9): the string repeated, truncated
+            after; last: the last row of the full symmetric matrix, normalised; mean: the upper rows of the sequence's
+            first half, normalised, divided by that half's length; words: rows normalised. It decides columns,
+            normalise, triangle and pool_special_tokens.
+        add_special_tokens: add the tokenizer's special tokens.
         pool_special_tokens: include their e_i in the mean.
 
     >>> reba(copies=3, pool="mean").name
@@ -117,7 +122,6 @@ def reba(
     """
     choose("variant", variant, ("paper", "released"))
     released = variant == "released"
-    choose("pool", pool, ("last", "mean") if released else ("last", "mean", "weighted"))
     layout = Layout(
         copies=copies,
         join=repeat or ("text" if released else None),
@@ -127,14 +131,11 @@ def reba(
         chunk=chunk,
     )
     if released:
-        unread(
-            "variant='released'", columns=columns != "all", normalise=normalise, triangle=triangle != "upper",
-            pool_special_tokens=pool_special_tokens,
-        )  # fmt: skip
-        whole: dict[str, Any] = {"pool": "last", "copy": "all", "normalise": "token", "triangle": "full"}
+        choose("pool", pool, ("last", "mean"))
+        full: dict[str, Any] = {"pool": "last", "copy": "all", "normalise": "token", "triangle": "full"}
         half: dict[str, Any] = {"pool": "half", "copy": "first", "normalise": "total"}
-        weigh = Backward(**whole if pool == "last" else half, attention=attention, released=True)
+        weigh = Backward(**full if pool == "last" else half, attention=attention, released=True)
     else:
-        asked: dict[str, Any] = {"columns": columns, "normalise": normalise, "triangle": triangle}
-        weigh = Backward(pool, "first", pool_special_tokens, **asked, attention=attention)
-    return Method(layout, States(states), weigh, name=f"reba-{copies} {pool}{variant_note(variant)}")
+        weigh = Backward(pool, "first", pool_special_tokens, columns, normalise, attention, triangle)
+    name = f"reba-{copies} {pool}{'' if variant == 'paper' else f' {variant}'}"
+    return Method(layout, States(states), weigh, name=name)

@@ -1,26 +1,39 @@
-"""Read and write methods as JSON, and read them from text such as ``reba:copies=2,pool=mean``."""
+"""Methods as JSON, as text such as ``reba:copies=2,pool=mean``, and from Python files (``@file.py:name``)."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from threading import RLock
+from types import ModuleType
 from typing import Any, get_type_hints
 
 from ..backbone.bidirectional import Sight
 from ..errors import MethodError, UnknownMethod
 from ..spelling import build, did_you_mean, number, read_spelling, written
 from ..text.layout import Layout
-from .catalogue import CATALOGUE
-from .code_hash import is_own
+from . import CATALOGUE
+from .custom import Named, is_custom
 from .ensembles import ENSEMBLES
 from .frequency import ByToken
 from .method import AnyMethod, Ensemble, Method
-from .method_file import method_in_file
-from .states import OWN_STATES, OwnStates, States
-from .templates import TEMPLATES
-from .weights import WEIGHTINGS, Weighting
+from .prompts import TEMPLATES
+from .states import CustomStates, States
+from .weights import Weighting
+
+PYTHON_FILE = re.compile(r"@(?P<path>.+\.py)(?P<rest>:.*)?", re.DOTALL)
+"""A method in a Python file: ``@file.py:name``."""
+
+LOCK = RLock()
+"""One thread runs a Python file at a time: another would find an incomplete module."""
 
 
 def to_json(method: AnyMethod) -> dict[str, Any]:
@@ -37,37 +50,29 @@ def to_json(method: AnyMethod) -> dict[str, Any]:
     return {
         "name": method.name,
         "layout": written(method.layout),
-        "states": _of_class(method.states) if isinstance(method.states, OwnStates) else method.states.kind,
-        "weigh": _of_class(method.weigh),
+        "states": _named_to_json(method.states) if isinstance(method.states, CustomStates) else method.states.kind,
+        "weigh": _named_to_json(method.weigh),
         "sight": {k: list(v) if isinstance(v, tuple) else v for k, v in written(method.sight).items()},
     }
 
 
-def _of_class(part: Weighting | OwnStates) -> dict[str, Any]:
-    """A weighting or states as plain data: kind and fields; of a user's own class, where that is defined."""
+def _named_to_json(part: Weighting | CustomStates) -> dict[str, Any]:
+    """Kind and fields of a weighting or of states; for a custom class also its module and name."""
     cls = type(part)
     if "kind" not in vars(cls):
         raise MethodError(f"{cls.__name__} has no kind, by which files name it: write kind = 'a_name' in the class")
-    where = {"class": f"{cls.__module__}.{cls.__qualname__}"} if is_own(cls) else {}
-    fitted = {"table"} if isinstance(part, ByToken) else set()
-    values = {name: value for name, value in written(part).items() if name not in fitted}
-    for name, value in values.items():
-        if not _is_plain(value):
-            raise MethodError(
-                f"{cls.__name__}: {name} is a {type(value).__name__}, which no file can hold: give a number, a "
-                "string, true or false, none, or a tuple of these"
-            )
-    return {"kind": cls.kind, **where, **values}
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, str | int | float | None) or (
-        isinstance(value, tuple | list) and all(map(_is_plain, value))
-    )
+    values = written(part)
+    if isinstance(part, ByToken):
+        del values["table"]
+    try:
+        json.dumps(values)
+    except TypeError as e:
+        raise MethodError(f"{cls.__name__} cannot be written to a file: {e}: use numbers, strings, tuples") from None
+    return {"kind": cls.kind, **({"class": f"{cls.__module__}.{cls.__qualname__}"} if is_custom(cls) else {}), **values}
 
 
 def from_json(data: Mapping[str, Any]) -> AnyMethod:
-    """A method or an ensemble from plain data: what `to_json` gave, or ``{"method": "reba", "copies": 2}``.
+    """A method or an ensemble from plain data: the result of `to_json`, or ``{"method": "reba", "copies": 2}``.
 
     Raises:
         MethodError: it is neither, or an option is unknown.
@@ -80,55 +85,41 @@ def from_json(data: Mapping[str, Any]) -> AnyMethod:
         made: Ensemble = build(Ensemble, {**data, "methods": _members(data["methods"])}, "ensemble")
         return made
     if unknown := set(data) - {"name", "layout", "states", "weigh", "sight"}:
-        raise MethodError(f"a method has no {sorted(map(str, unknown))[0]!r}: it has layout, states, weigh and sight")
+        raise MethodError(f"a method has no {min(map(str, unknown))!r}: it has name, layout, states, weigh and sight")
+    layout, weigh, sight = (data.get(key, {}) for key in ("layout", "weigh", "sight"))
+    for key, value in (("layout", layout), ("weigh", weigh), ("sight", sight)):
+        if not isinstance(value, Mapping):
+            raise MethodError(f"{key} is an object, not {value!r:.60}")
     states = data.get("states", "last")
-    sight = dict(_object(data, "sight"))
-    layers = sight.get("layers", [])
-    sight["layers"] = tuple(layers) if isinstance(layers, list) else layers
     return Method(
-        build(Layout, _object(data, "layout")),
-        _class("states", states, OWN_STATES) if isinstance(states, Mapping) else States(str(states)),
-        _class("weigh", {"kind": "plain", **_object(data, "weigh")}, WEIGHTINGS),
+        build(Layout, layout),
+        _named("states", states, CustomStates) if isinstance(states, Mapping) else States(str(states)),
+        _named("weigh", {"kind": "plain", **weigh}, Weighting),
         build(Sight, sight),
         name=str(data.get("name", "custom")),
     )
 
 
-def _class(name: str, data: Mapping[str, Any], kinds: Mapping[str, Any]) -> Any:
-    """A part of a method from plain data, by its kind."""
+def _named(name: str, data: Mapping[str, Any], base: type[Named]) -> Any:
+    """A part of a method by its kind; a custom class is never imported from here."""
     options = dict(data)
-    kind, where = options.pop("kind", None), options.pop("class", None)
-    if not isinstance(kind, str) or kind not in kinds:
-        raise MethodError(f"{name} kind {kind!r}: " + _to_import(where, kinds))
-    return build(kinds[kind], options)
-
-
-def _to_import(where: object, kinds: Mapping[str, Any]) -> str:
-    """What to do about a kind that is not known: a class of the user's is never imported from here."""
-    if not isinstance(where, str):
-        return f"choose one of {', '.join(kinds)}"
-    module, _, name = where.partition(".") if where.startswith("__main__.") else where.rpartition(".")
+    kind, path = options.pop("kind", None), options.pop("class", None)
+    if isinstance(kind, str) and kind in base.kinds:
+        return build(base.kinds[kind], options)
+    if not isinstance(path, str):
+        raise MethodError(f"{name} kind {kind!r}: choose one of {', '.join(base.kinds)}")
+    module, _, cls = path.partition(".") if path.startswith("__main__.") else path.rpartition(".")
+    fix = f"import {module} first, or choose a method of that file with method='@{module.replace('.', '/')}.py:NAME'"
     if module == "__main__":
-        return f"it is the class {name} of a script or a notebook: define that class, or import it, and load again"
-    file = module.replace(".", "/") + ".py"
-    return (
-        f"it is the class {name} of {module}, which is no part of Afterword: import it first (import {module}), or "
-        f"name a method of its file (--method @{file}:NAME)"
-    )
-
-
-def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = data.get(key, {})
-    if not isinstance(value, Mapping):
-        raise MethodError(f"{key} is an object, not {value!r:.60}")
-    return value
+        fix = "define or import that class first"
+    raise MethodError(f"{name} kind {kind!r} is the class {cls} of {module}, which is not imported: {fix}")
 
 
 def parse_method(text: str) -> AnyMethod:
     """Read a method or an ensemble from text.
 
     Args:
-        text: ``name`` or ``name:option=value,option=value``; a value with a comma stands in double quotes, as in
+        text: ``name`` or ``name:option=value,option=value``; a value with a comma is put in double quotes, as in
             JSON; ``@file.json`` reads a file, and ``@file.py:name`` runs one. ``ensemble:ck`` and
             ``ensemble:methods="echo;reba:pool=mean"`` are ensembles.
 
@@ -140,8 +131,10 @@ def parse_method(text: str) -> AnyMethod:
     'reba-3 mean'
     """
     text = text.strip()
+    if match := PYTHON_FILE.fullmatch(text):
+        return _from_python(Path(match["path"]), (match["rest"] or "").removeprefix(":").strip())
     if text.startswith("@"):
-        return method_in_file(text) or from_json(_read(Path(text[1:])))
+        return from_json(_read_json(Path(text[1:])))
     name, options = read_spelling(re.sub(r"^ensemble\s*:\s*(\w+)\s*(?=,|$)", r"ensemble:methods=\1", text))
     if name == "ensemble" and "methods" in options:
         options["methods"] = _members(options["methods"], parse_method)
@@ -149,27 +142,24 @@ def parse_method(text: str) -> AnyMethod:
 
 
 def _members(value: Any, read: Callable[[str], AnyMethod] = lambda text: make(*read_spelling(text))) -> Any:
-    """The methods of an ensemble, from names or plain data, or its own name. Only what a user types may name files."""
+    """The methods of an ensemble, or its name. By default, texts name no files: a downloaded folder must run none."""
     if isinstance(value, str) and re.fullmatch(r"\w+", value) and value not in CATALOGUE:
         return value
     if not isinstance(value, str | list | tuple):
-        raise MethodError(f"ensemble: methods={value!r:.60}: give a list of methods, or one of {', '.join(ENSEMBLES)}")
+        raise MethodError(f"ensemble: methods={value!r:.60}: pass a list of methods, or one of {', '.join(ENSEMBLES)}")
     parts = re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^;])+', value) if isinstance(value, str) else value
     methods = [read(part) if isinstance(part, str) else part for part in parts]
     made: Any = tuple(from_json(method) if isinstance(method, Mapping) else method for method in methods)
     return Ensemble(made).methods
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read_json(path: Path) -> Any:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise MethodError(f"{path} cannot be read: {e.strerror or e}") from None
     except ValueError as e:
         raise MethodError(f"{path} is not JSON: {e}") from None
-    if not isinstance(found, Mapping):
-        raise MethodError(f'{path} holds no object: write {{"method": "reba", "copies": 2}}')
-    return found
 
 
 def make(name: str, options: Mapping[str, Any]) -> AnyMethod:
@@ -188,30 +178,80 @@ def make(name: str, options: Mapping[str, Any]) -> AnyMethod:
         spelled = {**{t: f"prompt:template={t}" for t in TEMPLATES}, **{e: f"ensemble:{e}" for e in ENSEMBLES}}
         hint = f" (did you mean {spelled[name]!r}?)" if name in spelled else did_you_mean(name, CATALOGUE)
         raise UnknownMethod(f"no method {name!r}{hint}: there are {', '.join(CATALOGUE)}")
-    given = dict(options)
-    if isinstance(given.get("layers"), str | int):
-        given["layers"] = _numbers("layers", str(given["layers"]), int, "layer numbers from 0, joined by +, as in 3+5")
-    if isinstance(given.get("head"), list):
-        given["head"] = tuple(given["head"])
-    if name == "ensemble" and "methods" in given:
-        given["methods"] = _members(given["methods"])
-    if isinstance(given.get("weights"), str | int):
-        given["weights"] = _numbers("weights", str(given["weights"]), float, "numbers joined by +, as in 1+0.5")
-    template = given.get("template")
+    values = dict(options)
+    if isinstance(values.get("layers"), str | int):
+        values["layers"] = _numbers("layers", values["layers"], int, "layer numbers from 0, joined by +, as in 3+5")
+    if isinstance(values.get("weights"), str | int):
+        values["weights"] = _numbers("weights", values["weights"], float, "numbers joined by +, as in 1+0.5")
+    if isinstance(values.get("head"), list):
+        values["head"] = tuple(values["head"])
+    if name == "ensemble" and "methods" in values:
+        values["methods"] = _members(values["methods"])
+    template = values.get("template")
     if isinstance(template, str) and "{" not in template and template not in TEMPLATES:
         raise MethodError(
             f"{name}: no template {template!r}{did_you_mean(template, TEMPLATES)}: there are {', '.join(TEMPLATES)}; "
             "or write one, with {text} where the text goes"
         )
-    function = CATALOGUE[name]
-    hints = get_type_hints(function)
-    given = {key: number(value) if hints.get(key) is float else value for key, value in given.items()}
-    return build(function, given, name)  # type: ignore[no-any-return]
+    hints = get_type_hints(CATALOGUE[name])
+    values = {key: number(value) if hints.get(key) is float else value for key, value in values.items()}
+    return build(CATALOGUE[name], values, name)  # type: ignore[no-any-return]
 
 
-def _numbers(option: str, text: str, number: Callable[[str], float], what: str) -> list[float]:
+def _numbers(option: str, value: object, number: Callable[[str], float], what: str) -> list[float]:
     """Numbers as ``3+5+7``."""
     try:
-        return [number(part) for part in text.split("+")]
+        return [number(part) for part in str(value).split("+")]
     except ValueError:
-        raise MethodError(f"{option}={text}: write {what}") from None
+        raise MethodError(f"{option}={value}: write {what}") from None
+
+
+def _from_python(path: Path, name: str) -> AnyMethod:
+    """The method with this name in a Python file, which is run as ``python file.py`` would run it."""
+    if not name:
+        raise MethodError(f"'@{path}' names a file and no method: write @{path}:NAME")
+    with LOCK:
+        values = vars(_run(path))
+    value = values.get(name)
+    if isinstance(value, AnyMethod):
+        return value
+    methods = ", ".join(key for key, value in values.items() if isinstance(value, AnyMethod)) or "none"
+    if name not in values:
+        raise MethodError(f"{path} has no {name!r}: its methods are {methods}")
+    raise MethodError(f"{name!r} of {path} is a {type(value).__name__}, not a Method: the file's methods are {methods}")
+
+
+def _run(path: Path) -> ModuleType:
+    """The file as a module. A file that was run or imported before is not run again: its classes stay the same."""
+    resolved = path.expanduser().resolve()
+    names = (path.name, resolved.name)
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__dict__", {}).get("__file__")  # attribute access makes some modules import others
+        if isinstance(file, str) and os.path.basename(file) in names and Path(file).resolve() == resolved:
+            return module
+    if not resolved.is_file():
+        raise MethodError(f"{path} does not exist: pass a Python file, as in @my_methods.py:name")
+    spec = spec_from_file_location(_module_name(resolved), resolved)
+    assert isinstance(spec, ModuleSpec)  # the name ends with .py
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and annotations look there
+    try:
+        # not by the spec's loader: its cache does not notice an edit of the same size within a second
+        with redirect_stdout(sys.stderr):  # stdout may be where vectors are written
+            exec(compile(resolved.read_bytes(), str(resolved), "exec"), vars(module))
+    except BaseException as e:
+        del sys.modules[spec.name]
+        if not isinstance(e, Exception | SystemExit):  # Ctrl-C
+            raise
+        reason = next(iter(str(e).splitlines()), "")
+        raise MethodError(f"{path} cannot be run: {type(e).__name__}: {reason:.200}; correct the file") from e
+    return module
+
+
+def _module_name(path: Path) -> str:
+    """The file's name, by which other processes import it; with a hash of its path if another module has that name."""
+    name = re.sub(r"\W", "_", path.stem)
+    other = None if name in sys.modules else find_spec(name)
+    if name not in sys.modules and (other is None or (other.origin and Path(other.origin).resolve() == path)):
+        return name
+    return f"{name}_{hashlib.blake2b(bytes(path), digest_size=4).hexdigest()}"

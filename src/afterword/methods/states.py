@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..backbone.facts import LAST, NORMED, TABLE, Layer, inside
 from ..errors import MethodError, NoSuchHead
-from .code_hash import enter
+from .custom import Named
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,9 +23,8 @@ NAMES: dict[str, tuple[Layer, ...]] = {
     "static": (TABLE,),
     "static_h0": (0,),
 }
-"""The named states: the mean of these layers. hidden_states[0] is the first layer's input, "table" the input
-embeddings alone, "last" the model's output. first_last is Ditto's (h0 + hL) / 2, first_last_h1 that of SimCSE's
-code."""
+"""The named states, each the mean of these layers: 0 is the first layer's input, TABLE the input embeddings alone, LAST
+the model's output. first_last is Ditto's (h0 + hL) / 2, first_last_h1 that of SimCSE's code."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class States:
             its first k layers: hidden_states[k] after its final norm. "attention:all", "attention:upper" or
             "attention:j+k" is the sum of the outputs of these layers' attention blocks, "values:all" and so on the
             mean of their value vectors (width K d, K heads of keys and values); layers with attention count from 0.
-            "router" is what all routers of a mixture of experts give, side by side, "router:softmax" each softmaxed.
+            "router" concatenates the logits of all routers of a mixture of experts, "router:softmax" their softmaxes.
 
     >>> States("layer:0+2").layers
     (0, 2)
@@ -52,11 +51,7 @@ class States:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers whose mean it is.
-
-        Raises:
-            MethodError: the kind is unknown.
-        """
+        """The layers that are averaged."""
         kind = self.kind if isinstance(self.kind, str) else ""
         name, _, numbers = kind.partition(":")
         if kind in NAMES:
@@ -90,11 +85,7 @@ class States:
         return backbone.table_width if self.layers == (TABLE,) else backbone.facts.width
 
     def check(self, layers: int) -> None:
-        """Check that a model of so many layers has these states.
-
-        Raises:
-            NoSuchHead: it does not.
-        """
+        """Raise NoSuchHead if a model with this number of layers lacks one of them."""
         for layer in self.layers:
             at = int(layer.removeprefix(NORMED)) if isinstance(layer, str) and layer.startswith(NORMED) else layer
             if isinstance(at, int) and not -layers - 1 <= at <= layers:
@@ -103,34 +94,17 @@ class States:
     def mean(self, trace: Trace) -> Tensor:
         """The mean of the layers' hidden states (N, D) of a forward."""
         parts = [trace.states[layer] for layer in self.layers]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        return total / len(parts) if len(parts) > 1 else total
-
-
-OWN_STATES: dict[str, type[OwnStates]] = {}
-"""Every kind of states of a user's own that files can name, by its `kind`."""
+        return sum(parts[1:], start=parts[0]) / len(parts) if len(parts) > 1 else parts[0]
 
 
 @dataclass(frozen=True)
-class OwnStates(States, ABC):
-    """States of one's own, computed from others. A class says by its `kind` what saved folders call it."""
+class CustomStates(States, Named, ABC):
+    """Base of custom states, which are computed from others. A class sets `kind`, the name that saved files give it."""
 
     kind: ClassVar[str]  # type: ignore[misc]
+    kinds: ClassVar[dict[str, Any]] = {}
     reads: ClassVar[tuple[str, ...]] = ("last",)
-    """The kinds of states that it is computed from, as `States` takes them."""
-    code: ClassVar[str | None] = None
-    """A hash of the file of the class, as it was when the class was made."""
-
-    def __init_subclass__(cls, **options: object) -> None:
-        """Enter the class under its kind.
-
-        Raises:
-            MethodError: the kind is no name, or is that of another class.
-        """
-        super().__init_subclass__(**options)
-        enter(cls, OWN_STATES)
+    """The kinds of states that they are computed from, as `States` takes them."""
 
     @abstractmethod
     def __call__(self, *states: Tensor) -> Tensor:
@@ -138,26 +112,25 @@ class OwnStates(States, ABC):
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """All that is read."""
+        """The layers that are read."""
         return tuple(dict.fromkeys(layer for kind in self.reads for layer in States(kind).layers))
 
     def width(self, backbone: Backbone) -> int:
         """D', by default that of the first of `reads`."""
-        widths = [States(kind).width(backbone) for kind in self.reads]
-        return widths[0]
+        return States(self.reads[0]).width(backbone)
 
     def mean(self, trace: Trace) -> Tensor:
         """The states (N, D') of a forward.
 
         Raises:
-            MethodError: the class gives no vector for each token, or of a width that it does not say.
+            MethodError: the class does not return one vector of the declared width per token.
         """
         parts = [States(kind).mean(trace) for kind in self.reads]
         states, (rows, width) = self(*parts), parts[0].shape
-        shape, said = tuple(getattr(states, "shape", ())), type(self).width is not OwnStates.width
-        if len(shape) != 2 or shape[0] != rows or not (said or shape[1] == width) or not states.is_floating_point():
+        shape, declared = tuple(getattr(states, "shape", ())), type(self).width is not CustomStates.width
+        if len(shape) != 2 or shape[0] != rows or not (declared or shape[1] == width) or not states.is_floating_point():
             raise MethodError(
-                f"{type(self).__name__} gives states of the shape {shape}: give a row of floating-point numbers for "
-                f"each of the {rows} tokens, and say by width(self, backbone) where it is not {width} long"
+                f"{type(self).__name__} returned states of shape {shape}: return one row of floating-point numbers per "
+                f"token ({rows}), and override width(self, backbone) if its length is not {width}"
             )
         return states

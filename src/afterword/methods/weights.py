@@ -1,9 +1,8 @@
-"""Which weights w_k: each method's half of ``embedding = weights @ states``.
+"""Token weights w_k: each method's half of ``embedding = weights @ states``.
 
-A *target* row says which tokens a vector stands for: all tokens of a copy, its last one, those of a word. A
-`Weighting` turns target rows (G, R, n) into weight rows (G, R, n), with what its tap read of the attention.
-
-torch is imported when weights are computed, so that a method can be read and checked without it.
+A *target* row says which tokens a vector represents: all tokens of a copy, its last one, those of a word. A `Weighting`
+turns target rows (G, R, n) into weight rows (G, R, n), with what its tap read of the attention. torch is imported when
+weights are computed, so that methods can be parsed without it.
 """
 
 from __future__ import annotations
@@ -11,15 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from ..errors import InputError, MethodError, NoSuchHead, NotFitted
-from ..spelling import check_fields
+from ..errors import InputError, NoSuchHead, NotFitted
+from ..spelling import check_fields, choose
 from ..text.layout import Text
 from ..text.segments import SPECIAL
 from ..text.tokenizer import Tokenizer
-from .code_hash import enter, is_own
-from .options import choose
+from .custom import Named, is_custom
 
 if TYPE_CHECKING:
     import torch
@@ -29,96 +27,77 @@ if TYPE_CHECKING:
     from ..shapes import Rows
     from ..text.batch import Group
 
-Pool = Literal["mean", "last", "cls", "weighted", "sum", "mask", "half"]
+Pool = Literal["mean", "last", "cls", "weighted"]
+"""The poolings that every method takes; `Weighting.sentence` computes them."""
+
+AnyPool = Literal[Pool, "sum", "mask", "half"]
+"""These, and those that only some methods have."""
+
 Copy = Literal["first", "last", "tail", "all", "unprompted"]
-Normalise = Literal["token", "total"]
-
-POOLS = ("mean", "last", "cls", "weighted", "sum", "mask", "half")
-
-
-WEIGHTINGS: dict[str, type[Weighting]] = {}
-"""Every kind of weighting that files can name, by its `kind`."""
 
 
 @dataclass(frozen=True)
-class Weighting(ABC):
-    """How tokens are weighted. A class of one's own says by its `kind` what saved folders call it.
+class Weighting(Named, ABC):
+    """How tokens are weighted. A custom class sets `kind`, the name that saved files give it.
 
     Args:
-        pool: which tokens a sentence vector stands for, among those of `copy`: their "mean", their "sum", the
+        pool: which tokens a sentence vector represents, among those of `copy`: their "mean", their "sum", the
             "last" or the first ("cls") of them, the "mask" token, the first "half" of the sequence; or their mean
             "weighted" by position, i / (1 + ... + n) for the i-th of n (SGPT, Muennighoff 2022, section 3.1).
-        copy: the tokens of the "first" or the "last" copy of the text, of the last and all behind it ("tail"), or
-            "all", a template's own included; "unprompted" is all, but in a text behind a prompt those from the text on,
-            as sentence-transformers' include_prompt=False.
-        pool_special_tokens: whether special tokens count among them.
+        copy: the tokens of the "first" or the "last" copy of the text, of the last and everything after it ("tail"),
+            or "all", including a template's; "unprompted" is all, but from the text on if a prompt precedes it, as
+            sentence-transformers' include_prompt=False.
+        pool_special_tokens: whether special tokens are among them.
     """
 
-    pool: Pool = "mean"
+    pool: AnyPool = "mean"
     copy: Copy = "all"
     pool_special_tokens: bool = True
 
-    def __post_init__(self) -> None:
-        """Refuse an unknown pool."""
-        if self.pool not in POOLS:
-            raise MethodError(f"pool={self.pool!r}: choose one of {', '.join(POOLS[:4])}")
-        choose("copy", self.copy, get_args(Copy))
-        if not is_own(type(self)):
-            check_fields(self)
-
-    kind: ClassVar[str]
-    """What files call it; a class without one of its own cannot be saved."""
+    kinds: ClassVar[dict[str, Any]] = {}
     reads_attention: ClassVar[bool] = False
-    """Whether there must be attention to read."""
-    code: ClassVar[str | None] = None
-    """A hash of the file of a class of one's own, as it was when the class was made."""
+    """Whether the attention matrices are read."""
 
-    def __init_subclass__(cls, **options: object) -> None:
-        """Enter the class under its kind.
-
-        Raises:
-            MethodError: the kind is no name, or is that of another class.
-        """
-        super().__init_subclass__(**options)
-        enter(cls, WEIGHTINGS)
+    def __post_init__(self) -> None:
+        """Validate the values."""
+        choose("pool", self.pool, get_args(AnyPool))
+        choose("copy", self.copy, get_args(Copy))
+        if not is_custom(type(self)):
+            check_fields(self)
 
     @property
     def fitted(self) -> bool:
-        """Whether it has seen the texts that it must see first, if any."""
+        """Whether it was fitted to texts, if it needs to be."""
         return True
 
     def require_fitted(self) -> None:
-        """Refuse to weigh before that.
-
-        Raises:
-            NotFitted: it has not.
-        """
+        """Raise NotFitted if it needs to be fitted first."""
         if not self.fitted:
             raise NotFitted("this method takes its weights from texts: encoder = encoder.fit(texts), and use that")
 
     def fit(self, texts: Iterable[Text], tokenizer: Tokenizer, vocabulary: int) -> Weighting:
-        """The weighting, fitted to texts where it must be.
+        """Fit the weighting to texts, if it needs to be.
 
         Args:
             texts: strings, or lists of token ids.
             tokenizer: the model's.
-            vocabulary: how many token ids the model knows.
+            vocabulary: the size of the model's vocabulary.
         """
         return self
 
     def check(self, layers: int, heads: int, vocabulary: int) -> None:
-        """Whether a model of so many layers, heads and token ids will do; raises MethodError."""
+        """Raise MethodError if a model with this number of layers, heads and token ids does not support it."""
 
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap | None:
-        """What must be read of the attention of a model of so many layers; None where nothing."""
+        """What is read of the attention of a model with this number of layers; None if nothing is."""
         return None
 
     @abstractmethod
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
-        """Weight rows (G, R, n) of one group."""
+        """The weight rows (G, R, n) of one group."""
 
     def sentence(self, group: Group, dtype: torch.dtype | None = None, mask_id: int | None = None) -> Rows:
-        """The target row of a sentence (G, 1, n), of a type of floats; None = float32.
+        """The target row of a sentence (G, 1, n); its type is float32 by default.
 
         Raises:
             InputError: no token is left to pool.
@@ -144,7 +123,7 @@ class Weighting(ABC):
         return rows[:, None]
 
     def _chosen(self, group: Group, mask_id: int | None) -> Tensor:
-        """Which tokens have weight (G, n)."""
+        """Which tokens the vector represents (G, n)."""
         if self.pool == "mask":
             return group.tokens.eq(-1 if mask_id is None else mask_id)
         if self.pool == "half":
@@ -162,16 +141,16 @@ class Weighting(ABC):
         return chosen | (group.copy == SPECIAL) if self.pool_special_tokens else chosen
 
     def which(self, group: Group) -> int:
-        """The number of the copy whose tokens count, from 1."""
+        """The number of the copy that is pooled, from 1."""
         return group.copies if self.copy in ("last", "tail") else 1
 
     def for_words(self) -> Weighting:
-        """The weighting of words, where it is not that of sentences."""
+        """The weighting of word vectors, if it differs from that of sentences."""
         return self
 
 
 def by_position(group: Group, chosen: Tensor) -> Tensor:
-    """Weights of chosen tokens (G, n) by their number among those of their text, from 1; they sum to 1 in each text.
+    """Weights of chosen tokens (G, n) by their position in their text, from 1; they sum to 1 in each text.
 
     A chunk that begins at the text's token f holds the numbers from f + 1 on, and their share of 1 + ... + N.
     """
@@ -184,12 +163,12 @@ def by_position(group: Group, chosen: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Plain(Weighting):
-    """Each token its own state: classical pooling, Echo, prompts, BeLLM."""
+    """The targets as they are: classical pooling, Echo, prompts, BeLLM."""
 
     kind: ClassVar[str] = "plain"
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
-        """The targets themselves."""
+        """The targets, unchanged."""
         return targets
 
 
@@ -228,7 +207,7 @@ class SelfAttention(Weighting):
     reads_attention: ClassVar[bool] = True
 
     def check(self, layers: int, heads: int, vocabulary: int) -> None:
-        """Whether the head is there."""
+        """Raise NoSuchHead if the model lacks the head."""
         if not (0 <= self.layer < layers and 0 <= self.head < heads):
             raise NoSuchHead(
                 f"head {self.layer + 1}-{self.head + 1} (layer {self.layer}, head {self.head} from 0) does not exist: "
@@ -263,7 +242,7 @@ class Backward(Weighting):
     """
 
     columns: Literal["all", "content"] = "all"
-    normalise: Normalise | None = None
+    normalise: Literal["token", "total"] | None = None
     attention: Literal["max", "last_layer"] = "max"
     triangle: Literal["upper", "full"] = "upper"
     released: bool = False
@@ -271,23 +250,11 @@ class Backward(Weighting):
     kind: ClassVar[str] = "backward"
     reads_attention: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        """Refuse unknown options."""
-        super().__post_init__()
-        allowed: dict[str, tuple[str | None, ...]] = {
-            "columns": ("all", "content"),
-            "normalise": (None, "token", "total"),
-            "attention": ("max", "last_layer"),
-            "triangle": ("upper", "full"),
-        }
-        for name, values in allowed.items():
-            choose(name, getattr(self, name), values)
-
     def tap(self, groups: Sequence[Group], targets: Sequence[Tensor], layers: int) -> Tap:
-        """Algorithm 1's matrix, only the columns that are targets."""
+        """The rows of Algorithm 1's matrix that are targets."""
         from ..backbone.attention_taps import MaxOverHeads
 
-        columns = [self._columns(g, t)[0] for g, t in zip(groups, targets, strict=True)]
+        columns = [pooled_rows(t)[0] for t in targets]
         return MaxOverHeads(columns, self.triangle, layer=layers - 1 if self.attention == "last_layer" else None)
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Rows:
@@ -299,7 +266,7 @@ class Backward(Weighting):
         a = reading.to(targets.dtype) * seen[:, None]
         if self.normalise == "token":
             a = a / a.sum(-1, keepdim=True)
-        columns, real = self._columns(group, targets)
+        columns, real = pooled_rows(targets)
         chosen = targets.gather(-1, columns[:, None].expand(-1, targets.shape[1], -1)) * real[:, None]
         rows = chosen @ a
         if self.normalise == "total":
@@ -310,16 +277,40 @@ class Backward(Weighting):
         """The weighting of words; the released code's words are normalised means over the first copy."""
         return Backward("mean", "first", True, "all", "total", self.attention) if self.released else self
 
-    def _columns(self, group: Group, targets: Rows) -> tuple[Tensor, Tensor]:
-        """Which tokens i are read, and which of them are no padding (G, C), (G, C)."""
-        return _padded((targets != 0).any(1))
 
-
-def _padded(wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices of the wanted tokens of each segment, padded with 0 to the segment with most; which are no padding."""
+def pooled_rows(targets: Rows) -> tuple[Tensor, Tensor]:
+    """Indices of the tokens i that have a target, padded with 0, and which of them are not padding (G, C), (G, C)."""
     import torch
 
+    wanted = (targets != 0).any(1)
     count = wanted.sum(1, keepdim=True)
     most = max(int(count.max()), 1)
     real = torch.arange(most, device=wanted.device) < count
     return torch.argsort(~wanted, dim=1, stable=True)[:, :most] * real, real
+
+
+def word_targets(group: Group, words: Sequence[Sequence[Sequence[int]]], copy: int, dtype: torch.dtype) -> Rows:
+    """Target rows of words (G, R, n): each the mean of the word's tokens, in one copy of the text.
+
+    Args:
+        group: segments of one length.
+        words: for each text, for each of its words, the positions of its tokens in the copy.
+        copy: number of the copy, from 1.
+        dtype: type of the rows.
+
+    Returns:
+        Target rows, where R is the largest number of words of a text in the batch; further rows of a text are 0. In a
+        text that is split into chunks, a word's tokens may lie in several segments, whose rows add up.
+    """
+    import torch
+
+    rows = torch.zeros(group.count, max((len(w) for w in words), default=0), group.length, dtype=dtype)
+    texts, spans, firsts = group.text.tolist(), group.spans[:, copy - 1].tolist(), group.first.tolist()
+    for g, t in enumerate(texts):
+        start, end = spans[g]
+        for r, tokens in enumerate(words[t] if t >= 0 else ()):
+            for i in tokens:
+                at = start + i - firsts[g]
+                if start <= at < end:
+                    rows[g, r, at] = 1 / len(tokens)
+    return rows.to(group.tokens.device)

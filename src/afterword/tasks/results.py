@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import DataError, MissingExtra
 from ..files.atomic import atomic_file
-from ..methods.code_hash import code_hash
+from ..methods.custom import code_hash
 from .task import Scores, Task
 
 Items = Mapping[str, NDArray[Any]]

@@ -1,0 +1,204 @@
+"""The functions of the catalogue: each gives the values that its docstring promises."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny
+
+from afterword import Encoder, bellm, classical, ditto, echo, ensemble, prompt, reba
+from afterword.errors import MethodError
+from afterword.methods import CATALOGUE, Ensemble, Method, parse_head, scsp, token_prepending
+from afterword.methods.prompts import TEMPLATES
+from afterword.methods.serialize import from_json, parse_method, to_json
+from afterword.methods.states import NAMES, States
+from afterword.methods.weights import Weighting
+from afterword.post import RemoveTop, Whiten
+from afterword.post.embed_filter import EmbedFilter
+from afterword.text.layout import Layout
+
+
+def test_each_method_has_its_four_values() -> None:
+    methods = [classical(), echo(), reba(), ditto(), prompt(), bellm()]
+    assert [m.layout.total_copies for m in methods] == [1, 2, 2, 1, 1, 1]
+    assert [m.layout.template is not None for m in methods] == [False, False, False, False, True, True]
+    assert [m.states.kind for m in methods] == ["last", "last", "last", "first_last", "last", "last"]
+    assert [m.weigh.kind for m in methods] == ["plain", "plain", "backward", "self_attention", "plain", "plain"]
+    assert [m.weigh.copy for m in methods] == ["all", "last", "first", "all", "all", "all"]
+    assert [m.weigh.pool_special_tokens for m in methods] == [True, False, False, True, False, False]
+    assert [bool(m.sight) for m in methods] == [False] * 5 + [True]
+
+
+def test_a_method_is_a_value() -> None:
+    assert reba(copies=3) == reba(3) != reba(2)
+    assert len({reba(), reba(), echo()}) == 2
+    with pytest.raises(AttributeError):
+        reba().states = classical().states  # type: ignore[misc]
+
+
+def test_every_method_names_its_source_and_every_weighting_is_used() -> None:
+    used = {echo(variant="table1").weigh.kind}
+    for name, function in CATALOGUE.items():
+        method = function()
+        assert isinstance(method, Method | Ensemble) and method.name
+        assert "Source: " in (function.__doc__ or ""), name
+        used |= {member.weigh.kind for member in method.members}
+    assert used == {kind for kind, cls in Weighting.kinds.items() if cls.__module__.startswith("afterword.")}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_each_template_writes_the_text(name: str) -> None:
+    layout = Layout(TEMPLATES[name], chat=name.startswith("promptreps"))
+    assert layout.total_copies == (2 if name.startswith("rewrite") else 1)
+    assert ("condition" in layout.fields) == (name in ("csts", "ponte"))
+    assert token_prepending(name, chat="[ANSWER]" in TEMPLATES[name]).layout.slots == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_named_state_is_the_mean_of_hidden_states(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    encoder = Encoder.load(tiny("llama", tmp_path_factory.mktemp("states")), classical(states=name))
+    backbone, ids = encoder.backbone, [5, 6, 7]
+    with torch.no_grad():
+        h = backbone.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    layers = {"last": [-1], "first_last": [0, -1], "first_last_h1": [1, -1], "last_two": [-2, -1]}
+    wanted = torch.stack([h[i][0].mean(0) for i in layers.get(name, [0])]).mean(0)  # llama adds no positions
+    found = Encoder(backbone, classical(states=name, add_special_tokens=False)).encode([ids])[0]
+    assert np.allclose(found, wanted, atol=1e-5 * float(wanted.abs().max()))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: classical("max"),  # type: ignore[arg-type]
+        lambda: classical(states="layer:x"),
+        lambda: echo(0),
+        lambda: echo(variant="x"),  # type: ignore[arg-type]
+        lambda: reba(variant="released", pool="cls"),
+        lambda: echo(copies=1, separator=" "),
+        lambda: reba(chunk=4, truncate="after"),
+        lambda: prompt("no place for it"),
+        lambda: prompt("eol", "mask"),
+        lambda: bellm(last=-1),
+        lambda: bellm(last=1, layers=[3]),
+        lambda: token_prepending(start=4, stop=2),
+        lambda: scsp(-1),
+        lambda: scsp(template="Summary of {text}"),
+        lambda: ensemble("ck", weights=[1e308, 1e308]),
+        lambda: ensemble("ck", weights=[1, 0]),
+        lambda: ensemble([]),
+        lambda: ensemble(echo()),  # type: ignore[arg-type]
+        lambda: ensemble("ck", "sum"),  # type: ignore[arg-type]
+        lambda: classical(temperature=1e-300),
+        lambda: classical(temperature=float("nan")),
+    ],
+)
+def test_an_invalid_value_is_refused(call: Callable[[], object]) -> None:
+    with pytest.raises(MethodError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x: classical(temperature=x), "temperature"),
+        (lambda x: prompt(chat=[x]), "chat"),  # type: ignore[arg-type, list-item]
+        (scsp, "alpha"),
+        (lambda x: ensemble("ck", weights=[1, x]), "weights"),
+        (lambda x: Whiten(epsilon=x), "epsilon"),
+        (lambda x: RemoveTop(1, centre=x), "centre"),
+    ],
+)
+def test_a_value_of_another_type_is_named(call: Callable[[Any], object], name: str) -> None:
+    for value in ("no", (2.0, 1.0)):
+        with pytest.raises(MethodError, match=f"{name}="):
+            call(value)
+
+
+def test_numbers_of_numpy_and_torch_are_numbers() -> None:
+    assert (
+        classical(temperature=torch.tensor(0.5)) == classical(temperature=np.float64(0.5)) == classical(temperature=0.5)
+    )
+    half = ensemble("ck", weights=np.array([1, 0.5], np.float32))
+    assert half == ensemble("ck", weights=[np.float32(1), 0.5]) and half.weights == (1.0, 0.5)
+    assert RemoveTop(np.int64(2), centre=np.False_) == RemoveTop(2, centre=False)
+    assert EmbedFilter(keep=np.float32(0.5)) == EmbedFilter(keep=0.5) and token_prepending(start=np.int64(2)).sight
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"), [("1-10", (0, 9)), ("12-1", (11, 0)), ((0, 9), (0, 9)), ([2, 3], (2, 3))]
+)
+def test_heads_in_both_numberings(head, expected) -> None:
+    assert parse_head(head) == expected
+
+
+@pytest.mark.parametrize("head", ["0-9", "1-0", "10", "a-b", "-1-2", (0,), (0, -1), ("1", "2")])
+def test_an_invalid_head_is_named(head) -> None:
+    with pytest.raises(MethodError, match="head="):
+        parse_head(head)
+
+
+def test_two_methods_with_one_name_are_refused(tmp_path) -> None:
+    encoder = Encoder.load(tiny("llama", tmp_path), classical())
+    twins = [classical(), classical(pool_special_tokens=False)]
+    with pytest.raises(MethodError, match="classical mean last"):
+        encoder.encode_many(["a text"], twins)
+    assert len(encoder.encode_many(["a text"], {"with": twins[0], "without": twins[1]})) == 2
+
+
+def test_bidirectional_layers_without_effect_warn() -> None:
+    with pytest.warns(UserWarning, match="equals the causal model"):
+        bellm(last=1, pool="last")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bellm()
+        bellm(last=2, pool="last")
+        bellm(last=1, pool="last", couple="add")
+
+
+def test_a_template_decides_pooling_and_layer() -> None:
+    """Pretended CoT and Knowledge Enhancement read hidden_states[-2], unless states are named."""
+    assert prompt("promptbert").weigh.pool == "mask" and prompt("eol").weigh.pool == "last"
+    assert [prompt(name).states.kind for name in ("eol", "cot", "ke")] == ["last", "layer:-2", "layer:-2"]
+    assert prompt("cot", states="last") == prompt(TEMPLATES["cot"])
+    assert parse_method("prompt:template=ke") == prompt("ke")
+    assert prompt("cot").states == States("layer:-2")
+
+
+def test_pretended_cot_is_the_last_tokens_state_before_the_norm() -> None:
+    """The authors' code: hidden_states[-2][:, -1] of the complete string (ZBWpro/PretCoTandKE@ad3a799)."""
+    encoder = Encoder.load("afterword-mini", prompt("cot", variant="released"))
+    backbone = encoder.backbone
+    text = 'After thinking step by step , this sentence : "A \'bank\'." means in one word:"'
+    ids = backbone.tokenizer.hf(text, return_tensors="pt")
+    backbone.model.set_attn_implementation("eager")
+    try:
+        with torch.no_grad():
+            states = backbone.model(**ids, output_hidden_states=True).hidden_states[-2][0, -1].numpy()
+    finally:
+        backbone.model.set_attn_implementation("afterword")
+    assert abs(encoder.encode('A "bank"?') - states).max() <= 2e-5 * abs(states).max()
+
+
+@pytest.mark.parametrize(
+    ("template", "written"),
+    [
+        ("eol", 'This sentence : <PST> "{text}" means in one word:"'),
+        ("bellm", 'The representative word for sentence <PST> {text} is:"'),
+        ("{text}", "<PST> {text}"),
+        ("a:“{text}” in", "a: <PST> “{text}” in"),
+        ("<PST> in front: {text}", "<PST> in front: {text}"),
+    ],
+)
+def test_the_placeholder_is_right_before_the_text(template: str, written: str) -> None:
+    assert token_prepending(template).layout.template == written
+
+
+def test_token_prepending_as_text_and_json() -> None:
+    method = parse_method("token_prepending:start=2,stop=4,states=layer:3,variant=released")
+    assert method.sight.carry == (2, 4) and method.layout.punctuate == "all"
+    assert method.name == "token_prepending eol start 2 stop 4"
+    assert to_json(method)["sight"]["carry"] == [2, 4] and from_json(to_json(method)) == method
