@@ -19,9 +19,9 @@ from models import ROOT, minilm_folder
 
 from afterword import Encoder
 from afterword.tasks.candidates import candidates
+from afterword.tasks.pairs import SETS, sts
 from afterword.tasks.rows import Folder
 from afterword.tasks.runner import Evaluation, TaskRun
-from afterword.tasks.sts import SETS, sts
 
 QUICK = "STSB"
 

@@ -64,7 +64,6 @@ def side_by_side(
 
     Raises:
         InputError: no such image, vectors of another number of captions, or a k below 1.
-        MissingExtra: faiss is not installed.
     """
     for method, made in vectors.items():
         if len(made) != len(captions.sentences):

@@ -30,10 +30,10 @@ from results import replaced
 
 from afterword import Encoder, bellm
 from afterword.methods import Method
+from afterword.tasks.pairs import SETS, sts
 from afterword.tasks.report import aligned
 from afterword.tasks.rows import Folder
 from afterword.tasks.scores import published_mean
-from afterword.tasks.sts import SETS, sts
 from afterword.train import train
 
 POOLS = ("last", "mean")

@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("sentence_transformers", reason="the extra train is not installed")
 pytest.importorskip("peft", reason="the extra train is not installed")
-pytest.importorskip("faiss", reason="the extra evaluate is not installed")
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
 

@@ -1,6 +1,7 @@
 """Our lines of a published table."""
 
-from afterword.tasks.published import OTHER_DATA, lines, published
+from afterword.tasks.pairs import DIFFERENT_DATA
+from afterword.tasks.published import lines, published
 from afterword.tasks.report import Row
 from afterword.tasks.results import Result
 from afterword.tasks.task import Scores
@@ -21,6 +22,6 @@ def test_ours_first_then_the_papers_with_their_deviations():
 
 def test_scores_of_other_data_are_told_from_remarks():
     sample, remark = (
-        lines(published()["bellm-1"], [row(0.5, note)])[0] for note in (f"5 rows: {OTHER_DATA}", "a remark")
+        lines(published()["bellm-1"], [row(0.5, note)])[0] for note in (f"5 rows: {DIFFERENT_DATA}", "a remark")
     )
     assert sample.other == {0} and remark.other == set() and remark.note(0) == ("a remark",)

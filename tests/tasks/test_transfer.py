@@ -1,4 +1,4 @@
-"""Which rows are trained on, in which order, and what is done to pairs."""
+"""Which rows are trained on, in which order, what is done to pairs, and SentEval's protocols, written out plainly."""
 
 import json
 import math
@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
-from sklearn.multiclass import OneVsRestClassifier
+from sklearn.model_selection import StratifiedKFold
 from tests.tasks.fewer import fewer
 
 from afterword import Encoder
 from afterword.errors import DataError
-from afterword.tasks import classifier
+from afterword.tasks import transfer
 from afterword.tasks.rows import Folder
-from afterword.tasks.transfer import TASKS, Transfer, TransferClasses, TransferPairs
+from afterword.tasks.transfer import TASKS, Classifier, Transfer, TransferPairs, well_scaled
 
 
 class Letters:
@@ -55,31 +55,11 @@ def test_rows_stand_in_the_order_of_senteval(tmp_path: Path):
     assert loaded.features(Letters())[0].tolist() == [0, 0, 0, 0, 0, 1]
 
 
-def test_one_model_per_class_is_scikit_learns(tmp_path: Path):
-    """N7: TREC as SentEval's scikit-learn branch has it, and a note where it is not."""
-    given = [{**r, "label": str(r["text"]).count("a") % 3} for r in rows(120, {"train": 90, "test": 30})]
-    source = write(tmp_path, given)
-    one, rest = (TransferClasses("mine", "mine", 3, one_vs_rest=flag).load(source) for flag in (False, True))
-    plain, each = one.score(Letters(), 0), rest.score(Letters(), 0)
-    assert "one multinomial model of 3 classes" in plain.notes[0] and "(one_vs_rest=true)" in plain.notes[0]
-    assert each.notes == ()
-    x, factor = classifier.well_scaled(rest.features(Letters()))
-    y = np.array([int(label) for label in rest.labels])
-    wanted = {}
-    for c in classifier.FOLDS:
-        model = OneVsRestClassifier(LogisticRegression(C=c * factor, tol=1e-6, max_iter=5000)).fit(x[:90], y[:90])
-        wanted[c] = float((model.predict(x[90:]) == y[90:]).mean())
-    assert any(each.main == pytest.approx(value) for value in wanted.values())
-    fits = list(classifier._fits(x[:90], y[:90], [4 * factor], one_vs_rest=True))
-    exact = OneVsRestClassifier(LogisticRegression(C=4 * factor, tol=1e-6, max_iter=5000)).fit(x[:90], y[:90])
-    assert fits[0].predict(x[90:]).tolist() == exact.predict(x[90:]).tolist()
-
-
 def test_one_split_is_cross_validated(tmp_path: Path):
     loaded = Transfer("mine", "mine", folds=4).load(write(tmp_path, rows(80)))
     scores = loaded.score(Letters(), seed=0)
     y = np.array([int(label) for label in loaded.labels])
-    predicted, dev = classifier.nested(Letters().encode([t for (t,) in loaded.rows]), y, 4)
+    predicted, dev = Classifier(4).predict(Letters().encode([t for (t,) in loaded.rows]), y, (80,))
     assert scores.items["correct"].tolist() == (predicted == y).tolist() and scores.metrics["dev_accuracy"] == dev
     assert scores.main == scores.metrics["accuracy"] == (predicted == y).mean() and "f1" not in scores.metrics
 
@@ -152,3 +132,79 @@ def test_minilm_on_trec(step: int, expected: float, minilm: Path, data: Path, tm
     """On every tenth question; of all `make soak`."""
     few = fewer(data, tmp_path, "en/transfer/trec", step)
     assert TASKS[5].run(Encoder.load(minilm), few).main == pytest.approx(expected, abs=0.006)
+
+
+@pytest.fixture
+def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the protocol that is compared here: no row may change sides for want of an iteration."""
+    monkeypatch.setattr(transfer, "TOLERANCE", 1e-6)
+
+
+def blobs(classes: int = 2, n: int = 120, width: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Classes that overlap, on a scale and about a centre of their own."""
+    random = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    x = random.normal(size=(n, width)) + 0.8 * random.normal(size=(classes, width))[y]
+    return (0.05 * x + 0.3).astype(np.float32), y
+
+
+def plain(x: np.ndarray, y: np.ndarray, c: float) -> LogisticRegression:
+    """As sharp as can be, on vectors as they are."""
+    return LogisticRegression(C=c, tol=1e-10, max_iter=100_000).fit(x.astype(np.float64), y)
+
+
+def folds(y: np.ndarray, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    return list(StratifiedKFold(n_splits=k, shuffle=True, random_state=1111).split(np.zeros(len(y)), y))
+
+
+def searched(x: np.ndarray, y: np.ndarray, regs: list[float], k: int) -> tuple[float, float]:
+    """SentEval's search: the first of the best of the rounded means."""
+    scores = []
+    for reg in regs:
+        found = [plain(x[train], y[train], reg).score(x[test], y[test]) for train, test in folds(y, k)]
+        scores.append(round(100 * np.mean(found), 2))
+    return regs[int(np.argmax(scores))], max(scores) / 100
+
+
+def test_nested_folds(sharp: None):
+    x, y = blobs()
+    predicted, dev = Classifier(5).predict(x, y, (120,))
+    expected, devs = np.empty_like(y), []
+    for train, test in folds(y, 5):
+        reg, score = searched(x[train], y[train], [2**t for t in range(-2, 4)], 5)
+        expected[test] = plain(x[train], y[train], reg).predict(x[test])
+        devs.append(score)
+    assert (predicted == expected).all() and dev == pytest.approx(np.mean(devs))
+    assert 0.6 < (predicted == y).mean() < 1
+
+
+def test_folds_of_train(sharp: None):
+    x, y = blobs(classes=3, n=150)
+    predicted, dev = Classifier(4).predict(x, y, (100, 50))
+    reg, score = searched(x[:100], y[:100], [2**t for t in range(-1, 6)], 4)
+    assert (predicted == plain(x[:100], y[:100], reg).predict(x[100:])).all() and dev == pytest.approx(score)
+
+
+def test_a_dev_split(sharp: None):
+    x, y = blobs(n=160)
+    predicted, dev = Classifier().predict(x, y, (80, 40, 40))
+    fits = [plain(x[:80], y[:80], 2.0**t) for t in range(-2, 4)]
+    scores = [round(100 * fit.score(x[80:120], y[80:120]), 2) for fit in fits]
+    best = fits[int(np.argmax(scores))]
+    assert (predicted == best.predict(x[120:])).all() and dev == pytest.approx(max(scores) / 100)
+
+
+def test_centre_and_scale_leave_the_optimum_where_it_is(sharp: None):
+    x, y = blobs(n=200)
+    scaled, factor = well_scaled(x)
+    assert (
+        scaled.dtype == np.float32 and abs(scaled.mean(0)).max() < 1e-6 and scaled.var() == pytest.approx(1, abs=1e-5)
+    )
+    for ours, c in zip(Classifier()._fits(scaled, y, [0.25 * factor, 8 * factor]), (0.25, 8), strict=True):
+        assert ours.coef_ * factor**-0.5 == pytest.approx(plain(x, y, c).coef_, rel=2e-3)
+
+
+def test_of_equal_accuracies_the_strongest_regularisation_is_taken():
+    y = np.arange(40) % 2
+    x = (y[:, None] * 2.0 - 1) * np.ones((1, 3))
+    assert Classifier(4).best(x, y, [0.5, 1, 2]) == (0.5, 1.0)

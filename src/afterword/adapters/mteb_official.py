@@ -9,7 +9,7 @@ import math
 import random
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b, file_digest
 from pathlib import Path
@@ -21,9 +21,7 @@ import torch
 
 from ..errors import InputError, MissingDataset
 from ..tasks.catalogue import CMTEB, OFFICIAL
-from ..tasks.hub import Hub, only_cached_if_silent
-from ..tasks.published import sample_note
-from ..tasks.rows import Folder, Source
+from ..tasks.rows import Folder, Hub, Source
 from ..tasks.task import Array, Embedder, Loaded, Scores, Task
 from .mteb import MtebModel, require_mteb
 
@@ -84,17 +82,11 @@ class MtebOfficial(Task):
             data = {**task.metadata.dataset, "path": str(copy)}
             task.metadata = task.metadata.model_copy(update={"dataset": data})
         try:
-            with quiet(), untouched_seeds(), nullcontext() if copy else only_cached_if_silent():
+            with quiet(), untouched_seeds():
                 task.load_data()
         except Exception as e:  # of datasets, the hub, the network, or mteb's own reading: all mean that there is none
             raise MissingDataset(f"{self.official} cannot be loaded: {_first_line(e)}; {self._advice()}") from None
-        loaded = LoadedOfficial(self, task)
-        if copy is None:
-            return loaded
-        sizes = [(split, sum(map(_size, loaded.parts(split)))) for split in task.eval_splits]
-        counted = task.metadata.n_samples or {}
-        notes = [sample_note(f"mteb's {self.official} ({split})", size, counted.get(split)) for split, size in sizes]
-        return LoadedOfficial(self, task, tuple(filter(None, notes)))
+        return LoadedOfficial(self, task)
 
     def mteb_task(self, seed: int = 0) -> Any:
         """The task as an object of mteb, without data.
@@ -151,12 +143,10 @@ class LoadedOfficial(Loaded):
     Attributes:
         task: the task.
         loaded: mteb's object, with its data.
-        notes: remarks for the reader of the scores.
     """
 
     task: MtebOfficial
     loaded: Any
-    notes: tuple[str, ...] = ()
 
     def texts(self) -> Sequence[str]:
         """The texts of the evaluated splits, without duplicates; training texts are drawn later."""
@@ -186,9 +176,7 @@ class LoadedOfficial(Loaded):
         metrics["main_score"] = fmean(float(scores["main_score"]) for scores in found)
         if checked.constant:
             metrics = dict.fromkeys(metrics, math.nan)
-        return Scores(
-            metrics[self.task.metric], metrics, notes=(*self.notes, *([CONSTANT] if checked.constant else []))
-        )
+        return Scores(metrics[self.task.metric], metrics, notes=(CONSTANT,) if checked.constant else ())
 
 
 class ConstantCheck:
@@ -272,15 +260,6 @@ def _texts(part: Any) -> Iterator[str]:
         if column in part.column_names:
             for value in part[column]:
                 yield from [value] if isinstance(value, str) else [v for v in value if isinstance(v, str)]
-
-
-def _size(part: Any) -> int:
-    """The number of samples, as mteb counts them."""
-    if "corpus" in part:
-        return len(part["corpus"]) + len(part["queries"])
-    if "sentences" in part.column_names:
-        return sum(map(len, part["sentences"]))
-    return len(part)
 
 
 def _digest(folder: Path) -> str:

@@ -421,8 +421,7 @@ def task_texts(tasks: Sequence[str], data: str | None, texts: Texts) -> dict[str
     from ..adapters.mteb_official import known_by
     from ..errors import DataError
     from ..tasks.catalogue import jobs, local_tasks
-    from ..tasks.hub import source
-    from ..tasks.rows import Folder
+    from ..tasks.rows import Folder, source
 
     none = Folder(Path("no folder"))
     found: dict[str, Sequence[str]] = {}

@@ -166,7 +166,7 @@ def sent_in(evaluation: Evaluation, jobs: Sequence[TaskRun]) -> int:
     """
     from ..errors import DataError
     from ..files.atomic import atomic_file
-    from ..tasks.csts import submission
+    from ..tasks.pairs import submission
     from ..tasks.report import SUBMISSION
 
     code = 0
@@ -223,14 +223,13 @@ def read_jobs(specs: Sequence[str], where: str | None) -> list[TaskRun]:
         typer.BadParameter: no folder is given, and a task needs one.
     """
     from ..tasks.catalogue import jobs, local_tasks
-    from ..tasks.hub import source
-    from ..tasks.rows import Folder, page
+    from ..tasks.rows import Folder, source
 
     none = Folder(Path("no folder is given"))
     found = jobs(specs, none if where is None else source(where), local_tasks(), mteb_tasks)
     if any(job.source == none for job in found):
         raise typer.BadParameter(
-            f"is needed: a folder of data sets, laid out as {page('evaluate.md')} describes, or hub to download them",
+            "is needed: a folder of data sets, laid out as docs/evaluate.md describes, or hub to download them",
             param_hint="--data",
         )
     return found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError, MissingExtra
+from ..encode.similarity import unit
+from ..errors import DataError
 from .rows import Source, label, texts
 from .task import Array, Embedder, Loaded, Scores, Task, embed
 
@@ -37,7 +38,6 @@ class CaptionRetrieval(Task):
 
     group: ClassVar[str] = "captions"
     metric: ClassVar[str] = "strict_accuracy"
-    libraries: ClassVar[tuple[str, ...]] = ("faiss-cpu",)
 
     def files(self) -> Sequence[str]:
         """The one data set."""
@@ -50,31 +50,17 @@ class CaptionRetrieval(Task):
             DataError: there is no such data set, it has fewer than two images, or an image occurs twice or has only
                 one caption.
         """
-        images = source.rows(self.file, {"image": _Unique().image, "captions": _captions})
+        images: dict[str, list[str]] = {}
+        for n, r in enumerate(source.rows(self.file, {"image": label, "captions": texts}), 1):
+            name = r["image"]
+            if name in images:
+                raise DataError(f"{self.file}, row {n}: image {name!r:.60} is repeated: list its captions in one row")
+            if len(r["captions"]) < 2:
+                raise DataError(f"{self.file}, row {n}: 'captions' has one sentence: it needs at least 2")
+            images[name] = r["captions"]
         if len(images) < 2:
-            raise DataError(f"{self.file} has one image: there is nothing to confuse its captions with")
-        return Captions.concatenate([r["image"] for r in images], [r["captions"] for r in images])
-
-
-@dataclass
-class _Unique:
-    """Checks that no image occurs twice."""
-
-    names: set[str] = field(default_factory=set)
-
-    def image(self, value: Any) -> str:
-        name = label(value)
-        if name in self.names:
-            raise ValueError(f"is {name!r:.60}, which was there before: give an image all its captions in one row")
-        self.names.add(name)
-        return name
-
-
-def _captions(value: Any) -> list[str]:
-    sentences = texts(value)
-    if len(sentences) < 2:
-        raise ValueError(f"has one sentence, {sentences[0]!r:.40}: the first caption looks for the others")
-    return sentences
+            raise DataError(f"{self.file} has one image: it needs at least 2")
+        return Captions.concatenate(list(images), list(images.values()))
 
 
 @dataclass(frozen=True)
@@ -105,11 +91,7 @@ class Captions(Loaded):
         return self.sentences
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Embed all captions, retrieve, and compute the metrics; the seed is not used.
-
-        Raises:
-            MissingExtra: faiss is not installed.
-        """
+        """Embed all captions, retrieve, and compute the metrics; the seed is not used."""
         vectors = embed(embedder, self.sentences)
         if reason := _useless(vectors):
             names = [f"{score}_at_{k}" for score in ("recall", "hit_rate") for k in CUTS]
@@ -125,7 +107,7 @@ class Captions(Loaded):
 
 
 def retrieve(vectors: Array, queries: Indices, k: int) -> Indices:
-    """Exact nearest neighbours by cosine (faiss, ``IndexFlatIP``), without the query itself.
+    """Exact nearest neighbours by cosine, without the query itself.
 
     Args:
         vectors: finite vectors (n, D).
@@ -134,22 +116,11 @@ def retrieve(vectors: Array, queries: Indices, k: int) -> Indices:
 
     Returns:
         Indices (q, min(k, n - 1)), the nearest first.
-
-    Raises:
-        MissingExtra: faiss is not installed.
     """
-    try:
-        import faiss
-    except ImportError:
-        raise MissingExtra("faiss", "evaluate") from None
-    rows = np.array(vectors, np.float32, order="C")
-    faiss.normalize_L2(rows)
-    index = faiss.IndexFlatIP(rows.shape[1])
-    index.add(rows)
-    k = min(k, len(rows) - 1)
-    _, nearest = index.search(rows[queries], k + 1)
-    # an equal caption may come before the query, or replace it among the k + 1
-    return np.stack([row[row != query][:k] for row, query in zip(nearest, queries, strict=True)])
+    rows = unit(np.asarray(vectors, np.float32))
+    cosines = rows[queries] @ rows.T
+    cosines[np.arange(len(queries)), queries] = -np.inf
+    return np.argsort(-cosines, axis=1, kind="stable")[:, : min(k, len(rows) - 1)]
 
 
 def _useless(vectors: Array) -> str | None:

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from ..files.read import ENDINGS
 from ..spelling import build, did_you_mean, read_spelling
-from .pairs import Pairs, own_file
+from . import captions, pairs, transfer, wordsense
+from .pairs import Pairs
 from .rows import Folder, Source
 from .task import Task, TaskRun
-
-MODULES = ("sts", "csts", "transfer", "wordsense", "coarsewsd", "captions")
-"""Modules that define tasks; each lists its own in TASKS."""
 
 CMTEB = {
     "cmteb-classification": "TNews IFlyTek MultilingualSentiment JDReview OnlineShopping Waimai",
@@ -43,8 +40,7 @@ FAMILY = "cmteb"
 @cache
 def local_tasks() -> tuple[Task, ...]:
     """The tasks of this package; those of mteb are in `adapters`."""
-    modules = [import_module(f".{name}", __package__) for name in MODULES]
-    return tuple(task for module in modules for task in module.TASKS)
+    return (*pairs.TASKS, *transfer.TASKS, *wordsense.TASKS, *captions.TASKS)
 
 
 def groups_of_tasks() -> dict[str, str]:
@@ -150,8 +146,9 @@ def _own(path: Path) -> TaskRun:
 
 def _file(job: TaskRun) -> Path | None:
     """The user's own file that a job reads, without symbolic links; None for a task with a data set of its own."""
-    path = own_file(job.task, job.source)
-    return None if path is None else path.resolve()
+    if type(job.task) is Pairs and isinstance(job.source, Folder) and job.task.file.endswith(ENDINGS):
+        return (job.source.root / job.task.file).resolve()
+    return None
 
 
 def _with(task: Task, options: dict[str, Any]) -> Task:

@@ -1,18 +1,18 @@
-"""Pairs of texts with human similarity scores: the correlation between scores and similarities of vectors."""
+"""Semantic textual similarity (STS): pairs of texts with human scores, compared with the similarities of vectors."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError, MissingDataset
-from ..files.read import ENDINGS
 from .rows import Folder, Source, number, text
 from .scores import cosines, pearson, spearman
 from .task import Embedder, Loaded, Scores, Task, as_read, embed
@@ -30,6 +30,9 @@ SIMILARITIES: dict[str, Callable[[Array, Array], Array]] = {
 SAME = 1e-12
 """Cosines that differ by less are equal: those of float32 vectors of one direction differ by about 1e-15."""
 
+DIFFERENT_DATA = "not a score of that task"
+"""The end of a note on a score that was measured on a sample, or on different rows than the task of its name."""
+
 
 @dataclass(frozen=True)
 class Pairs(Task):
@@ -37,7 +40,7 @@ class Pairs(Task):
 
     The main score is SentEval's "all": one Spearman correlation over the pairs of all subsets together (SimCSE,
     appendix B; princeton-nlp/SimCSE@7edb07e, SentEval/senteval/sts.py). The other metrics are Pearson's correlation,
-    the mean over subsets, the mean weighted by their numbers of pairs, each subset's own, and Spearman's correlation
+    the mean over subsets, the mean weighted by their numbers of pairs, each subset's score, and Spearman's correlation
     with three other similarities.
 
     Preprocessing of texts, such as BeLLM's full stop at the end, belongs to the method: `Layout.punctuate`.
@@ -61,7 +64,7 @@ class Pairs(Task):
         Raises:
             DataError: there is no such file, it has fewer than two pairs, or a score is not a number.
         """
-        pairs = _pairs(self.file, source)
+        pairs = _read(self.file, source)
         if len(pairs.gold) < 2:
             raise DataError(f"{self.file} has {len(pairs.gold)} pair: a correlation needs at least 2")
         return pairs
@@ -96,6 +99,32 @@ class ScoredPairs(Loaded):
         return replace(scores, notes=(*self.notes, *scores.notes))
 
 
+def read_pairs(path: str | Path, *, correlated: bool = True) -> ScoredPairs:
+    """Read scored pairs from a file of rows with "sentence1", "sentence2" and "score".
+
+    Args:
+        path: the file.
+        correlated: whether a correlation will be computed, which needs two pairs.
+
+    Raises:
+        DataError: the file is missing or invalid; the message names file and line.
+    """
+    if not Path(path).is_file():
+        raise MissingDataset(f"{path} does not exist: pass a file of sentence1, sentence2 and score")
+    read = Pairs(Path(path).name, str(path)).load if correlated else (lambda source: _read(str(path), source))
+    return read(Folder(Path()))
+
+
+def _read(file: str, source: Source) -> ScoredPairs:
+    rows = source.rows(file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
+    return ScoredPairs(
+        tuple(r["sentence1"] for r in rows),
+        tuple(r["sentence2"] for r in rows),
+        np.array([r["score"] for r in rows]),
+        tuple(r["subset"] or "" for r in rows),
+    )
+
+
 def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) -> Scores:
     """Correlations between the similarities of vectors and scores.
 
@@ -115,69 +144,216 @@ def score_pairs(a: Array, b: Array, gold: Array, subsets: Sequence[str] = ()) ->
         cosine = np.full_like(cosine, cosine[0])
     metrics: dict[str, Any] = {"cosine_spearman": spearman(cosine, gold), "cosine_pearson": pearson(cosine, gold)}
     metrics |= {f"{name}_spearman": spearman(similarities[name], gold) for name in ("dot", "euclidean", "manhattan")}
-    names = list(dict.fromkeys(subsets))
-    if len(names) > 1:
-        metrics |= _by_subset(cosine, gold, {name: np.array([s == name for s in subsets]) for name in names})
-    return Scores(
-        metrics["cosine_spearman"], metrics, {"gold": gold, "similarity": cosine}, tuple(_undefined(cosine, gold))
-    )
+    if len(set(subsets)) > 1:
+        metrics |= _by_subset(cosine, gold, subsets)
+    return Scores(metrics["cosine_spearman"], metrics, {"gold": gold, "similarity": cosine}, _undefined(cosine, gold))
 
 
-def _by_subset(cosine: Array, gold: Array, members: dict[str, NDArray[np.bool_]]) -> dict[str, Any]:
+def _by_subset(cosine: Array, gold: Array, subsets: Sequence[str]) -> dict[str, Any]:
+    members = {name: np.array([s == name for s in subsets]) for name in dict.fromkeys(subsets)}
     counts = {name: int(at.sum()) for name, at in members.items()}
     metrics: dict[str, Any] = {"pairs_by_subset": counts}
     for name, correlation in {"cosine_spearman": spearman, "cosine_pearson": pearson}.items():
-        each = {
-            subset: correlation(cosine[at], gold[at]) if counts[subset] > 1 else math.nan
-            for subset, at in members.items()
-        }
-        values, weights = list(each.values()), list(counts.values())
+        each = {s: correlation(cosine[at], gold[at]) if counts[s] > 1 else math.nan for s, at in members.items()}
+        values = list(each.values())
         metrics[f"{name}_mean"] = float(np.mean(values))
-        metrics[f"{name}_weighted_mean"] = float(np.average(values, weights=weights))
+        metrics[f"{name}_weighted_mean"] = float(np.average(values, weights=list(counts.values())))
         metrics[f"{name}_by_subset"] = each
     return metrics
 
 
-def _undefined(similarity: Array, gold: Array) -> list[str]:
+def _undefined(similarity: Array, gold: Array) -> tuple[str, ...]:
     """A note why the correlation is undefined; none if it is defined."""
-    if not np.isfinite(similarity).all():
-        bad = int((~np.isfinite(similarity)).sum())
-        return [f"undefined: {bad} of {len(similarity)} similarities are not finite numbers"]
+    if bad := int((~np.isfinite(similarity)).sum()):
+        return (f"undefined: {bad} of {len(similarity)} similarities are not finite numbers",)
     if np.ptp(similarity) == 0:
-        return [f"undefined: all {len(similarity)} similarities are {similarity[0]:.6g}"]
+        return (f"undefined: all {len(similarity)} similarities are {similarity[0]:.6g}",)
     if np.ptp(gold) == 0:
-        return [f"undefined: all {len(gold)} gold scores are {gold[0]:.6g}"]
-    return []
+        return (f"undefined: all {len(gold)} gold scores are {gold[0]:.6g}",)
+    return ()
 
 
-def own_file(task: Task, source: Source) -> Path | None:
-    """The user's own file that a task reads; None for a task with a data set of its own."""
-    own = type(task) is Pairs and isinstance(source, Folder) and task.file.endswith(ENDINGS)
-    return source.root / task.file if own else None  # type: ignore[attr-defined]
+SETS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
 
 
-def read_pairs(path: str | Path, *, correlated: bool = True) -> ScoredPairs:
-    """Read scored pairs from a file of rows with "sentence1", "sentence2" and "score".
+class Sts(Pairs):
+    """One of the seven sets: the pairs of its test split in SentEval's form, scored as `Pairs` describes.
+
+    Source: Agirre et al. 2012-2016, Cer et al. 2017, Marelli et al. 2014. The protocol is that of BeLLM (section 4,
+    "Evaluation Metrics") and Ditto (appendix A.2): SentEval, setting "all"; STS13 is without SMT, as there. No
+    regression is trained on STS-B or SICK-R: the score is the correlation on their test split.
+    """
+
+    group = "sts"
+
+
+class StsRaw(Sts):
+    """The same pairs in the organisers' text, cased and not tokenised, as in MTEB."""
+
+    group = "sts-raw"
+
+
+class StsDev(Sts):
+    """The dev split of STS-B or SICK-R, for `tune`."""
+
+    group = "sts-dev"
+
+
+def sts(
+    name: str, text: Literal["senteval", "raw"] = "senteval", split: Literal["test", "dev", "train"] = "test"
+) -> Sts:
+    """One of the seven sets.
 
     Args:
-        path: the file.
-        correlated: whether a correlation will be computed, which needs two pairs.
+        name: one of `SETS`.
+        text: "senteval" is Moses-tokenised and, except for SICK-R, lower case; "raw" is the organisers' text.
+        split: only STS-B and SICK-R have splits other than "test".
 
-    Raises:
-        DataError: the file is missing or invalid; the message names file and line.
+    >>> sts("STSB", text="raw", split="dev")
+    StsDev(name='STSB.raw.dev', file='en/sts_raw/stsb.dev')
     """
-    if not Path(path).is_file():
-        raise MissingDataset(f"{path} does not exist: give a file of sentence1, sentence2 and score")
-    if correlated:
-        return Pairs(Path(path).name, str(path)).load(Folder(Path()))
-    return _pairs(str(path), Folder(Path()))
+    kind = StsDev if split != "test" else StsRaw if text == "raw" else Sts
+    folder = "en/sts_raw" if text == "raw" else "en/sts"
+    parts = [name, *(["raw"] if text == "raw" else []), *([split] if split != "test" else [])]
+    return kind(".".join(parts), f"{folder}/{name.lower()}.{split}")
 
 
-def _pairs(file: str, source: Source) -> ScoredPairs:
-    rows = source.rows(file, {"sentence1": text, "sentence2": text, "score": number}, {"subset": text})
-    return ScoredPairs(
-        tuple(r["sentence1"] for r in rows),
-        tuple(r["sentence2"] for r in rows),
-        np.array([r["score"] for r in rows]),
-        tuple(r["subset"] or "" for r in rows),
-    )
+@dataclass(frozen=True)
+class ChineseSts(Pairs):
+    """An STS set of C-MTEB on a local file, scored as `Pairs` describes; a note says if the file is a sample.
+
+    ReBA's tables report Pearson's correlation, which is among the metrics.
+
+    Args:
+        rows: number of pairs in C-MTEB's set.
+    """
+
+    rows: int = 0
+
+    group = "zh-sts"
+    languages = ("cmn-Hans",)
+
+    def load(self, source: Source) -> ScoredPairs:
+        """Read the pairs, as `Pairs.load`."""
+        pairs = super().load(source)
+        if len(pairs.gold) == self.rows:
+            return pairs
+        note = f"sample: {len(pairs.gold):,} rows, where C-MTEB's {self.name} has {self.rows:,}; {DIFFERENT_DATA}"
+        return replace(pairs, notes=(note,))
+
+
+UNLABELLED = -1.0
+"""The value that the test split of C-STS has instead of labels."""
+
+
+@dataclass(frozen=True)
+class Csts(Task):
+    """Conditional STS: rows of "sentence1", "sentence2", "condition" and "label" (1 to 5), as in the official files.
+
+    Both texts are embedded under the row's condition: the method's template must hold {condition}, as that of
+    `prompt("csts")` does (BeLLM, section 5.1). The main score is Spearman's correlation of cosine and label.
+
+    The data may not be redistributed unencrypted: the authors give out csts_train.csv, csts_validation.csv and
+    csts_test.csv (princeton-nlp/c-sts); put them into en/csts/ of the data folder (docs/data.md).
+
+    Source: Deshpande et al. 2023.
+
+    Args:
+        file: name of the data set, as in "en/csts/csts_validation", with or without its file ending.
+    """
+
+    file: str
+
+    group = "csts"
+    metric = "cosine_spearman"
+
+    def files(self) -> Sequence[str]:
+        """The one file."""
+        return (self.file,)
+
+    def load(self, source: Source) -> ConditionalPairs:
+        """Read the rows; those of the test split have no labels.
+
+        Raises:
+            DataError: there is no such file, it has fewer than two rows, or only some of its rows have labels.
+        """
+        columns = dict.fromkeys(("sentence1", "sentence2", "condition"), text)
+        rows = source.rows(self.file, columns, {"label": number})
+        labels = [UNLABELLED if r["label"] is None else r["label"] for r in rows]
+        missing = labels.count(UNLABELLED)
+        if len(rows) < 2 or 0 < missing < len(rows):
+            raise DataError(f"{self.file}: {missing} of {len(rows)} rows have no label: label all rows, or none")
+        note = "the validation split: the papers' tables are of the test split (CSTS.test)"
+        return ConditionalPairs(
+            tuple(as_read(r["sentence1"]) for r in rows),
+            tuple(as_read(r["sentence2"]) for r in rows),
+            tuple(r["condition"] for r in rows),
+            None if missing else np.array(labels),
+            (note,) if self.file.endswith("validation") else (),
+        )
+
+
+class CstsTest(Csts):
+    """The test split, whose labels are hidden: its similarities are sent to the authors (`submission`)."""
+
+    group = "csts-test"
+
+
+@dataclass(frozen=True)
+class ConditionalPairs(Loaded):
+    """n pairs, each under a condition.
+
+    Args:
+        left: the first texts.
+        right: the second texts.
+        conditions: one condition per pair.
+        gold: labels (n,); None if they are hidden.
+        notes: remarks for the reader of the score.
+    """
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    conditions: tuple[str, ...]
+    gold: Array | None
+    notes: tuple[str, ...] = ()
+
+    def score(self, embedder: Embedder, seed: int) -> Scores:
+        """Score an encoder; the seed is not used. Without labels the score is NaN, and the items are the similarities.
+
+        Raises:
+            InputError: the method's template holds no {condition}.
+        """
+        vectors = embedder.encode((*self.left, *self.right), conditions=(*self.conditions, *self.conditions))
+        a, b = vectors[: len(self.left)], vectors[len(self.left) :]
+        if self.gold is None:
+            note = "undefined: the labels are not public; send in the similarities"
+            undefined = {"cosine_spearman": math.nan, "cosine_pearson": math.nan}
+            return Scores(math.nan, undefined, {"predicted": cosines(a, b)}, (*self.notes, note))
+        scores = score_pairs(a, b, self.gold)
+        return replace(scores, notes=(*self.notes, *scores.notes))
+
+
+def submission(similarities: Array) -> str:
+    """The similarities (n,) of the test split of C-STS in the format that the authors' server expects.
+
+    A JSON object that maps each row number, from 0 and as a string, to its similarity: {"0": 0.97, "1": 0.95, ...},
+    with all 4,732 rows of the test split (princeton-nlp/c-sts, README.md, "Submitting Test Results", and
+    make_test_submission.py, which uploads it).
+    """
+    return json.dumps({str(i): float(s) for i, s in enumerate(similarities)})
+
+
+TASKS: tuple[Task, ...] = (
+    *(sts(name) for name in SETS),
+    *(sts(name, text="raw") for name in SETS),
+    *(sts(name, split="dev") for name in ("STSB", "SICKR")),
+    ChineseSts("ATEC", "zh/sts/atec.test", 20_000),
+    ChineseSts("BQ", "zh/sts/bq.test", 10_000),
+    ChineseSts("LCQMC", "zh/sts/lcqmc.test", 12_500),
+    ChineseSts("PAWSX", "zh/sts/pawsx.test", 2_000),
+    ChineseSts("STSB-zh", "zh/sts/stsb.test", 1_361),
+    ChineseSts("AFQMC", "zh/sts/afqmc.dev", 4_316),
+    ChineseSts("QBQTC", "zh/sts/qbqtc.test", 5_000),
+    Csts("CSTS", "en/csts/csts_validation"),
+    CstsTest("CSTS.test", "en/csts/csts_test"),
+)

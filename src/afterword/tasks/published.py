@@ -14,26 +14,10 @@ from typing import Any
 from ..errors import InputError
 from ..spelling import did_you_mean
 from .catalogue import CMTEB, OFFICIAL
+from .pairs import DIFFERENT_DATA
 from .report import Row
 from .results import Result
 from .scores import published_mean
-
-OTHER_DATA = "not a score of that task"
-"""The end of a note on a score that is of a sample, or of other rows than the task of its name."""
-
-
-def sample_note(name: str, rows: int, official: int | None) -> str:
-    """A note on a score of another number of rows than the official data have; "" if they are as many, or unknown.
-
-    Args:
-        name: the task, as in "C-MTEB's ATEC".
-        rows: number of rows.
-        official: number of rows of the official data.
-    """
-    if official in (None, rows):
-        return ""
-    return f"sample: {rows:,} rows, where {name} has {official:,}; {OTHER_DATA}"
-
 
 CATEGORIES = ("Clas.", "Clus.", "P. Cls.", "Rera.", "Retr.", "STS")
 """The headings of ReBA's Table 2, in the order of `CMTEB`."""
@@ -285,7 +269,7 @@ def _line(table: Published, row: Row) -> Line:
     scores = table.scores_of(row.results)
     notes = zip(table.notes_of(row.results), scores, strict=True)
     told = tuple(() if score is None else note for note, score in notes)
-    ends = (OTHER_DATA, *table.ours.values())
+    ends = (DIFFERENT_DATA, *table.ours.values())
     other = frozenset(k for k, note in enumerate(told) if any(text.endswith(ends) for text in note))
     return Line(row.name, scores, table.deviations_of(row.results), row.model, notes=told, other=other)
 

@@ -1,19 +1,71 @@
-"""Word sense tasks in Chinese: which of several sentences uses a word in another sense than the rest?"""
+"""Word sense tasks: which sentence uses a word in a different sense, and which sense does a word have?"""
 
 from __future__ import annotations
 
 import math
+import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..encode.similarity import unit
-from ..errors import InputError
-from .rows import Source, text, texts
-from .senses import UNDECIDED, winner, word_rows
+from ..errors import DataError, InputError, WordNotFound
+from ..text.words import Word, span_of
+from .rows import Source, label, text, texts
 from .task import Array, Embedder, Loaded, Scores, Task
+
+UNDECIDED = -1
+"""The result of `winner` if no score is the largest."""
+
+
+def winner(scores: Array) -> int:
+    """The index of the largest of n scores; `UNDECIDED` if there is a tie, or a score is NaN or infinite.
+
+    >>> winner(np.array([0.1, 0.7, 0.3])), winner(np.array([0.7, 0.7]))
+    (1, -1)
+    """
+    if not np.isfinite(scores).all():
+        return UNDECIDED
+    best = int(scores.argmax())
+    near = scores >= scores[best] - 1e-12 * max(1.0, abs(scores[best]))  # equal but for rounding in float64
+    return best if near.sum() == 1 else UNDECIDED
+
+
+def word_rows(embedder: Embedder, texts: Sequence[str], words: Sequence[Word]) -> list[Array | None]:
+    """Vectors (D,) of one word in each text; None if the text lacks the word or was truncated before its end.
+
+    Args:
+        embedder: an encoder.
+        texts: the texts.
+        words: one word per text.
+    """
+    spans = [_span(w, t) for w, t in zip(words, texts, strict=True)]
+    present = [i for i, span in enumerate(spans) if span is not None]
+    vectors = iter(_rows(embedder, [texts[i] for i in present], [spans[i] for i in present]))
+    return [None if span is None else next(vectors) for span in spans]
+
+
+def _span(word: Word, text: str) -> tuple[int, int] | None:
+    try:
+        return span_of(word, text)
+    except WordNotFound:
+        return None
+
+
+def _rows(embedder: Embedder, texts: Sequence[str], spans: Sequence[Any]) -> list[Array | None]:
+    """The vectors of spans; None for a truncated one, which is found by halving the list until one text is left."""
+    if not texts:
+        return []
+    try:
+        return list(embedder.encode_words(texts, spans))
+    except WordNotFound:
+        if len(texts) == 1:
+            return [None]
+        half = len(texts) // 2
+        return _rows(embedder, texts[:half], spans[:half]) + _rows(embedder, texts[half:], spans[half:])
 
 
 def euclidean(vectors: Array) -> Array:
@@ -66,7 +118,7 @@ class Question:
     Attributes:
         word: a word that all options should contain.
         options: three or more sentences.
-        answer: the index of the option that uses the word in another sense.
+        answer: the index of the option that uses the word in a different sense.
     """
 
     word: str
@@ -101,46 +153,38 @@ class OddSense(Task):
     def __post_init__(self) -> None:
         """Validate the decision."""
         if self.decision not in DECISIONS:
-            raise InputError(f"decision {self.decision!r}: choose one of {', '.join(DECISIONS)}")
+            raise InputError(f"decision={self.decision!r}: choose one of {', '.join(DECISIONS)}")
 
     def files(self) -> Sequence[str]:
         """The one data set."""
         return (self.file,)
 
-    def load(self, source: Source) -> Loaded:
+    def load(self, source: Source) -> Questions:
         """Read the questions.
 
         Raises:
             DataError: there is no such data set; a question has fewer than three options, an answer that is not the
                 index of one, or a word that no option contains.
         """
-        row = _Row()
-        fields = {"options": row.options, "answer": row.answer, "word": row.word}
-        rows = source.rows(self.file, fields)
-        return Questions([Question(r["word"], tuple(r["options"]), r["answer"]) for r in rows], self)
+        questions = []
+        rows = source.rows(self.file, {"options": texts, "answer": _index, "word": text})
+        for n, r in enumerate(rows, 1):
+            options, where = r["options"], f"{self.file}, row {n}"
+            if len(options) < 3:
+                raise DataError(f"{where}: 'options' has {len(options)} sentences: it needs at least 3")
+            if r["answer"] >= len(options):
+                raise DataError(f"{where}: 'answer' is {r['answer']}, not an index of {len(options)} options from 0")
+            if not r["word"] or not any(r["word"] in option for option in options):
+                raise DataError(f"{where}: 'word' is {r['word']!r:.40}, which is in none of the options")
+            questions.append(Question(r["word"], tuple(options), r["answer"]))
+        return Questions(questions, self)
 
 
-@dataclass
-class _Row:
-    """Checks of one row: the options are read first, then the other fields are compared with them."""
-
-    read: list[str] = field(default_factory=list)
-
-    def options(self, value: Any) -> list[str]:
-        self.read = texts(value)
-        if len(self.read) < 3:
-            raise ValueError(f"has {len(self.read)} sentences: the odd one out is one of at least 3")
-        return self.read
-
-    def answer(self, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < len(self.read):
-            raise ValueError(f"is {value!r:.40}: give the index of an option, 0 to {len(self.read) - 1}")
-        return value
-
-    def word(self, value: Any) -> str:
-        if not text(value) or not any(value in option for option in self.read):
-            raise ValueError(f"is {value!r:.40}, which is in none of the options")
-        return str(value)
+def _index(value: Any) -> int:
+    """Check for an index."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"is {value!r:.40}, not an index from 0")
+    return value
 
 
 @dataclass(frozen=True)
@@ -155,33 +199,30 @@ class Questions(Loaded):
         options = [option for q in self.questions for option in q.options]
         words = [(q.word, self.task.occurrence) for q in self.questions for _ in q.options]
         rows = iter(word_rows(embedder, options, words))
-        vectors = [_stack([next(rows) for _ in q.options]) for q in self.questions]
+        vectors = [_stacked([next(rows) for _ in q.options]) for q in self.questions]
         answers = np.array([q.answer for q in self.questions])
-        chosen = {rule: np.array([_choose(odd, v) for v in vectors]) for rule, odd in DECISIONS.items()}
-        accuracy = {rule: _accuracy(picks, answers) for rule, picks in chosen.items()}
-        lacking = [q.word for q, v in zip(self.questions, vectors, strict=True) if v is None]
-        main = chosen[self.task.decision]
+        chosen = {
+            rule: np.array([UNDECIDED if v is None else winner(odd(v)) for v in vectors])
+            for rule, odd in DECISIONS.items()
+        }
+        accuracy = {
+            rule: float((picks == answers).mean()) if (picks != UNDECIDED).any() else math.nan
+            for rule, picks in chosen.items()
+        }
+        main, lacking = self.task.decision, [q.word for q, v in zip(self.questions, vectors, strict=True) if v is None]
         asked = len(vectors) - len(lacking)
-        metrics = {"accuracy": accuracy[self.task.decision], **{f"accuracy_{r}": a for r, a in accuracy.items()}}
+        metrics = {"accuracy": accuracy[main], **{f"accuracy_{rule}": a for rule, a in accuracy.items()}}
         return Scores(
             metrics["accuracy"],
             {**metrics, "questions": len(vectors), "asked": asked},
-            {"correct": (main == answers).astype(np.float64)},
-            _notes(len(vectors), lacking, asked - int((main != UNDECIDED).sum())),
+            {"correct": (chosen[main] == answers).astype(np.float64)},
+            _notes(len(vectors), lacking, asked - int((chosen[main] != UNDECIDED).sum())),
         )
 
 
-def _stack(rows: Sequence[Array | None]) -> Array | None:
+def _stacked(rows: Sequence[Array | None]) -> Array | None:
     vectors = [np.asarray(r, np.float64) for r in rows if r is not None]
     return np.stack(vectors) if len(vectors) == len(rows) else None
-
-
-def _choose(odd: Callable[[Array], Array], vectors: Array | None) -> int:
-    return UNDECIDED if vectors is None else winner(odd(vectors))
-
-
-def _accuracy(chosen: Array, answers: Array) -> float:
-    return float((chosen == answers).mean()) if (chosen != UNDECIDED).any() else math.nan
 
 
 def _notes(count: int, lacking: Sequence[str], undecided: int) -> tuple[str, ...]:
@@ -189,18 +230,141 @@ def _notes(count: int, lacking: Sequence[str], undecided: int) -> tuple[str, ...
     if lacking:
         some = ", ".join(lacking[:8]) + (" ..." if len(lacking) > 8 else "")
         notes.append(
-            f"{len(lacking)} of {count} questions cannot be asked, since an option lacks the word or was cut before "
-            f"it; they count as wrong: {some}"
+            f"{len(lacking)} of {count} questions cannot be asked, since an option lacks the word or was truncated "
+            f"before it; they count as wrong: {some}"
         )
     if undecided:
         notes.append(
-            f"in {undecided} of {count} questions no option stands out; they count as wrong, or make the score NaN "
-            "where that is all of them"
+            f"in {undecided} of {count} questions no option has the largest score; they count as wrong, or make the "
+            "score NaN where that is all of them"
         )
     return tuple(notes)
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """An occurrence of a word in a sentence.
+
+    Attributes:
+        word: the word.
+        text: the sentence.
+        span: start and end of the word in characters, half-open.
+        sense: the label of its sense.
+    """
+
+    word: str
+    text: str
+    span: tuple[int, int]
+    sense: str
+
+
+@dataclass(frozen=True)
+class NearestSense(Task):
+    """Word sense disambiguation on CoarseWSD-20 (Loureiro et al. 2021, Computational Linguistics 47(2), "1NN").
+
+    A sense's vector is the mean of the vectors of its training occurrences (create_1nn_vecs.py of
+    danlou/bert-disambiguation). A test occurrence gets the sense of its word whose vector has the largest cosine with
+    its vector. The main score is the accuracy over all test occurrences, nearly half of which are of two of the twenty
+    words; the mean over words is among the metrics. The authors' vectors are sums of the last four layers; here the
+    encoder's method decides which states are read.
+
+    Attributes:
+        file: name of the data set, with rows {"word", "index", "text", "sense", "split"}: the word is token `index` of
+            the text split at whitespace, from 0; the split is "train" or "test".
+    """
+
+    file: str
+
+    group: ClassVar[str] = "wordsense"
+    metric: ClassVar[str] = "accuracy"
+
+    def files(self) -> Sequence[str]:
+        """The one data set."""
+        return (self.file,)
+
+    def load(self, source: Source) -> Occurrences:
+        """Read the occurrences.
+
+        Raises:
+            DataError: there is no such data set, an index does not point at the word, or a word has test rows but no
+                training rows.
+        """
+        fields = {"word": text, "text": text, "index": _index, "sense": label, "split": text}
+        words: dict[str, dict[str, list[Occurrence]]] = defaultdict(lambda: {"train": [], "test": []})
+        for n, r in enumerate(source.rows(self.file, fields), 1):
+            spans = [m.span() for m in re.finditer(r"\S+", r["text"])]
+            span = spans[r["index"]] if r["index"] < len(spans) else (0, 0)
+            if r["text"][slice(*span)].casefold() != r["word"].casefold():
+                raise DataError(f"{self.file}, row {n}: token {r['index']} of the text is not the word {r['word']!r}")
+            if r["split"] not in ("train", "test"):
+                raise DataError(f"{self.file}, row {n}: 'split' is {r['split']!r}, not train or test")
+            words[r["word"]][r["split"]].append(Occurrence(r["word"], r["text"], span, r["sense"]))
+        if untrained := [w for w, o in words.items() if o["test"] and not o["train"]]:
+            raise DataError(f"{self.file}: {untrained[0]!r} has test rows but no train rows: its senses have no vector")
+        return Occurrences({w: (o["train"], o["test"]) for w, o in words.items() if o["test"]})
+
+
+@dataclass(frozen=True)
+class Occurrences(Loaded):
+    """Occurrences in memory: for each word, its training occurrences and its test occurrences."""
+
+    words: dict[str, tuple[Sequence[Occurrence], Sequence[Occurrence]]]
+
+    def score(self, embedder: Embedder, seed: int) -> Scores:
+        """Score an encoder, word by word; the seed is not used."""
+        counts = dict.fromkeys(("dropped", "truncated", "unknown", "undecided"), 0)
+        by_word: dict[str, list[bool]] = {}
+        by_sense: dict[tuple[str, str], list[bool]] = defaultdict(list)
+        for word, (train, test) in self.words.items():
+            senses, vectors = _sense_vectors(train, rows := _vectors(embedder, train))
+            counts["dropped"] += sum(row is None for row in rows)
+            by_word[word] = []
+            for occurrence, row in zip(test, _vectors(embedder, test), strict=True):
+                chosen = winner(vectors @ unit(row)) if row is not None and senses else UNDECIDED
+                counts["truncated"] += row is None
+                counts["undecided"] += row is not None and chosen == UNDECIDED
+                counts["unknown"] += occurrence.sense not in senses
+                hit = chosen != UNDECIDED and senses[chosen] == occurrence.sense
+                by_word[word].append(hit)
+                by_sense[word, occurrence.sense].append(hit)
+        correct = np.array([hit for hits in by_word.values() for hit in hits], np.float64)
+        words = {word: float(np.mean(hits)) for word, hits in by_word.items()}
+        metrics: dict[str, Any] = {
+            "accuracy": float(correct.mean()),
+            "accuracy_macro": float(np.mean(list(words.values()))),
+            "recall_macro": float(np.mean([np.mean(hits) for hits in by_sense.values()])),
+            "words": words,
+        }
+        if counts["truncated"] + counts["undecided"] == len(correct):
+            metrics = dict.fromkeys(metrics, math.nan) | {"words": dict.fromkeys(words, math.nan)}
+        return Scores(metrics["accuracy"], metrics, {"correct": correct}, _counted(counts, len(correct)))
+
+
+def _vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) -> list[Array | None]:
+    return word_rows(embedder, [o.text for o in occurrences], [o.span for o in occurrences])
+
+
+def _sense_vectors(train: Sequence[Occurrence], rows: Sequence[Array | None]) -> tuple[list[str], Array]:
+    """The senses, and the mean vector of each, scaled to length 1 (senses, D)."""
+    sums: dict[str, Array] = {}
+    for occurrence, row in zip(train, rows, strict=True):
+        if row is not None:  # a sum has the direction of the mean
+            sums[occurrence.sense] = sums.get(occurrence.sense, 0) + np.asarray(row, np.float64)
+    return list(sums), unit(np.stack(list(sums.values()))) if sums else np.zeros((0, 0))
+
+
+def _counted(counts: Mapping[str, int], tested: int) -> tuple[str, ...]:
+    notes = {
+        "dropped": "train occurrences were truncated with the end of their text and are left out",
+        "truncated": f"of {tested} test occurrences were truncated with the end of their text: wrong",
+        "unknown": f"of {tested} test occurrences have a sense without a vector: wrong",
+        "undecided": f"of {tested} test occurrences are equally near to two senses: wrong, or NaN where that is all",
+    }
+    return tuple(f"{counts[kind]} {note}" for kind, note in notes.items() if counts[kind])
 
 
 TASKS: tuple[Task, ...] = (
     OddSense("SLPWC", "zh/wordsense/slpwc"),
     OddSense("WSD", "zh/wordsense/wsd_questions"),
+    NearestSense("CoarseWSD20", "en/coarsewsd20/all"),
 )
