@@ -103,4 +103,4 @@ def test_vectors_that_say_nothing_give_nan_and_the_reason(tmp_path: Path) -> Non
 def test_bad_rows_are_named(tmp_path: Path, bad: Any, named: str) -> None:
     with pytest.raises(DataError) as e:
         TASK.load(folder(tmp_path, *images(2), bad))
-    assert named in str(e.value) and "row 3" in str(e.value)
+    assert named in str(e.value) and "row 2" in str(e.value)
