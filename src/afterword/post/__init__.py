@@ -1,16 +1,12 @@
 """Post-processing of vectors: normalise, truncate, dense layers; and whitening and others, fitted to vectors."""
 
-from .components import Affine, Centre, RemoveMean, RemoveTop, Standardise, Whiten
+from .components import Affine, Centre, Moments, RemoveMean, RemoveTop, Standardise, Whiten
 from .embed_filter import EmbedFilter, resolved
-from .flow import FittedFlow, Flow
-from .glow import Glow
-from .linear import ACTIVATIONS, Dense, Normalise, Post, Truncate, after, width_after
-from .moments import Moments
+from .flow import FittedFlow, Flow, Glow
 from .serialize import POSTS, parse_post, spelled
-from .unfitted import Unfitted
+from .steps import Dense, Normalise, Post, Truncate, Unfitted, after, width_after
 
 __all__ = [
-    "ACTIVATIONS",
     "POSTS",
     "Affine",
     "Centre",

@@ -1,10 +1,10 @@
-"""Steps that are fitted to a mean and a covariance: centre, whiten, standardise and others. Each gives a `Dense`."""
+"""Steps that are fitted to the mean and the covariance of vectors: centre, whiten, standardise and others."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -12,35 +12,86 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import InputError, MethodError
-from ..spelling import ADDED, check_fields, written
-from .linear import Dense, check_positive
-from .moments import NEGLIGIBLE, Moments, eigen
-from .unfitted import Unfitted, Vectors, blocks
+from .steps import Dense, Unfitted, Vectors, blocks, check_positive
+
+NEGLIGIBLE = 1e-12
+"""A direction whose variance is at most this fraction of the largest holds only rounding errors of float32."""
+
+
+@dataclass(eq=False)
+class Moments:
+    """Count, mean and covariance of the vectors added so far, in float64 and O(D^2) memory.
+
+    Blocks are merged by their means (Chan, Golub & LeVeque 1983), so that a large mean costs no precision.
+
+    Attributes:
+        count: number of vectors.
+        mean: (D,).
+        scatter: sum of the outer products of the centred vectors (D, D).
+    """
+
+    count: int = 0
+    mean: Tensor = torch.empty(0)
+    scatter: Tensor = torch.empty(0)
+
+    def add(self, vectors: Vectors | Iterable[Vectors]) -> Moments:
+        """Add vectors (n, D), or several arrays of them, and return the moments; see `Unfitted.fit` for errors."""
+        for block in blocks(vectors):
+            x = block.double()
+            if not self.count:
+                self.mean, self.scatter = x.new_zeros(x.shape[1]), x.new_zeros(x.shape[1], x.shape[1])
+            mean = x.mean(0)
+            x, shift = x - mean, mean - self.mean
+            count = self.count + len(x)
+            self.scatter = self.scatter + x.T @ x + torch.outer(shift, shift) * (self.count * len(x) / count)
+            self.mean = self.mean + shift * (len(x) / count)
+            self.count = count
+        return self
+
+    @property
+    def covariance(self) -> Tensor:
+        """(D, D), divided by n - 1; raises InputError for fewer than two vectors."""
+        if self.count < 2:
+            raise InputError(f"{self.count} vectors have no covariance: fit on more texts")
+        return self.scatter / (self.count - 1)
+
+    def directions(self) -> tuple[Tensor, Tensor]:
+        """The eigenvalues (D,) of the covariance, largest first, and its eigenvectors as rows (D, D); see `eigen`."""
+        return eigen(self.covariance)
+
+    def principal(self) -> tuple[Tensor, Tensor]:
+        """Variances (r,), largest first, and principal directions as rows (r, D); those of no variance are left out."""
+        values, rows = self.directions()
+        kept = values > values[0] * NEGLIGIBLE
+        kept[self.count - 1 :] = False
+        return values[kept], rows[kept]
+
+
+def eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The eigenvalues of a symmetric matrix (D, D), largest first, none below 0, and its eigenvectors as rows (D, D).
+
+    The largest component of each eigenvector is positive, so that a second fit gives the same signs.
+    """
+    values, columns = torch.linalg.eigh(matrix)
+    rows = columns.T.flip(0)
+    largest = rows.gather(1, rows.abs().argmax(1, keepdim=True))
+    return values.flip(0).clamp(min=0), rows * largest.sign()
 
 
 class Affine(Unfitted):
     """A step that is fitted to the mean and the covariance of vectors, in one pass, and gives a linear layer."""
 
     unit: ClassVar[bool] = False
-    """Whether they are those of the vectors at length 1."""
+    """Whether the moments are those of the vectors scaled to length 1."""
 
     @abstractmethod
     def of(self, moments: Moments) -> Dense:
-        """The step for vectors with this mean and covariance.
-
-        Raises:
-            InputError: there were too few vectors, or they differ in too few directions.
-        """
+        """The step for vectors with these moments; raises InputError for too few vectors or directions."""
 
     def fit(self, vectors: Vectors | Iterable[Vectors]) -> Dense:
         """The step for these vectors; see `Unfitted.fit`."""
         parts = blocks(vectors)
         return self.of(Moments().add((F.normalize(x, dim=-1) for x in parts) if self.unit else parts))
-
-
-def _spelled(step: Affine) -> str:
-    """The options of a step; one that was added later is left out at its default, as in files."""
-    return f"{type(step).__name__}({', '.join(f'{k}={v!r}' for k, v in written(step).items())})"
 
 
 @dataclass(frozen=True)
@@ -54,11 +105,11 @@ class Centre(Affine):
     def of(self, moments: Moments) -> Dense:
         """x - mean."""
         if not moments.count:
-            raise InputError("no vectors: centre needs at least one")
+            raise InputError("centre needs at least one vector, and got none")
         return _affine(torch.eye(len(moments.mean), dtype=torch.float64), moments.mean)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Whiten(Affine):
     """Mean 0, and the identity as covariance: z = diag(1 / sqrt(lambda)) U^T (x - mean), with covariance U lambda U^T.
 
@@ -69,45 +120,31 @@ class Whiten(Affine):
     Args:
         dimensions: number of directions to keep, those of largest variance; None = all in which the vectors differ
             (some models have components that never change), with `epsilon` all.
-        epsilon: added to each variance: the larger, the less is changed but for the scale. It has the unit of
-            squared vectors: put normalise in front to give it one meaning for all models.
-        rotate: turn the result back by U, so that it lies as near as possible to x - mean, with all its components.
-
-    >>> whiten = Whiten().fit(torch.tensor([[0.0, 2.0], [0.0, -2.0], [1.0, 0.0], [-1.0, 0.0]]))
-    >>> [round(z, 6) for z in whiten(torch.tensor([[0.0, 2.0]]))[0].tolist()]
-    [1.224745, 0.0]
+        epsilon: added to each variance: the larger, the less changes but the scale. It has the unit of squared
+            vectors: put normalise before it to give it one meaning for all models.
+        rotate: turn the result back by U, so that it lies as near as possible to x - mean, in D components.
     """
 
     dimensions: int | None = None
-    epsilon: float = field(default=0.0, metadata=ADDED)
-    rotate: bool = field(default=False, metadata=ADDED)
-
-    __repr__ = _spelled
+    epsilon: float = 0.0
+    rotate: bool = False
 
     def __post_init__(self) -> None:
-        """Validate the values."""
-        check_fields(self)
-        if self.dimensions is not None:
-            check_positive(self, "dimensions")
+        check_positive(self, "dimensions")
         if not 0 <= self.epsilon < float("inf"):
             raise MethodError(f"whiten: epsilon={self.epsilon!r}: give a number from 0, such as 0.01")
-        if self.rotate and self.dimensions is not None:
-            raise MethodError(
-                f"whiten: rotate=true keeps all components, and dimensions={self.dimensions} does not: give one of them"
-            )
 
     def of(self, moments: Moments) -> Dense:
-        """W (x - mean). Without epsilon, all directions of fewer texts than components would be noise: refused."""
+        """W (x - mean). Fewer vectors than components have noise in some directions: refused without epsilon."""
         values, rows = moments.directions() if self.epsilon else moments.principal()
         width = len(moments.mean)
         few = moments.count <= width
         wanted = min(self.dimensions or (width if few else len(values)), width)
         if wanted > len(values) or not len(values):
-            fewer = "give an epsilon" if self.rotate else "keep fewer dimensions"
-            example = "epsilon=0.01,rotate=true" if self.rotate else f"dimensions={max(len(values), 1)}"
+            fix = "epsilon=0.01" if self.rotate else f"dimensions={max(len(values), 1)}"
             raise InputError(
                 f"whiten: {moments.count} vectors differ in {len(values)} directions only, not in {wanted}: "
-                f"fit on more texts, or {fewer} (whiten:{example})"
+                f"fit on more texts, or pass {fix}"
             )
         weight = rows[:wanted] / (values[:wanted, None] + self.epsilon).sqrt()
         return _affine(rows[:wanted].T @ weight if self.rotate else weight, moments.mean)
@@ -118,10 +155,7 @@ class Standardise(Affine):
     """Mean 0 and standard deviation 1 in each component; a component that never changes becomes 0.
 
     Source: MoEE's code (tianyi-lab/MoE-Embedding@f80bebd), which computes both from the texts of a batch, so that a
-    vector depends on its company; here they are fitted. The variance is divided by n - 1, as there.
-
-    >>> Standardise().fit(torch.tensor([[1.0, 7.0], [2.0, 7.0], [3.0, 7.0]]))(torch.tensor([[5.0, 7.0]])).tolist()
-    [[3.0, 0.0]]
+    vector depends on the others; here they are fitted. The variance is divided by n - 1, as there.
     """
 
     def of(self, moments: Moments) -> Dense:
@@ -136,47 +170,35 @@ class RemoveMean(Affine):
     """Remove the mean direction: x - (x.m) m, with m the mean of the vectors at length 1, scaled to length 1.
 
     Source: arXiv 2511.11041 (2025), R2. There x has length 1; the cosines are the same for any length.
-
-    >>> RemoveMean().fit(torch.tensor([[3.0, 1.0], [3.0, -1.0]]))(torch.tensor([[5.0, 2.0]])).tolist()
-    [[0.0, 2.0]]
     """
 
     unit: ClassVar[bool] = True
 
     def of(self, moments: Moments) -> Dense:
-        """(I - m m^T) x; `moments` are those of vectors of length 1."""
+        """(I - m m^T) x, by the moments of vectors of length 1."""
         if not moments.count or not bool(moments.mean.any()):
             raise InputError(f"remove_mean: the mean of {moments.count} vectors has no direction: fit on other texts")
         return Dense(_without(F.normalize(moments.mean[None])).float())
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class RemoveTop(Affine):
     """Subtract the mean, then remove the k directions in which vectors differ most: they reflect word frequency.
 
     Source: Mu & Viswanath 2018, "All-but-the-Top", Algorithm 1. There the components to remove are computed before
-    the mean is subtracted, here after it, so that they become 0. All vectors differ by the same constant.
+    the mean is subtracted, here after it, so that they become 0: all vectors differ by the same constant.
 
     Args:
         k: number of directions; None = D / 100, as the paper recommends, but at least 1.
         centre: subtract the mean. False = remove the first k singular vectors of the vectors as they are: with k=1 the
             second half of SIF (Arora et al. 2017, Algorithm 1).
-
-    >>> remove = RemoveTop(1).fit(torch.tensor([[0.0, 2.0], [0.0, -2.0], [1.0, 0.0], [-1.0, 0.0]]))
-    >>> remove(torch.tensor([[3.0, 5.0]])).tolist()
-    [[3.0, 0.0]]
     """
 
     k: int | None = None
-    centre: bool = field(default=True, metadata=ADDED)
-
-    __repr__ = _spelled
+    centre: bool = True
 
     def __post_init__(self) -> None:
-        """Validate the values."""
-        check_fields(self)
-        if self.k is not None:
-            check_positive(self, "k")
+        check_positive(self, "k")
 
     def of(self, moments: Moments) -> Dense:
         """(I - U_k U_k^T)(x - mean), or (I - U_k U_k^T) x with U of the second moments."""
@@ -189,7 +211,7 @@ class RemoveTop(Affine):
         if k > len(rows) or k >= width:
             raise InputError(
                 f"remove_top: {moments.count} vectors of {width} components differ in {len(rows)} directions: "
-                f"{k} of them cannot be removed; fit on more texts, or remove fewer (remove_top:k=1)"
+                f"{k} of them cannot be removed; fit on more texts, or pass a smaller k"
             )
         weight = _without(rows[:k])
         return _affine(weight, moments.mean) if self.centre else Dense(weight.float())

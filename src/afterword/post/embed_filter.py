@@ -1,8 +1,7 @@
-"""EmbedFilter: keep some singular directions of the model's own language-modelling head. It needs no texts."""
+"""EmbedFilter: keep some singular directions of the model's language-modelling head. It needs no texts."""
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,17 +13,15 @@ from ..backbone.backbone import Backbone
 from ..backbone.loading import load_head
 from ..errors import MethodError
 from ..spelling import check_fields
-from .linear import Dense, Post
-from .moments import eigen
-
-BLOCK = 8192  # number of the head's rows that are read at a time
+from .components import eigen
+from .steps import BLOCK, Dense, Post
 
 
 @dataclass(frozen=True)
 class EmbedFilter(Post):
     """Keep the components of a vector along some right singular vectors of the language-modelling head: V_k x.
 
-    An `Encoder` puts the layer of its own model in its place; where the head is tied, it is the embedding table.
+    An `Encoder` replaces it by the layer of its model; a tied head is the embedding table.
 
     Source: Wu et al. 2026 (arXiv 2606.07502); as their code (CentreChen/EmbFilter@c3958e3), up to signs.
 
@@ -40,33 +37,21 @@ class EmbedFilter(Post):
     head: str | None = None
 
     def __post_init__(self) -> None:
-        """Validate the values."""
         check_fields(self)
-        whole = isinstance(self.keep, numbers.Integral)
-        if self.keep is not None and not (self.keep >= 1 if whole else 0 < self.keep <= 1):
+        count = isinstance(self.keep, int)
+        if self.keep is not None and not (self.keep >= 1 if count else 0 < self.keep <= 1):
             raise MethodError(f"embed_filter: keep={self.keep!r}: give a fraction such as 0.5, or a whole number")
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Refuse: the step has seen no model.
-
-        Raises:
-            MethodError: always.
-        """
-        raise self._unseen()
-
-    def width(self, width: int) -> int:
-        """Refuse, as a call does."""
-        raise self._unseen()
-
-    def _unseen(self) -> MethodError:
-        return MethodError(f"{self} takes the head of a language model: give the step to an Encoder: post=(step,)")
+        """Raise MethodError: the layer is made with an `Encoder`."""
+        raise MethodError(f"{self} reads the head of a language model: pass the step to an Encoder: post=(step,)")
 
     def of(self, backbone: Backbone) -> Dense:
-        """The layer of a model, with a weight (k, D).
+        """The layer of a model (k, D).
 
         Raises:
             ModelError: the model has no head.
-            MethodError: more directions are to be kept than there are.
+            MethodError: ``keep`` is more than the number of directions.
         """
         table = load_head(backbone, self.head).weight
         assert isinstance(table, Tensor)
@@ -77,7 +62,7 @@ class EmbedFilter(Post):
         _, rows = eigen(gram)
         width = len(rows)
         share = 0.5 if self.keep is None else self.keep
-        kept = int(share) if isinstance(share, numbers.Integral) else max(1, int(width * share))
+        kept = share if isinstance(share, int) else max(1, int(width * share))
         if kept > width:
             raise MethodError(f"embed_filter: keep={kept}: the head of {backbone.facts.kind} has {width} directions")
         first = {"edge": (width - kept) // 2, "tail": 0, "head": width - kept}[self.spectrum]
@@ -85,5 +70,5 @@ class EmbedFilter(Post):
 
 
 def resolved(steps: Sequence[Post], backbone: Backbone) -> tuple[Post, ...]:
-    """Steps with the layers of a model where they need nothing else; see `EmbedFilter.of` for what is raised."""
+    """Steps with each `EmbedFilter` replaced by the layer of a model; see `EmbedFilter.of` for what is raised."""
     return tuple(step.of(backbone) if isinstance(step, EmbedFilter) else step for step in steps)

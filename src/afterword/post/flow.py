@@ -1,36 +1,131 @@
-"""BERT-flow: map vectors by an invertible network to latents that follow a standard normal distribution."""
+"""BERT-flow: an invertible network that maps vectors to latents with a standard normal distribution."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from ..errors import InputError, MethodError
-from .glow import Coupling, Glow
-from .linear import Post, check_positive, check_width
-from .unfitted import Unfitted, Vectors, blocks
+from .steps import Post, Unfitted, Vectors, blocks, check_positive, check_width
+
+Coupling = Literal["additive", "affine"]
+
+
+class Step(nn.Module):
+    """One step: scale and shift each component (actnorm), permute, shift one half by a function of the other.
+
+    Args:
+        width: D.
+        hidden: units of the coupling network's two hidden layers.
+        affine: also scale the second half, by a factor between 1 / e and e; else only shift it.
+        generator: random generator of the permutation and the initial weights.
+    """
+
+    order: Tensor
+
+    def __init__(self, width: int, hidden: int, affine: bool, generator: torch.Generator) -> None:
+        super().__init__()
+        self.middle = width // 2
+        self.shift, self.log_scale = nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(width))
+        self.register_buffer("order", torch.randperm(width, generator=generator))
+        out = (width - self.middle) * (2 if affine else 1)
+        sizes = ((hidden, self.middle), (hidden, hidden), (out, hidden))
+        first = [0.05 * torch.randn(*size, generator=generator) for size in sizes[:2]]
+        self.weights = nn.ParameterList([*first, torch.zeros(*sizes[2])])  # the last is 0: no coupling at first
+        self.biases = nn.ParameterList([torch.zeros(rows) for rows, _ in sizes])
+        self.affine = affine
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors (n, D), and the log-determinant of each (n,)."""
+        x = ((x + self.shift) * self.log_scale.exp())[:, self.order]
+        fixed, moved = x[:, : self.middle], x[:, self.middle :]
+        shift, log_scale = self._coupled(fixed)
+        return torch.cat([fixed, (moved + shift) * log_scale.exp()], 1), self.log_scale.sum() + log_scale.sum(1)
+
+    def _coupled(self, fixed: Tensor) -> tuple[Tensor, Tensor]:
+        """Shift and log-scale of the second half (n, D - D // 2)."""
+        x = fixed
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = F.linear(x.relu() if i else x, weight, bias)
+        if not self.affine:
+            return x, torch.zeros_like(x)
+        shift, log_scale = x.chunk(2, 1)
+        return shift, log_scale.tanh()
+
+    @torch.no_grad()
+    def start(self, x: Tensor) -> Tensor:
+        """Initialise actnorm so that these vectors (n, D) get mean 0 and variance 1; returns the step's output."""
+        deviation = x.std(0, correction=0)
+        varies = deviation > 1e-6 * deviation.max()
+        self.shift.copy_(-x.mean(0))
+        self.log_scale.copy_(torch.where(varies, -deviation.clamp(min=torch.finfo(x.dtype).tiny).log(), 0.0))
+        output: Tensor = self(x)[0]
+        return output
+
+
+class Glow(nn.Module):
+    """Invertible steps one after the other: z = f(x), with log |det df/dx| known exactly.
+
+    Source: Kingma & Dhariwal 2018 (Glow); the shape of Li et al. 2020 (BERT-flow), section 3.2 and appendix: random
+    permutations for 1x1 convolutions, additive couplings. All components pass all steps (one level).
+
+    Args:
+        width: D.
+        steps: number of steps.
+        hidden: hidden units of each coupling network.
+        coupling: "additive" or "affine".
+        seed: random seed of the permutations and the initial weights.
+    """
+
+    def __init__(
+        self, width: int, steps: int = 9, hidden: int = 32, coupling: Coupling = "additive", seed: int = 0
+    ) -> None:
+        super().__init__()
+        if width < 2:
+            raise InputError(f"vectors of {width} component: a flow couples halves and needs at least two")
+        self.shape: dict[str, Any] = {"width": width, "steps": steps, "hidden": hidden, "coupling": coupling}
+        generator = torch.Generator().manual_seed(seed)
+        self.steps = nn.ModuleList(Step(width, hidden, coupling == "affine", generator) for _ in range(steps))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors (n, D) to latents (n, D), and the log-determinant of each (n,)."""
+        determinant = x.new_zeros(len(x))
+        for step in self.steps:
+            x, more = step(x)
+            determinant = determinant + more
+        return x, determinant
+
+    def log_likelihood(self, x: Tensor) -> Tensor:
+        """log p(x) of each vector (n,) in nats: of its latent under a standard normal, plus the log-determinant."""
+        z, determinant = self(x)
+        likelihood: Tensor = determinant - 0.5 * (z.square() + math.log(2 * math.pi)).sum(1)
+        return likelihood
+
+    def start(self, x: Tensor) -> None:
+        """Initialise every actnorm with these vectors (n, D), as Glow does with its first batch."""
+        for step in self.steps:
+            x = step.start(x)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, eq=False)
 class FittedFlow(Post):
-    """Map vectors to the latents of a trained flow.
-
-    Args:
-        net: the network, in float32.
-    """
+    """Map vectors to the latents of a trained network, in its type (float32)."""
 
     net: Glow
 
     def width(self, width: int) -> int:
-        """D, unchanged; it must be that of the flow."""
+        """D, unchanged; raises MethodError if the flow has another."""
         check_width(self, width, self.net.shape["width"])
         return width
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Latents (n, D); raises MethodError if the vectors have another width than the flow."""
+        """Latents (n, D); raises MethodError if the flow has another width."""
         self.width(vectors.shape[-1])
         weight = next(self.net.to(vectors.device).parameters())
         latent: Tensor = self.net(vectors.to(weight.dtype))[0]
@@ -65,14 +160,12 @@ class Flow(Unfitted):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Validate the values."""
-        for name in ("epochs", "steps", "hidden", "batch", "rows"):
-            check_positive(self, name)
+        check_positive(self, "epochs", "steps", "hidden", "batch", "rows")
         if not 0 < self.rate < float("inf"):
             raise MethodError(f"Flow: rate={self.rate!r}: give a learning rate over 0")
 
     def fit(self, vectors: Vectors | Iterable[Vectors]) -> FittedFlow:
-        """Train the flow; see `Unfitted.fit`. With the same machine and number of threads, the result is the same."""
+        """Train the flow; see `Unfitted.fit`. On the same machine and number of threads, the result is the same."""
         generator = torch.Generator().manual_seed(self.seed)
         x = sample(blocks(vectors), self.rows, generator)
         if len(x) < 2:
@@ -96,8 +189,7 @@ def sample(parts: Iterator[Tensor], rows: int, generator: torch.Generator) -> Te
     """A uniform random sample (rows, D) of vectors in float32, in their order; all, if there are no more."""
     kept, keys = torch.empty(0), torch.empty(0)
     for part in parts:
-        key = torch.rand(len(part), generator=generator)
-        kept, keys = (torch.cat([kept, part.float()]), torch.cat([keys, key])) if len(kept) else (part.float(), key)
+        kept, keys = torch.cat([kept, part.float()]), torch.cat([keys, torch.rand(len(part), generator=generator)])
         if len(keys) > rows:
             chosen = keys.topk(rows).indices.sort().values
             kept, keys = kept[chosen], keys[chosen]

@@ -10,7 +10,7 @@ from ..spelling import build, did_you_mean, number, read_spelling
 from .components import Centre, RemoveMean, RemoveTop, Standardise, Whiten
 from .embed_filter import EmbedFilter
 from .flow import Flow
-from .linear import Normalise, Post, Truncate
+from .steps import Normalise, Post, Truncate
 
 POSTS: dict[str, type[Post]] = {
     "normalise": Normalise,
@@ -35,10 +35,8 @@ def parse_post(text: str) -> tuple[Post, ...]:
     Raises:
         MethodError: there is no such step, or an option is unknown or has a wrong value.
 
-    >>> parse_post("whiten:dimensions=256+normalise")
-    (Whiten(dimensions=256), Normalise())
-    >>> parse_post("none")
-    ()
+    >>> parse_post("remove_top:k=1+normalise")
+    (RemoveTop(k=1, centre=True), Normalise())
     """
     return () if text.strip() == "none" else tuple(_step(part) for part in text.split("+"))
 
@@ -46,23 +44,23 @@ def parse_post(text: str) -> tuple[Post, ...]:
 def _step(text: str) -> Post:
     name, options = read_spelling(text)
     if name not in POSTS:
-        raise MethodError(f"no step {name!r}{did_you_mean(name, POSTS)}: there are none, {', '.join(POSTS)}")
+        raise MethodError(f"no step {name!r}{did_you_mean(name, POSTS)}: choose none, {', '.join(POSTS)}")
     return build(POSTS[name], {key: number(value) for key, value in options.items()}, name)  # type: ignore[no-any-return]
 
 
 def spelled(steps: Sequence[Post]) -> str:
     """Steps as `parse_post` reads them, for tables. A fitted step has the name of its class only.
 
-    >>> spelled((Whiten(64), Normalise())), spelled((Whiten(rotate=True),)), spelled(())
-    ('whiten:dimensions=64+normalise', 'whiten:rotate=true', 'none')
+    >>> spelled((Whiten(64), Normalise())), spelled(())
+    ('whiten:dimensions=64+normalise', 'none')
     """
-    return "+".join(_spelled(step) for step in steps) or "none"
+    return "+".join(map(_spelled, steps)) or "none"
 
 
 def _spelled(step: Post) -> str:
     name = next((name for name, kind in POSTS.items() if type(step) is kind), None)
     if name is None:
         return type(step).__name__.lower()
-    given = {f.name: getattr(step, f.name) for f in fields(step) if getattr(step, f.name) != f.default}  # type: ignore[arg-type]
-    said = {key: str(value).lower() if isinstance(value, bool) else value for key, value in given.items()}
-    return name + (":" + ",".join(f"{key}={value}" for key, value in said.items()) if said else "")
+    values = {f.name: getattr(step, f.name) for f in fields(step) if getattr(step, f.name) != f.default}  # type: ignore[arg-type]
+    options = [f"{key}={str(v).lower() if isinstance(v, bool) else v}" for key, v in values.items()]
+    return f"{name}:{','.join(options)}" if options else name

@@ -1,0 +1,185 @@
+"""Post-processing steps: the base classes, and the steps that need no fitting: normalise, truncate, dense layers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..errors import InputError, MethodError, ModelError, NotFitted
+from ..spelling import check_fields
+
+Vectors: TypeAlias = Tensor | NDArray[np.floating[Any]]
+"""Vectors (n, D)."""
+
+BLOCK = 8192  # number of vectors that are read at a time
+
+
+class Post(ABC):
+    """A step from vectors (n, D) to vectors (n, D')."""
+
+    @abstractmethod
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Transform vectors (n, D); rows do not depend on each other."""
+
+    def width(self, width: int) -> int:
+        """D', for vectors of D = ``width`` components; raises MethodError if the step takes another width."""
+        return width
+
+
+class Unfitted(Post):
+    """The options of a step that must be fitted to vectors. `fit` returns the step that is applied."""
+
+    @abstractmethod
+    def fit(self, vectors: Vectors | Iterable[Vectors]) -> Post:
+        """Fit the step.
+
+        Args:
+            vectors: (n, D), or an iterable of such arrays, which need not be in memory together.
+
+        Raises:
+            InputError: there are too few vectors, one is NaN or infinite, or their widths differ.
+        """
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Raise NotFitted."""
+        raise self.not_fitted()
+
+    def width(self, width: int) -> int:
+        """Raise NotFitted: the number of components is known once the step is fitted."""
+        raise self.not_fitted()
+
+    def not_fitted(self) -> NotFitted:
+        """The error to raise if the step is used before it is fitted."""
+        return NotFitted(f"{self} is not fitted yet: encoder = encoder.fit(texts), and use that")
+
+
+def after(vectors: Tensor, steps: Sequence[Post]) -> Tensor:
+    """Vectors (n, D) after some steps (n, D')."""
+    for step in steps:
+        vectors = step(vectors)
+    return vectors
+
+
+def width_after(width: int, steps: Sequence[Post]) -> int:
+    """D', the number of components after some steps, for vectors of D = ``width`` components.
+
+    Raises:
+        NotFitted: a step is not fitted yet.
+        MethodError: a step takes vectors of another width.
+    """
+    for step in steps:
+        width = step.width(width)
+    return width
+
+
+def check_positive(step: Post, *names: str) -> None:
+    """Validate a step's options by their annotations, and that those with these names are at least 1."""
+    check_fields(step)
+    for name in names:
+        value = getattr(step, name)
+        if value is not None and value < 1:
+            raise MethodError(f"{type(step).__name__}: {name}={value!r}: give a whole number of at least 1")
+
+
+def check_width(step: Post, width: int, expected: int) -> None:
+    """Check that vectors have as many components as a fitted step expects."""
+    if width != expected:
+        name = type(step).__name__
+        raise MethodError(f"{name} takes vectors of {expected} components, and these have {width}: fit it again")
+
+
+def blocks(vectors: Vectors | Iterable[Vectors]) -> Iterator[Tensor]:
+    """Validate vectors and yield blocks of them (n, D) on the CPU, `BLOCK` vectors at a time.
+
+    Raises:
+        InputError: an array is not (n, D), holds NaN or infinite numbers, or has a different width from those before.
+    """
+    width, count = None, 0
+    for part in [vectors] if isinstance(vectors, Tensor | np.ndarray) else vectors:
+        if part.ndim != 2 or width not in (None, part.shape[1]):
+            expected = "(n, D)" if width is None else f"(n, {width})"
+            raise InputError(f"vectors of the shape {tuple(part.shape)}: give {expected}")
+        width = part.shape[1]
+        for first in range(0, len(part), BLOCK):
+            block = part[first : first + BLOCK]
+            tensor = torch.tensor(np.asarray(block)) if isinstance(block, np.ndarray) else block.detach().cpu()
+            finite = tensor.isfinite().all(1)
+            if not bool(finite.all()):
+                raise InputError(f"vector {count + int(finite.int().argmin())} is not finite: leave it out of the fit")
+            count += len(tensor)
+            yield tensor
+
+
+@dataclass(frozen=True)
+class Normalise(Post):
+    """Scale vectors to length 1; a zero vector stays zero."""
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Vectors (n, D) of length 1."""
+        return F.normalize(vectors, dim=-1)
+
+
+@dataclass(frozen=True)
+class Truncate(Post):
+    """Keep the first ``dimensions`` components, as Matryoshka models are trained for."""
+
+    dimensions: int
+
+    def __post_init__(self) -> None:
+        check_positive(self, "dimensions")
+
+    def width(self, width: int) -> int:
+        """D', which is D if the vectors have fewer components."""
+        return min(width, self.dimensions)
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Vectors (n, dimensions)."""
+        return vectors[..., : self.dimensions]
+
+
+ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Post):
+    """A linear layer and an activation: sentence-transformers' Dense.
+
+    Args:
+        weight: (D', D).
+        bias: (D',) or None.
+        activation: one of `ACTIVATIONS`, torch's names.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+    activation: str = "Identity"
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise ModelError(f"Dense activation {self.activation!r} is not known: choose {', '.join(ACTIVATIONS)}")
+
+    @classmethod
+    def first(cls, dimensions: int, width: int) -> Dense:
+        """The layer that keeps the first components of a vector unchanged."""
+        return cls(torch.eye(min(dimensions, width), width))
+
+    def width(self, width: int) -> int:
+        """D', the number of rows of the weight."""
+        check_width(self, width, self.weight.shape[1])
+        return int(self.weight.shape[0])
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Vectors (n, D'); raises MethodError if the vectors have another width than the weight."""
+        self.width(vectors.shape[-1])
+        weight = self.weight.to(vectors)
+        bias = self.bias.to(vectors) if self.bias is not None else None
+        activated: Tensor = getattr(nn, self.activation)()(F.linear(vectors, weight, bias))
+        return activated
