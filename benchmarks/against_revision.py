@@ -60,7 +60,7 @@ def decoder(folder: Path) -> Path:
     shutil.copytree(
         ROOT / "src/afterword/models/afterword-mini", folder, ignore=shutil.ignore_patterns("*.safetensors")
     )
-    gpt2(positions=2048).save_pretrained(folder)
+    gpt2().save_pretrained(folder)
     return folder
 
 
