@@ -34,9 +34,9 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from afterword import Encoder, classical
 from afterword.backbone.self_check import check
 from afterword.jobs.job import Job, Silent
-from afterword.jobs.plan import Inputs
-from afterword.jobs.pool import run_by
 from afterword.jobs.recipe import JobRecipe, Load
+from afterword.jobs.rows import Inputs
+from afterword.jobs.run import run_by, run_job
 from afterword.jobs.shard import ShardWorker
 from afterword.text.tokenizer import Tokenizer
 
@@ -114,7 +114,7 @@ def one_worker(texts: list[str], rounds: int) -> Row:
         def job() -> None:
             shutil.rmtree(folder, ignore_errors=True)
             made, worker = begun(folder, file, Loaded(encoder), 8192)
-            assert made.run(worker).complete
+            assert run_job(made, worker).complete
 
         seconds = in_turns({"encode": lambda: encoder.encode(texts), "job": job}, rounds)
     rates = {f"{name}, rows/s": len(texts) / median(found) for name, found in seconds.items()}
@@ -133,7 +133,7 @@ def ours(file: Path, workers: int, rows: int) -> float:
         made, worker = begun(Path(name) / "vectors", file, Load(str(minilm_folder()), {"device": "cpu"}), rows)
         clock = Clock()
 
-        assert made.run(worker, run_by(workers, threads=1), clock).complete
+        assert run_job(made, worker, run_by(workers, threads=1), clock).complete
         return steady(clock.times, rows, workers)
 
 
@@ -221,7 +221,7 @@ def memory_of(rows: int) -> dict[str, float]:
     before = resident("VmRSS")
     with folder_of(f"row {i} of many" for i in range(rows)) as (folder, file):
         made, worker = begun(folder, file, Loaded(encoder), 8192)
-        done = made.run(worker)
+        done = run_job(made, worker)
     assert done.complete and done.rows == rows
     return {"before": before, "highest": resident("VmHWM")}
 
@@ -241,15 +241,15 @@ def going_on(rows: int, shard: int, rounds: int) -> Row:
     lines = [f"row {i} of many" for i in range(rows)]
     with folder_of(iter(lines)) as (folder, file), folder_of(iter(lines[-shard:])) as (alone, last):
         made, worker = begun(folder, file, Loaded(encoder), shard)
-        assert made.run(worker).complete
+        assert run_job(made, worker).complete
 
         def again() -> None:
             found, same = begun(folder, file, Loaded(encoder), shard)
-            assert found.run(same).complete
+            assert run_job(found, same).complete
 
         def only() -> None:
             found, same = begun(alone, last, Loaded(encoder), shard)
-            assert found.run(same).complete
+            assert run_job(found, same).complete
 
         for _ in range(rounds):
             made.parts()[-1].unlink()

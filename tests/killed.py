@@ -18,7 +18,7 @@ TABLE_CALLS = "_do_merge delete create_index drop_index update_field_metadata op
 LOADED = [
     "tests.killed",
     "afterword.encoder",
-    "afterword.jobs.embedder",
+    "afterword.jobs.recipe",
     "transformers.models.gpt2.modeling_gpt2",
     "pyarrow.parquet",
 ]

@@ -10,7 +10,7 @@ from tests.agreement import close
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, echo
-from afterword.jobs.chunked import Chunking
+from afterword.jobs.recipe import Chunking
 
 TEXTS = ["One bank. Two banks!  Three.", " ", "河岸。银行！", "Two banks! One bank."]
 

@@ -15,7 +15,7 @@ from tests.killed import Piped
 
 from afterword import Encoder, classical, parse_method, prompt
 from afterword.errors import TextsUnknown
-from afterword.jobs.vectors_info import read_info
+from afterword.jobs.stored import read_info
 
 TEXTS = [
     "dog",

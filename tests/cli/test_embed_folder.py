@@ -12,6 +12,7 @@ from tests.killed import forked
 
 from afterword import Encoder
 from afterword.errors import TextsUnknown
+from afterword.jobs import run as run_module
 from afterword.jobs.job import Job
 
 TEXTS = ["one", "", "银行 and a bank", "four", "five"]
@@ -120,7 +121,7 @@ def test_too_many_rejects_end_the_run(run: Run, llama: Path, rows: Path, tmp_pat
     assert run(*command(llama, rows, tmp_path / "job", "--max-rejects", 1)).code == 1
 
 
-@pytest.mark.parametrize("place", ["jobs.plan.files_of", "jobs.plan.Inputs.kinds", "jobs.job.Job.create"])
+@pytest.mark.parametrize("place", ["jobs.rows.files_of", "jobs.rows.Inputs.kinds", "jobs.job.Job.create"])
 def test_an_interruption_at_the_start_of_a_resumed_run_says_how_to_go_on(
     run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -201,7 +202,7 @@ def test_a_dry_run_refuses_files_whose_kept_columns_differ(run: Run, gpt2: Path,
 def test_an_input_that_grows_while_it_is_embedded_is_told_of(
     run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = Job.run
+    begin = run_module.run_job
 
     def grow(job: Job, *given: object) -> object:
         done = begin(job, *given)
@@ -209,6 +210,6 @@ def test_an_input_that_grows_while_it_is_embedded_is_told_of(
             file.write('{"id": 9, "text": "new"}\n')
         return done
 
-    monkeypatch.setattr(Job, "run", grow)
+    monkeypatch.setattr(run_module, "run_job", grow)
     ended = run(*command(llama, rows, tmp_path / "job"))
     assert f"warning: {rows} has another size than when the job was begun: rows that were added are not in" in ended.err

@@ -9,8 +9,8 @@ import pytest
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, parse_method
-from afterword.jobs.embedder import MethodsEmbedder
-from afterword.jobs.vectors_info import read_info
+from afterword.jobs.recipe import MethodsEmbedder
+from afterword.jobs.stored import read_info
 from afterword.post import parse_post
 
 FITTED_TO = [f"{a} {b} {i}" for i, a in enumerate(("dog", "cat", "the sea")) for b in ("runs", "is here", "and more")]

@@ -8,7 +8,7 @@ from tests.cli.conftest import Run
 
 from afterword.cli.inputs import open_reader, read_form
 from afterword.files.lines import JsonLinesReader, ListedReader
-from afterword.jobs.items import items_of
+from afterword.jobs.rows import items_of
 
 
 def test_a_text_may_look_like_a_file_that_is_not_there():

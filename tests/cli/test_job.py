@@ -11,7 +11,7 @@ from tests.cli.conftest import Run
 
 from afterword import Encoder
 from afterword.jobs import Job, embed_files
-from afterword.jobs.stored_vectors import StoredVectors
+from afterword.jobs.stored import StoredVectors
 
 TEXTS = ["one", "", "银行 and a bank", "four", "five"]
 

@@ -11,7 +11,7 @@ from tests.cli.conftest import Run, array
 
 from afterword import Encoder, classical, reba
 from afterword.cli.model import ModelChoice
-from afterword.jobs.vectors_info import VectorsInfo, to_notes
+from afterword.jobs.stored import VectorsInfo, to_notes
 from afterword.methods.serialize import to_json
 
 

@@ -16,7 +16,7 @@ from tests.killed import forked
 from tests.tiny import tiny
 
 from afterword.cli import main
-from afterword.jobs.embedder import MethodsEmbedder
+from afterword.jobs.recipe import MethodsEmbedder
 
 KINDS = ["npy", "jsonl", "parquet"]
 ROWS, WINDOW = 26, 4

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.jobs.stored_vectors import StoredVectors
-from afterword.jobs.vectors_info import PREFIX
+from afterword.jobs.stored import PREFIX, StoredVectors
 
 TEXTS = [*(f"text number {i}" for i in range(20)), "", "the bank", "the bank", "water " * 60]
 

@@ -8,7 +8,7 @@ import pytest
 from afterword import Encoder, classical
 from afterword.cli.inputs import open_reader
 from afterword.cli.similar_texts import embed_side, read_items
-from afterword.jobs.embedder import MethodsEmbedder
+from afterword.jobs.recipe import MethodsEmbedder
 
 
 @pytest.fixture(scope="module")

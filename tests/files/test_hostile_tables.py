@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from afterword.files.lines import FileForm
 from afterword.files.read import open_texts
-from afterword.jobs.items import items_of
+from afterword.jobs.rows import items_of
 
 ODD = "\",;|\t\n\r\0'\\ aé每个词👩\u2028\x0b\x85\ufeff"
 NAMES = ["id", "note", "a b", "Text", "列"]

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from afterword import Encoder, classical
-from afterword.jobs.chunked import Chunking, columns
-from afterword.jobs.embedder import MethodsEmbedder
-from afterword.jobs.items import Item
+from afterword.jobs.recipe import Chunking, MethodsEmbedder, columns
+from afterword.jobs.rows import Item
 
 
 def test_a_row_for_each_chunk_and_a_row_for_what_has_none(llama: Path) -> None:

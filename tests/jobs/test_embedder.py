@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from afterword import Encoder, classical, echo
-from afterword.jobs.embedder import MethodsEmbedder
+from afterword.jobs.recipe import MethodsEmbedder
 
 
 def test_vectors_by_name_and_the_progress(llama: Path) -> None:

@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-from afterword.jobs.estimate import estimate, sampled
-from afterword.jobs.plan import Inputs
-from afterword.jobs.recipe import JobRecipe, Load
+from afterword.jobs.recipe import JobRecipe, Load, estimate, sampled
+from afterword.jobs.rows import Inputs
 
 
 def test_counts_and_sizes(llama: Path, tmp_path: Path) -> None:

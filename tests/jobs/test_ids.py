@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.jobs.ids import IdCounts, count_ids
-from afterword.jobs.job import Job
+from afterword.jobs.job import IdCounts, Job, count_ids
 
 ROWS = [("a", "one"), ("b", "two"), ("a", "three"), (None, "four"), ("", "five"), ("b", ""), ("c", "six. seven."),
         ("a", "eight"), ("-1", "nine"), ("-2", "ten")]  # fmt: skip

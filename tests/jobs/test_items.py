@@ -1,6 +1,6 @@
 import pytest
 
-from afterword.jobs.items import Item, fault, kept_columns, unwritable
+from afterword.jobs.rows import Item, fault, kept_columns, unwritable
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from afterword import Encoder, echo
 from afterword.errors import DataError, InputError, JobError
 from afterword.jobs import Job
 from afterword.jobs.job import JobResult, Silent, kept
-from afterword.jobs.plan import Inputs
 from afterword.jobs.recipe import JobRecipe, Load
+from afterword.jobs.rows import Inputs
+from afterword.jobs.run import run_job
 from afterword.jobs.shard import ShardWorker
 from afterword.methods.serialize import to_json
 
@@ -47,7 +48,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_job_is_encode(make: Make, llama: Path) -> None:
     worker = make(normalize_embeddings=True)
     job = Job.create(worker, {}, 3)
-    result = job.run(worker)
+    result = run_job(job, worker)
     assert (result.rows, result.rejected, result.shards, result.complete) == (7, 2, 3, True)
     table = Job.open(worker.folder).read().read_all()
     assert table.column_names == ["row", "text", "id", "problem", "vector"]
@@ -66,7 +67,7 @@ def test_a_job_is_encode(make: Make, llama: Path) -> None:
 def test_several_methods_are_several_columns(make: Make) -> None:
     worker = make(("classical", "echo"))
     job = Job.create(worker, {}, 100)
-    job.run(worker)
+    run_job(job, worker)
     assert job.read().schema.names == ["row", "text", "id", "problem", "classical", "echo"] and list(job.infos) == [
         "classical",
         "echo",
@@ -75,7 +76,7 @@ def test_several_methods_are_several_columns(make: Make) -> None:
 
 def test_what_is_refused(make: Make, tmp_path: Path) -> None:
     worker = make()
-    Job.create(worker, {"--model": "a"}, 2).run(worker)
+    run_job(Job.create(worker, {"--model": "a"}, 2), worker)
     before = files(worker.folder)
     for settings, rows, message in (
         ({"--model": "b"}, 2, "begun with --model a, and now it is b"),
@@ -101,14 +102,14 @@ def test_an_empty_input(make: Make, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("")
     worker = make()
     job = Job.create(worker, {}, 2)
-    assert job.run(worker) == JobResult(0, 0, 1, True, 0) and job.read().read_all().num_rows == 0
+    assert run_job(job, worker) == JobResult(0, 0, 1, True, 0) and job.read().read_all().num_rows == 0
 
 
 def test_a_finished_job_sees_that_the_file_of_its_method_was_changed(make: Make, tmp_path: Path) -> None:
     file = tmp_path / "own_method.json"
     file.write_text(json.dumps(to_json(echo())))
     worker = make((f"@{file}",))
-    Job.create(worker, {}, 3).run(worker)
+    run_job(Job.create(worker, {}, 3), worker)
     file.write_text(json.dumps(to_json(echo(copies=3))))
     with pytest.raises(JobError, match="was begun with vector method"):
         Job.create(worker, {}, 3)
@@ -116,9 +117,9 @@ def test_a_finished_job_sees_that_the_file_of_its_method_was_changed(make: Make,
 
 def test_a_beginning_without_a_vector_gives_way_to_another_command(make: Make) -> None:
     with pytest.raises(InputError, match="truncate_dim=1000"):
-        Job.create(make(truncate_dim=1000), {"--dimensions": 1000}, 3).run(make(truncate_dim=1000))
+        run_job(Job.create(make(truncate_dim=1000), {"--dimensions": 1000}, 3), make(truncate_dim=1000))
     worker = make()
-    assert Job.create(worker, {"--dimensions": None}, 3).run(worker).complete
+    assert run_job(Job.create(worker, {"--dimensions": None}, 3), worker).complete
     with pytest.raises(JobError, match="--dimensions"):
         Job.create(worker, {"--dimensions": 8}, 3)
 
@@ -127,34 +128,34 @@ def test_a_beginning_without_a_vector_gives_way_to_another_command(make: Make) -
 def test_columns_that_are_not_there_or_named_twice(columns: list[str], make: Make) -> None:
     worker = make()
     job = Job.create(worker, {}, 100)
-    job.run(worker)
+    run_job(job, worker)
     with pytest.raises(JobError, match=f"column '{columns[-1]}': name each once, of row, text, id, problem, vector"):
         job.read(columns)
 
 
 def test_shards_in_any_order_and_twice_have_the_same_bytes(make: Make) -> None:
     one, two = make(folder="one"), make(folder="two")
-    Job.create(one, {}, 2).run(one)
+    run_job(Job.create(one, {}, 2), one)
 
     def backwards(worker: Any, numbers: Any, listener: Any) -> None:
         first, second = worker.start(), worker.start()
         for number in reversed(numbers):
             assert first(number) == second(number)
 
-    Job.create(two, {}, 2).run(two, backwards)
+    run_job(Job.create(two, {}, 2), two, backwards)
     assert files(one.folder) == files(two.folder)
 
 
 def test_a_shard_is_done_if_and_only_if_its_file_exists(make: Make) -> None:
     worker = make()
     job = Job.create(worker, {}, 2)
-    assert job.run(worker).complete
+    assert run_job(job, worker).complete
     before = files(worker.folder)
     (worker.folder / "shards" / "000001.parquet").unlink()
     (worker.folder / "shards" / ".afterword-000003.writing").write_bytes(b"half")
     assert (job.complete, [shard.number for shard in job.missing()], job.result().rows) == (False, [1], 5)
     assert "5 rows kept" in kept(job)
-    assert Job.create(worker, {}, 2).run(worker).complete
+    assert run_job(Job.create(worker, {}, 2), worker).complete
     assert before == {name: content for name, content in files(worker.folder).items() if name in before}
 
 
@@ -170,7 +171,7 @@ def test_rows_are_counted_as_they_are_embedded(make: Make) -> None:
             self.calls += 1
 
     worker, heard = make(), Heard()
-    Job.create(worker, {}, 7).run(worker, listener=heard)
+    run_job(Job.create(worker, {}, 7), worker, listener=heard)
     assert (heard.total, heard.rows) == (7, 7) and heard.calls > 2, "one shard, and more than its end is reported"
 
 
@@ -184,7 +185,7 @@ def test_an_input_that_changed_is_refused(make: Make, tmp_path: Path, change: tu
         Job.create(worker, {}, 2)
     assert len(job.parts()) == 1
     again = Job.create(worker, {}, 2, overwrite=True)
-    assert again.parts() == [] and again.run(worker).complete
+    assert again.parts() == [] and run_job(again, worker).complete
 
 
 @pytest.mark.parametrize("done", [1, 4])
@@ -202,7 +203,7 @@ def test_a_different_encoder_is_refused(make: Make, llama: Path, tmp_path: Path,
     weights["norm.weight"] += 1
     save_file(weights, model / "model.safetensors", {"format": "pt"})
     with pytest.raises(JobError, match="was begun with vector identity"):
-        Job.create(worker, {}, 2).run(worker)
+        run_job(Job.create(worker, {}, 2), worker)
     assert len(job.parts()) == done
     assert Job.create(worker, {}, 2, overwrite=True).parts() == []
 
@@ -210,8 +211,8 @@ def test_a_different_encoder_is_refused(make: Make, llama: Path, tmp_path: Path,
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 1, "plan": 3}'])
 def test_a_job_file_that_cannot_be_read(make: Make, content: str) -> None:
     worker = make()
-    Job.create(worker, {}, 100).run(worker)
+    run_job(Job.create(worker, {}, 100), worker)
     (worker.folder / "job.json").write_text(content)
     with pytest.raises(JobError, match=r"job\.json"):
         Job.create(worker, {}, 100)
-    assert Job.create(worker, {}, 100, overwrite=True).run(worker).complete
+    assert run_job(Job.create(worker, {}, 100, overwrite=True), worker).complete

@@ -6,9 +6,10 @@ import pytest
 
 from afterword.errors import InputError, JobError
 from afterword.jobs.job import Job
-from afterword.jobs.join import join
-from afterword.jobs.plan import Inputs
+from afterword.jobs.output import join
 from afterword.jobs.recipe import JobRecipe, Load
+from afterword.jobs.rows import Inputs
+from afterword.jobs.run import run_job
 from afterword.jobs.shard import ShardWorker
 
 
@@ -20,7 +21,7 @@ def test_what_is_refused(llama: Path, tmp_path: Path) -> None:
     job = Job.create(worker, {}, 1)
     with pytest.raises(JobError, match=r"2 of 2 shards of .* are not done"):
         join(job, tmp_path / "a.parquet")
-    job.run(worker)
+    run_job(job, worker)
     with pytest.raises(InputError, match="one vector a row, and 2 methods were given"):
         join(job, tmp_path / "a.npy")
     assert join(job, tmp_path / "a.parquet") == 2

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 from tests.cli.conftest import Run
 
 from afterword import Encoder, parse_method
-from afterword.jobs.probes import probes
-from afterword.jobs.vectors_info import read_info
+from afterword.jobs.stored import probes, read_info
 from afterword.methods.serialize import from_json
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from afterword.errors import TooLong
-from afterword.jobs.names import VECTOR, reasons_with_options, with_options
+from afterword.jobs import VECTOR
+from afterword.jobs.names import reasons_with_options, with_options
 
 
 def test_arguments_become_options():

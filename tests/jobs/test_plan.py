@@ -12,7 +12,8 @@ from tests.examples import examples
 
 from afterword.errors import DataError, JobError
 from afterword.files.lines import FileForm
-from afterword.jobs.plan import Inputs, Shard, ShardRows, cut, files_of, hashes, shards_of
+from afterword.jobs.job import Shard, ShardRows, cut, hashes, shards_of
+from afterword.jobs.rows import Inputs, files_of
 
 
 def jsonl(path: Path, texts: list[str]) -> Path:

@@ -20,7 +20,7 @@ from tests.tiny import tiny
 from afterword import Encoder
 from afterword.cli import main
 from afterword.errors import BadRow, DataError, InputError, ModelError
-from afterword.jobs.pool import run_by
+from afterword.jobs.run import run_by
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from tests.jobs.test_pool import Heard, Toy
-from afterword.jobs.pool import run_by
+from afterword.jobs.run import run_by
 if __name__ == "__main__":
     run_by(1)(Toy(Path(sys.argv[1]), seconds=1000), range(9), Heard())
 """

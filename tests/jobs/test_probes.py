@@ -9,7 +9,7 @@ import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, prompt
-from afterword.jobs.probes import TEXTS, TOLERANCE, probe_difference, probes, probes_agree
+from afterword.jobs.stored import TEXTS, TOLERANCE, probe_difference, probes, probes_agree
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from afterword import Encoder, echo
-from afterword.jobs.items import Item
 from afterword.jobs.recipe import JobRecipe, Load
+from afterword.jobs.rows import Item
 from afterword.post import parse_post
 
 TEXTS = ["a", "b c", "d"]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from afterword.errors import TooLong
-from afterword.jobs.items import Item
-from afterword.jobs.rejects import SHOWN, Rejects, bisected
+from afterword.jobs.output import SHOWN, Rejects
+from afterword.jobs.rows import Item, bisected
 
 
 def test_only_the_first_rejected_rows_are_told() -> None:

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from afterword.errors import DataError
-from afterword.jobs import stored_vectors as module
-from afterword.jobs.stored_vectors import StoredVectors, holds_vectors
-from afterword.jobs.vectors_info import VectorsInfo, to_notes
-from afterword.jobs.write_vectors import Block, ParquetSink
+from afterword.jobs import stored as module
+from afterword.jobs.output import ParquetSink
+from afterword.jobs.rows import Block
+from afterword.jobs.stored import StoredVectors, VectorsInfo, holds_vectors, to_notes
 
 TEXTS = ["a", None, "b", "a", "c", "", "b", "d"]
 VECTORS = np.arange(16, dtype=np.float32).reshape(8, 2)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from afterword.errors import DataError
-from afterword.jobs.vectors_info import VectorsInfo, read_info, to_notes
+from afterword.jobs.stored import VectorsInfo, read_info, to_notes
 
 PROBES = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
 INFO = VectorsInfo("a/model", {"name": "m"}, "f" * 32, "1" * 32, 2, True, "an instruction: ", PROBES)

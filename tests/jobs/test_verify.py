@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from afterword.jobs.job import Job
-from afterword.jobs.plan import Inputs
+from afterword.jobs.job import Job, part
 from afterword.jobs.recipe import JobRecipe, Load
-from afterword.jobs.shard import ShardWorker, part
-from afterword.jobs.verify import verify
+from afterword.jobs.rows import Inputs
+from afterword.jobs.run import run_job
+from afterword.jobs.shard import ShardWorker, verify
 
 
 def test_a_shard_with_wrong_vectors_is_found(llama: Path, tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_a_shard_with_wrong_vectors_is_found(llama: Path, tmp_path: Path) -> Non
     worker = ShardWorker(tmp_path / "job", Inputs((file,)), JobRecipe(Load(str(llama))), {"text": "text"}, "llama", 2)
     job = Job.create(worker, {}, 2)
     assert verify(job, worker, 9) == ([], [])
-    job.run(worker)
+    run_job(job, worker)
     assert verify(job, worker, 9) == ([0, 1], []) and len(verify(job, worker, 1)[0]) == 1
     table = pq.read_table(part(job.folder, 0))
     for change, differs in ((1e-7, []), (1e-3, [0])):

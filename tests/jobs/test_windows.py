@@ -1,7 +1,6 @@
 """What is held in memory does not grow with the input."""
 
-from afterword.jobs.items import Item
-from afterword.jobs.windows import windows
+from afterword.jobs.rows import Item, windows
 
 
 def test_windows_hold_so_many_rows_and_so_many_characters():

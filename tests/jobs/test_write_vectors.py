@@ -18,7 +18,8 @@ from hypothesis.extra.numpy import arrays
 
 from afterword.errors import DataError
 from afterword.files.atomic import atomic_file
-from afterword.jobs.write_vectors import Block, JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled
+from afterword.jobs.output import JsonLinesSink, NpySink, ParquetSink, Sink, kind_of, spelled
+from afterword.jobs.rows import Block
 
 TYPES = [np.float32, np.float64]
 COLUMNS, EMPTY = {"text": "text", "line": "number"}, {"vector": np.zeros((0, 4), np.float32)}

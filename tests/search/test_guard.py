@@ -10,7 +10,7 @@ from tests.search.rows import info, reader
 from afterword import Encoder
 from afterword.errors import DataError
 from afterword.files import fingerprint
-from afterword.jobs.probes import probes
+from afterword.jobs.stored import probes
 from afterword.methods.serialize import to_json
 from afterword.search.guard import check_encoder, check_settings
 from afterword.search.index import Index, IndexInfo

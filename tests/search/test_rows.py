@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.search.rows import info, reader
 
-from afterword.jobs.items import Item
+from afterword.jobs.rows import Item
 from afterword.search.index import Index
 from afterword.search.rows import Located, NewRows, delete, hash_of
 

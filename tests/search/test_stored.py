@@ -8,7 +8,7 @@ import pytest
 from tests.search.rows import DIMENSION, info
 
 from afterword.errors import DataError
-from afterword.jobs.vectors_info import to_notes
+from afterword.jobs.stored import to_notes
 from afterword.search.stored import StoredRows, parts_of
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from ..jobs.chunked import Chunking
+    from ..jobs.recipe import Chunking
 
 
 def read_chunking(
@@ -47,6 +47,6 @@ def read_chunking(
         raise typer.BadParameter(
             f"{overlap} is not less than --chunk {number}: give 0 to {int(number) - 1}", param_hint="--overlap"
         )
-    from ..jobs.chunked import Chunking
+    from ..jobs.recipe import Chunking
 
     return Chunking(unit or None, int(number) if number else None, late, overlap or 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 import typer
 
-from ..jobs.names import CHUNK_COLUMNS, VECTOR
+from ..jobs import CHUNK_COLUMNS, VECTOR
 from . import options as o
 from .chunked import read_chunking
 from .console import interruptible, say
@@ -18,12 +18,12 @@ from .embed_folder import (
     JOB_COLUMNS,
     JobOptions,
     check_job,
+    embed_to_folder,
     going_on,
     one_file,
     output_of,
     read_files,
     recipe_of,
-    run_job,
     settings_of,
 )
 from .fitting import Fit
@@ -36,9 +36,9 @@ from .write_rows import output_to, source_of, write_file, write_stream
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import FileForm, Reader
-    from ..jobs.output_path import OutputFile
-    from ..jobs.plan import Inputs as JobInputs
+    from ..jobs.output import OutputFile
     from ..jobs.recipe import JobRecipe
+    from ..jobs.rows import Inputs as JobInputs
 
 COLUMNS = {"text": "text"}
 ENCODE = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
@@ -207,7 +207,7 @@ def embed(
             check_job(texts, input, rejects, save)
             files = read_files(input or [], format, field, kept, id, form, condition, condition_field)
             recipe = recipe_of(choice, method, settings, condition, condition_field, chunking, fitted)
-            return run_job(
+            return embed_to_folder(
                 folder, files, recipe, model, window, given, only_jobs, columns=own, overwrite=overwrite,
                 progress=progress, command=command,
             )  # fmt: skip
@@ -229,7 +229,7 @@ def embed(
 
 def _check_first_rows(texts: Sequence[str] | None, source: Path, inputs: JobInputs) -> None:
     """Read the first rows of a file, so that a wrong column or encoding is reported before torch is imported."""
-    from ..jobs.items import items_of, read_ahead
+    from ..jobs.rows import items_of, read_ahead
 
     with closing(_reader(texts, source, inputs)) as reader:
         next(read_ahead(items_of(reader, inputs.condition, inputs.condition_field, inputs.keep)), None)
@@ -248,7 +248,7 @@ def inputs_of(
     kind: str | None, field: str | None, kept: Sequence[str], form: FileForm, condition: str | None, named: str | None
 ) -> JobInputs:
     """How the input is read, without its file."""
-    from ..jobs.plan import Inputs
+    from ..jobs.rows import Inputs
 
     return Inputs((), kind, field, (*kept,), form, condition, named)
 
@@ -264,7 +264,7 @@ def to_stream(
     **shown: Unpack[Shown],
 ) -> int:
     """Embed rows to the standard output."""
-    from ..jobs.items import items_of
+    from ..jobs.rows import items_of
 
     with closing(_reader(texts, source, inputs)) as reader:
         items = items_of(reader, inputs.condition, inputs.condition_field, inputs.keep)

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import JobError, TextsUnknown, plural
-from ..jobs.names import JOB, PROBLEM, ROW
+from ..jobs import JOB, PROBLEM, ROW
 from .console import REJECTED, interruptible, say
 from .progress import RowsBar, clock_time
 
 if TYPE_CHECKING:
     from ..files.lines import FileForm
-    from ..jobs.chunked import Chunking
     from ..jobs.job import Job, JobResult
-    from ..jobs.plan import Inputs
-    from ..jobs.pool import Run
-    from ..jobs.recipe import JobRecipe
+    from ..jobs.recipe import Chunking, JobRecipe
+    from ..jobs.rows import Inputs
+    from ..jobs.run import Run
     from ..jobs.shard import ShardWorker
     from .fitting import Fit
     from .model import ModelChoice
@@ -78,7 +77,7 @@ class JobOptions:
 
     def run(self) -> Run:
         """What embeds the shards."""
-        from ..jobs.pool import run_by
+        from ..jobs.run import run_by
 
         workers: Any = self.workers if self.workers in (None, "auto") else int(self.workers)
         gpus = 1.0 if (self.device or "").startswith("cuda") else 0.0
@@ -147,7 +146,7 @@ def read_files(
     condition_field: str | None,
 ) -> Inputs:
     """The files of a job; its rows' ids are kept like other columns."""
-    from ..jobs.plan import Inputs, files_of
+    from ..jobs.rows import Inputs, files_of
 
     keep = (*([id] if id is not None else []), *kept)
     return Inputs(files_of(paths), kind, field, keep, form, condition, condition_field)
@@ -229,7 +228,7 @@ class JobBar:
             self.bar.__exit__(None, None, None)
 
 
-def run_job(
+def embed_to_folder(
     folder: Path,
     inputs: Inputs,
     recipe: JobRecipe,
@@ -244,9 +243,9 @@ def run_job(
     command: Mapping[str, Any],
 ) -> int:
     """Begin a job or go on with it; returns the exit code: 1 if a row was rejected."""
-    from ..jobs.ids import count_ids
-    from ..jobs.job import Job, kept
-    from ..jobs.plan import SHARD_ROWS
+    from ..jobs.job import Job, count_ids, kept
+    from ..jobs.rows import SHARD_ROWS
+    from ..jobs.run import run_job
     from ..jobs.shard import ShardWorker
 
     own = {name: kind for name, kind in columns.items() if name != "text" or not options.no_text}
@@ -265,7 +264,7 @@ def run_job(
     bar = JobBar(folder, options.max_rejects, progress)
     with interruptible(lambda: kept(job)):
         try:
-            result = job.run(worker, options.run(), bar)
+            result = run_job(job, worker, options.run(), bar)
         finally:
             bar.end()
     for file in resized(job):
@@ -289,7 +288,7 @@ def settings_of(
 def compare_again(worker: ShardWorker, count: int) -> int:
     """Embed some shards of a job again, and print which differ; returns the exit code."""
     from ..jobs.job import Job
-    from ..jobs.verify import TOLERANCE, verify
+    from ..jobs.shard import TOLERANCE, verify
 
     numbers, differing = verify(Job.open(worker.folder), worker, count)
     for number in differing:
@@ -318,7 +317,7 @@ def summary(folder: Path, result: JobResult, before: int, seconds: float) -> str
 
 def tell_estimate(inputs: Inputs, recipe: JobRecipe) -> int:
     """Print what a job would take."""
-    from ..jobs.estimate import estimate
+    from ..jobs.recipe import estimate
 
     found = estimate(inputs, recipe)
     print(f"rows    {found.rows:,}" + (f", {found.rejected:,} of them without a text" if found.rejected else ""))

@@ -15,7 +15,7 @@ from .inputs import open_reader
 from .model import members_of
 
 if TYPE_CHECKING:
-    from ..jobs.embedder import MethodsEmbedder
+    from ..jobs.recipe import MethodsEmbedder
     from ..methods import AnyMethod
     from ..post import Post
 
@@ -117,7 +117,7 @@ class Fit:
             return cls(steps, save=save, overwrite=overwrite)
         if any("condition" in m.layout.fields for m in members_of(methods.values())):
             raise typer.BadParameter("goes with a template without {condition}", param_hint="--fit")
-        from ..jobs.output_path import same
+        from ..jobs.output import same
         from ..tasks.candidates import Fitting
 
         if any(file is not None and same(file, path) for file in written):

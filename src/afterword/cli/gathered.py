@@ -20,7 +20,7 @@ from .similar_texts import embed_side, read_items, summary
 
 if TYPE_CHECKING:
     from ..files.lines import FileForm
-    from ..jobs.write_vectors import Array
+    from ..jobs.rows import Array
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
 
@@ -97,7 +97,7 @@ def gather(
         DataError: the file cannot be read.
     """
     from ..files.sources import check_file
-    from ..jobs.stored_vectors import holds_vectors
+    from ..jobs.stored import holds_vectors
 
     if path is not None and str(path) != "-" and not path.exists():
         check_file(path)
@@ -120,7 +120,7 @@ def gather(
         )
     with closing(open_reader(None, path, kind, field, form=form)) as reader:
         items = read_items(reader, hint="--input")
-    from ..jobs.embedder import MethodsEmbedder
+    from ..jobs.recipe import MethodsEmbedder
 
     embedder = MethodsEmbedder.open(choice, read_methods([method] if method else None), dict(settings))
     side = embed_side(items, embedder, True)
@@ -254,7 +254,7 @@ def write_listing(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 def _written(values: Any, table: bool) -> Sequence[Any]:
     """A column as JSON has it, or as text for a table; one that Arrow does not hold stays as it is."""
     from ..files.parquet import value_of
-    from ..jobs.items import as_json, as_text
+    from ..jobs.rows import as_json, as_text
 
     if isinstance(values, Sequence):
         return values

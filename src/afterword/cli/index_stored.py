@@ -13,8 +13,8 @@ from .console import say
 from .indexing import IndexRun, IndexWanted, check_names, finish
 
 if TYPE_CHECKING:
-    from ..jobs.rejects import Rejects
-    from ..jobs.write_vectors import Block
+    from ..jobs.output import Rejects
+    from ..jobs.rows import Block
     from ..search.index import Index
     from ..search.stored import Reject
 
@@ -32,7 +32,7 @@ def build_from(wanted: IndexWanted, path: Path, every: bool) -> int:
         path: a .parquet file, or the folder of a job.
         every: keep all columns that `embed` kept.
     """
-    from ..jobs.rejects import Rejects
+    from ..jobs.output import Rejects
     from ..search.guard import check_encoder
     from ..search.rows import NewRows
     from ..search.stored import StoredRows

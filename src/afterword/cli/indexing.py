@@ -19,11 +19,9 @@ from .progress import RowsBar, say_loading
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from ..jobs.chunked import Chunking
-    from ..jobs.embedder import MethodsEmbedder
-    from ..jobs.items import Item
-    from ..jobs.rejects import Rejects
-    from ..jobs.windows import Embedding, Progress
+    from ..jobs.output import Rejects
+    from ..jobs.recipe import Chunking, MethodsEmbedder
+    from ..jobs.rows import Embedding, Item, Progress
     from ..methods import AnyMethod
     from ..search.index import Index
     from ..search.rows import Located, NewRows
@@ -103,8 +101,8 @@ class IndexRun:
     """
 
     def __init__(self, wanted: IndexWanted) -> None:
-        from ..jobs.embedder import MethodsEmbedder
-        from ..jobs.made_by import made_by
+        from ..jobs.recipe import MethodsEmbedder
+        from ..jobs.shard import made_by
         from ..search.index import IndexInfo
 
         say_loading(wanted.choice.model, wanted.progress)
@@ -148,7 +146,7 @@ class IndexRun:
 
     def identify(self, item: Item) -> str | None:
         """The id of an item's document: "" where it has none, None where ids are hashes."""
-        from ..jobs.items import as_text
+        from ..jobs.rows import as_text
 
         return None if self.wanted.id is None else as_text(item.kept.get(self.wanted.id)) or ""
 
@@ -165,8 +163,7 @@ class IndexRun:
 
     def embedding(self, kinds: Mapping[str, Any]) -> Embedding:
         """How rows become vectors and columns."""
-        from ..jobs.items import Item
-        from ..jobs.windows import Embedding
+        from ..jobs.rows import Embedding, Item
         from ..search.write import columns_of
 
         chunking, embedder = self.wanted.chunking, self.embedder
@@ -210,8 +207,8 @@ def build(wanted: IndexWanted, reader: Reader) -> int:
         wanted: what the command asks for.
         reader: the open input.
     """
-    from ..jobs.items import items_of, read_ahead
-    from ..jobs.rejects import Rejects, check_some
+    from ..jobs.output import Rejects, check_some
+    from ..jobs.rows import items_of, read_ahead
     from ..search.rows import NewRows
     from ..search.write import check_folder, writing
 
@@ -264,8 +261,7 @@ def _embed(
 
     Windows are cut by the input alone, so that a build that goes on has the vectors of an unbroken one.
     """
-    from ..jobs.windows import embed_window, windows
-    from ..jobs.write_vectors import Block
+    from ..jobs.rows import Block, embed_window, windows
     from ..search.write import MERGED, Merges
 
     merges = Merges(index, min(MERGED, run.wanted.window))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..jobs.names import VECTOR
+from ..jobs import VECTOR
 from . import options as o
 from .console import without_advice
 from .model import ModelChoice, read_methods

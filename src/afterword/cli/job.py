@@ -100,7 +100,7 @@ def again(context: typer.Context, found: Job, count: int, trust: bool) -> int:
     Raises:
         typer.BadParameter: it runs Python code, and that was not allowed.
     """
-    from ..jobs.embed_folder import VERB, worker_of
+    from ..jobs.run import VERB, worker_of
 
     settings, command = found.begun["settings"], dict(found.begun["command"])
     ours = settings.get("verb") == VERB
@@ -138,7 +138,7 @@ def join(
         afterword job join vectors/ -o vectors.parquet
     """
     from ..jobs.job import Job
-    from ..jobs.join import join as joined
+    from ..jobs.output import join as joined
 
     say(f"{plural(joined(Job.open(folder), output, overwrite=overwrite), 'row')} in {output}")
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..jobs.names import VECTOR
+from ..jobs import VECTOR
 
 if TYPE_CHECKING:
     from ..backbone.model_source import ModelSource

@@ -248,7 +248,7 @@ def items(text: str | None, input: Path | None, format: str | None, field: str |
         BadRow: a row cannot be used.
     """
     from ..errors import BadRow
-    from ..jobs.items import items_of
+    from ..jobs.rows import items_of
 
     with closing(open_reader(None if text is None else [text], input, format, field)) as reader:
         for item in items_of(reader):
@@ -259,7 +259,7 @@ def items(text: str | None, input: Path | None, format: str | None, field: str |
 
 def _filled(value: Any) -> str:
     """The text of a pair, checked as one of --input is."""
-    from ..jobs.items import fault
+    from ..jobs.rows import fault
 
     if problem := fault(value):
         raise ValueError(problem)

@@ -192,7 +192,7 @@ def read_queries(reader: Reader) -> list[str]:
     Raises:
         DataError: a row has no query, or there is none.
     """
-    from ..jobs.items import items_of
+    from ..jobs.rows import items_of
 
     items = list(items_of(reader, None, None, []))
     for item in items:
@@ -205,7 +205,7 @@ def read_queries(reader: Reader) -> list[str]:
 
 def _json(found: Sequence[Result]) -> list[str]:
     """A line of JSON for each query; kept values are written as `embed` writes them."""
-    from ..jobs.items import as_json
+    from ..jobs.rows import as_json
 
     return [
         json.dumps(
@@ -226,7 +226,7 @@ def page(found: Sequence[Result]) -> list[str]:
 
 
 def _columns(found: Result) -> list[Any]:
-    from ..jobs.items import as_json
+    from ..jobs.rows import as_json
 
     hits = found.hits
     kept = list(hits[0].kept)

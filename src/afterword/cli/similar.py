@@ -20,9 +20,8 @@ from .similar_stored import Stored, open_stored
 from .similar_texts import Side, embed_side, mean_of, read_items, summary
 
 if TYPE_CHECKING:
-    from ..jobs.embedder import MethodsEmbedder
-    from ..jobs.items import Item
-    from ..jobs.write_vectors import Array
+    from ..jobs.recipe import MethodsEmbedder
+    from ..jobs.rows import Array, Item
     from .nearest import Nearest
 
 MATRIX = 12  # maximum number of columns of a printed matrix
@@ -109,7 +108,7 @@ def similar(
         afterword similar -m minilm "a cat sat down" "the feline took a seat" "interest rates rose"
         afterword similar -m minilm "my parcel is late" --against vectors.parquet --top 5
     """
-    from ..jobs.stored_vectors import holds_vectors
+    from ..jobs.stored import holds_vectors
 
     if threshold is not None and math.isnan(threshold):
         raise typer.BadParameter("nan is not a number", param_hint="--threshold")
@@ -142,7 +141,7 @@ def similar(
         result = with_stored(embed_side(items, stored.embedder, not texts), stored, wanted)
     else:
         others = None if against is None else read_items(open_reader(None, against, None, field, form=form))
-        from ..jobs.embedder import MethodsEmbedder
+        from ..jobs.recipe import MethodsEmbedder
 
         embedder = MethodsEmbedder.open(choice, methods, settings, condition)
         result = _embedded(items, others, embedder, not texts, wanted)

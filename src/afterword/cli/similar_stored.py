@@ -18,10 +18,9 @@ from .similar_texts import Side, check_number, mean_of
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
-    from ..jobs.embedder import MethodsEmbedder
-    from ..jobs.stored_vectors import StoredVectors
-    from ..jobs.vectors_info import VectorsInfo
-    from ..jobs.write_vectors import Array
+    from ..jobs.recipe import MethodsEmbedder
+    from ..jobs.rows import Array
+    from ..jobs.stored import StoredVectors, VectorsInfo
     from ..methods import AnyMethod
     from .nearest import Nearest, Rows
 
@@ -145,7 +144,7 @@ def open_stored(
     settings["truncate_dim"] = info.dimension if info.dimension < encoder.dimension else None
     if settings["prompt"] is None and settings["prompt_name"] is None:
         settings["prompt"] = info.prompt or ""
-    from ..jobs.embedder import MethodsEmbedder
+    from ..jobs.recipe import MethodsEmbedder
 
     embedder = MethodsEmbedder(encoder, {name: one.method for name, one in of_methods.items()}, settings, condition)
     return Stored(file, columns, embedder)
@@ -158,7 +157,7 @@ def stored_at(path: Path) -> StoredVectors:
         DataError: it holds no vectors of texts.
         JobError: the job is not complete, or damaged.
     """
-    from ..jobs.stored_vectors import StoredVectors
+    from ..jobs.stored import StoredVectors
 
     if not path.is_dir():
         return StoredVectors(path)
@@ -236,7 +235,7 @@ def _other(file: StoredVectors, model: str, method: AnyMethod, identity: str | N
 
 def _check_probes(encoder: Encoder, info: VectorsInfo, path: Path) -> None:
     from ..errors import ModelError
-    from ..jobs.probes import TOLERANCE, probe_difference, probes
+    from ..jobs.stored import TOLERANCE, probe_difference, probes
 
     assert info.probes is not None  # read from a file, which must hold them
     difference = probe_difference(info.probes, probes(encoder))

@@ -15,9 +15,8 @@ from ..errors import plural
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from ..jobs.embedder import MethodsEmbedder
-    from ..jobs.items import Item
-    from ..jobs.write_vectors import Array
+    from ..jobs.recipe import MethodsEmbedder
+    from ..jobs.rows import Array, Item
 
 MOST = 10_000  # maximum number of rows that are embedded here
 NAMED = 3  # number of rejected rows that are named
@@ -29,7 +28,7 @@ def read_items(reader: Reader, alone: bool = False, hint: str = "TEXT") -> list[
     Raises:
         typer.BadParameter: there are more than `MOST`, none that can be compared, or one alone.
     """
-    from ..jobs.items import items_of
+    from ..jobs.rows import items_of
 
     with closing(reader):
         items = list(islice(items_of(reader), MOST + 1))
@@ -107,8 +106,7 @@ def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, numbered: bool,
     Raises:
         typer.BadParameter: no row can be embedded, or one alone.
     """
-    from ..jobs.items import Item
-    from ..jobs.windows import embed_window
+    from ..jobs.rows import Item, embed_window
 
     def encode(part: Sequence[Item]) -> dict[str, Array]:
         return embedder([item.text or "" for item in part])

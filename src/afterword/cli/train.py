@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..jobs.names import VECTOR
+from ..jobs import VECTOR
 from . import options as o
 from .console import interruptible
 from .model import ModelChoice, check_device, read_methods

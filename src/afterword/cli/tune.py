@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..jobs.names import VECTOR
+from ..jobs import VECTOR
 from . import options as o
 from .console import interruptible, without_advice
 from .drawing import check_plot
@@ -259,7 +259,7 @@ def read_texts(path: Path) -> list[str]:
         BadRow: a line cannot be read, or is blank.
     """
     from ..errors import BadRow
-    from ..jobs.items import items_of
+    from ..jobs.rows import items_of
 
     texts = []
     with closing(open_reader(None, path, None, None)) as reader:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..jobs.names import VECTOR, WORD_COLUMNS
+from ..jobs import VECTOR, WORD_COLUMNS
 from . import options as o
 from .console import say
 from .embed_folder import settings_of
@@ -92,7 +92,7 @@ def words(
         "prompt": prompt, "prompt_name": prompt_name, "normalize_embeddings": normalize, "on_long": on_long,
         "batch_tokens": batch_tokens,
     }  # fmt: skip
-    from ..jobs.items import read_ahead
+    from ..jobs.rows import read_ahead
     from ..jobs.word_rows import WordInputs, WordRecipe, open_words, word_items
 
     choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code)

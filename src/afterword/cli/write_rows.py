@@ -18,11 +18,9 @@ from .progress import RowsBar, say_loading
 if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import Reader
-    from ..jobs.items import Item
-    from ..jobs.output_path import OutputFile
-    from ..jobs.plan import Inputs
+    from ..jobs.output import OutputFile
     from ..jobs.recipe import Recipe
-    from ..jobs.windows import Embedding
+    from ..jobs.rows import Embedding, Inputs, Item
 
 
 def output_to(
@@ -41,8 +39,7 @@ def output_to(
         typer.BadParameter: a file exists; two files are the same; an .npy file cannot hold the rows.
         DataError: the ending of the file's name is unknown, or its folder does not exist.
     """
-    from ..jobs.output_path import OutputFile, check_files
-    from ..jobs.write_vectors import kind_of
+    from ..jobs.output import OutputFile, check_files, kind_of
 
     path, source = (None if str(p) == "-" else p for p in (path, source))
     output = None if path is None else OutputFile(path, rejects, overwrite)
@@ -68,9 +65,8 @@ def write_stream(
     progress: bool | None,
 ) -> int:
     """Embed every row, and write it to the standard output at once. Returns the exit code: 1 if a row was rejected."""
-    from ..jobs.rejects import Rejects, check_some
-    from ..jobs.windows import stream_rows
-    from ..jobs.write_vectors import JsonLinesSink
+    from ..jobs.output import JsonLinesSink, Rejects, check_some
+    from ..jobs.rows import stream_rows
 
     sink, rows = JsonLinesSink(typer.get_binary_stream("stdout")), 0
 
@@ -102,7 +98,7 @@ def source_of(folder: Path, texts: Reader | None, path: Path | None, kind: str |
         kind: its format.
     """
     from ..files.read import FORMATS, format_of
-    from ..jobs.file_job import spool
+    from ..jobs.output import spool
 
     if texts is not None:
         return spool(folder, texts), "jsonl", True
@@ -142,18 +138,18 @@ def write_file(
         note: said when the model is loaded.
         save: saves the encoder at the end.
     """
-    from ..jobs.file_job import PROBLEM, finish, kept_in, opened_folder
     from ..jobs.job import Job
-    from ..jobs.plan import SHARD_ROWS
+    from ..jobs.output import HIDDEN_PROBLEM, finish, kept_in, kind_of, opened_folder
+    from ..jobs.rows import SHARD_ROWS
+    from ..jobs.run import run_job
     from ..jobs.shard import ShardEmbedder, ShardWorker
-    from ..jobs.write_vectors import kind_of
 
     with opened_folder(output) as folder, interruptible(lambda: kept_in(folder)):
         inputs, began = inputs_of(folder), time.perf_counter()
         kinds = {**columns, **inputs.kinds(say)}
         if kind_of(output.path) == "jsonl":
             kinds = {name: "exact" if kind == "json" else kind for name, kind in kinds.items()}
-        worker = ShardWorker(folder, inputs, recipe, kinds, model, window, row=None, problem=PROBLEM)
+        worker = ShardWorker(folder, inputs, recipe, kinds, model, window, row=None, problem=HIDDEN_PROBLEM)
         job = Job.create(worker, settings, min(window, SHARD_ROWS), overwrite=output.overwrite)
         bar, embedders = JobBar(folder, None, progress), list[ShardEmbedder]()
 
@@ -169,7 +165,7 @@ def write_file(
                 listener.done(number, embedders[0](number))
 
         try:
-            result = job.run(worker, run, bar)
+            result = run_job(job, worker, run, bar)
         finally:
             bar.end()
         rows = finish(job, output, kinds)

@@ -3,8 +3,14 @@
 from importlib import import_module
 from typing import Any
 
-PLACES = {"Job": ".job", "embed_files": ".embed_folder"}
+PLACES = {"Job": ".job", "embed_files": ".run"}
 __all__ = list(PLACES)
+
+JOB = "job.json"  # what a job was begun with
+ROW, PROBLEM = "row", "problem"  # columns of a shard: the row's number, and why it has no vector
+VECTOR = "vector"  # the name of a row's vector, if there is only one
+CHUNK_COLUMNS = {"text": "text", "line": "number", "chunk": "number", "start": "number", "end": "number"}
+WORD_COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "number", "end": "number"}
 
 
 def __getattr__(name: str) -> Any:

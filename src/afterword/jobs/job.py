@@ -1,40 +1,186 @@
-"""A job: files of texts become a folder of shards, in one process or several, and nothing finished is lost.
-
-::
-
-    FOLDER/job.json                 the command, its settings, sizes and hashes of the inputs, the plan of the shards
-    FOLDER/shards/000000.parquet    row, id, kept columns, text, vectors, and the problem of a row without a vector
-    FOLDER/rejects.jsonl            the rows without a vector, listed at the end of a run
-    FOLDER/lock                     held by the process that writes
-
-A shard is done if and only if its file exists. Shards and batches follow from the input alone: a job that was killed
-goes on, and has the bytes of an unbroken run.
-"""
+"""A job: files of texts become a folder of shards, in one process or several, and nothing finished is lost."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from ..errors import DataError, JobError, plural
 from ..files.atomic import atomic_file
-from .made_by import check_same, plain
-from .names import JOB, PROBLEM, ROW
-from .plan import Shard, cut, hashes, shards_of
-from .pool import Run, ShardListener, run_here
-from .shard import SHARDS, Counts, ShardWorker, counts_of, part, parts_in
-from .vectors_info import VectorsInfo, read_info
+from . import JOB, PROBLEM, ROW
+from .rows import SHARD_ROWS, Inputs, Item, windows
+from .stored import PREFIX, UNKNOWN, VectorsInfo, read_info
+
+if TYPE_CHECKING:
+    from .shard import ShardWorker
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some rows of one file.
+
+    Attributes:
+        number: of the shard, from 0.
+        file: the number of its file among the inputs.
+        first: its first row, counted in the file; ``row``: counted in all files.
+        rows: how many rows it has.
+    """
+
+    number: int
+    file: int
+    first: int
+    row: int
+    rows: int
+
+
+def cut(inputs: Inputs, rows: int = SHARD_ROWS) -> list[tuple[int, int]]:
+    """Cut the input into shards of at most so many rows, and of fewer where texts are long.
+
+    Returns:
+        The number of the file and the number of rows of each shard; an empty input is one shard without rows.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    files = range(len(inputs.files))
+    return [(file, len(items)) for file in files for items in windows(inputs.items(file), rows)] or [(0, 0)]
+
+
+def shards_of(plan: Sequence[Sequence[int]]) -> list[Shard]:
+    """The shards of a plan, as `cut` returns it.
+
+    >>> shards_of([(0, 2), (0, 1), (1, 2)])[2]
+    Shard(number=2, file=1, first=0, row=3, rows=2)
+    """
+    shards: list[Shard] = []
+    row = first = last = 0
+    for number, (file, rows) in enumerate(plan):
+        first = first if file == last else 0
+        shards.append(Shard(number, file, first, row, rows))
+        row, first, last = row + rows, first + rows, file
+    return shards
+
+
+class ShardRows:
+    """Read the rows of shards; in ascending order each file is read once.
+
+    A file is read from its start where a shard comes before the last one: so .gz files and any encoding can be read.
+
+    Args:
+        inputs: the files.
+    """
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self._at = (-1, 0)
+        self._items: Iterator[Item] = iter(())
+
+    def of(self, shard: Shard) -> list[Item]:
+        """The rows of a shard.
+
+        Raises:
+            JobError: the file has become shorter.
+        """
+        file, at = self._at
+        if file != shard.file or at > shard.first:
+            self._items, at = self.inputs.items(shard.file), 0
+        items = list(islice(self._items, shard.first - at, shard.first - at + shard.rows))
+        self._at = shard.file, shard.first + shard.rows
+        if len(items) < shard.rows:
+            raise JobError(f"{self.inputs.files[shard.file]} has changed since the job was begun: it has fewer rows")
+        return items
+
+
+def hashes(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The size in bytes and a hash of each file."""
+    found = []
+    for path in files:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        found.append({"file": str(path), "size": path.stat().st_size, "hash": digest})
+    return found
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as a JSON file gives them back.
+
+    >>> plain({"--method": ("echo",)})
+    {'--method': ['echo']}
+    """
+    found: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    return found
+
+
+def first_difference(before: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first value that differs: its name, what it was, and what it is; None if all are equal.
+
+    >>> first_difference({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
+    ('b c', 2, 3)
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*now, *before]):
+            found = first_difference(before.get(key), now.get(key), f"{name} {key}".strip())
+            if found is not None:
+                return found
+        return None
+    return None if before == now else (name, before, now)
+
+
+def check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on with parts that were made in another way.
+
+    Raises:
+        DataError: a value differs; the first one is named.
+    """
+    found = first_difference(before, now)
+    if found is not None:
+        name, old, new = found
+        raise DataError(
+            f"{folder} was begun with {name} {spelled(old)}, and now it is {spelled(new)}: give the same command, or "
+            "--overwrite to start again"
+        )
+
+
+def spelled(value: Any) -> str:
+    """A value of a command line in a message.
+
+    >>> spelled(None), spelled("echo"), spelled(["id"])
+    ('not given', 'echo', '["id"]')
+    """
+    return "not given" if value is None or value == [] else str(value) if isinstance(value, str) else json.dumps(value)
+
 
 FORMAT = 1
+
+
 LOCK, REJECTS = "lock", "rejects.jsonl"
+INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file
+
+
 INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file; see `file_job`
+
+
 TEMPORARY = ".afterword-*.tmp"  # what a run that was killed has left
+
+
+class ShardListener(Protocol):
+    """Progress callbacks, called in the caller's own thread."""
+
+    def more(self, rows: float) -> None:
+        """Called with the number of rows that were embedded since the last call."""
+
+    def done(self, number: int, counts: dict[str, Any]) -> None:
+        """Called when a shard is finished."""
 
 
 class JobListener(ShardListener, Protocol):
@@ -166,31 +312,6 @@ class Job:
         if self.complete or (overwrite and parts_in(self.folder)):
             worker.start()
 
-    def run(self, worker: ShardWorker, run: Run = run_here, listener: JobListener | None = None) -> JobResult:
-        """Embed the shards that are not done.
-
-        Args:
-            worker: what embeds them.
-            run: where: in this process, in several, or on Ray; see `pool.run_by`.
-            listener: progress callbacks.
-
-        Raises:
-            JobError: the encoder differs from that of the finished shards, or the input has changed.
-            DataError: another process writes the job.
-        """
-        heard = listener or Silent()
-        with locked(self.folder):
-            for path in (*self.folder.glob(TEMPORARY), *(self.folder / SHARDS).glob(TEMPORARY)):
-                path.unlink()
-            heard.begin(self.rows, self.result())
-            done = parts_in(self.folder)
-            run(worker, [shard.number for shard in self.plan if shard.number not in done], heard)
-            result = self.result()
-            if result.rejected and worker.row is not None:
-                with atomic_file(self.folder / REJECTS) as file:
-                    file.writelines(json.dumps(row).encode() + b"\n" for row in self.rejects())
-            return result
-
     def result(self) -> JobResult:
         """What is done."""
         parts = parts_in(self.folder)
@@ -304,3 +425,79 @@ def kept(job: Job) -> str:
     if not rows:
         return f"no shard was finished; the same command goes on with {job.folder}"
     return f"{plural(rows, 'row')} kept in {job.folder}; the same command goes on from there"
+
+
+SHARDS = "shards"
+
+
+REJECTED = f"{PREFIX}rejected"
+
+
+NAME = re.compile(r"[0-9]{6,}\.parquet")
+
+
+Counts = dict[str, int]
+"""Of a shard: its rows, those rejected, its cut texts and the tokens they lost, its texts mostly unknown."""
+
+
+def part(folder: Path, number: int) -> Path:
+    """The file of a shard; the shard is done if and only if it exists."""
+    return folder / SHARDS / f"{number:06}.parquet"
+
+
+def parts_in(folder: Path) -> dict[int, Path]:
+    """The files of the finished shards of a job, by their numbers in ascending order."""
+    found = [path for path in (folder / SHARDS).glob("*.parquet") if NAME.fullmatch(path.name)]
+    return {int(path.stem): path for path in sorted(found, key=lambda path: int(path.stem))}
+
+
+def counts_of(path: Path) -> Counts:
+    """The numbers of rejected and of mostly unknown texts of a finished shard."""
+    import pyarrow.parquet as pq
+
+    notes = pq.read_schema(path).metadata or {}
+    return {"rejected": int(notes.get(REJECTED.encode(), 0)), "unknown": int(notes.get(UNKNOWN.encode(), 0))}
+
+
+ID = "id"  # the column of a shard
+
+
+class IdCounts(NamedTuple):
+    """Rows with a vector whose ids do not name them: those without an id, and those with the id of an earlier row."""
+
+    missing: int
+    repeated: int
+
+    def __str__(self) -> str:
+        """In words; "" if each id names its row.
+
+        >>> str(IdCounts(1, 2)), str(IdCounts(0, 1))
+        ('1 row has no id, 2 rows have the id of an earlier row', '1 row has the id of an earlier row')
+        """
+        told = ((self.missing, "no id"), (self.repeated, "the id of an earlier row"))
+        return ", ".join(f"{plural(n, 'row')} {'has' if n == 1 else 'have'} {what}" for n, what in told if n)
+
+
+def count_ids(job: Job) -> IdCounts:
+    """Count the ids of a job that name no row, or several; 8 bytes a row are held, and thrice that at the end.
+
+    Rejected rows do not count, and the chunks of a row count once. Ids are compared by 64 bits of their hashes: among
+    a million that differ, two are taken as equal with a probability of 3e-8.
+
+    Args:
+        job: with ids, all of whose shards are done.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    missing, hashes = 0, [np.empty(0, np.int64)]
+    for part in job.parts():
+        table = pq.read_table(part, columns=[ROW, ID, PROBLEM])
+        rows = table[ROW].to_numpy()
+        first = np.diff(rows, prepend=-1) != 0  # of its chunks
+        ids = table[ID].filter(pa.array(first & ~np.asarray(table[PROBLEM].is_valid()))).to_pylist()
+        there = [id for id in ids if id not in (None, "")]
+        missing += len(ids) - len(there)
+        hashes.append(np.fromiter((hash(str(id)) for id in there), np.int64, len(there)))
+    every = np.concatenate(hashes)
+    return IdCounts(missing, len(every) - len(np.unique(every)))

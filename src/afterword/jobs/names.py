@@ -9,12 +9,6 @@ from contextlib import contextmanager
 
 from ..errors import TooLong, WordNotFound
 
-CHUNK_COLUMNS = {"text": "text", "line": "number", "chunk": "number", "start": "number", "end": "number"}
-WORD_COLUMNS = {"line": "number", "text": "text", "word": "text", "start": "number", "end": "number"}
-JOB = "job.json"  # what a job, or the parts of a file, were begun with
-ROW, PROBLEM = "row", "problem"  # columns of a shard: the row's number, and why it has no vector
-VECTOR = "vector"  # the name of a row's vector, if there is only one
-
 ARGUMENT = re.compile(
     r"(?<![\w.'\"])(?:(max_length|batch_tokens|on_long|prompt_name|truncate_dim|trust_remote_code)\b|"
     r"(above|device|dtype|prompt|revision|tokens)(?==))(?:=(\w+|'[^']*'))?"

@@ -15,7 +15,8 @@ from ..errors import AfterwordError, DataError, MissingExtra, ModelError, one_li
 from ..methods.serialize import parse_method
 
 if TYPE_CHECKING:
-    from .pool import Do, ShardListener, Worker
+    from .job import ShardListener
+    from .run import Do, Worker
 
 STORE = 80 * 2**20  # bytes of the object store of a Ray that is started here; Ray's least is 75 MB
 

@@ -1,23 +1,198 @@
-"""How the texts of a job become vectors, as plain values that another process can be given."""
+"""How texts become vectors: the model, its methods, chunks and fitted steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..encode.options import choose_prompt
 from ..encoder import Encoder
+from ..errors import WordNotFound
 from ..methods import AnyMethod
 from ..methods.serialize import PYTHON_FILE, parse_method
 from ..post import Post
-from .chunked import Chunking, columns
-from .embedder import Loader, MethodsEmbedder
-from .items import Item, text_columns
-from .names import VECTOR
-from .windows import Embedding, Progress
-from .write_vectors import Array
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
+    from ..methods import AnyMethod
+    from .write_vectors import Array
+import hashlib
+import time
+
+import numpy as np
+
+from . import CHUNK_COLUMNS, VECTOR
+from .names import reasons_with_options
+from .rows import Array, Embedding, Inputs, Item, Progress, kept_columns, text_columns
+
+
+class Loader(Protocol):
+    """What loads an encoder."""
+
+    def load(self, method: AnyMethod | None) -> Encoder:
+        """An encoder with this method; None = its own."""
+
+
+@dataclass
+class MethodsEmbedder:
+    """Embeds texts by all methods that the command names.
+
+    Args:
+        encoder: an encoder with the first of the methods, or with its own.
+        methods: methods by name, at least one.
+        options: options of `Encoder.encode`.
+        condition: of every text that comes without one.
+    """
+
+    encoder: Encoder
+    methods: dict[str, AnyMethod]
+    options: dict[str, Any] = field(default_factory=dict)
+    condition: str | None = None
+
+    @classmethod
+    def open(
+        cls, choice: Loader, methods: dict[str, AnyMethod], options: dict[str, Any], condition: str | None = None
+    ) -> MethodsEmbedder:
+        """Load the model."""
+        encoder = choice.load(next(iter(methods.values()), None))
+        return cls(encoder, methods or {VECTOR: encoder.method}, options, condition)
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        conditions: Sequence[str] | None = None,
+        on_progress: Callable[[float], None] = lambda _: None,
+    ) -> dict[str, Array]:
+        """Vectors (n, D) by name, NaN for a text without tokens.
+
+        `on_progress` is called with the number of texts that were finished since its last call.
+        """
+
+        def done(vectors: int) -> None:
+            on_progress(vectors / len(self.methods))
+
+        options = {**self.options, "on_empty": "nan", "show_progress_bar": done}
+        if conditions is None and self.condition is not None:
+            conditions = [self.condition] * len(texts)
+        with reasons_with_options():
+            if len(self.methods) > 1:
+                return self.encoder.encode_many(list(texts), self.methods, **options)
+            (name,) = self.methods
+            return {name: self.encoder.encode(list(texts), conditions=conditions, **options)}
+
+    def why_nan(self, text: str) -> str:
+        """The reason why the vector of a text is NaN or infinite."""
+        empty = not self.encoder.backbone.tokenizer.ids([text])[0]
+        return (
+            "holds no token that the model knows" if empty else "has a vector that is not finite: try --dtype float32"
+        )
+
+
+OPTIONS = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens")
+
+
+@dataclass(frozen=True)
+class ChunkPlace:
+    """Where a chunk stands.
+
+    Attributes:
+        number: of the chunk in its text, from 0.
+        span: its characters.
+        text: the whole text; ``digest`` stands for it where rows are compared with those of an earlier run.
+    """
+
+    number: int
+    span: tuple[int, int]
+    digest: str
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """How texts are split, and whether a chunk's vector knows the rest of its text.
+
+    Args:
+        unit, tokens: as ``chunks`` and ``tokens`` of `Encoder.encode_chunks`.
+        late: whether it does.
+        overlap: as that of `Encoder.chunk_spans`.
+    """
+
+    unit: str | None
+    tokens: int | None
+    late: bool
+    overlap: int = 0
+
+    def items(self, items: Iterable[Item], embedder: MethodsEmbedder) -> Iterator[Item]:
+        """A row for each chunk; a text that cannot be split is a row with a problem.
+
+        Raises:
+            InputError: a chunk of so many tokens does not fit into the model.
+        """
+        encoders = [_with(embedder.encoder, method) for method in embedder.methods.values()]
+        given = {name: embedder.options[name] for name in ("prompt", "prompt_name")}
+        for encoder in encoders:
+            encoder.chunk_spans([], self.unit, tokens=self.tokens, overlap=self.overlap, **given)
+        return self._items(items, encoders[0], given)
+
+    def _items(self, items: Iterable[Item], encoder: Encoder, given: dict[str, Any]) -> Iterator[Item]:
+        for item in items:
+            text = item.text or ""
+            if item.problem is not None:
+                yield item
+                continue
+            try:
+                spans = encoder.chunk_spans(text, self.unit, tokens=self.tokens, overlap=self.overlap, **given)
+            except WordNotFound as e:
+                yield Item(item.line, item.text, str(e).removeprefix("text 0 "), None, item.kept)
+                continue
+            digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+            for number, (a, b) in enumerate(spans):
+                yield Item(item.line, text[a:b].strip(), None, ChunkPlace(number, (a, b), digest, text), item.kept)
+
+    def encode(
+        self, items: Sequence[Item], embedder: MethodsEmbedder, done: Callable[[float], None]
+    ) -> dict[str, Array]:
+        """Vectors (n, D) of rows by name; late chunks of one text come from one forward."""
+        if not self.late or not items:
+            return embedder([item.text or "" for item in items], None, done)
+        texts = [list(group) for _, group in groupby(items, key=lambda item: item.line)]
+        rows_of_a_text = len(items) / len(texts)
+        ((name, method),) = embedder.methods.items()
+        with reasons_with_options():
+            found = _with(embedder.encoder, method).encode_chunks(
+                [group[0].beside.text for group in texts], [[item.beside.span for item in g] for g in texts],
+                show_progress_bar=lambda more: done(more * rows_of_a_text),
+                **{option: embedder.options[option] for option in OPTIONS},
+            )  # fmt: skip
+        return {name: np.concatenate([own.vectors for own in found])}
+
+
+def _with(encoder: Encoder, method: Any) -> Encoder:
+    return encoder if method == encoder.method else replace(encoder, method=method)
+
+
+def columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
+    """The columns beside the vectors; a text that could not be split has no chunk.
+
+    Args:
+        items: the rows.
+        kinds: the type of each column, those of chunks included.
+        parquet: they are written to a .parquet file.
+    """
+    kinds = {name: kind for name, kind in kinds.items() if name not in CHUNK_COLUMNS}
+    places = [item.beside for item in items]
+    return {
+        "text": [item.text for item in items],
+        "line": [item.line for item in items],
+        "chunk": [place and place.number for place in places],
+        "start": [place and place.span[0] for place in places],
+        "end": [place and place.span[1] for place in places],
+        **kept_columns(items, kinds, parquet),
+    }
 
 
 @dataclass(frozen=True)
@@ -168,3 +343,72 @@ class JobRecipe:
         if self.steps or self.texts is not None:
             embedder = fitted(embedder, self.steps, self.texts)
         return TextRows(embedder, self.chunking, self.condition, self.condition_field)
+
+
+SAMPLE = 256  # texts
+
+
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job will take.
+
+    Attributes:
+        rows: of the input, and ``rejected`` those of them that hold no text to embed.
+        tokens: of all texts, without copies and template.
+        seconds: in one process, loading not counted; ``size``: of the vectors and texts, in bytes.
+        sample: the number of texts that were embedded to find out.
+    """
+
+    rows: int
+    rejected: int
+    tokens: int
+    seconds: float
+    size: int
+    sample: int
+
+
+def sampled(inputs: Inputs, most: int = SAMPLE) -> tuple[list[Item], int, int, int]:
+    """Texts drawn evenly from all rows (at most so many); the number of rows, of rejected ones, and of characters."""
+    random, drawn, rows, rejected, characters = Random(SEED), list[Item](), 0, 0, 0
+    for file in range(len(inputs.files)):
+        for item in inputs.items(file):
+            rows += 1
+            if item.problem is not None:
+                rejected += 1
+                continue
+            characters += len(item.text or "")
+            if len(drawn) < most:
+                drawn.append(item)
+            elif (at := random.randrange(rows - rejected)) < most:
+                drawn[at] = item
+    return drawn, rows, rejected, characters
+
+
+def estimate(inputs: Inputs, recipe: JobRecipe) -> Estimate:
+    """Embed a sample of the texts, and say what all of them will take.
+
+    Raises:
+        DataError: a file cannot be read.
+        ModelError: the model cannot be loaded.
+    """
+    items, rows, rejected, characters = sampled(inputs)
+    opened = recipe.open()
+    empty = opened.encode([], lambda _: None)
+    width = sum(a.shape[1] * a.itemsize for a in empty.values())
+    if not items:
+        return Estimate(rows, rejected, 0, 0.0, rows * width, 0)
+    parts = list(opened.split(iter(items)))
+    opened.encode(parts[:8], lambda _: None)
+    began = time.perf_counter()
+    opened.encode(parts, lambda _: None)
+    seconds = time.perf_counter() - began
+    seen = sum(len(item.text or "") for item in items)
+    share = characters / max(seen, 1)
+    ids = opened.embedder.encoder.backbone.tokenizer.ids([item.text or "" for item in items])
+    tokens = int(np.sum([len(own) for own in ids]) * share)
+    chunks = len(parts) / len(items)
+    size = int((rows - rejected) * chunks * width + characters)
+    return Estimate(rows, rejected, tokens, seconds * share, size, len(items))

@@ -1,54 +1,67 @@
-"""One shard of a job: its rows are embedded, and its file appears under its name when it is complete."""
+"""Embed one shard of a job and write its file."""
 
 from __future__ import annotations
 
 import io
 import json
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
+
 from ..encode.limits import Losses
+from ..encode.options import choose_prompt
+from ..encoder import Encoder
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import atomic_file
-from .items import Item
-from .made_by import first_difference, made_by, spelled
-from .names import JOB, PROBLEM, ROW
-from .plan import Inputs, ShardRows, shards_of
+from ..files.fingerprint import fingerprint, identity, weights_digest
+from ..methods import AnyMethod
+from ..methods.serialize import to_json
+from . import JOB, PROBLEM, ROW
+from .job import REJECTED, Counts, Job, ShardRows, first_difference, part, parts_in, shards_of, spelled
+from .output import ParquetSink
 from .recipe import Recipe, Rows
-from .vectors_info import PREFIX, UNKNOWN, VectorsInfo, read_info, to_notes
-from .windows import embed_window, windows
-from .write_vectors import Array, Block, ParquetSink
-
-SHARDS = "shards"
-REJECTED = f"{PREFIX}rejected"
-NAME = re.compile(r"[0-9]{6,}\.parquet")
-
-Counts = dict[str, int]
-"""Of a shard: its rows, those rejected, its cut texts and the tokens they lost, its texts mostly unknown."""
+from .rows import Array, Block, Inputs, Item, embed_window, windows
+from .stored import VectorsInfo, probes, read_info, to_notes
 
 
-def part(folder: Path, number: int) -> Path:
-    """The file of a shard; the shard is done if and only if it exists."""
-    return folder / SHARDS / f"{number:06}.parquet"
+def made_by(
+    encoder: Encoder, methods: Mapping[str, AnyMethod], settings: Mapping[str, Any], model: str, probed: bool
+) -> dict[str, VectorsInfo]:
+    """What each column of vectors is made by.
 
+    Args:
+        encoder: the encoder.
+        methods: the method of each column.
+        settings: the options of `Encoder.encode`.
+        model: the model, as the command names it.
+        probed: whether probe vectors are computed, which .parquet files store.
 
-def parts_in(folder: Path) -> dict[int, Path]:
-    """The files of the finished shards of a job, by their numbers in ascending order."""
-    found = [path for path in (folder / SHARDS).glob("*.parquet") if NAME.fullmatch(path.name)]
-    return {int(path.stem): path for path in sorted(found, key=lambda path: int(path.stem))}
-
-
-def counts_of(path: Path) -> Counts:
-    """The numbers of rejected and of mostly unknown texts of a finished shard."""
-    import pyarrow.parquet as pq
-
-    notes = pq.read_schema(path).metadata or {}
-    return {"rejected": int(notes.get(REJECTED.encode(), 0)), "unknown": int(notes.get(UNKNOWN.encode(), 0))}
+    Raises:
+        InputError: no prompt has the name that the settings give.
+    """
+    prompt = choose_prompt(
+        encoder.prompts, encoder.default_prompt_name, settings.get("prompt"), settings.get("prompt_name")
+    )
+    weights, infos = weights_digest(encoder.backbone.model), {}
+    for column, method in methods.items():
+        one = replace(encoder, method=method)
+        infos[column] = VectorsInfo(
+            model=model,
+            method=to_json(method),
+            fingerprint=fingerprint(one, weights),
+            identity=identity(one, weights),
+            dimension=settings.get("truncate_dim") or one.dimension,
+            normalized=bool(settings.get("normalize_embeddings")),
+            prompt=prompt or None,
+            probes=probes(one) if probed else None,
+        )
+    return infos
 
 
 @contextmanager
@@ -187,3 +200,47 @@ class ShardEmbedder:
                     sink.write(block)
             counts = {"rows": shard.rows, "rejected": rejected, "unknown": losses.unknown}
             return file.getvalue(), {**counts, "cut": len(losses.lost), "lost": sum(losses.lost)}
+
+
+TOLERANCE = 1e-5
+"""The largest difference of a component, as a share of the shard's largest one."""
+
+
+def verify(job: Job, worker: ShardWorker, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
+    """Embed some finished shards again, and compare them within `TOLERANCE`.
+
+    Args:
+        job: the job; its files are not touched.
+        worker: what its shards were embedded by.
+        count: how many shards, drawn at random.
+        seed: of the draw.
+
+    Returns:
+        The numbers of the shards that were embedded again, and of those among them that differ.
+
+    Raises:
+        JobError: the encoder or the input differs.
+    """
+    import pyarrow.parquet as pq
+
+    done = list(parts_in(job.folder))
+    numbers = sorted(Random(seed).sample(done, min(count, len(done))))
+    if not numbers:
+        return [], []
+    embed = worker.start()
+    fresh = {number: pq.read_table(io.BytesIO(embed.content(number)[0])) for number in numbers}
+    return numbers, [n for n in numbers if not _alike(pq.read_table(part(job.folder, n)), fresh[n])]
+
+
+def _alike(before: Any, now: Any) -> bool:
+    vectors = [field.name for field in now.schema if hasattr(field.type, "list_size")]
+    if before.schema.names != now.schema.names or not before.drop(vectors).equals(now.drop(vectors)):
+        return False
+    for name in vectors:
+        a, b = (table[name].combine_chunks() for table in (before, now))
+        if not a.is_valid().equals(b.is_valid()) or a.type != b.type:
+            return False
+        x, y = (column.drop_null().flatten().to_numpy(zero_copy_only=False) for column in (a, b))
+        if not np.allclose(x, y, rtol=0, atol=TOLERANCE * np.abs(y).max(initial=0)):
+            return False
+    return True

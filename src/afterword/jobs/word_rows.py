@@ -16,12 +16,10 @@ from ..files.read import TABLES, format_of, open_rows, open_texts
 from ..files.sources import check_file
 from ..methods import AnyMethod
 from ..text.words import Word, span_of
-from .embedder import Loader, MethodsEmbedder
-from .items import Item, fault, kept_columns, values_of
-from .names import VECTOR, WORD_COLUMNS, reasons_with_options
-from .plan import Inputs
-from .windows import Embedding, Progress
-from .write_vectors import Array
+from . import VECTOR, WORD_COLUMNS
+from .names import reasons_with_options
+from .recipe import Loader, MethodsEmbedder
+from .rows import Array, Embedding, Inputs, Item, Progress, fault, kept_columns, values_of
 
 
 def open_words(

@@ -7,8 +7,7 @@ from typing import Any
 
 from ..errors import DataError
 from ..files.fingerprint import identity
-from ..jobs.probes import TOLERANCE, probe_difference, probes
-from ..jobs.vectors_info import VectorsInfo
+from ..jobs.stored import TOLERANCE, VectorsInfo, probe_difference, probes
 from .index import Index, IndexInfo
 
 OPTIONS = {

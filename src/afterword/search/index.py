@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, MissingDataset, MissingExtra
-from ..jobs.vectors_info import PREFIX, VectorsInfo, to_notes
+from ..jobs.stored import PREFIX, VectorsInfo, to_notes
 
 if TYPE_CHECKING:
     from pyarrow import Field, RecordBatchReader, Schema

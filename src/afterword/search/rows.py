@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..errors import DataError
-from ..jobs.items import Item, as_text, kept_columns
+from ..jobs.rows import Item, as_text, kept_columns
 from .index import Index, IndexInfo, first_line, written
 from .write import MERGED, column, columns_of, merge
 

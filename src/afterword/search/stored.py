@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import DataError
-from ..jobs.items import Item
 from ..jobs.job import Job
-from ..jobs.vectors_info import VectorsInfo, read_info, read_unknown
-from ..jobs.write_vectors import Block
+from ..jobs.rows import Block, Item
+from ..jobs.stored import VectorsInfo, read_info, read_unknown
 from .index import VECTOR, exists
 from .rows import NewRows
 from .write import columns_of

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, ModelError
 from ..files.folder_lock import lock_folder
-from ..jobs.items import Item, kept_columns
-from ..jobs.write_vectors import Block
+from ..jobs.rows import Block, Item, kept_columns
 from .index import JOB, LOCK, TABLE, VECTOR, Index, IndexInfo, exists, schema_of, written
 
 if TYPE_CHECKING:
