@@ -111,12 +111,12 @@ class MissingExtra(AfterwordError, ImportError):
 
 
 def visible(text: str) -> str:
-    r"""A text with its control characters written out; line ends and tabs stay.
+    r"""A text with its control characters written out; line ends, tabs, and joiners of Persian, Indic and emoji stay.
 
     >>> visible("a\x1b[31m b")
     'a\\x1b[31m b'
     """
-    return "".join(c if c.isprintable() or c in "\n\r\t" else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in "\n\r\t\u200c\u200d" else ascii(c)[1:-1] for c in text)
 
 
 def one_line(text: str) -> str:

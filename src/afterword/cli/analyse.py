@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..errors import one_line
 from . import options as o
 from .analyse_attention import attention, heads, impact
 from .help import SETTINGS, Verb, Verbs, expanded
 from .model import ModelChoice, members_of, read_methods
 from .option_groups import Figure, Models, Run, Texts, distinct, read_input
-from .page import aligned, one_line
 from .progress import CountedBar
+from .tables import aligned
 
 if TYPE_CHECKING:
     from ..methods import AnyMethod

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import one_line
 from . import options as o
 from .model import ModelChoice, read_methods
 from .option_groups import Figure, Models, Run, Texts, items, read_input
-from .page import BOLD, aligned, one_line, styled
 from .progress import CountedBar
+from .tables import BOLD, aligned, styled
 
 if TYPE_CHECKING:
     import numpy as np

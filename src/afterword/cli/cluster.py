@@ -15,7 +15,7 @@ from .console import REJECTED
 from .gathered import Gathered, check_output, gather, say_notes, write_listing
 from .inputs import read_form
 from .model import ModelChoice
-from .page import Column, page_width, table
+from .tables import Column, page_width, table
 
 if TYPE_CHECKING:
     from ..search.groups import Clusters

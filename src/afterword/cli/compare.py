@@ -19,7 +19,7 @@ from ..errors import DataError, one_line
 from . import options as o
 from .console import say
 from .drawing import check_plot
-from .lay_tables import laid_out, paragraph, terminal
+from .tables import laid_out, paragraph, terminal
 
 if TYPE_CHECKING:
     from ..papers.scores import Series

@@ -20,7 +20,7 @@ from typing import Any
 import typer
 
 from ..errors import AfterwordError, TextsCut, TextsUnknown, dropped, plural, visible
-from .page import RED, YELLOW, styled
+from .tables import RED, YELLOW, styled
 
 REJECTED, WRONG, BUG, INTERRUPTED, UNREAD = 1, 2, 70, 130, 141
 # Typer brings its own copy of click or uses the installed one, by its version: its base class of errors either way.

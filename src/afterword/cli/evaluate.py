@@ -16,8 +16,8 @@ from ..errors import plural
 from . import options as o
 from .console import REJECTED, ending, interruptible, say
 from .fitting import check_fit, fit_texts
-from .lay_tables import laid_out, terminal
 from .model import ModelChoice, check_device, title_of
+from .tables import laid_out, terminal
 
 if TYPE_CHECKING:
     from ..encoder import Encoder

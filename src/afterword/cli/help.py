@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import textwrap
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
@@ -14,6 +13,7 @@ import typer.core
 
 from .console import OPTIONS, option_names
 from .option_groups import TITLES
+from .tables import wrapped
 
 SETTINGS: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
@@ -97,10 +97,7 @@ def write_rows(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> N
             if len(name) > LONGEST:
                 formatter.write(f"{head}\n")
                 head = indent
-            lines = textwrap.wrap(
-                meaning, formatter.width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
-            )
-            formatter.write("\n".join(lines or [head.rstrip()]) + "\n")
+            formatter.write("\n".join(wrapped(meaning, formatter.width, indent, head)) + "\n")
 
 
 class Verb(Page, typer.core.TyperCommand):

@@ -11,7 +11,7 @@ from ..jobs import VECTOR
 from . import options as o
 from .console import without_advice
 from .model import ModelChoice, read_methods
-from .page import page_width, wrapped
+from .tables import page_width, wrapped
 
 if TYPE_CHECKING:
     from ..encoder import Encoder

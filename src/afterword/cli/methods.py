@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from . import options as o
-from .page import GAP, page_width, wrapped
+from .tables import GAP, page_width, wrapped
 
 WIDTH = 110  # maximum width of the page
 NARROW = 72  # width below which a table becomes a list

@@ -16,8 +16,8 @@ from . import options as o
 from .console import say
 from .inputs import open_reader, read_form
 from .model import ModelChoice
-from .page import Column, page_width, table
 from .searching import encoder_of
+from .tables import Column, page_width, table
 
 if TYPE_CHECKING:
     from ..files.lines import Reader

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..errors import one_line
 from . import options as o
 from .console import REJECTED, say
 from .inputs import check_one, open_reader, read_form
 from .model import ModelChoice, check_condition, read_methods
-from .page import Column, one_line, page_width, table, wrapped
 from .similar_stored import Stored, open_stored
 from .similar_texts import Side, embed_side, mean_of, read_items, summary
+from .tables import Column, page_width, table, wrapped
 
 if TYPE_CHECKING:
     from ..jobs.recipe import MethodsEmbedder

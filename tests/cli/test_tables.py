@@ -1,21 +1,16 @@
-"""Pages fit the terminal, whatever the texts: widths count cells, and numbers are never cut."""
+"""Tables fit the terminal, whatever the texts: widths count cells, and numbers are never cut."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from afterword.cli.page import JOINERS, Column, cut, one_line, table
+from afterword.cli.tables import Column, laid_out, table
+from afterword.tasks.report import aligned
 
 texts = st.text(
     st.characters(codec="utf-8") | st.sampled_from("中é e\u0301\u200d\ufe0f👩\x1b\u202e\n\t…"), max_size=200
 )
-
-
-@given(text=texts, cells=st.integers(0, 100))
-def test_a_text_is_cut_to_its_cells(text: str, cells: int):
-    found, whole = cut(text, cells), one_line(text)
-    assert cell_len(found) <= cells and all(c.isprintable() or c in JOINERS for c in found)
-    assert found == whole if cell_len(whole) <= cells else found[:-1] == whole[: len(found[:-1])]
 
 
 @given(
@@ -33,7 +28,20 @@ def test_no_line_of_a_table_is_wider_than_the_page(rows, scores, width):
     lines = table(columns, width)
     assert max(map(cell_len, lines)) <= width
     for i in range(len(rows)):
-        of_row = [line.split() for line in lines if line.split()[:1] == [str(i)]]
-        found = [word for words in of_row for word in words[1:]]
-        assert [word for word in found if word in {n[i] for n in numbers}][:scores] or scores == 0
-        assert all(n[i] in found for n in numbers)
+        words = [word for line in lines if line.split()[:1] == [str(i)] for word in line.split()[1:]]
+        assert all(n[i] in words for n in numbers)
+
+
+WIDE = [["t", *(f"column-{i}" for i in range(33)), "whose"]] + [
+    [f"row {i}", *(f"{i}.{k:02d}" for k in range(33)), f"published, {i}"] for i in range(4)
+]
+
+
+@pytest.mark.parametrize("width", [30, 60, 100, 200])
+def test_a_wide_table_follows_in_blocks_and_is_markdown_elsewhere(width: int):
+    def numbers(text: str) -> list[str]:
+        return sorted(word for word in text.replace("|", " ").split() if word[0].isdigit() and "." in word)
+
+    text = laid_out(WIDE, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert numbers(text) == numbers(aligned(WIDE)) and laid_out(WIDE, None) == aligned(WIDE)

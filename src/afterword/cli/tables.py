@@ -1,0 +1,153 @@
+"""Tables and paragraphs that fit a terminal of any width; Markdown tables where the output is a file or a pipe."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+from ..errors import one_line
+
+PIPE = 160  # width of the output in cells, if it is not a terminal
+NARROWEST = 20  # width of the narrowest page
+GAP = 2  # spaces between columns
+TEXT = 12  # width in cells that a column of texts has at least, if scores can be moved to another table for it
+BOLD, RED, YELLOW = "1", "31", "33"
+
+
+def page_width(most: int | None = None) -> int:
+    """The width of the terminal in cells, or `PIPE` if there is none; not more than `most`. COLUMNS overrides it."""
+    width = max(shutil.get_terminal_size((PIPE, 24)).columns, NARROWEST)
+    return width if most is None else min(width, most)
+
+
+def terminal() -> int | None:
+    """The width of the terminal in cells; None if standard output is a file or a pipe."""
+    return page_width() if sys.stdout.isatty() else None
+
+
+def styled(text: str, style: str, stream: TextIO) -> str:
+    """The text in a style if the stream is a terminal with colours, which NO_COLOR turns off.
+
+    >>> import io
+    >>> styled("error:", RED, io.StringIO())
+    'error:'
+    """
+    coloured = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+    return f"\x1b[{style}m{text}\x1b[0m" if coloured else text
+
+
+def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
+    """Lines of at most `width` characters that break between words, not at hyphens; a longer word is broken."""
+    head = indent if first is None else first
+    return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False) or [head]
+
+
+def paragraph(text: str, width: int | None, indent: str = "") -> str:
+    """A text on one line; for a width, in lines that break between words."""
+    return one_line(text) if width is None else "\n".join(wrapped(one_line(text), width, indent, ""))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table, with n cells.
+
+    Attributes:
+        cells: the n cells.
+        kind: "label" and "score" are aligned to the right and never cut; "text" is cut to the width that is left.
+        head: the heading.
+    """
+
+    cells: Sequence[str]
+    kind: Literal["label", "score", "text"]
+    head: str = ""
+
+
+def table(columns: Sequence[Column], width: int) -> list[str]:
+    """Lines of at most `width` cells. Scores that do not fit side by side follow in a second table.
+
+    >>> table([Column(["0.533", "-0.030"], "score"), Column(["a cat sat down", "no"], "text")], 20)
+    [' 0.533  a cat sat d…', '-0.030  no']
+    """
+    needed = [_widest(c) if c.kind != "text" else min(_widest(c), TEXT) for c in columns]
+    left = width - sum(n + GAP for n, c in zip(needed, columns, strict=True) if c.kind != "score") + GAP
+    scores = [i for i, c in enumerate(columns) if c.kind == "score"]
+    lines: list[str] = []
+    for block in _blocks(scores, needed, left):
+        lines += [""] * bool(lines)
+        lines += _laid_out([c for i, c in enumerate(columns) if c.kind != "score" or i in block], width)
+    return lines
+
+
+def aligned(rows: Sequence[Mapping[str, str]], names: int = 1) -> list[str]:
+    """Lines for rows of cells by heading: the first `names` columns are texts, and the others scores.
+
+    >>> aligned([{"": "a", "mean": "0.1"}, {"": "bb", "mean": "10.2"}])
+    ['    mean', 'a    0.1', 'bb  10.2']
+    """
+    heads = max(rows, key=len)
+    columns = [
+        Column([row.get(head, "") for row in rows], "text" if i < names else "score", head.strip())
+        for i, head in enumerate(heads)
+    ]
+    return table(columns, page_width())
+
+
+def laid_out(cells: Sequence[Sequence[str]], width: int | None) -> str:
+    """A table of names and scores: Markdown without a width, else lines of at most `width` cells.
+
+    Args:
+        cells: the header and the rows; the first cell of each is its name.
+        width: in cells, from `terminal`.
+    """
+    from ..tasks.report import aligned as as_markdown
+
+    if width is None:
+        return as_markdown(cells)
+    head, *rows = cells
+    columns = [Column([row[i] for row in rows], "score" if i else "text", name) for i, name in enumerate(head)]
+    return "\n".join(table(columns, width))
+
+
+def _widest(column: Column) -> int:
+    from rich.cells import cell_len
+
+    return max(cell_len(one_line(cell)) for cell in [column.head, *column.cells])
+
+
+def _blocks(scores: Sequence[int], widths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """Neighbouring columns that fit into the room together, at least one at a time; one empty block if none."""
+    block: list[int] = []
+    for i in scores:
+        if block and sum(widths[k] + GAP for k in [*block, i]) > room:
+            yield block
+            block = []
+        block.append(i)
+    yield block
+
+
+def _laid_out(columns: Sequence[Column], width: int) -> list[str]:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    def cell(text: str) -> Text:
+        return Text(one_line(text), no_wrap=True, overflow="ellipsis")
+
+    laid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=any(c.head for c in columns))
+    for column in columns:
+        number = column.kind != "text"
+        laid.add_column(
+            cell(column.head), justify="right" if number else "left", no_wrap=number,
+            min_width=_widest(column) if number else None,
+        )  # fmt: skip
+    for row in zip(*(c.cells for c in columns), strict=True):
+        laid.add_row(*map(cell, row))
+    console = Console(width=width, height=len(columns[0].cells) + 1, color_system=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(laid)
+    return [line.rstrip(" ") for line in captured.get().splitlines()]
