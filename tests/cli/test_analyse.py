@@ -27,7 +27,7 @@ WRONG = [
     ("turning-point -m BERT --dev DEV", "bert is bidirectional already"),
     ("turning-point -m LLAMA --dev none.jsonl", "none.jsonl does not exist"),
     ("turning-point -m LLAMA --dev DEV --plot a.gif", "a.gif"),
-    ("turning-point -m LLAMA --dev DEV --pool max", "pool='max'"),
+    ("turning-point -m LLAMA --dev DEV --pool max", "--pool max"),
     ("turning-point -m LLAMA --dev DEV --template x", "no template 'x'"),
     (
         "words -m BERT --pairs DEV --frequencies DEV --method classical",
@@ -49,7 +49,7 @@ WRONG = [
         ("attention", "-m", "LLAMA", "a b", "--method", "classical", "--layer", "4"),
         "layer 4 does not exist: the model has layers 1 to 3",
     ),
-    (("attention", "-m", "LLAMA", "a b", "--head", "x"), "head='x'"),
+    (("attention", "-m", "LLAMA", "a b", "--head", "x"), "--head x"),
     (("attention", "-m", "LLAMA", "a b", "--method", "classical"), "reads no attention: pass --head or --layer"),
     (("attention", "-m", "LLAMA", "a b", "-i", "DEV", "--head", "1-1"), "give texts, or a file with --input, not both"),
     ("attention -m LLAMA -i DEV --field sentence1 --head 1-1", "there are 30 texts, and a matrix is that of one"),

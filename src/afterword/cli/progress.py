@@ -1,189 +1,131 @@
-"""Progress on stderr: a bar with the rate and the time left, or lines where it is no terminal."""
+"""Progress on stderr: a bar on a terminal, else a line each half minute."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from .console import say
 
-EVERY = 30.0  # seconds between the lines on a long measurement
+EVERY = 30.0  # seconds between lines
 
 
 def shown(progress: bool | None) -> bool:
-    """Whether progress is shown: as the option says, or if stderr is a terminal."""
+    """Whether a bar is drawn: as the option says, or if stderr is a terminal."""
     return sys.stderr.isatty() if progress is None else progress
 
 
 def say_loading(model: str, progress: bool | None) -> None:
-    """Say that the model is being loaded, which may take a while, where progress is shown."""
+    """Say that the model is being loaded, which may take a while, where a bar is drawn."""
     if shown(progress):
         say(f"loading {model} ...")
 
 
-class CountedBar:
-    """The progress of a measurement: a bar on stderr if it is a terminal, else a line after each `EVERY` seconds.
+class Bar:
+    """The progress of a long task.
 
     Args:
-        what: is measured.
+        what: is done.
         unit: of what is counted, in the plural.
         total: number of them; None if it is not known.
+        show: True draws the bar always, False shows nothing; None draws it on a terminal, and prints lines elsewhere.
+        done: how many an earlier run has done.
         clock: gives the time in seconds.
-        show: True draws the bar in any case, and False shows nothing.
     """
 
     def __init__(
         self,
         what: str,
         unit: str,
-        total: int | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        total: float | None = None,
         show: bool | None = None,
+        done: float = 0,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.what, self.unit, self.total, self.clock, self.show = what, unit, total, clock, show
-        self.done, self.start = 0, clock()
-        self._said = self.start
+        self.what, self.unit, self.total, self.show, self.done = what, unit, total, show, done
+        self._clock, self._before = clock, done
+        self._start = self._said = clock()
         self._bar: Any = None
 
-    def __enter__(self) -> CountedBar:
+    @property
+    def seconds(self) -> float:
+        """The time since the bar was opened."""
+        return self._clock() - self._start
+
+    def __enter__(self) -> Self:
         """Draw the bar."""
-        self.start = self._said = self.clock()
         if shown(self.show):
-            from tqdm import tqdm
-
-            self._bar = tqdm(desc=self.what, total=self.total, unit=f" {self.unit}", leave=False)
-        return self
-
-    def update(self, count: int = 1) -> None:
-        """Called when so many more are done."""
-        self.done += count
-        now = self.clock()
-        if self._bar is not None:
-            self._bar.update(count)
-        elif self.show is None and now - self._said >= EVERY and self.done != self.total:
-            self._said, spent = now, now - self.start
-            if self.total is None:
-                say(f"{self.what}: {self.done:,} {self.unit} in {clock_time(spent)}")
-            else:
-                left = clock_time((self.total - self.done) * spent / self.done)
-                say(f"{self.what}: {self.done:,} of {self.total:,} {self.unit}, left {left}")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-class RowsBar:
-    """A progress bar for the rows of a file.
-
-    Args:
-        total: the length of the input, in bytes or rows; None if it is not known.
-        show: whether to draw it; None = if stderr is a terminal.
-        clock: gives the time in seconds.
-
-    Attributes:
-        seconds: the time since the bar was opened.
-        left: the time left in seconds, estimated from the part of the input that this run has embedded; None if it is
-            not known.
-    """
-
-    def __init__(
-        self, total: int | None, show: bool | None = None, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        self.total, self.show, self.clock = total, shown(show), clock
-        self.start, self.seconds = clock(), 0.0
-        self.left: float | None = None
-        self._began: float | None = None  # when the first window began
-        self._bar: Any = None
-        self._before, self._window = (0, 0), (0, 0)  # (how far the input was read, rows)
-        self._skipped = (0, 0)  # the same, for windows that an earlier run has embedded
-        self._inside = 0.0
-        self._work: list[int] = []
-
-    def __enter__(self) -> RowsBar:
-        """Draw the bar."""
-        self.start = self.clock()
-        if self.show:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
             self._bar = Progress(
-                BarColumn(), TextColumn("{task.percentage:>3.0f} %" if self.total else ""),
-                TextColumn("{task.fields[rows]:,} rows"), TextColumn("{task.fields[rate]} rows/s"),
-                TimeElapsedColumn(), TextColumn("{task.fields[left]}"), console=Console(stderr=True),
+                TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[counts]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+                console=Console(stderr=True), redirect_stdout=False,
             )  # fmt: skip
-            self._task = self._bar.add_task("", total=self.total, rows=0, rate="-", left="")
+            self._task = self._bar.add_task(self.what, total=self.total, completed=self.done, counts="")
             self._bar.start()
         return self
 
-    def begin(self, at: int, rows: int, characters: Sequence[int] = ()) -> None:
-        """Called when a window begins.
+    def expect(self, total: float) -> None:
+        """Set the total, which may be an estimate."""
+        self.total = max(total, self.done)
 
-        Args:
-            at: how far the input was read.
-            rows: the number of rows that were read in all.
-            characters: of each text of the window that is embedded, in any order; its longest texts come first.
-        """
-        self._began = self.clock() if self._began is None else self._began
-        self._window, self._inside = (at, rows), 0.0
-        self._work = list(accumulate(sorted(characters, reverse=True)))
-
-    def more(self, rows: float) -> None:
-        """Called when so many more rows of the window were embedded; a row that is embedded again counts once."""
-        (at, done), (end, all_rows) = self._before, self._window
-        self._inside = min(self._inside + rows, len(self._work) or all_rows - done)
-        self._draw(at + (end - at) * self._share(), done + self._inside)
-
-    def _share(self) -> float:
-        """The share of the window's characters that was embedded; of its rows, where characters are not known."""
-        (_, done), (_, rows) = self._before, self._window
-        if not self._work:
-            return self._inside / max(rows - done, 1)
-        whole = int(self._inside)
-        started = self._work[whole - 1] if whole else 0
-        ended = self._work[min(whole, len(self._work) - 1)]
-        return (started + (ended - started) * (self._inside - whole)) / max(self._work[-1], 1)
-
-    def end(self) -> None:
-        """Called when the window was written."""
-        self._before = self._window
-        self._draw(*self._window)
-
-    def skip(self, at: int, rows: int) -> None:
-        """Called instead of the others, for a window that an earlier run has embedded."""
-        (skipped, count), (before, done) = self._skipped, self._before
-        self._skipped = skipped + at - before, count + rows - done
-        self._before = self._window = at, rows
-        self._draw(at, rows)
-
-    def _draw(self, at: float, rows: float) -> None:
-        now = self.clock()
-        self.seconds = now - self.start
-        spent = now - self._began if self._began is not None else 0.0
-        embedded = at - self._skipped[0]
-        if self.total and embedded > 0 and spent > 0:
-            self.left = max(self.total - at, 0) * spent / embedded
+    def update(self, count: float = 1) -> None:
+        """Count more as done."""
+        self.done += count
         if self._bar is not None:
-            rate = (rows - self._skipped[1]) / spent if spent > 0 else 0.0
-            self._bar.update(
-                self._task, completed=at, rows=int(rows), rate=f"{rate:.{0 if rate >= 10 else 1}f}",
-                left="" if self.left is None else f"left {clock_time(self.left)}",
-            )  # fmt: skip
+            rate = (self.done - self._before) / max(self.seconds, 1e-9)
+            counts = f"{self.done:,.0f} {self.unit} {rate:,.{0 if rate >= 10 else 1}f} {self.unit}/s"
+            self._bar.update(self._task, completed=self.done, total=self.total, counts=counts)
+        elif self.show is None and self._clock() - self._said >= EVERY and self.done != self.total:
+            self._said = self._clock()
+            self._say()
+
+    def _say(self) -> None:
+        what = f"{self.what}: " if self.what else ""
+        if self.total is None:
+            say(f"{what}{self.done:,.0f} {self.unit} in {clock_time(self.seconds)}")
+        else:
+            left = (self.total - self.done) * self.seconds / (self.done - self._before)
+            say(f"{what}{self.done:,.0f} of {self.total:,.0f} {self.unit}, left {clock_time(left)}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the bar, and leave it on the screen."""
-        self.seconds = self.clock() - self.start
         if self._bar is not None:
             self._bar.stop()
+
+
+CountedBar = Bar
+
+
+class RowsBar(Bar):
+    """The progress of the rows of a file, of which `size` is the length in bytes or rows."""
+
+    def __init__(self, size: int | None, show: bool | None = None) -> None:
+        super().__init__("", "rows", None, show)
+        self._size = size
+
+    def begin(self, at: int, rows: int, characters: Sequence[int] = ()) -> None:
+        """Estimate the number of rows, after `rows` rows were read from the first `at` of the file."""
+        if self._size and at:
+            self.expect(rows * self._size / at)
+
+    def more(self, rows: float) -> None:
+        """Count rows as done."""
+        self.update(rows)
+
+    def end(self) -> None:
+        """End a window."""
+
+    def skip(self, at: int, rows: int) -> None:
+        """Set the number of rows that an earlier run has done."""
+        self.done = self._before = rows
 
 
 def clock_time(seconds: float) -> str:
@@ -192,5 +134,5 @@ def clock_time(seconds: float) -> str:
     >>> clock_time(3725.2)
     '1:02:05'
     """
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+    seconds = round(seconds)
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -18,7 +18,7 @@ from .console import interruptible, without_advice
 from .drawing import check_plot
 from .inputs import open_reader
 from .model import ModelChoice, read_methods, short_name
-from .progress import CountedBar
+from .progress import Bar
 
 if TYPE_CHECKING:
     from ..encode.limits import Limits
@@ -192,7 +192,7 @@ def tune(
     head_scores: HeadMap | None
     total = None if dev is not None else len(lines) if labels is None else len(set(lines))
     again = "nothing is kept; the same command begins anew"
-    with CountedBar("tune", "texts", total, show=progress) as bar, interruptible(lambda: again):
+    with Bar("tune", "texts", total, show=progress) as bar, interruptible(lambda: again):
         if labels is not None:
             report = by_layer(encoder, lines, criterion or "dataset_entropy", limits, out, overwrite, bar.update)
             head_scores = None
