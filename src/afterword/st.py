@@ -21,7 +21,7 @@ from .backbone.saving import write_model
 from .backbone.text_part import base_of
 from .encode.module_features import features_of, vectors_of
 from .errors import InputError, MethodError, MissingExtra, ModelError
-from .files.folder_modules import CONFIG, read_flow, read_ours
+from .files.read_encoder import CONFIG, read_flow, read_ours
 from .files.write_encoder import module_steps, write_config, write_flow
 from .methods import AnyMethod, one_method
 from .methods.serialize import to_json

@@ -86,7 +86,7 @@ def test_warnings_and_notes_are_one_line_each(capsys: pytest.CaptureFixture[str]
         warnings.warn("two\nlines", stacklevel=1)
         warnings.warn("two\nlines", stacklevel=1)
         warnings.warn("not for users", DeprecationWarning, stacklevel=1)
-        logging.getLogger("afterword.files.write_encoder").warning("%s was chosen", "this")
+        logging.getLogger("afterword.files.read_encoder").warning("%s was chosen", "this")
     assert capsys.readouterr().err == "warning: two lines\nwarning: this was chosen\n"
     assert warnings.showwarning is before and not logging.getLogger("afterword").handlers
 

@@ -65,8 +65,6 @@ def test_how_a_file_is_written_can_be_said(run: Run, gpt2: Path, tmp_path: Path)
     [
         ("a.csv", b"text\na\n", ["--delimiter", ";;"], "';;'"),
         ("a.csv", b"text\na\n", ["--encoding", "cp12522"], "'cp12522'"),
-        ("a.jsonl", b'"a"\n', ["--delimiter", ";"], "a.jsonl"),
-        ("a.parquet", b"PAR1", ["--encoding", "cp1252"], "--encoding"),
         ("a.csv", b"id,body\n1,b\n", [], "'text'"),
         ("a.csv", b"text\na\xe9\n", [], "0xe9"),
         ("a.csv.gz", b"text\na\n", [], "a.csv.gz"),

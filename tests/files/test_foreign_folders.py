@@ -236,7 +236,6 @@ def test_sgpt(root: Path, tmp_path: Path) -> None:
     [
         ("llm2vec_config.json", {"pooling_mode": "latent_attention"}, "'latent_attention'"),
         ("angle.config", {"pooling_strategy": "cls_avg"}, "'cls_avg'"),
-        ("llm2vec_config.json", {"skip_instruction": "no"}, "skip_instruction"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(file: str, settings: dict, said: str, root: Path, tmp_path: Path):

@@ -1,13 +1,17 @@
+"""sentence-transformers folders: each setting is followed as that library does, or refused by name."""
+
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.agreement import LONG, PROMPTS, TEXTS, agree, close, theirs
+from tests.agreement import DENSE, LONG, PROMPTS, TEXTS, agree, close, theirs
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
 from afterword.errors import AfterwordError, ModelError
+from afterword.files.read_encoder import with_document_prompt
 from afterword.post import Normalise
 
 SentenceTransformer = pytest.importorskip(
@@ -36,7 +40,7 @@ def test_minilm_through_both(minilm: Path, tmp_path: Path):
 
 
 def built(folder: Path, *more: object, mode: str = "mean", **options: object) -> SentenceTransformer:
-    """A SentenceTransformer of stock modules, as that library builds it."""
+    """A SentenceTransformer of library modules, as that library builds it."""
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     first = Transformer(str(folder))
@@ -46,7 +50,7 @@ def built(folder: Path, *more: object, mode: str = "mean", **options: object) ->
 
 
 @pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken"])
-def test_a_stock_folder_loads_with_all_its_settings(mode: str, models: Path, tmp_path: Path):
+def test_a_folder_loads_with_all_its_settings(mode: str, models: Path, tmp_path: Path):
     from sentence_transformers.sentence_transformer.modules import Dense as TheirDense
     from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -65,41 +69,90 @@ def test_a_stock_folder_loads_with_all_its_settings(mode: str, models: Path, tmp
 
 
 @pytest.mark.parametrize("prompts", [{"passage": "p: "}, {"corpus": "c: ", "query": ""}, {"document": "d: "}, {}])
-def test_prompts_for_queries_and_documents_are_found_as_there(prompts: dict[str, str], models: Path, tmp_path: Path):
+def test_prompts_for_queries_and_documents_are_those_of_the_library(
+    prompts: dict[str, str], models: Path, tmp_path: Path
+):
     other = built(models / "gpt2", prompts={"mine": "m: ", **prompts}, default_prompt_name="mine")
     other.tokenizer.pad_token = "</s>"
     other.save(str(tmp_path / "a"), create_model_card=False)
-    assert agree(Encoder.load(tmp_path / "a"), other, TEXTS, 5e-6)
+    ours = Encoder.load(tmp_path / "a")
+    assert agree(ours, other, TEXTS, 5e-6)
+    ours.save(tmp_path / "b")
+    assert close(theirs(tmp_path / "b").encode_document(TEXTS), ours.encode_document(TEXTS), 5e-6)
 
 
-def test_the_prompt_for_documents_goes_by_several_names(models: Path, tmp_path: Path):
-    encoder = replace(Encoder.load(models / "bert", classical()), prompts={"passage": "p: "})
-    encoder.save(tmp_path / "a")
-    loaded, other = Encoder.load(tmp_path / "a"), theirs(tmp_path / "a")
-    assert not close(encoder.encode_document(TEXTS), encoder.encode(TEXTS))
-    for vectors in (loaded.encode_document(TEXTS), other.encode_document(TEXTS)):
-        assert close(vectors, encoder.encode_document(TEXTS), 5e-6)
+def test_the_document_prompt():
+    assert with_document_prompt(None) == {} == with_document_prompt({"query": "", "document": ""})
+    assert with_document_prompt({"corpus": "c: ", "passage": "p: "})["document"] == "p: "
+    assert with_document_prompt({"document": "", "passage": "p: "}) == {"passage": "p: "}
 
 
 @pytest.fixture
-def own(models: Path, tmp_path: Path) -> Path:
-    """A folder of our module that may be broken."""
-    Encoder.load(models / "bert", reba()).save(tmp_path / "own")
-    return tmp_path / "own"
+def stock(models: Path, tmp_path: Path) -> Path:
+    """A folder of library modules that may be broken."""
+    replace(Encoder.load(models / "bert", classical()), post=(DENSE, Normalise())).save(tmp_path / "stock")
+    return tmp_path / "stock"
 
 
-def refused(folder: Path) -> str:
-    """The one line that a folder is refused with."""
+def refused(folder: Path, value: str) -> None:
+    """The folder is refused in one line that holds the value."""
     with pytest.raises(AfterwordError) as e:
         Encoder.load(folder)
-    assert "\n" not in str(e.value)
-    assert len(str(e.value)) < 600
-    return str(e.value)
+    assert value in str(e.value) and "\n" not in str(e.value) and len(str(e.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "value"),
+    [
+        ("1_Pooling/config.json", {"pooling_mode": "max"}, "max"),
+        ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, "cls and mean"),
+        ("1_Pooling/config.json", {"include_prompt": False, "pooling_mode": "weightedmean"}, "include_prompt"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case"),
+        ("sentence_bert_config.json", {"model_args": {"dtype": "auto", "num_labels": 3}}, "model_args.num_labels=3"),
+        ("2_Dense/config.json", {"use_residual": True}, "use_residual"),
+        ("2_Dense/config.json", {"activation_function": "mine.Tanh"}, "'mine.Tanh'"),
+        ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "SparseEncoder"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "gone"}, "'gone'"),
+        ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side"),
+    ],
+)
+def test_a_setting_that_is_not_followed_is_refused_by_name(file: str, changes: dict, value: str, stock: Path):
+    (stock / file).write_text(json.dumps(json.loads((stock / file).read_text()) | changes))
+    refused(stock, value)
+
+
+@pytest.mark.parametrize(
+    "file", ["config.json", "model.safetensors", "1_Pooling/config.json", "2_Dense/model.safetensors"]
+)
+@pytest.mark.parametrize("broken", ["missing", "truncated"])
+def test_a_missing_or_broken_file_is_reported_in_one_line(file: str, broken: str, stock: Path):
+    path = stock / file
+    if broken == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    refused(stock, "stock")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "path", "value"),
+    [
+        (["sentence_transformers.models.Transformer"], "", "Transformer"),
+        (["sentence_transformers.models.WordEmbeddings"], "", "WordEmbeddings"),
+        (["custom_st.Transformer", "sentence_transformers.models.Pooling"], "1_Pooling", "custom_st.Transformer"),
+        (["sentence_transformers.models.Transformer"] * 2, "../elsewhere", "'../elsewhere'"),
+    ],
+)
+def test_unsupported_modules_are_refused_by_name(kinds: list[str], path: str, value: str, stock: Path):
+    rows = [{"idx": i, "name": str(i), "path": path if i else "", "type": k} for i, k in enumerate(kinds)]
+    (stock / "modules.json").write_text(json.dumps(rows))
+    refused(stock, value)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"max_length": 3}', '{"method": {"method": "rebba"}}', '{"method": 3}'])
-def test_a_broken_configuration_of_ours_is_said_in_one_line(text: str, own: Path):
-    (own / "afterword.json").write_text(text)
-    assert "afterword.json" in refused(own)
+def test_a_broken_configuration_is_reported_in_one_line(text: str, models: Path, tmp_path: Path):
+    Encoder.load(models / "bert", reba()).save(tmp_path / "ours")
+    (tmp_path / "ours" / "afterword.json").write_text(text)
+    refused(tmp_path / "ours", "afterword.json")
     with pytest.raises(ModelError, match=r"afterword\.json"):
-        theirs(own, trust_remote_code=True)
+        theirs(tmp_path / "ours", trust_remote_code=True)

@@ -441,7 +441,7 @@ def reading(choice: ModelChoice) -> tuple[Tokenizer, Layout, int | None]:
     from ..backbone.loading import load_tokenizer
     from ..backbone.model_source import ModelSource
     from ..encode.options import choose_prompt
-    from ..files.folder_modules import read_folder
+    from ..files.read_encoder import read_folder
     from ..methods import one_method
     from ..text.inputs import with_prompt
     from ..text.layout import Layout

@@ -96,7 +96,7 @@ def gather(
         typer.BadParameter: texts without a model, vectors with one, or an unclear column.
         DataError: the file cannot be read.
     """
-    from ..files.sources import check_file
+    from ..files.read import check_file
     from ..jobs.stored import holds_vectors
 
     if path is not None and str(path) != "-" and not path.exists():
@@ -253,7 +253,7 @@ def write_listing(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
 def _written(values: Any, table: bool) -> Sequence[Any]:
     """A column as JSON has it, or as text for a table; one that Arrow does not hold stays as it is."""
-    from ..files.parquet import value_of
+    from ..files.tables import value_of
     from ..jobs.rows import as_json, as_text
 
     if isinstance(values, Sequence):

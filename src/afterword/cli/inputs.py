@@ -72,7 +72,7 @@ def read_form(delimiter: str | None, encoding: str | None, no_header: bool) -> F
     """
     from ..errors import DataError
     from ..files.lines import FileForm
-    from ..files.sources import check_encoding
+    from ..files.read import check_encoding
 
     if delimiter is not None:
         delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)

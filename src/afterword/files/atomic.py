@@ -1,22 +1,22 @@
-"""Atomic files and folders: written under a temporary name, and renamed once they are complete."""
+"""Atomic files and folders, which appear under their name once they are complete, and locks on folders."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from filelock import FileLock, Timeout
 
 from ..errors import AfterwordError, DataError, ModelError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-SAVED = re.compile(r".+\.(json|safetensors|txt|csv|model|jinja|spm|py)|\d+_[A-Z]\w*")
-"""Names that saving an encoder writes: files of the model, the tokenizer and `tune`, and a folder for each module."""
+LOCK = "lock"
 
 
 @contextmanager
@@ -68,10 +68,9 @@ def atomic_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
         new.mkdir(parents=True)
         yield new
         mode = new.stat().st_mode & 0o666
-        for path in new.rglob("*"):
-            if path.is_file():
-                path.chmod(mode)  # safetensors lets only the owner read what it writes
-                sync(path)
+        for path in filter(Path.is_file, new.rglob("*")):
+            path.chmod(mode)  # safetensors makes its files readable by their owner only
+            sync(path)
         check_folder(folder, overwrite)
         if folder.exists():
             folder.rename(old)
@@ -79,9 +78,9 @@ def atomic_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     except AfterwordError:
         raise
-    except Exception as e:  # for a full disk, safetensors and tokenizers raise errors of their own, not OSError
+    except Exception as e:  # on a full disk, safetensors and tokenizers raise errors that are not OSError
         reason = (e.strerror if isinstance(e, OSError) else None) or str(e) or type(e).__name__
-        raise ModelError(f"{folder} cannot be written: {reason.splitlines()[0]}; what was there before is kept") from e
+        raise ModelError(f"{folder} cannot be written: {reason.splitlines()[0]}; its content is unchanged") from e
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -93,16 +92,12 @@ def check_folder(folder: Path, overwrite: bool = False) -> None:
         ModelError: it is a file; or it is not empty, and is not an encoder to overwrite.
     """
     if folder.exists() and not folder.is_dir():
-        raise ModelError(f"{folder} is a file: choose another name for the folder")
-    names = sorted(os.listdir(folder)) if folder.exists() else []
+        raise ModelError(f"{folder} is a file: choose a different name for the folder")
+    names = os.listdir(folder) if folder.exists() else []
     if names and not overwrite:
-        raise ModelError(
-            f"{folder} exists and is not empty: choose another folder, or replace the encoder in it with overwrite=True"
-        )
-    other = next((name for name in names if not SAVED.fullmatch(name)), None)
-    if names and (other or "modules.json" not in names):
-        why = f"it holds {other}" if other else "it holds no modules.json"
-        raise ModelError(f"{folder} is not a saved encoder and is not overwritten ({why}): choose another folder")
+        raise ModelError(f"{folder} is not empty: choose a different folder, or pass overwrite=True")
+    if names and "modules.json" not in names:
+        raise ModelError(f"{folder} is not a saved encoder and is not overwritten: choose a different folder")
 
 
 def check_target(path: Path) -> None:
@@ -112,9 +107,9 @@ def check_target(path: Path) -> None:
         DataError: it is a folder, or its folder does not exist.
     """
     if path.is_dir():
-        raise DataError(f"{path} is a folder: give the name of a file in it")
+        raise DataError(f"{path} is a folder: add the name of a file")
     if not path.parent.is_dir():
-        raise DataError(f"{path} cannot be written: there is no folder {path.parent}; create it first")
+        raise DataError(f"{path} cannot be written: create the folder {path.parent} first")
 
 
 def sync(path: Path) -> None:
@@ -125,3 +120,30 @@ def sync(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextmanager
+def lock_folder(folder: Path, what: str) -> Iterator[None]:
+    """Create and lock a folder; afterwards, remove it if only the lock file is left in it.
+
+    Args:
+        folder: the folder; one process holds its lock at a time, until it ends in any way.
+        what: what the process does to the folder's parent, for the error message.
+
+    Raises:
+        ModelError: another process holds the lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ModelError(f"another process is {what} {folder.parent}: wait until it has finished") from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if os.listdir(folder) == [LOCK]:
+                (folder / LOCK).unlink()
+                folder.rmdir()
+        lock.release()

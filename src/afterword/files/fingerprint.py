@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..methods import AnyMethod, Ensemble, Method
+from ..methods import AnyMethod, Ensemble
+from ..methods.custom import Named
 from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
 from ..spelling import written
-from .folder_modules import with_document_prompt
+from .read_encoder import with_document_prompt
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
@@ -40,29 +41,24 @@ def fingerprint(encoder: Encoder, weights: bytes | None = None) -> str:
         encoder: the encoder.
         weights: the `weights_digest` of its model, if it is known already.
     """
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps(described(encoder), sort_keys=True, default=str).encode())
-    digest.update(weights or weights_digest(encoder.backbone.model))
-    return digest.hexdigest()
+    return _hash(described(encoder), weights or weights_digest(encoder.backbone.model))
 
 
 def identity(encoder: Encoder, weights: bytes | None = None) -> str:
     """A hash (32 hexadecimal digits) of the same, without library versions and without the commit on the Hub.
 
     Encoders with the same identity give vectors that can be compared with each other; between library versions they
-    may differ by rounding. Of the model's configuration, only values that are not transformers' defaults count.
-
-    Args:
-        encoder: the encoder.
-        weights: the `weights_digest` of its model, if it is known already.
+    may differ by rounding. Of the model's configuration, only values that are not transformers' defaults are hashed.
     """
     config: Any = encoder.backbone.model.config
-    kept = {k: v for k, v in described(encoder).items() if k not in {"versions", "revision"}}
-    kept["config"] = {k: v for k, v in config.to_diff_dict().items() if k not in PASSING}
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps(kept, sort_keys=True, default=str).encode())
-    digest.update(weights or weights_digest(encoder.backbone.model))
-    return digest.hexdigest()
+    values = {k: v for k, v in described(encoder).items() if k not in {"versions", "revision"}}
+    values["config"] = {k: v for k, v in config.to_diff_dict().items() if k not in PASSING}
+    return _hash(values, weights or weights_digest(encoder.backbone.model))
+
+
+def _hash(values: dict[str, Any], weights: bytes) -> str:
+    text = json.dumps(values, sort_keys=True, default=str).encode()
+    return hashlib.blake2b(text + weights, digest_size=16).hexdigest()
 
 
 def described(encoder: Encoder) -> dict[str, Any]:
@@ -85,29 +81,24 @@ def described(encoder: Encoder) -> dict[str, Any]:
 
 
 def _method(method: AnyMethod) -> dict[str, Any]:
-    """A method without its name; for a user's own classes, a hash of their code instead of their import path."""
+    """A method without its name; custom classes by a hash of their code instead of their import path."""
     if isinstance(method, Ensemble):
         settings = {"join": method.join, "factors": method.factors(), "normalise": method.normalise}
         return {**settings, "methods": [_method(member) for member in method.methods]}
-    described = {k: v for k, v in to_json(method).items() if k != "name"} | fitted(method)
+    values = {k: v for k, v in to_json(method).items() if k != "name"}
+    if isinstance(method.weigh, ByToken) and method.weigh.table:
+        values["table"] = weights_hash(method.weigh.table.values)
     for name, part in (("weigh", method.weigh), ("states", method.states)):
-        if isinstance(described[name], dict):
-            code = getattr(part, "code", None)
-            described[name] = {k: v for k, v in described[name].items() if k != "class"}
-            described[name] |= {} if code is None else {"code": code}
-    return described
-
-
-def fitted(method: Method) -> dict[str, str]:
-    """A hash of the token weights that a method was fitted to, if it was fitted."""
-    weigh = method.weigh
-    return {"table": weights_hash(weigh.table.values)} if isinstance(weigh, ByToken) and weigh.table else {}
+        if isinstance(part, Named):
+            values[name] = {k: v for k, v in values[name].items() if k != "class"}
+            values[name] |= {} if part.code is None else {"code": part.code}
+    return values
 
 
 def weights_digest(model: nn.Module) -> bytes:
     """A hash of every weight that can change a hidden state, whatever file it came from.
 
-    A pooler comes after the hidden states and is left out: a checkpoint without one gets random weights at each load.
+    A pooler comes after the hidden states and is excluded: a checkpoint without one gets random weights at each load.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
@@ -123,16 +114,13 @@ def _bytes(tensor: Tensor) -> bytes:
 
 def described_step(step: object) -> dict[str, Any]:
     """A post-processing step: its kind, and its values or hashes of them."""
-    values = written(step) if is_dataclass(step) else vars(step)
-    return {"kind": type(step).__name__, **{k: _described(v) for k, v in sorted(values.items())}}
-
-
-def _described(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        value = torch.from_numpy(value)
-    if isinstance(value, nn.Module):
-        return weights_digest(value).hex()
-    return weights_hash(value) if isinstance(value, Tensor) else value
+    values = dict(written(step) if is_dataclass(step) else vars(step))
+    for name, value in values.items():
+        if isinstance(value, nn.Module):
+            values[name] = weights_digest(value).hex()
+        elif isinstance(value, np.ndarray | Tensor):
+            values[name] = weights_hash(torch.as_tensor(value))
+    return {"kind": type(step).__name__, **values}
 
 
 def weights_hash(tensor: Tensor) -> str:

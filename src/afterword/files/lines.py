@@ -1,4 +1,4 @@
-"""Readers of text files, a record at a time: plain lines and JSON lines. A line that cannot be read is a problem."""
+"""Readers of text files, one record at a time: lines and JSON lines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, BinaryIO, NoReturn
 
-from ..errors import DataError, warn
+from ..errors import DataError
 from ..spelling import did_you_mean
 
 TEXT = "text"  # the default name of the field with the texts
-SHOWN = 30  # columns that an error lists
-UNSEEN = 100  # objects without the wanted field after which its name is taken for a mistake
+LISTED = 30  # number of columns that an error lists
+CHECKED = 100  # number of JSON objects after which a field that none of them has is an error
 ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that could not be decoded, as `surrogateescape` keeps it
 DAMAGE = (OSError, EOFError, zlib.error, UnicodeError)  # what reading a damaged file raises
 
@@ -62,7 +62,7 @@ class Reader(ABC):
     Attributes:
         field: the name of the field with the texts.
         total: the length of the file, in bytes or rows; None if unknown.
-        at: how much of it has been read, in the same unit; bytes are read ahead in blocks.
+        at: how much of it has been read, in the same unit; bytes are read in blocks.
         columns: the names of the columns; empty if they are unknown before the rows are read.
         only_strings: whether all values are strings.
         kinds: the type of each column that is kept with the text: "text", "json", or an Arrow type.
@@ -106,26 +106,22 @@ class ListedReader(Reader):
 class LinesReader(Reader):
     """A text per line.
 
-    Without an encoding in `form`, the first line that is not ASCII must be UTF-8: a file in another encoding is an
-    error, not a list of rejected lines. In a UTF-8 file, or with an encoding, only lines that cannot be decoded are
-    rejected.
+    Lines that cannot be decoded are rejected one by one. But if `form` names no encoding, and the first line that is
+    not ASCII is not UTF-8, the file is in a different encoding, which is an error.
 
     Args:
         stream: open for reading bytes.
-        total: its length in bytes, if known.
-        name: of the file, for errors.
+        name: the file's name in errors.
         form: its layout.
     """
 
-    def __init__(
-        self, stream: BinaryIO, total: int | None = None, name: str = "the input", form: FileForm = USUAL_FORM
-    ) -> None:
-        self.total, self.name, self.form = total, name, form
+    def __init__(self, stream: BinaryIO, name: str = "the input", form: FileForm = USUAL_FORM) -> None:
+        self.name, self.form = name, form
         self.encoding = codecs.lookup(form.encoding or "utf-8").name
         encoding = "utf-8-sig" if self.encoding == "utf-8" else self.encoding
         self.stream = io.TextIOWrapper(stream, encoding, "surrogateescape", newline="\n")
-        self.known = form.encoding is not None
-        self.source = getattr(stream, "fileobj", stream)  # of a gzipped file, the packed bytes
+        self.certain = form.encoding is not None
+        self.source = getattr(stream, "fileobj", stream)  # of a gzipped file, the compressed bytes
 
     def close(self) -> None:
         """Close the stream."""
@@ -153,11 +149,11 @@ class LinesReader(Reader):
     def _problem(self, number: int, text: str) -> str | None:
         bad = ESCAPED.search(text)
         if bad is None:
-            self.known = True
+            self.certain = True
             return None
         wrong = f"is not {self.encoding.upper()}: byte 0x{ord(bad[0]) - 0xDC00:02x} at character {bad.start()}"
-        if not self.known:
-            raise DataError(f"{self.name} {wrong} of line {number}: name its encoding, such as cp1252")
+        if not self.certain:
+            raise DataError(f"{self.name} {wrong} of line {number}: pass encoding=, such as cp1252")
         return wrong
 
     def __iter__(self) -> Iterator[Record]:
@@ -166,50 +162,32 @@ class LinesReader(Reader):
 
 
 class JsonLinesReader(LinesReader):
-    """A JSON object, or a JSON string, per line.
+    """A JSON object, or a JSON string, per line."""
 
-    Args:
-        stream: open for reading bytes.
-        total: its length in bytes, if known.
-        field: the field with the texts; None = the objects may have any fields.
-        name: of the file, for errors.
-        form: its layout.
-        beside: further fields that are wanted.
-    """
+    needed: Sequence[str] = ()
 
-    def __init__(
-        self,
-        stream: BinaryIO,
-        total: int | None = None,
-        field: str | None = TEXT,
-        name: str = "the input",
-        form: FileForm = USUAL_FORM,
-        beside: Sequence[str] = (),
-    ) -> None:
-        super().__init__(stream, total, name, form)
-        self.field, self.wanted = field or TEXT, [] if field is None else [field, *beside]
+    def need(self, field: str | None, beside: Sequence[str] = ()) -> None:
+        """Name the field of the texts and further fields: it is an error if no object has one of them."""
+        self.field, self.needed = field or TEXT, [*([field] if field else []), *beside]
         self.kinds = dict.fromkeys(beside, "json")
 
     def __iter__(self) -> Iterator[Record]:
         fields, objects = set[str](), 0
         for number, text, problem in self.lines():
             record = Record(number, None, problem) if problem else self._read(number, text)
-            if record.fields is not None and objects < UNSEEN:
+            if record.fields is not None and objects < CHECKED:
                 objects += 1
                 fields.update(record.fields)
-                if objects == UNSEEN:
-                    self._check(fields, self.field)
+                if objects == CHECKED:
+                    self._check(fields)
             yield record
-        if 0 < objects < UNSEEN:
-            self._check(fields, None)
+        if 0 < objects < CHECKED:
+            self._check(fields)
 
-    def _check(self, fields: set[str], only: str | None) -> None:
-        """Report the wanted fields that no object has; an error for `only`, or for all if it is None."""
-        for name in self.wanted:
-            if name not in fields and only in (None, name):
+    def _check(self, fields: set[str]) -> None:
+        for name in self.needed:
+            if name not in fields:
                 no_field(self.name, name, sorted(fields))
-            elif name not in fields:
-                warn(f"none of the first {UNSEEN} objects of {self.name} has {name!r}")
 
     def _read(self, number: int, text: str) -> Record:
         if not text.strip():
@@ -227,12 +205,11 @@ class JsonLinesReader(LinesReader):
 
 def no_field(name: object, field: str, columns: Sequence[str]) -> NoReturn:
     """Raise a DataError that names a missing column and lists the columns there are."""
-    shown = [c if c.isprintable() and c == c.strip() else repr(c) for c in columns[:SHOWN]]
-    shown += [f"and {len(columns) - SHOWN} more"] if len(columns) > SHOWN else []
-    near = did_you_mean(field, columns)
+    listed = [c if c.isprintable() and c == c.strip() else repr(c) for c in columns[:LISTED]]
+    listed += [f"and {len(columns) - LISTED} more"] if len(columns) > LISTED else []
     raise DataError(
-        f"{name} has no column {field!r}{near}: it has {', '.join(shown) or 'none'}: choose one of "
-        "them, or another delimiter"
+        f"{name} has no column {field!r}{did_you_mean(field, columns)}: it has {', '.join(listed) or 'none'}: choose "
+        "one of them, or a different delimiter"
     )
 
 

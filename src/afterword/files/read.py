@@ -1,19 +1,19 @@
-"""Open files of texts and of rows: .txt, .jsonl, .csv, .tsv and .parquet, gzipped or not.
+"""Open files of texts and of rows: .txt, .jsonl, .csv, .tsv and .parquet; all but the last may be gzipped.
 
-Files are read a record at a time. A record that cannot be read does not stop the run: it carries its problem and line.
+A record that cannot be read does not stop the run: it carries its problem and line.
 """
 
 from __future__ import annotations
 
+import codecs
+import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
-from ..errors import DataError, warn
-from .lines import TEXT, USUAL_FORM, FileForm, JsonLinesReader, LinesReader, Reader
-from .parquet import ParquetReader, ParquetRowsReader
-from .sources import check_file, opened
-from .tables import CsvReader
+from ..errors import DataError, MissingDataset, warn
+from .lines import TEXT, USUAL_FORM, FileForm, JsonLinesReader, LinesReader, Reader, no_field
+from .tables import CsvReader, ParquetReader
 
 FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
 TABLES = FORMATS[1:]
@@ -35,7 +35,7 @@ def open_texts(
     """Open a file of texts.
 
     Args:
-        path: of the file; None reads the standard input.
+        path: the file; None reads the standard input.
         stdin: the standard input, as bytes.
         kind: one of `FORMATS`; None goes by the file's ending, and is "txt" for the standard input.
         field: which column or field holds the texts; None = "text", or a table's only column.
@@ -51,25 +51,19 @@ def open_texts(
         check_file(path)
     kind = kind or ("txt" if path is None else _kind(path, FORMATS))
     name = "the standard input" if path is None else str(path)
-    check_form(name, kind, form)
-    if kind == "parquet":
-        if path is None:
-            raise DataError("a parquet file cannot be read from the standard input: give its path")
-        return ParquetReader(path, field, beside)
     if kind == "txt" and (field is not None or beside):
-        raise DataError(f"{name} is plain text: it has no column {field or beside[0]!r}")
-
-    def reader(stream: BinaryIO) -> LinesReader:
-        if kind == "txt":
-            return LinesReader(stream, name=name, form=form)
-        if kind == "jsonl":
-            return JsonLinesReader(stream, field=field or TEXT, name=name, form=form, beside=beside)
-        return CsvReader(stream, field=field, name=name, form=form, beside=beside, default=_usual(kind), tell=tell)
-
-    if path is None:
-        return reader(stdin)
-    with opened(path) as stream:
-        return _measured(reader(stream), path)
+        raise DataError(f"{name} is a text file: it has no column {field or beside[0]!r}")
+    reader = _reader(stdin if path is None else path, name, kind, form, tell)
+    if isinstance(reader, JsonLinesReader):
+        reader.need(field or TEXT, beside)
+    elif isinstance(reader, CsvReader | ParquetReader):
+        only = reader.columns[0] if len(reader.columns) == 1 else TEXT
+        _need(reader, field or only, beside)
+        if isinstance(reader, ParquetReader):
+            reader.read_only(reader.field, beside)
+        elif form.header and field is None and reader.columns and only != TEXT:
+            tell(f"{name}: {only[:60]!r} is taken as the header, not as a text")
+    return reader
 
 
 def open_rows(
@@ -81,45 +75,82 @@ def open_rows(
     form: FileForm = USUAL_FORM,
     tell: Callable[[str], object] = warn,
 ) -> Reader:
-    """Open a file of rows, with all their fields.
+    """Open a file of rows, with all their fields. Arguments and errors are as for `open_texts`, except for these.
 
     Args:
-        path: a .jsonl, .csv, .tsv or .parquet file; all but the last may be gzipped.
+        path: the file.
         field: a column that must be there; None = any.
         kind: one of `TABLES`; None goes by the file's ending.
         beside: further columns that must be there.
-        form: its layout.
-        tell: called with each choice that was made.
-
-    Raises:
-        MissingDataset: no such file.
-        DataError: it has an unknown format, cannot be read, or has no such column.
     """
     check_file(path)
-    kind = kind or _kind(path, TABLES)
-    check_form(str(path), kind, form)
+    reader = _reader(path, str(path), kind or _kind(path, TABLES), form, tell)
+    if isinstance(reader, JsonLinesReader):
+        reader.need(field, beside)
+    elif isinstance(reader, CsvReader | ParquetReader):
+        _need(reader, field, beside)
+    return reader
+
+
+def _reader(source: Path | BinaryIO, name: str, kind: str, form: FileForm, tell: Callable[[str], object]) -> Reader:
+    """Open a file of this format."""
     if kind == "parquet":
-        return ParquetRowsReader(path, field, beside)
-    with opened(path) as stream:
-        if kind == "jsonl":
-            return _measured(JsonLinesReader(stream, field=field, name=str(path), form=form, beside=beside), path)
-        table = CsvReader(
-            stream, field=field, name=str(path), rows=True, form=form, beside=beside, default=_usual(kind), tell=tell
-        )
-        return _measured(table, path)
+        if not isinstance(source, Path):
+            raise DataError("a parquet file cannot be read from the standard input: pass its path")
+        return ParquetReader(source)
+    stream = _opened(source) if isinstance(source, Path) else source
+    reader: LinesReader
+    if kind == "txt":
+        reader = LinesReader(stream, name, form)
+    elif kind == "jsonl":
+        reader = JsonLinesReader(stream, name, form)
+    else:
+        reader = CsvReader(stream, name, form, "\t" if kind == "tsv" else ",", tell)
+    if isinstance(source, Path) and source.is_file():  # a named pipe has no size
+        reader.total = source.stat().st_size
+    return reader
 
 
-def _usual(kind: str) -> str:
-    return "\t" if kind == "tsv" else ","
+def _need(reader: CsvReader | ParquetReader, field: str | None, beside: Sequence[str]) -> None:
+    """Set the column of the texts; raise a DataError if a column is missing or two have the same name."""
+    columns = reader.columns
+    if twice := [column for column in dict.fromkeys(columns) if column and columns.count(column) > 1]:
+        raise DataError(f"{reader.name} has two columns named {', '.join(map(repr, twice))}: rename one")
+    empty = isinstance(reader, CsvReader) and not columns
+    for column in (*([field] if field else []), *beside):
+        if column not in columns and not empty:
+            no_field(reader.name, column, columns)
+    reader.field = field or TEXT
+    reader.kinds = {column: reader.kind(column) for column in beside}
 
 
-def check_form(name: str, kind: str, form: FileForm) -> None:
-    """Raise a DataError for a setting that files of this kind do not have."""
-    if kind not in ("csv", "tsv") and (form.delimiter is not None or not form.header):
-        option = "--no-header" if form.delimiter is None else "--delimiter"
-        raise DataError(f"{name} is read as {kind}: {option} is for csv and tsv")
-    if kind == "parquet" and form.encoding is not None:
-        raise DataError(f"{name} is read as parquet: --encoding is for files of text")
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return cast(BinaryIO, gzip.GzipFile(path)) if path.suffix.lower() == ".gz" else path.open("rb")
+    except OSError as e:
+        raise DataError(f"{path} cannot be read: {e.strerror or e}") from None
+
+
+def check_file(path: Path) -> None:
+    """Raise a MissingDataset or a DataError if there is no such file."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: pass a file")
+    if not path.exists():
+        raise MissingDataset(f"{path} does not exist")
+
+
+def check_encoding(name: str) -> str:
+    """Return an encoding's name; raise a DataError if Python does not know it.
+
+    >>> check_encoding("cp1252")
+    'cp1252'
+    """
+    try:
+        "".encode(name)
+        codecs.getincrementaldecoder(name)
+    except (LookupError, ValueError):
+        raise DataError(f"{name!r} is not an encoding: pass a name such as utf-8, utf-16, cp1252 or gb18030") from None
+    return name
 
 
 def format_of(path: Path) -> str:
@@ -135,13 +166,6 @@ def _kind(path: Path, among: Sequence[str]) -> str:
     kind = format_of(path)
     if kind not in among or (kind == "parquet" and path.suffix.lower() == ".gz"):
         raise DataError(
-            f"{path} has an unknown format: give a .{', .'.join(among)} file; all but .parquet may be "
-            "gzipped (.gz)" + (", or name its format" if "txt" in among else "")
+            f"{path} has an unknown format: pass a .{', .'.join(among)} file; all but .parquet may be gzipped (.gz)"
         )
     return kind
-
-
-def _measured(reader: LinesReader, path: Path) -> LinesReader:
-    """The reader, with the file's size; a named pipe has none."""
-    reader.total = path.stat().st_size if path.is_file() else None
-    return reader

@@ -1,23 +1,97 @@
-"""Load an encoder: from a saved folder, from a sentence-transformers folder, or from a plain model."""
+"""Load an encoder from a model or from a folder of sentence-transformers, LLM2Vec, AnglE or GritLM.
+
+Each setting of a folder that changes vectors is followed, or refused by name.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
 from ..backbone.adapters import base_and_adapters
+from ..backbone.backbone import Backbone
+from ..backbone.bidirectional import Sight
+from ..backbone.file_safety import ADAPTER, check_links, read_json
+from ..backbone.file_safety import CONFIG as MODEL_CONFIG
 from ..backbone.loading import load_backbone
 from ..backbone.model_source import ModelSource
 from ..backbone.text_part import is_inside
-from ..errors import ModelError
-from ..methods import AnyMethod, classical
-from ..methods.serialize import parse_method
-from ..post import Normalise
-from .folder_modules import read_folder
-from .foreign_folders import foreign_method, gritlm, read_foreign
-from .write_encoder import logger
+from ..errors import MethodError, ModelError
+from ..methods import AnyMethod, Ensemble, Method, classical
+from ..methods.frequency import ByToken, Table
+from ..methods.serialize import from_json, parse_method
+from ..methods.weights import Plain
+from ..post import Dense, FittedFlow, Glow, Normalise, Post, Truncate
+from ..text.layout import Layout
+
+logger = logging.getLogger(__name__)
+
+CONFIG = "afterword.json"
+"""The configuration of Afterword's module, which holds the method."""
+
+FITTED = "afterword.safetensors"
+"""The file with the fitted token weights."""
+
+OURS = "afterword.st.Afterword"
+
+FLOW = "afterword.st.Flow"
+
+LIBRARY = "sentence_transformers.models."
+"""The path from which every version of sentence-transformers can import its own modules."""
+
+POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last", "weightedmean": "weighted"}
+
+LEGACY = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""The names of the pooling modes before sentence-transformers 5.4."""
+
+PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+"""The modality_config of a Transformer module that only tokenizes texts."""
+
+HARMLESS = {"dtype", "torch_dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"}
+"""Model arguments that change vectors by rounding at most."""
+
+LLM2VEC, ANGLE, START = "llm2vec_config.json", "angle.config", "BiLLM_START_INDEX"
+POOLS = {
+    LLM2VEC: {
+        "mean": "mean",
+        "weighted_mean": "weighted",
+        "eos_token": "last",
+        "last_token": "last",
+        "bos_token": "cls",
+    },
+    ANGLE: {"avg": "mean", "last": "last", "cls": "cls"},
+}
+"""Their names of the poolings, and those of Afterword."""
+LLAMA3, INST, QWEN = "meta-llama/Meta-Llama-3-8B", "[INST] {text} [/INST]", "<|im_start|>user\n{text}<|im_end|>"
+FORMATS = {
+    f"{LLAMA3}-Instruct": "<|start_header_id|>user<|end_header_id|>\n\n{text}<|eot_id|>",
+    "mistralai/Mistral-7B-Instruct-v0.2": INST,
+    "meta-llama/Llama-2-7b-chat-hf": INST,
+    "google/gemma-2-9b-it": "<bos><start_of_turn>user\n{text}<end_of_turn>",
+    "Qwen/Qwen2-1.5B-Instruct": QWEN,
+    "Qwen/Qwen2-7B-Instruct": QWEN,
+}
+"""The text that LLM2Vec writes around texts for these base models (prepare_for_tokenization; Llama and Mistral by
+McGill-NLP/llm2vec@020e65f, Gemma and Qwen2 by forks of it)."""
+CLASSES = {f"{kind}{end}" for kind in "Llama Mistral Gemma Gemma2 Qwen2".split() for end in ("BiModel", "EncoderModel")}
+"""The classes of LLM2Vec's models."""
 
 
 def read_encoder(
@@ -34,7 +108,7 @@ def read_encoder(
 ) -> dict[str, Any]:
     """Load the fields of an encoder; the arguments are those of `Encoder.load`."""
     if not isinstance(name, str | os.PathLike):
-        raise ModelError(f"{name!r} names no model: give a folder, or a name on the hub")
+        raise ModelError(f"{name!r} is not a model: pass a folder, or a name on the Hub")
     if isinstance(method, str):
         method = parse_method(method)
     source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder)
@@ -44,10 +118,10 @@ def read_encoder(
 def read_located(
     source: ModelSource, name: str, method: AnyMethod | None, *, max_length: int | None, **options: Any
 ) -> dict[str, Any]:
-    """Load the fields of an encoder from a source that is located already, under the name that the user gave."""
+    """Load the fields of an encoder from a located source; `name` is what the user called it."""
     folder, commit = source.folder()
     if (folder / "modules.json").exists():
-        return _read(folder, commit, method, max_length, options)
+        return _read_modules(folder, commit, method, max_length, options)
     foreign = read_foreign(folder)
     base, adapters = (source, []) if foreign is None and method is None else base_and_adapters(source, folder)
     if adapters:  # trusting a folder does not extend to the paths that its files name
@@ -56,33 +130,32 @@ def read_located(
     if foreign is not None:
         method = method or foreign_method(*foreign, backbone)
         return {"backbone": backbone, "method": method, "max_length": max_length or foreign[1].get("max_length", 512)}
-    if method is None and (found := gritlm(backbone)):
-        return {"backbone": backbone, "method": found, "post": (Normalise(),), "max_length": max_length}
+    if method is None and (grit := gritlm(backbone)):
+        return {"backbone": backbone, "method": grit, "post": (Normalise(),), "max_length": max_length}
     if method is None:
-        others = ["reba", "echo"] if backbone.facts.causal else ["ditto"]
-        better = " or ".join(f"method={other}()" for other in others)
+        better = "method='reba' or method='echo'" if backbone.facts.causal else "method='ditto'"
         logger.warning("%s names no method: classical mean is used; try %s", name, better, extra={"advice": True})
     return {"backbone": backbone, "method": method or classical(), "max_length": max_length}
 
 
-def _read(
+def _read_modules(
     folder: Path, commit: str | None, method: AnyMethod | None, max_length: int | None, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Load an encoder from a sentence-transformers folder; a method given by the caller replaces the folder's own."""
+    """Load an encoder from a sentence-transformers folder; a method of the caller replaces that of the folder."""
     saved = read_folder(folder)
     backbone = load_backbone(saved.model, **options)
     if saved.library_modules and backbone.tokenizer.hf.truncation_side == "left":
         raise ModelError(
-            f"{folder} cuts long texts at their start (truncation_side 'left'), which is not supported: "
-            "set it to 'right' in tokenizer_config.json"
+            f"{folder} truncates long texts at their start (truncation_side 'left'), which is not supported: set it to "
+            "'right' in tokenizer_config.json"
         )
     if saved.library_modules and method is None and is_inside(backbone.model):
         raise ModelError(
-            f"{folder}: sentence-transformers pools the states of this {backbone.facts.kind}'s decoder, and here its "
-            "encoder alone is run: name a method for the encoder's states, such as method='classical'"
+            f"{folder} pools the states of this {backbone.facts.kind}'s decoder, and Afterword runs its encoder only: "
+            "choose a method for the encoder's states, such as method='classical'"
         )
-    if method is None and saved.library_modules and (found := gritlm(backbone)):
-        saved.method, saved.post = found, (Normalise(),)
+    if method is None and saved.library_modules and (grit := gritlm(backbone)):
+        saved.method, saved.post = grit, (Normalise(),)
     if commit := commit or saved.revision:
         backbone.model.config._commit_hash = commit  # type: ignore[union-attr]
     post = saved.post if method is None else tuple(p for p in saved.post if isinstance(p, Normalise))
@@ -95,3 +168,324 @@ def _read(
         "default_prompt_name": saved.default_prompt_name,
         "similarity_fn_name": saved.similarity_fn_name,
     }
+
+
+@dataclass
+class SavedEncoder:
+    """The content of a sentence-transformers folder, without the model's weights.
+
+    `library_modules` says whether it begins with sentence-transformers' Transformer and Pooling modules, not with
+    Afterword's.
+    """
+
+    model: Path
+    method: AnyMethod
+    post: tuple[Post, ...] = ()
+    max_length: int | None = None
+    prompts: dict[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    similarity_fn_name: str = "cosine"
+    revision: str | None = None
+    library_modules: bool = True
+
+
+def read_folder(folder: Path) -> SavedEncoder:
+    """Read a sentence-transformers folder, without the model's weights.
+
+    Raises:
+        ModelError: it is broken, or holds a module or a setting that is not supported.
+    """
+    check_links(folder)
+    saved, kinds = SavedEncoder(folder, classical()), []
+    for module in read_json(folder / "modules.json", list):
+        kind = _kind(folder, module)
+        path = folder / str(module.get("path", ""))
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ModelError(f"{folder}/modules.json names a path outside the folder: {module.get('path')!r}")
+        check_links(folder, str(module.get("path", "")))
+        READERS[kind](saved, path)
+        kinds.append(kind)
+    saved.library_modules = kinds[:1] != ["Afterword"]
+    start = ["Transformer", "Pooling"] if saved.library_modules else ["Afterword"]
+    if kinds[: len(start)] != start or {"Afterword", "Transformer", "Pooling"} & set(kinds[len(start) :]):
+        raise ModelError(
+            f"{folder}/modules.json lists {', '.join(kinds) or 'nothing'}: only Transformer, Pooling, … is supported"
+        )
+    _read_settings(saved, folder / "config_sentence_transformers.json")
+    return saved
+
+
+def _kind(folder: Path, module: Any) -> str:
+    if not isinstance(module, dict) or "type" not in module:
+        raise ModelError(f"{folder}/modules.json lists {module!r:.60}, which is not a module with a type and a path")
+    kind = str(module["type"])
+    name = kind.rsplit(".", 1)[-1]
+    theirs = kind.startswith("sentence_transformers.") and name in READERS.keys() - {"Afterword", "Flow"}
+    if kind not in (OURS, FLOW) and not theirs:
+        raise ModelError(f"{folder} has a {kind!r} module: only {', '.join(READERS)} are supported")
+    return name
+
+
+def _read_settings(saved: SavedEncoder, path: Path) -> None:
+    if not path.exists():
+        return
+    read = read_json(path, dict)
+    kind = read.get("model_type", "SentenceTransformer")
+    if kind != "SentenceTransformer":
+        raise ModelError(f"{path.parent} is a {kind}: only a SentenceTransformer is supported")
+    prompts = read.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str | None) for prompt in prompts.values()):
+        raise ModelError(f"{path}: prompts={prompts!r:.60} is not an object of strings")
+    saved.prompts = {k: v for k, v in prompts.items() if v}
+    if {"passage", "corpus"} & set(saved.prompts):
+        saved.prompts.setdefault("document", "")  # sentence-transformers prefers its empty default to those two
+    name = read.get("default_prompt_name")
+    if name is not None and name not in prompts:
+        raise ModelError(f"{path}: default_prompt_name={name!r} is not one of its prompts")
+    saved.default_prompt_name = name if name in saved.prompts else None
+    saved.similarity_fn_name = read.get("similarity_fn_name") or "cosine"
+    saved.revision = read.get("revision")
+    if read.get("truncate_dim") is not None:
+        saved.post += (Truncate(read["truncate_dim"]),)
+
+
+def with_document_prompt(prompts: dict[str, str] | None) -> dict[str, str]:
+    """Prompts without empty ones, and with the one for documents under the name "document".
+
+    Every SentenceTransformer has a prompt "document", empty by default, and so it would never use "passage".
+
+    >>> with_document_prompt({"passage": "p: ", "query": ""})
+    {'passage': 'p: ', 'document': 'p: '}
+    """
+    prompts = prompts or {}
+    filled = {name: text for name, text in prompts.items() if text}
+    first = next((prompts[name] for name in ("document", "passage", "corpus") if name in prompts), "")
+    return filled | ({"document": first} if first else {})
+
+
+def read_ours(path: Path) -> tuple[AnyMethod, int | None]:
+    """Read the method and the maximum length from the folder of Afterword's module.
+
+    Raises:
+        ModelError: the configuration or the fitted token weights are missing or broken.
+    """
+    config = read_json(path / CONFIG, dict)
+    try:
+        method = from_json(config["method"])
+    except KeyError:
+        raise ModelError(f"{path / CONFIG} names no method") from None
+    except MethodError as e:
+        raise ModelError(f"{path / CONFIG}: {e}") from None
+    methods = tuple(_with_table(member, name, path) for name, member in by_table(method).items())
+    method = replace(method, methods=methods) if isinstance(method, Ensemble) else methods[0]
+    return method, config.get("max_length")
+
+
+def by_table(method: AnyMethod) -> dict[str, Method]:
+    """The method, or the methods of an ensemble, by the names of their tables of token weights in a file."""
+    return {f"table.{i}" if isinstance(method, Ensemble) else "table": m for i, m in enumerate(method.members)}
+
+
+def _with_table(method: Method, name: str, path: Path) -> Method:
+    """The method with its token weights, if it is fitted to texts."""
+    if not isinstance(method.weigh, ByToken):
+        return method
+    tensors = _tensors(path / FITTED)
+    if name not in tensors:
+        raise ModelError(
+            f"{path / FITTED} holds {', '.join(tensors) or 'nothing'}: the token weights {name!r} are missing"
+        )
+    return replace(method, weigh=replace(method.weigh, table=Table(tensors[name])))
+
+
+def _read_ours(saved: SavedEncoder, path: Path) -> None:
+    saved.model = path
+    saved.method, saved.max_length = read_ours(path)
+
+
+def _read_transformer(saved: SavedEncoder, path: Path) -> None:
+    saved.model = path
+    config = next(iter(sorted(path.glob("sentence_*_config.json"))), None)
+    if config is None:
+        return
+    read = read_json(config, dict)
+    saved.max_length = read.get("max_seq_length")
+    if read.get("do_lower_case"):
+        raise ModelError(f"{config} lower-cases texts before the tokenizer (do_lower_case): lower-case them yourself")
+    if setting := _unsupported(read):
+        raise ModelError(f"{config} sets {setting}, which is not supported: load the bare model with a method")
+
+
+def _unsupported(read: dict[str, Any]) -> str | None:
+    """The first setting of a Transformer module that would change vectors and is not supported here."""
+    for key in ("query_length", "document_length", "query_expansion", "processing_kwargs", "config_args",
+                "config_kwargs", "tokenizer_args", "processor_kwargs", "tokenizer_name_or_path"):  # fmt: skip
+        if read.get(key):
+            return f"{key}={read[key]!r:.60}"
+    for key in ("model_args", "model_kwargs"):
+        if unknown := sorted(set(read.get(key) or {}) - HARMLESS):
+            return f"{key}.{unknown[0]}={read[key][unknown[0]]!r:.60}"
+    if read.get("transformer_task", "feature-extraction") != "feature-extraction":
+        return f"transformer_task={read['transformer_task']!r}"
+    if read.get("modality_config", PLAIN_TEXT) != PLAIN_TEXT:
+        return f"modality_config={read['modality_config']!r:.90}"
+    return None
+
+
+def _read_pooling(saved: SavedEncoder, path: Path) -> None:
+    config = read_json(path / "config.json", dict)
+    mode = config.get("pooling_mode", [name for key, name in LEGACY.items() if config.get(key)] or "mean")
+    modes = mode if isinstance(mode, list) else [mode]
+    if len(modes) != 1 or not isinstance(modes[0], str) or modes[0] not in POOLINGS:
+        pooled = " and ".join(map(str, modes)) or "nothing"
+        raise ModelError(f"{path} pools by {pooled}: only one of {', '.join(POOLINGS)} is supported")
+    saved.method = classical(POOLINGS[modes[0]])  # type: ignore[arg-type]
+    if config.get("include_prompt") is False:
+        if modes[0] == "weightedmean":
+            raise ModelError(f"{path} combines weightedmean with include_prompt=false, which is not supported")
+        saved.method = replace(saved.method, weigh=replace(saved.method.weigh, copy="unprompted"))
+
+
+def _read_normalise(saved: SavedEncoder, path: Path) -> None:
+    if (path / "config.json").exists():
+        _check_sentence(path, read_json(path / "config.json", dict))
+    saved.post += (Normalise(),)
+
+
+def _check_sentence(path: Path, config: dict[str, Any]) -> None:
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, "sentence_embedding"):
+            raise ModelError(f"{path} has {key}={config[key]!r}: only sentence_embedding is supported")
+
+
+def _read_dense(saved: SavedEncoder, path: Path) -> None:
+    config = read_json(path / "config.json", dict)
+    _check_sentence(path, config)
+    if config.get("use_residual"):
+        raise ModelError(f"{path} adds its input to its output (use_residual), which is not supported")
+    activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    if not activation.startswith("torch."):
+        raise ModelError(f"{path} has the activation {activation!r}: only torch's are supported")
+    tensors = _tensors(path / "model.safetensors")
+    if "linear.weight" not in tensors or bool(config.get("bias", True)) != ("linear.bias" in tensors):
+        raise ModelError(f"{path}/model.safetensors holds {', '.join(tensors) or 'nothing'}: a tensor is missing")
+    step = Dense(tensors["linear.weight"], tensors.get("linear.bias"), activation.rsplit(".", 1)[-1])
+    identity = torch.eye(*step.weight.shape, dtype=step.weight.dtype)
+    truncates = step.bias is None and step.activation == "Identity" and torch.equal(step.weight, identity)
+    saved.post += (Truncate(len(step.weight)) if truncates else step,)
+
+
+def read_flow(path: Path) -> FittedFlow:
+    """Read a normalising flow from its module's folder.
+
+    Raises:
+        ModelError: the folder is broken.
+    """
+    config = read_json(path / "config.json", dict)
+    try:
+        net = Glow(**config)
+        net.load_state_dict(_tensors(path / "model.safetensors"))
+    except (TypeError, ValueError, RuntimeError) as e:  # unknown options, or tensors of other names or shapes
+        raise ModelError(f"{path} is not a saved flow: {str(e).splitlines()[0]}") from None
+    return FittedFlow(net.eval().requires_grad_(False))
+
+
+def _read_flow(saved: SavedEncoder, path: Path) -> None:
+    saved.post += (read_flow(path),)
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as e:
+        raise ModelError(f"{path} cannot be read: {str(e).splitlines()[0]}") from None
+
+
+READERS = {
+    "Afterword": _read_ours,
+    "Transformer": _read_transformer,
+    "Pooling": _read_pooling,
+    "Normalize": _read_normalise,
+    "Dense": _read_dense,
+    "Flow": _read_flow,
+}
+
+
+def read_foreign(folder: Path) -> tuple[str, dict[str, Any]] | None:
+    """The file of LLM2Vec or AnglE in a folder, and its settings; None for any other folder.
+
+    A folder of LLM2Vec without its file is recognised by the classes that its configurations name.
+
+    Raises:
+        ModelError: a file is broken.
+    """
+    names = (LLM2VEC, ANGLE, MODEL_CONFIG, ADAPTER)
+    read = {name: read_json(folder / name, dict) for name in names if (folder / name).exists()}
+    if file := next((name for name in (LLM2VEC, ANGLE) if name in read), None):
+        return file, read[file]
+    classes = [*(read.get(MODEL_CONFIG, {}).get("architectures") or [])]
+    classes.append((read.get(ADAPTER, {}).get("auto_mapping") or {}).get("base_model_class"))
+    return (LLM2VEC, {}) if any(name in CLASSES for name in classes) else None
+
+
+def foreign_method(file: str, settings: dict[str, Any], backbone: Backbone) -> Method:
+    """The method of a folder, for its loaded model.
+
+    Args:
+        file: `LLM2VEC` or `ANGLE`.
+        settings: its content.
+        backbone: the model, with its adapters merged.
+
+    Raises:
+        ModelError: the pooling is not supported.
+    """
+    key, default = ("pooling_mode", "mean") if file == LLM2VEC else ("pooling_strategy", "cls")
+    pooling, layers = settings.get(key, default), backbone.facts.layers
+    if pooling not in POOLS[file]:
+        raise ModelError(f"{file} has {key}={pooling!r}: only {', '.join(POOLS[file])} are supported")
+    pool: Any = POOLS[file][pooling]
+    if file == ANGLE:
+        last = _bidirectional(layers) if settings.get("apply_billm") else 0
+        return Method(Layout(), weigh=Plain(pool), sight=Sight(last), name=f"angle last {last} {pool}")
+    skips = settings.get("skip_instruction", True) and pool in ("mean", "weighted")
+    around = _around(backbone, pooling)
+    layout = Layout() if around == "{text}" else Layout("{text}", chat=around)
+    weigh = Plain(pool, "tail", False) if skips else Plain(pool)
+    return Method(layout, weigh=weigh, sight=Sight(layers), name=f"llm2vec {pool}")
+
+
+def gritlm(backbone: Backbone) -> Method | None:
+    """The method of a GritLM model (ContextualAI/gritlm@134d8b4), recognised by its modelling file; None for others.
+
+    That file is removed from the configuration, so that a saved encoder keeps its method.
+    """
+    config: Any = backbone.model.config
+    if "gritlm" not in str(getattr(config, "auto_map", None)).lower():
+        return None
+    del config.auto_map
+    sight = Sight(backbone.facts.layers)
+    return Method(Layout("<|embed|>\n{text}"), weigh=Plain("mean", "tail", False), sight=sight, name="gritlm mean")
+
+
+def _around(backbone: Backbone, pooling: str) -> str:
+    """The text around a text in LLM2Vec, by the name of the base model; a copy's configuration may hold the name."""
+    name = str(backbone.model.name_or_path)
+    if (Path(name) / MODEL_CONFIG).exists():
+        name = str(read_json(Path(name) / MODEL_CONFIG, dict).get("_name_or_path") or name)
+    around, end = FORMATS.get(name, "{text}"), str(backbone.tokenizer.hf.eos_token or "")
+    if pooling != "eos_token" or name == f"{LLAMA3}-Instruct":
+        return around
+    return around + (
+        "<|end_of_text|>" if name == LLAMA3 else {"llama": " </s>", "mistral": " </s>"}.get(backbone.facts.kind, end)
+    )
+
+
+def _bidirectional(layers: int) -> int:
+    """The number of last layers that BiLLM makes bidirectional: from its environment variable on, by default all."""
+    first = os.environ.get(START)
+    if first is None:
+        logger.warning("%s: all layers are bidirectional, as is BiLLM's default; set %s to change it", ANGLE, START)
+        return layers
+    if not re.fullmatch(r"-?\d+", first):
+        raise ModelError(f"{START}={first!r}: set the number of the first bidirectional layer, from 0")
+    return max(layers - int(first), 0) if int(first) >= 0 else 0

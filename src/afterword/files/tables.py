@@ -1,17 +1,18 @@
-"""Rows of delimited tables: .csv and .tsv files."""
+"""Readers of tables, one row at a time: .csv, .tsv and .parquet files."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
-from typing import BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from ..errors import DataError
-from .lines import TEXT, USUAL_FORM, FileForm, LinesReader, Record, no_field
+from .lines import TEXT, USUAL_FORM, FileForm, LinesReader, Reader, Record
 
-LONGEST = 2**24  # characters of a cell: what an unclosed quote swallows at most
-DELIMITERS = {"\t": "tab"}  # the names of those that cannot be seen
+LONGEST = 2**24  # maximum number of characters of a cell: an unclosed quote takes no more
+BATCH = 1024  # rows of a .parquet file in memory
 
 Row = tuple[int, list[str] | None, str]
 """Its first line, its cells (None if they cannot be read), and its problem."""
@@ -24,21 +25,12 @@ class CsvReader(LinesReader):
     tab that it does contain.
 
     Args:
-        stream: open for reading bytes.
-        total: its length in bytes, if known.
-        field: the column with the texts; None = "text", or the only one.
-        name: of the file, for errors.
-        rows: read rows with any columns, so that no text column is needed unless `field` names one.
-        form: its layout.
-        beside: further columns that are wanted.
+        stream, name, form: as for `LinesReader`.
         default: the usual delimiter of such a file.
-        tell: called with each choice that was made.
-
-    Attributes:
-        header: the names of the columns; empty for an empty file.
+        tell: called with the delimiter that was chosen, if it is not the usual one.
 
     Raises:
-        DataError: a column is missing or appears twice, or the header cannot be read.
+        DataError: the header cannot be read.
     """
 
     only_strings = True
@@ -46,34 +38,26 @@ class CsvReader(LinesReader):
     def __init__(
         self,
         stream: BinaryIO,
-        total: int | None = None,
-        field: str | None = None,
         name: str = "the input",
-        *,
-        rows: bool = False,
         form: FileForm = USUAL_FORM,
-        beside: Sequence[str] = (),
         default: str = ",",
         tell: Callable[[str], object] = lambda _: None,
     ) -> None:
-        super().__init__(stream, total, name, form)
+        super().__init__(stream, name, form)
         csv.field_size_limit(LONGEST)
         lines = self.lines(ends=True)
         first = list(islice(lines, 1))
-        written = [d for d in (default, *",;\t") if first and d in first[0][1]]
-        self.delimiter = form.delimiter or (written[0] if written else default)
+        present = [d for d in (default, *",;\t") if first and d in first[0][1]]
+        self.delimiter = form.delimiter or (present[0] if present else default)
         if form.delimiter is None and self.delimiter != default:
-            tell(f"{name}: read as {DELIMITERS.get(self.delimiter, repr(self.delimiter))}-separated")
+            visible = "tab" if self.delimiter == "\t" else repr(self.delimiter)
+            tell(f"{name}: read as {visible}-separated")
         self.rows = self._rows(chain(first, lines))
-        self.header = self.columns = self._header()
-        self.kinds = dict.fromkeys(beside, "text")
-        self.field = field or (self.header[0] if len(self.header) == 1 and not rows else TEXT)
-        needed = beside if rows and field is None else (self.field, *beside)
-        for column in needed if self.header else ():
-            if column not in self.header:
-                no_field(name, column, self.header)
-        if form.header and field is None and not rows and self.header and self.field != TEXT:
-            tell(f"{name}: {self.field[:60]!r} is taken as the header, not as a text")
+        self.columns = self._header()
+
+    def kind(self, column: str) -> Any:
+        """The type of a column, as for `Reader.kinds`."""
+        return "text"
 
     def _rows(self, lines: Iterator[tuple[int, str, str | None]]) -> Iterator[Row]:
         problems: list[str] = []
@@ -92,8 +76,8 @@ class CsvReader(LinesReader):
             except StopIteration:
                 return
             except csv.Error as e:
-                swallowed = f", and lines {start} to {reader.line_num} are lost" if reader.line_num > start else ""
-                problems.append(f"is not CSV: {e}: close its quotes, and double quotes inside quotes{swallowed}")
+                lost = f", and lines {start} to {reader.line_num} are lost" if reader.line_num > start else ""
+                problems.append(f"is not CSV: {e}: close its quotes, and double quotes inside quotes{lost}")
             yield start, None if problems else cells, "; ".join(problems)
 
     def _header(self) -> list[str]:
@@ -108,22 +92,71 @@ class CsvReader(LinesReader):
             return [TEXT] if count <= 1 else [str(i + 1) for i in range(count)]
         if not cells:
             raise DataError(f"{self.name} has no header: line {line} {problem or 'is blank'}")
-        check_columns(self.name, cells)
         return cells
 
     def __iter__(self) -> Iterator[Record]:
-        wide = len(self.header)
+        width = len(self.columns)
         for line, cells, problem in self.rows:
             if cells == []:
                 cells, problem = [""], "is a blank line"
-            if cells is not None and len(cells) == wide:
-                yield Record(line, dict(zip(self.header, cells, strict=True)))
+            if cells is not None and len(cells) == width:
+                yield Record(line, dict(zip(self.columns, cells, strict=True)))
             else:
-                yield Record(line, None, problem or f"has {len(cells or '')} fields, not {wide}")
+                yield Record(line, None, problem or f"has {len(cells or '')} fields, not {width}")
 
 
-def check_columns(name: object, columns: Sequence[str]) -> None:
-    """Raise a DataError if two columns have the same name; columns without a name are allowed."""
-    twice = list(dict.fromkeys(column for column in columns if column and columns.count(column) > 1))
-    if twice:
-        raise DataError(f"{name} has two columns named {', '.join(map(repr, twice))}: rename one")
+class ParquetReader(Reader):
+    """The columns of a .parquet file, of any type.
+
+    Raises:
+        DataError: it is not such a file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.name, self.damage, self.is_dictionary = str(path), (pa.ArrowInvalid, OSError), pa.types.is_dictionary
+        try:
+            self.file = pq.ParquetFile(path)
+        except self.damage as e:
+            raise DataError(f"{path} is not a parquet file: {first_line(e)}") from None
+        self.total, self.columns = self.file.metadata.num_rows, list(self.file.schema_arrow.names)
+
+    def kind(self, column: str) -> Any:
+        """The Arrow type of a column."""
+        return self.file.schema_arrow.field(column).type
+
+    def read_only(self, field: str, beside: Sequence[str]) -> None:
+        """Read the column of the texts, which must be strings, and some further columns."""
+        kind = self.kind(field)
+        value = kind.value_type if self.is_dictionary(kind) else kind
+        if str(value) not in ("string", "large_string", "string_view", "null"):
+            raise DataError(f"column {field!r} of {self.name} holds {kind}: choose a column of strings")
+        self.columns = list(dict.fromkeys([field, *beside]))
+
+    def __iter__(self) -> Iterator[Record]:
+        try:
+            for batch in self.file.iter_batches(BATCH, columns=self.columns):
+                for row in range(batch.num_rows):
+                    self.at += 1
+                    yield Record(self.at, {name: value_of(batch.column(name)[row]) for name in self.columns})
+        except self.damage as e:
+            raise DataError(f"{self.name} cannot be read after row {self.at}: {first_line(e)}") from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def value_of(scalar: Any) -> Any:
+    """An Arrow value in Python; a time in nanoseconds, which needs pandas, as its integer."""
+    try:
+        return scalar.as_py()
+    except ValueError:
+        return scalar.value

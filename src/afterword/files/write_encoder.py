@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 import os
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -21,20 +20,18 @@ from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
 from ..post import Dense, FittedFlow, Normalise, Post, Truncate, Unfitted, width_after
 from .atomic import atomic_folder
-from .folder_modules import CONFIG, FITTED, FLOW, LIBRARY, OURS, POOLINGS, by_table, with_document_prompt
+from .read_encoder import CONFIG, FITTED, FLOW, LIBRARY, OURS, POOLINGS, by_table, with_document_prompt
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
 
 WEIGHTS = "model.safetensors"
 NAMES: dict[type[Post], str] = {Normalise: "Normalize", FittedFlow: "Flow"}
-"""Steps whose module has another name than their class."""
-
-logger = logging.getLogger(__name__)
+"""Steps whose module is not named like their class."""
 
 
 def fits_library_modules(encoder: Encoder) -> bool:
-    """Whether sentence-transformers' own Transformer and Pooling modules give the same vectors as the encoder.
+    """Whether sentence-transformers' Transformer and Pooling modules give the same vectors as the encoder.
 
     They do for the mean, the weighted mean, the last and the first token of the last hidden states, special tokens
     included. The tokenizer must have a padding token. For an encoder-decoder model they would run the decoder too.
@@ -104,7 +101,7 @@ def module_steps(encoder: Encoder) -> tuple[list[Post], int | None]:
 
 
 def _padding(tokenizer: Any) -> Any:
-    """The tokenizer for sentence-transformers' own modules, which pad after the text, with any token."""
+    """The tokenizer for sentence-transformers' modules, which pad after the text, with any token."""
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     if tokenizer.pad_token is None:
@@ -113,10 +110,9 @@ def _padding(tokenizer: Any) -> Any:
 
 
 def write_config(folder: Path, method: AnyMethod, max_length: int | None) -> None:
-    """Write the configuration of our own module, and the fitted token weights."""
+    """Write the configuration of Afterword's module, and the fitted token weights."""
     tables = {}
     for name, member in by_table(method).items():
-        member.weigh.require_fitted()
         if isinstance(member.weigh, ByToken) and member.weigh.table is not None:
             tables[name] = member.weigh.table.values
     _dump(folder / CONFIG, {"afterword": version("afterword"), "method": to_json(method), "max_length": max_length})
@@ -147,7 +143,7 @@ def _write_step(step: Post, folder: Path) -> str:
     if isinstance(step, FittedFlow):
         write_flow(step, folder)
         return FLOW
-    raise ModelError(f"{type(step).__name__} has no place in a sentence-transformers folder yet")
+    raise ModelError(f"{type(step).__name__} cannot be saved in a sentence-transformers folder")
 
 
 def write_flow(step: FittedFlow, folder: Path) -> None:

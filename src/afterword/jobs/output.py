@@ -18,7 +18,7 @@ import orjson
 from ..errors import DataError, InputError, JobError, plural
 from ..files.atomic import atomic_file
 from ..files.lines import Reader
-from ..files.parquet import value_of
+from ..files.tables import value_of
 from . import JOB, PROBLEM
 from .job import INPUT, JOINED, LOCK, SHARDS, TEMPORARY, Job, locked, parts_in
 from .rows import Array, Block, as_json

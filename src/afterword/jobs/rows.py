@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, JobError, TooLong, WordNotFound
 from ..files.lines import TEXT, USUAL_FORM, FileForm, Reader, kind_of
-from ..files.read import FORMATS, format_of, open_texts
-from ..files.sources import check_file
+from ..files.read import FORMATS, check_file, format_of, open_texts
 from ..text.tokenizer import check_text
 
 Array = NDArray[np.floating[Any]]

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..errors import DataError, InputError
 from ..files.lines import TEXT, FileForm, Reader, Record
-from ..files.read import TABLES, format_of, open_rows, open_texts
-from ..files.sources import check_file
+from ..files.read import TABLES, check_file, format_of, open_rows, open_texts
 from ..methods import AnyMethod
 from ..text.words import Word, span_of
 from . import VECTOR, WORD_COLUMNS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, ModelError
-from ..files.folder_lock import lock_folder
+from ..files.atomic import lock_folder
 from ..jobs.rows import Block, Item, kept_columns
 from .index import JOB, LOCK, TABLE, VECTOR, Index, IndexInfo, exists, schema_of, written
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, ModelError
-from ..files.atomic import atomic_file
-from ..files.folder_lock import lock_folder
+from ..files.atomic import atomic_file, lock_folder
 
 if TYPE_CHECKING:
     from ..encoder import Encoder
