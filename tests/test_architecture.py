@@ -146,7 +146,7 @@ def test_heavy_libraries_are_imported_only_where_they_belong():
 def test_the_import_reader_works():
     assert ("afterword.errors.InputError", "top") in set(imports(SOURCE / "text" / "layout.py"))
     assert ("transformers.AttentionInterface", "top") in set(imports(SOURCE / "backbone" / "attention.py"))
-    assert "function" in {where for _, where in imports(SOURCE / "cli" / "model.py")}
+    assert "function" in {where for _, where in imports(SOURCE / "cli" / "option_groups.py")}
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -219,7 +219,7 @@ def test_texts_over_the_length(run: Run, gpt2: Path):
 def test_a_method_that_must_see_texts_first_says_so(run: Run, method: str):
     done = run("embed", "-m", "afterword-mini", "--method", method, stdin=b"a text\n")
     assert done.code == 2 and done.out == ""
-    assert done.last == "error: Invalid value for --method: is fitted to texts: give a file of them with --fit"
+    assert "--method" in done.last and "--fit" in done.last
     assert "Traceback" not in done.err
 
 

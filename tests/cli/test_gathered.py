@@ -181,4 +181,4 @@ def test_an_input_that_is_not_there_or_empty_is_named(run: Run, tmp_path: Path):
         ended = run(verb, "-i", tmp_path / "none")
         assert ended.code == 2 and "none does not exist" in ended.err and "--model" not in ended.err
         ended = run(verb, "-m", "afterword-mini", "-i", tmp_path / "e.txt")
-        assert ended.code == 2 and "Invalid value for --input: no text can be compared" in ended.err
+        assert ended.code == 2 and "--input: no text can be compared" in ended.err

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.cli.inputs import open_reader, read_form
+from afterword.cli.option_groups import open_reader, read_form
 from afterword.files.lines import JsonLinesReader, ListedReader
 from afterword.jobs.rows import items_of
 
@@ -33,18 +33,6 @@ def test_a_row_keeps_its_own_text_and_values(tmp_path: Path):
     assert [item.problem for item in items_of(ListedReader(["a"], {"id": "\ud800"}), keep=["id"])] == [
         "'id' holds a lone surrogate"
     ]
-
-
-def test_options_of_files_need_a_file(run: Run, gpt2: Path):
-    for option in (
-        ("--format", "csv"),
-        ("--column", "a"),
-        ("--delimiter", ";"),
-        ("--encoding", "cp1252"),
-        ("--no-header",),
-    ):
-        ended = run("embed", "-m", gpt2, "a", "b", *option)
-        assert ended.code == 2 and option[0] in ended.last
 
 
 def test_how_a_file_is_written_can_be_said(run: Run, gpt2: Path, tmp_path: Path):

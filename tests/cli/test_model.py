@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 from tests.cli.conftest import Run, array
 
 from afterword import Encoder, classical, reba
-from afterword.cli.model import ModelChoice
+from afterword.cli.option_groups import Model
 from afterword.jobs.stored import VectorsInfo, to_notes
 from afterword.methods.serialize import to_json
 
 
 def test_how_a_model_is_loaded(gpt2: Path):
-    encoder = ModelChoice(str(gpt2), "cpu", "bfloat16", 7).load(reba())
+    encoder = Model(str(gpt2), "cpu", "bfloat16", 7).load(reba())
     assert (str(encoder.backbone.dtype), encoder.max_length, encoder.method) == ("torch.bfloat16", 7, reba())
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from afterword.cli.model import short_name
-from afterword.cli.option_groups import Texts, as_text, distinct
+from afterword.cli.option_groups import Texts, as_text, distinct, short_name
 from afterword.errors import BadRow
 
 

@@ -91,7 +91,7 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, BrokenPipeError):
         return "", UNREAD
     if isinstance(error, ClickError):
-        return f"error: {error.format_message()}", WRONG
+        return f"error: {re.sub('^Invalid value(: | for )', '', error.format_message())}", WRONG
     if isinstance(error, AfterwordError):
         return f"error: {error}", WRONG
     if isinstance(error, OSError):

@@ -1,24 +1,5 @@
-"""Check ``--plot FILE`` and ``--dark`` before a long computation."""
+"""Moved to `option_groups`."""
 
-from __future__ import annotations
+from .option_groups import check_plot
 
-from pathlib import Path
-
-import typer
-
-
-def check_plot(plot: Path | None, dark: bool = False) -> None:
-    """Refuse a figure that cannot be drawn.
-
-    Raises:
-        typer.BadParameter: --dark without --plot.
-        InputError: the file's ending is not that of a figure.
-        DataError: the file cannot be written.
-        MissingExtra: matplotlib is not installed.
-    """
-    if plot is not None:
-        from ..papers.figure import check
-
-        check(plot, dark)
-    elif dark:
-        raise typer.BadParameter("needs --plot FILE: it draws that figure again", param_hint="--dark")
+__all__ = ["check_plot"]

@@ -1,31 +1,36 @@
-"""Groups of options that verbs share: a parameter of a group's type stands for all of its options.
+"""Groups of options that verbs share, and what they stand for: a model to load, texts to read, a file to write.
 
-``help.expanded`` replaces such a parameter by the fields of its group; ``title`` heads them in the help.
+``help.expanded`` replaces a parameter of a group's type by the fields of the group; ``title`` heads them in the help.
 """
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar
 
 import typer
 
+from ..jobs import VECTOR
 from . import options as o
-from .drawing import check_plot
-from .inputs import open_reader, read_form
-from .keep import read_keep
-from .model import ModelChoice, read_methods, short_name
+from .console import say
 
 if TYPE_CHECKING:
+    from ..backbone.model_source import ModelSource
     from ..encode.limits import Limits
     from ..encoder import Encoder
     from ..files.lines import FileForm, Reader
     from ..methods import AnyMethod
+    from ..methods import Method as OneMethod
 
 Models = Annotated[
     list[str],
@@ -37,7 +42,7 @@ Models = Annotated[
 
 
 @dataclass(frozen=True)
-class Model(ModelChoice):
+class Model:
     """The model and how it is loaded; a verb with an optional model overrides the field in a subclass."""
 
     title: ClassVar = "Model"
@@ -47,6 +52,39 @@ class Model(ModelChoice):
     max_length: o.MaxLength = None
     revision: o.Revision = None
     trust_remote_code: o.Trust = False
+
+    def load(self, method: AnyMethod | None) -> Encoder:
+        """Load the encoder.
+
+        Raises:
+            typer.BadParameter: there is no such device.
+            ModelError: the model cannot be loaded, or cannot be run exactly.
+        """
+        source = self.located()  # before torch is imported
+        from ..encoder import Encoder
+        from ..files.read_encoder import read_located
+
+        check_device(self.device)
+        parts = read_located(
+            source, self.model, method, device=self.device, dtype=self.dtype, max_length=self.max_length,
+            trust_remote_code=self.trust_remote_code,
+        )  # fmt: skip
+        return Encoder(**parts)
+
+    def located(self) -> ModelSource:
+        """Find the model.
+
+        Raises:
+            ModelError: it does not exist, or its folder holds no model.
+        """
+        from ..backbone.file_safety import check_folder
+        from ..backbone.model_source import ModelSource
+
+        source = ModelSource(self.model, self.revision).located()
+        folder = Path(source.name)
+        if folder.is_dir() and not (folder / "modules.json").exists():
+            check_folder(folder)
+        return source
 
 
 @dataclass(frozen=True)
@@ -167,7 +205,7 @@ class Run:
 
     def load(self, model: str, method: AnyMethod | None) -> Encoder:
         """Load a model with a method; None is its own."""
-        choice = ModelChoice(
+        choice = Model(
             model, self.device, self.dtype, self.max_length, self.revision, self.trust_remote_code
         )  # fmt: skip
         return choice.load(method)
@@ -281,3 +319,186 @@ def distinct(names: Sequence[str], short: Callable[[str], str], option: str) -> 
 def as_text(results: Any) -> str:
     """Results as JSON: a list on one line, an object indented."""
     return json.dumps(results, ensure_ascii=False, indent=None if isinstance(results, list) else 2)
+
+
+def check_device(device: str | None) -> None:
+    """Raise typer.BadParameter if there is no such device; `options` checks how it is written."""
+    if device is None:
+        return
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as e:
+        reason = f"{device!r} cannot be used: {str(e).splitlines()[0]:.160}"
+        if device != "cpu" and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+            reason = "there is no GPU here: leave --device out"
+        raise typer.BadParameter(reason, param_hint="--device") from None
+
+
+def read_methods(specs: Sequence[str] | None) -> dict[str, AnyMethod]:
+    """Methods by the name of their vectors: "vector" for a single method, else the method as it is written.
+
+    Raises:
+        MethodError: a method is unknown.
+    """
+    from ..methods.serialize import parse_method
+
+    specs = list(dict.fromkeys(specs or ()))
+    if len(specs) == 1:
+        return {VECTOR: parse_method(specs[0])}
+    return {spec: parse_method(spec) for spec in specs}
+
+
+def members_of(methods: Iterable[AnyMethod]) -> list[OneMethod]:
+    """The methods, and those of the ensembles among them."""
+    return [member for method in methods for member in method.members]
+
+
+def check_condition(methods: Iterable[AnyMethod], options: str, given: bool) -> None:
+    """Refuse a condition without a place in the template, and the reverse, before a model is loaded.
+
+    Args:
+        methods: the methods.
+        options: the options that give a condition.
+        given: whether one is given.
+
+    Raises:
+        typer.BadParameter: it is given without effect, or is missing.
+    """
+    for method in methods:
+        wanted = any("condition" in member.layout.fields for member in method.members)
+        if wanted and not given:
+            raise typer.BadParameter(f"the template holds {{condition}}: give {options}", param_hint="--method")
+        if given and not wanted:
+            raise typer.BadParameter(f"the template of {method} holds no {{condition}}", param_hint="--condition")
+
+
+def title_of(model: str) -> str:
+    """The name of a model in results.
+
+    >>> title_of("models/gpt2/"), title_of("openai-community/gpt2")
+    ('gpt2', 'openai-community/gpt2')
+    """
+    path = Path(model)
+    return path.resolve().name if path.exists() else model
+
+
+GENERIC = re.compile(r"(model|encoder|final|best|out|checkpoint-\d+)")
+
+
+def short_name(model: str) -> str:
+    """A model's name in tables and figures: its folder's, with the folder above where the name says nothing.
+
+    >>> short_name("runs/tuned/"), short_name("tuned/checkpoint-50")
+    ('tuned', 'tuned/checkpoint-50')
+    """
+    path = Path(model)
+    path = path.resolve() if path.exists() else path
+    named = len(path.parts) > 1 and GENERIC.fullmatch(path.name) is not None
+    return "/".join(path.parts[-2:]) if named else path.name or model
+
+
+def open_reader(
+    texts: Sequence[str] | None,
+    path: Path | None,
+    kind: str | None,
+    column: str | None,
+    beside: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    form: FileForm | None = None,
+) -> Reader:
+    """Open the input: texts from arguments, else a file, else the standard input.
+
+    Args:
+        texts: the texts.
+        path: of the file.
+        kind: its format.
+        column: the column that holds the texts.
+        beside: further columns to read, by the option that names them.
+        form: how the file is written, from `read_form`.
+
+    Raises:
+        typer.BadParameter: texts and a file are passed, or the name of a file is passed as a text.
+        DataError: the file cannot be read.
+    """
+    from ..files.lines import USUAL_FORM, ListedReader
+    from ..files.read import FORMATS, format_of, open_texts
+
+    if texts:
+        if path is not None:
+            raise typer.BadParameter("pass texts, or a file with --input, not both")
+        for text in texts:
+            if format_of(Path(text)) in FORMATS and os.path.isfile(text):
+                raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
+        return ListedReader(list(texts))
+    path = None if path is None or str(path) == "-" else path
+    if path is None and sys.stdin.isatty():
+        typer.echo("texts from the keyboard, one a line; Ctrl-D ends them", err=True)
+    columns = [name for names in beside.values() for name in names]
+    return open_texts(path, stdin_bytes(), kind=kind, field=column, beside=columns, form=form or USUAL_FORM, tell=say)
+
+
+def read_form(delimiter: str | None, encoding: str | None, no_header: bool) -> FileForm:
+    """How a table is written.
+
+    Raises:
+        typer.BadParameter: the delimiter is not a single character.
+        DataError: the encoding is unknown.
+    """
+    from ..files.lines import FileForm
+    from ..files.read import check_encoding
+
+    if delimiter is not None:
+        delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise typer.BadParameter(f"{delimiter!r}: pass one character, or tab", param_hint="--delimiter")
+    return FileForm(delimiter, None if encoding is None else check_encoding(encoding), not no_header)
+
+
+def check_one(**options: object) -> None:
+    """Refuse two options of which one has no effect: ``check_one(prompt=..., prompt_name=...)``.
+
+    Raises:
+        typer.BadParameter: more than one is given.
+    """
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise typer.BadParameter(f"pass {given[0]} or {given[1]}, not both", param_hint=given[1])
+
+
+def stdin_bytes() -> BinaryIO:
+    """The standard input, as bytes."""
+    return sys.stdin.buffer
+
+
+def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
+    """The names of the columns to keep.
+
+    Args:
+        spelled: names, separated by commas; a name that holds a comma is written in double quotes.
+        taken: names that the output has already.
+
+    Raises:
+        typer.BadParameter: a name is taken.
+
+    >>> read_keep(['id,"last, first"', "channel"], ["text", "vector"])
+    ['id', 'last, first', 'channel']
+    """
+    names = list(dict.fromkeys(name.strip() for row in csv.reader(spelled or []) for name in row))
+    for name in names:
+        if name in taken:
+            raise typer.BadParameter(
+                f"the output has its own column {name!r}: rename that of the input", param_hint="--keep"
+            )
+    return names
+
+
+def check_plot(plot: Path | None, dark: bool = False) -> None:
+    """Check, before a long computation, that a figure can be drawn."""
+    if plot is not None:
+        from ..papers.figure import check
+
+        check(plot, dark)
+
+
+ModelChoice = Model
