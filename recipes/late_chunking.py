@@ -27,7 +27,7 @@ import torch
 
 from afterword import Encoder
 from afterword.tasks.report import aligned
-from afterword.text.chunks import split
+from afterword.text.words import split
 
 QUERIES = 4  # of each article
 OWN = "its own"

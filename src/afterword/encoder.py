@@ -255,7 +255,8 @@ class Encoder:
         )  # fmt: skip
         method = self._prompted(self.method, prompt, prompt_name)
         steps = steps_of(self.backbone, [method], self.post, truncate_dim, normalize_embeddings)
-        checked, given = check_texts([texts] if single else texts), check_conditions(conditions)
+        checked = check_texts([texts] if single else texts)
+        given = check_conditions(conditions, checked)
         limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar or False)
         if output_value != SENTENCES:
             one = one_method(method, f"output_value={output_value!r}")

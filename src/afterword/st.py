@@ -141,8 +141,9 @@ class Afterword(InputModule):
             InputError: a text cannot be used, or the tokenizer knows no token of any text.
         """
         inputs, conditions = _conditions(inputs)
-        given, length = check_conditions(conditions), max_length or self.max_seq_length
-        return features_of(self._backbone, self.method, check_texts(inputs), given, prompt, length)
+        texts, length = check_texts(inputs), max_length or self.max_seq_length
+        given = check_conditions(conditions, texts)
+        return features_of(self._backbone, self.method, texts, given, prompt, length)
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Run a batch, with gradients if torch has them enabled.

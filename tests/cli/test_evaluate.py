@@ -114,7 +114,7 @@ def test_the_similarities_of_hidden_labels_lie_beside_the_results(run: Run, tmp_
     ended = run(*spec, "--method", "prompt:template=csts", "--method", "classical")
     folder = tmp_path / "out" / "afterword-mini" / "prompt-template=csts"
     assert ended.code == 1 and "CSTS.test: classical: error: " in ended.err
-    assert "the template holds no {condition}" in ended.err
+    assert "the template has no {condition}" in ended.err
     sent = json.loads((folder / "CSTS.test.submission.json").read_text())
     assert [*sent] == ["0", "1"] and all(-1 <= value <= 1 for value in sent.values())
     assert f"{folder / 'CSTS.test.submission.json'} is to be sent to its authors" in ended.err

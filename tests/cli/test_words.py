@@ -41,7 +41,7 @@ ROWS = [
 REASONS = [
     (3, "'shore'"), (4, "'words' is not a list of words"), (5, "has no field 'word'"), (6, "is empty"),
     (7, "has no field 'text'"),
-    (8, "'shore'"), (8, "only 2 times"), (8, "40:400"), (8, "7 is no word"), (8, "is no word"), (8, "empty string"),
+    (8, "'shore'"), (8, "only 2 times"), (8, "40:400"), (8, "7 is not a word"), (8, "not a word"), (8, "not a word"),
     (9, "cut off"),
 ]  # fmt: skip
 

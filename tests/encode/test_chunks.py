@@ -129,7 +129,7 @@ def test_a_causal_model_is_told_of(backbone: Backbone):
 @pytest.mark.parametrize(
     ("chunks", "options", "told"),
     [
-        ([[(0, 3), (2, 5)]], {}, "the span 2:5 of text 0 begins before 0:3 ends"),
+        ([[(0, 3), (2, 5)]], {}, "the span 2:5 of text 0"),
         ([[(0, 3)], [(0, 3)]], {}, "spans of 2 texts, for 1"),
         (None, {"tokens": 40}, "tokens=40: max_length=40 leaves 39 for a chunk: give no more"),
         ("sentences", {"overlap": 39}, "overlap=39: windows hold 39 tokens of a text, give 0 to 38"),

@@ -137,7 +137,7 @@ def test_prompts_and_conditions_reach_each_method(own) -> None:
     assert (asked == np.mean(parts, 0)).all()
     with pytest.raises(InputError, match=r"pass conditions="):
         encoder.encode(["dog"])
-    with pytest.raises(InputError, match=r"holds no \{condition\}"):
+    with pytest.raises(InputError, match=r"has no \{condition\}"):
         Encoder(own, ensemble("ck")).encode(["dog"], conditions=["size"])
 
 

@@ -40,7 +40,7 @@ def test_a_text_without_tokens_has_the_vector_zero_in_every_method(own) -> None:
     assert features_of(own, method, ["", ""], None, None, None)["blank"].all()
     with pytest.raises(InputError, match="text 1 holds token id 99999"):
         features_of(own, method, ["dog", [99999]], None, None, None)
-    with pytest.raises(InputError, match=r"holds no \{condition\}"):
+    with pytest.raises(InputError, match=r"has no \{condition\}"):
         features_of(own, method, ["dog"], ["size"], None, None)
 
 

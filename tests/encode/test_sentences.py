@@ -121,5 +121,5 @@ def test_a_text_over_the_models_positions_is_named(kind, tmp_path):
     encoder = Encoder.load(tiny(kind, tmp_path), classical())
     limit = encoder.max_length
     encoder.max_length = 4 * limit
-    with pytest.raises(InputError, match=rf"is longer than this {kind} can read: set max_length to {limit}"):
+    with pytest.raises(InputError, match=rf"{kind}.*max_length={limit}"):
         encoder.encode("a king in the park " * limit)

@@ -16,8 +16,7 @@ from afterword.backbone.loading import load_backbone
 from afterword.errors import AfterwordError, InputError, MethodError, WordNotFound
 from afterword.methods import CATALOGUE
 from afterword.methods.serialize import from_json, make, parse_method, to_json
-from afterword.text.layout import Layout
-from afterword.text.punctuation import punctuated
+from afterword.text.layout import Layout, punctuated
 from afterword.text.tokenizer import Tokenizer, check_text
 from afterword.text.words import find_tokens, span_of
 

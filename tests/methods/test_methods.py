@@ -77,8 +77,6 @@ def test_each_named_state_is_the_mean_of_hidden_states(name: str, tmp_path_facto
         lambda: echo(0),
         lambda: echo(variant="x"),  # type: ignore[arg-type]
         lambda: reba(variant="released", pool="cls"),
-        lambda: echo(copies=1, separator=" "),
-        lambda: reba(chunk=4, truncate="after"),
         lambda: prompt("no place for it"),
         lambda: prompt("eol", "mask"),
         lambda: bellm(last=-1),

@@ -1,9 +1,7 @@
 """Flat batches, worked out by hand."""
 
-import torch
-
 from afterword.text.batch import lay
-from afterword.text.segments import Segment, TokenizedText
+from afterword.text.segments import WORTH, Segment, TokenizedText
 
 
 def writing(n: int, copies: int = 1) -> TokenizedText:
@@ -61,14 +59,16 @@ def test_a_chunk_borrows_the_states_of_the_full_pass() -> None:
     assert [g.text.tolist() for g in batch.groups] == [[0], [-1], [0]]
 
 
-def test_a_group_is_a_view_of_the_flat_axis() -> None:
-    batch = lay([writing(1), writing(3), writing(1)])
-    flat = torch.arange(8.0)[:, None]
-    assert batch.groups[1].slice(flat)[..., 0].tolist() == [[4, 5], [6, 7]]
-
-
 def test_segments_of_one_length_whose_copies_lie_elsewhere_are_groups_of_their_own():
     """What reads attention reads one run of tokens in a group: its products are then as wide alone as in company."""
     writings = [TokenizedText((Segment([1, 2, 3, 4], (span,)),)) for span in ((1, 3), (0, 2), (1, 3))]
     batch = lay(writings)
     assert [g.text.tolist() for g in batch.groups] == [[1], [0, 2]]
+
+
+def test_a_lead_is_what_a_text_begins_with_before_it_goes_on() -> None:
+    def prefix_of(ids: list[int]) -> int:
+        return TokenizedText((Segment(ids, ((0, len(ids)),)),)).with_shared_prefix([7, 8]).segments[0].prefix
+
+    assert [prefix_of(ids) for ids in ([7, 8, 9], [7, 8], [7], [7, 9, 8], [1, 7, 8])] == [2, 0, 0, 0, 0]
+    assert prefix_of([7, 8, *range(WORTH * 2 - 2)]) == 2 and prefix_of([7, 8, *range(WORTH * 2 - 1)]) == 0

@@ -143,34 +143,22 @@ def test_words_are_found_by_their_offsets(encoder: Encoder) -> None:
     assert (vector == encoder.encode_words([text], [(9, 13)])[0]).all()
 
 
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        (None, "has no chat template"),
-        ("{{ raise_exception('no system,\\n please') }}", "cannot write this prompt: no system, please"),
-    ],
-)
-def test_a_chat_template_that_cannot_be_used_is_one_line(template: str | None, said: str, encoder: Encoder) -> None:
+@pytest.mark.parametrize("template", [None, "{{ raise_exception('no system,\\n please') }}"])
+def test_a_chat_template_that_cannot_be_used(template: str | None, encoder: Encoder) -> None:
     hf, before = encoder.backbone.tokenizer.hf, encoder.backbone.tokenizer.hf.chat_template
     hf.chat_template = template
     try:
-        with pytest.raises(MethodError, match=said) as e:
+        with pytest.raises(MethodError, match=r"chat=True: .*(no chat template|no system, please)"):
             Encoder(encoder.backbone, prompt(chat=True))
-        assert "\n" not in str(e.value)
     finally:
         hf.chat_template = before
 
 
 def test_options_that_contradict() -> None:
-    with pytest.raises(MethodError, match=r"\[USER\]\): give chat=True"):
-        prompt("promptreps")
-    with pytest.raises(MethodError, match=r"\[ANSWER\]\): give chat=True"):
-        prompt("{text}[ANSWER]It is")
-    for twice in ("[USER]a[USER]{text}", "{text}[ANSWER]a[ANSWER]", "a[ANSWER]b[USER]{text}"):
-        with pytest.raises(MethodError, match=r"\[USER\]"):
-            prompt(twice, chat=True)
-    with pytest.raises(MethodError, match="chat puts a template"):
-        Layout(chat=True)
+    for template, chat in (("promptreps", False), ("{text}[ANSWER]It is", False), ("a[ANSWER]b[USER]{text}", True)):
+        with pytest.raises(MethodError, match="chat=True"):
+            prompt(template, chat=chat)
+    assert Layout(chat=True) == Layout("{text}", chat=True)
 
 
 def test_a_condition_does_not_end_the_turn(encoder: Encoder) -> None:

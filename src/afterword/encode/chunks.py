@@ -16,11 +16,11 @@ from ..methods import Method
 from ..methods.weights import Backward
 from ..post import Post, after
 from ..text.batch import Batch
-from ..text.chunks import check_spans, split, tokens_of_spans
 from ..text.inputs import check_ids, check_written, listed
 from ..text.layout import Text
 from ..text.segments import Span, TokenizedText
 from ..text.tokenizer import Spelled
+from ..text.words import check_spans, split, tokens_of_spans
 from .limits import Limits, Losses, count, each, progress
 from .sentences import Array, output_arrays, sentence_vectors, weights
 from .words import copy_of, vectors_of_tokens

@@ -19,8 +19,7 @@ from ..errors import InputError, MethodError, ModelError
 from ..methods import AnyMethod
 from ..methods.custom import is_custom
 from ..post import Post
-from ..text.distinct import Distinct, one_each
-from ..text.inputs import check_ids
+from ..text.inputs import Distinct, check_ids
 from ..text.layout import Text
 from .limits import Limits, Losses, progress
 from .process_pool import ProcessPool
@@ -86,7 +85,6 @@ class Workers:
         for member in method.members:
             _check_importable(type(member.weigh))
             _check_importable(type(member.states))
-        conditions = None if conditions is None else one_each(conditions, texts)
         (vectors,) = output_arrays(backbone, [method], len(texts), post, out)
         size = chunk_size or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)
         order = sorted(range(len(texts)), key=lambda i: (-len(texts[i]), str(texts[i])))  # equal texts side by side

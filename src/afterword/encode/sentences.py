@@ -21,8 +21,7 @@ from ..methods.custom import is_custom
 from ..methods.weights import Weighting, word_targets
 from ..post import Normalise, Post, Truncate, after, width_after
 from ..text.batch import Batch
-from ..text.distinct import Distinct
-from ..text.inputs import check_ids, check_written, is_blank
+from ..text.inputs import Distinct, check_ids, check_written, is_blank
 from ..text.layout import Layout, Text
 from ..text.segments import TokenizedText
 from ..text.words import WordTokens

@@ -12,7 +12,7 @@ from ..backbone.facts import inside
 from ..errors import MethodError, warn
 from ..spelling import check_fields
 from ..text.layout import Layout
-from ..text.placeholder import PLACEHOLDER
+from ..text.writer import PLACEHOLDER
 from .states import States
 from .weights import Plain, SelfAttention, Weighting
 

@@ -11,7 +11,7 @@ from ..backbone.bidirectional import Couple, Sight, Window
 from ..errors import MethodError, warn
 from ..spelling import choose
 from ..text.layout import MASK, Layout
-from ..text.placeholder import PLACEHOLDER
+from ..text.writer import PLACEHOLDER
 from .method import Method
 from .states import States
 from .weights import Plain, Pool, Weighting

@@ -41,12 +41,12 @@ class Group:
 
     @property
     def end(self) -> int:
-        """The index behind the group's last token in the batch."""
+        """The index after the group's last token in the batch."""
         return self.start + self.count * self.length
 
     @property
     def pooled(self) -> bool:
-        """Whether the vectors of texts read the segments; not so in a chunked text's full pass."""
+        """Whether the vectors of texts read the segments: not in a chunked text's full pass."""
         return self.members[0][1].pooled
 
     @property
@@ -77,7 +77,7 @@ class Group:
 
     @cached_property
     def special(self) -> Tensor:
-        """The number of special tokens in front and behind (G, 2)."""
+        """The number of special tokens before and after all others (G, 2)."""
         return self.flat.new_tensor([s.special for _, s in self.members])
 
     @cached_property
@@ -89,7 +89,8 @@ class Group:
     def part(self) -> Tensor:
         """The share of its text that each of the segment's copies holds (G,)."""
         device = self.flat.device
-        return torch.tensor([s.part for _, s in self.members], dtype=_precise(device), device=device)
+        dtype = torch.float64 if device.type in ("cpu", "cuda") else torch.float32  # other GPUs have no float64
+        return torch.tensor([s.part for _, s in self.members], dtype=dtype, device=device)
 
     @cached_property
     def final(self) -> Tensor:
@@ -98,7 +99,7 @@ class Group:
 
     @cached_property
     def slots(self) -> Tensor | None:
-        """Index in each segment of the template's placeholders (G, S); None if there is none."""
+        """Index in each segment of the template's placeholders (G, slots); None if there is none."""
         slots = [s.slots for _, s in self.members]
         return self.flat.new_tensor(slots) if slots[0] else None
 
@@ -119,8 +120,8 @@ class Group:
         for c in range(self.total_copies):
             start, end = self.spans[:, c].T[..., None]
             out = out.masked_fill((self.at >= start) & (self.at < end), c + 1)
-        front, behind = self.special.T[..., None]
-        return out.masked_fill((self.at < front) | (self.at >= self.length - behind), SPECIAL)
+        before, after = self.special.T[..., None]
+        return out.masked_fill((self.at < before) | (self.at >= self.length - after), SPECIAL)
 
     @cached_property
     def scope(self) -> Tensor:
@@ -146,9 +147,9 @@ class Batch:
     Attributes:
         tokens: token ids (N,).
         position: position of each token in its segment (N,).
-        groups: the segments by length; together they are the whole batch.
+        groups: the segments by length, which make up the batch.
         texts: the number of texts, T.
-        source: index of the token whose state each token uses (N,); None = its own. In a chunked text the tokens of
+        source: index of the token whose state each token uses (N,); None = itself. In a chunked text the tokens of
             a chunk's first copy use the states of the full pass.
         prefix: length of the shared prefix, with which many segments begin; 0 = none.
     """
@@ -167,15 +168,10 @@ class Batch:
 
 
 def lay(texts: Sequence[TokenizedText], device: torch.device | str = "cpu") -> Batch:
-    """Concatenate tokenized texts.
+    """Concatenate tokenized texts, each with the same number of copies, on a device.
 
-    Args:
-        texts: each with the same number of copies.
-        device: of the batch's tensors.
-
-    Returns:
-        The batch. Its texts keep their indices, its tokens are ordered by segment length. It has a shared prefix only
-        if that of all its texts is the same, as it is for one layout.
+    The texts keep their indices; the tokens are ordered by segment length. The batch has a shared prefix only if that
+    of all its texts is the same, as it is for one layout.
     """
     rows = [((len(s.ids), s.copies, s.pooled), s.prefix, (t, s)) for t, w in enumerate(texts) for s in w.segments]
     rows.sort(key=lambda r: (-r[0][0], *r[0][1:], -r[1]))
@@ -187,24 +183,18 @@ def lay(texts: Sequence[TokenizedText], device: torch.device | str = "cpu") -> B
         groups.append(Group(groups[-1].end if groups else 0, n, [member for *_, member in run], tokens))
     prefixes = {tuple(s.ids[: s.prefix]) for _, prefix, (_, s) in rows if prefix}
     prefix = len(prefixes.pop()) if len(prefixes) == 1 else 0
-    chunked = any(len(w.segments) > 1 for w in texts)
-    return Batch(
-        tokens, position, tuple(groups), len(texts), _sources(texts, groups, tokens) if chunked else None, prefix
-    )
-
-
-def _precise(device: torch.device) -> torch.dtype:
-    """float64 if the device computes with it; GPUs of Apple and Intel do not."""
-    return torch.float64 if device.type in ("cpu", "cuda") else torch.float32
+    source = _sources(texts, groups, tokens) if any(len(w.segments) > 1 for w in texts) else None
+    return Batch(tokens, position, tuple(groups), len(texts), source, prefix)
 
 
 def _sources(texts: Sequence[TokenizedText], groups: Sequence[Group], tokens: Tensor) -> Tensor:
+    """`Batch.source` for chunked texts."""
     source = torch.arange(len(tokens), device=tokens.device)
     where = {id(s): g.start + i * g.length for g in groups for i, (_, s) in enumerate(g.members)}
     for w in texts:
         full, *chunks = w.segments
         for s in chunks:
-            (a, b), own = s.copies[0], where[id(s)]
+            (a, b), start = s.copies[0], where[id(s)]
             at = where[id(full)] + full.copies[0][0] + s.first
-            source[own + a : own + b] = torch.arange(at, at + b - a, device=tokens.device)
+            source[start + a : start + b] = torch.arange(at, at + b - a, device=tokens.device)
     return source

@@ -1,4 +1,4 @@
-"""Chat models: a template in the turns of a chat, and texts whose marks stay text."""
+"""Chat models: a template in the turns of a chat, and texts whose marks are spelled as text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from ..errors import InputError, MethodError
 from .tokenizer import Spelled, Tokenizer
 
 USER, ANSWER = "[USER]", "[ANSWER]"
-"""Marks in a template: in front of `USER` stands the system's message, behind `ANSWER` the begun answer."""
+"""Marks in a template: the system's message is before `USER`, the begun answer after `ANSWER`."""
 
-HOLE = "\ue000"
-"""Stands for the text while a chat template is run: a character of the private use area."""
+HOLE = "\ue000"  # the text, while a chat template is run: a character of the private use area
 
 DAY = "26 Jul 2024"
 TODAY = (
@@ -31,7 +30,7 @@ def in_turns(parts: Parts, chat: bool | str, tokenizer: Tokenizer, condition: st
         parts: the template's literals, None for each copy of the text.
         chat: True = the tokenizer's chat template, with the prompt for an answer; or a string with {text}.
         tokenizer: the model's.
-        condition: what will be written for {condition}.
+        condition: the text for {condition}.
 
     Raises:
         InputError: the condition holds a mark of the chat.
@@ -40,16 +39,16 @@ def in_turns(parts: Parts, chat: bool | str, tokenizer: Tokenizer, condition: st
     template = "".join(HOLE if part is None else part for part in parts)
     written = chat.replace("{text}", template) if isinstance(chat, str) else _written(template, tokenizer.hf)
     if written.count(HOLE) != parts.count(None):
-        raise MethodError("chat=True: the model's chat template does not write the user's turn once: leave chat out")
-    if chat is True and (found := [m for m in marks(tokenizer.hf).values() if m in (condition or "")]):
-        raise InputError(f"condition {condition!r:.60} holds {found[0]!r}, a mark of the chat: remove it")
+        raise MethodError("chat=True: the model's chat template does not write the user's turn once: remove chat")
+    if chat is True and (inside := [m for m in marks(tokenizer.hf).values() if m in (condition or "")]):
+        raise InputError(f"condition {condition!r:.60} holds {inside[0]!r}, a mark of the chat: remove it")
     pieces = [piece for literal in written.split(HOLE) for piece in (None, literal)][1:]
     return [piece for piece in pieces if piece != ""]
 
 
 def _written(template: str, hf: Any) -> str:
     if not getattr(hf, "chat_template", None):
-        raise MethodError("chat=True: the model's tokenizer has no chat template: leave chat out, or set chat_template")
+        raise MethodError("chat=True: the model's tokenizer has no chat template: remove chat, or set chat_template")
     system, _, rest = template.rpartition(USER)
     question, _, answer = rest.partition(ANSWER)
     turns = [{"role": "system", "content": system}] if system else []
@@ -65,37 +64,29 @@ def _written(template: str, hf: Any) -> str:
 
 
 def marks(hf: Any) -> dict[int, str]:
-    """The tokens that a chat template steers with: special tokens, and those added ones that it writes."""
+    """The tokens that mark the turns of a chat: special tokens, and added tokens that the chat template writes."""
     template = str(hf.chat_template)
     added = {i: (str(t), t.special) for i, t in hf.added_tokens_decoder.items()}
     return {i: t for i, (t, special) in added.items() if special or (t in template and not t.isspace())}
 
 
 def as_text(spelled: Spelled, string: str, ranges: Sequence[tuple[int, int]], tokenizer: Tokenizer) -> Spelled:
-    """A tokenized string in which marks inside the texts are spelled as plain text, so that no text ends its turn.
-
-    Args:
-        spelled: the string's tokens.
-        string: template and texts.
-        ranges: the span of characters of each text.
-        tokenizer: the model's.
-
-    """
-    known = marks(tokenizer.hf)
-    if known.keys().isdisjoint(spelled.ids):
+    """A tokenized string in which marks inside the texts, at some ranges, are spelled as text and end no turn."""
+    special = marks(tokenizer.hf)
+    if special.keys().isdisjoint(spelled.ids):
         return spelled
     out = Spelled([], [])
     for i, (start, end) in zip(spelled.ids, spelled.offsets, strict=True):
-        inside = i in known and any(a <= start and end <= b for a, b in ranges)
-        ids = _plain(string[start:end], known, tokenizer) if inside else [i]
+        inside = i in special and any(a <= start and end <= b for a, b in ranges)
+        ids = _mark_as_text(string[start:end], special, tokenizer) if inside else [i]
         out.ids.extend(ids)
         out.offsets.extend([(start, end)] * len(ids))
     return out
 
 
-def _plain(mark: str, known: Mapping[int, str], tokenizer: Tokenizer) -> list[int]:
-    """The ids of a mark as text; one that is no special token is found as a whole, and so spelled in two parts."""
-    ids = tokenizer.plain_ids(mark)
-    if len(mark) < 2 or known.keys().isdisjoint(ids):
+def _mark_as_text(mark: str, special: Mapping[int, str], tokenizer: Tokenizer) -> list[int]:
+    """The ids of a mark as text; a mark that is not a special token is still one token, and is spelled in two parts."""
+    ids = tokenizer.ids_as_text(mark)
+    if len(mark) < 2 or special.keys().isdisjoint(ids):
         return ids
-    return _plain(mark[:1], known, tokenizer) + _plain(mark[1:], known, tokenizer)
+    return _mark_as_text(mark[:1], special, tokenizer) + _mark_as_text(mark[1:], special, tokenizer)

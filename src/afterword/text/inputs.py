@@ -1,13 +1,13 @@
-"""Validate the texts, conditions and words that a user gives, before anything runs."""
+"""Validate the texts, conditions and words that a user passes, before anything runs; find duplicates."""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import KeysView, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import InputError, MethodError
+from ..errors import InputError
 from .layout import Layout, Text
 from .segments import TokenizedText
 from .tokenizer import Tokenizer, check_text
@@ -15,34 +15,21 @@ from .words import Word
 
 
 def listed(values: object, name: str) -> list[Any]:
-    """Items, one per text, as a list; they may come as a list, an array, a Series, a column or a generator.
-
-    Args:
-        values: the items.
-        name: of the argument, for an error.
+    """Items of the argument ``name`` as a list; they may come as an array, a Series, a column or a generator.
 
     Raises:
         InputError: they are one string, a table, a dictionary, or have no order.
-
-    >>> listed(("a", "b"), "texts")
-    ['a', 'b']
     """
     what = f"{name} is a {type(values).__name__}"
-    names = getattr(values, "column_names", getattr(values, "columns", None))
-    if names is not None and not isinstance(values, Sequence):
-        columns = [str(c) for c in names]
-        fix = f"give one of them, as in df[{columns[0]!r}]" if columns else "give a column"
-        raise InputError(f"{what} with the columns {', '.join(columns[:8])}: {fix}")
-    if isinstance(values, Mapping):
-        raise InputError(f"{what} with the keys {', '.join(map(str, list(values)[:8]))}: give one of its values")
-    if isinstance(values, Set) and not isinstance(values, KeysView):
-        raise InputError(f"{what}, which has no order: give a list, as in sorted({name})")
-    if isinstance(values, str | bytes | bytearray | memoryview):
-        raise InputError(f"{what}, {values!r:.60}: give a list of strings")
+    columns = getattr(values, "column_names", getattr(values, "columns", None))
+    if columns is not None and not isinstance(values, Sequence):
+        raise InputError(f"{what} with the columns {', '.join(map(str, columns))}: pass one of them, as in df['text']")
+    if isinstance(values, Mapping | set | frozenset):
+        raise InputError(f"{what}, which is not a list in the order of the texts: give a list")
     for method in ("to_pylist", "tolist"):
         if hasattr(values, method):
             values = getattr(values, method)()
-    if not hasattr(values, "__iter__") or isinstance(values, str | bytes):
+    if not hasattr(values, "__iter__") or isinstance(values, str | bytes | bytearray | memoryview):
         raise InputError(f"{what}, {values!r:.60}: give a list of strings")
     return list(values)
 
@@ -53,7 +40,7 @@ def check_texts(texts: object) -> list[Text]:
     Raises:
         InputError: a text is not valid; the message names it.
 
-    >>> check_texts(["a", [1, 2]])
+    >>> check_texts(("a", [1, 2]))
     ['a', [1, 2]]
     """
     items = listed(texts, "texts")
@@ -62,64 +49,46 @@ def check_texts(texts: object) -> list[Text]:
     return [_text(t, i) for i, t in enumerate(items)]
 
 
-def check_groups(groups: object) -> list[list[Text]]:
-    """Validate groups of texts, and return them as lists, as `check_texts` returns texts.
-
-    Raises:
-        InputError: a group is empty or no list, or a text is blank or not valid; the message names both.
-    """
-    checked = []
-    for i, group in enumerate(listed(groups, "groups")):
-        try:
-            texts = check_texts(group)
-        except InputError as e:
-            raise InputError(f"group {i}: {e}") from None
-        if not texts:
-            raise InputError(f"group {i} is empty: give its text at least")
-        if blank := [n for n, text in enumerate(texts) if is_blank(text)]:
-            raise InputError(f"group {i}: text {blank[0]} is blank, {texts[blank[0]]!r:.40}: leave it out")
-        checked.append(texts)
-    return checked
-
-
 def _text(text: Any, i: int) -> Text:
     if isinstance(text, str):
         return check_text(text, f"text {i}")
     for method in ("as_py", "tolist"):
         if hasattr(text, method):
             text = getattr(text, method)()
-    if isinstance(text, list | tuple) and all(_natural(t) for t in text):
+    if isinstance(text, list | tuple) and all(_is_id(t) for t in text):
         return [int(t) for t in text]
     return check_text(text, f"text {i}")
 
 
-def _natural(number: object) -> bool:
+def _is_id(number: object) -> bool:
     return isinstance(number, numbers.Integral) and not isinstance(number, bool) and int(number) >= 0
 
 
-def check_conditions(conditions: object) -> list[str] | None:
-    """Validate conditions, and return them as a list of strings, or None if there are none.
+def check_groups(groups: object) -> list[list[Text]]:
+    """Validate groups of texts, none of them empty, and return each as `check_texts` returns texts."""
+    checked = []
+    for i, group in enumerate(listed(groups, "groups")):
+        try:
+            checked.append(refuse_blank(check_texts(group)))
+        except InputError as e:
+            raise InputError(f"group {i}: {e}") from None
+        if not checked[-1]:
+            raise InputError(f"group {i} is empty: give one text or more")
+    return checked
 
-    Raises:
-        InputError: a condition is not valid; the message names it.
 
-    >>> check_conditions(["colour"])
-    ['colour']
-    """
+def check_conditions(conditions: object, texts: Sequence[Text]) -> list[str] | None:
+    """Validate conditions, and return them as a list of strings, one per text, or None if there are none."""
     if conditions is None:
         return None
-    if isinstance(conditions, str):
-        raise InputError(f"conditions is one string, {conditions!r:.60}: give a list with one condition per text")
     items = [c.as_py() if hasattr(c, "as_py") else c for c in listed(conditions, "conditions")]
+    if len(items) != len(texts):
+        raise InputError(f"{len(items)} conditions for {len(texts)} texts: give one per text")
     return [check_text(c, f"condition {i}", "give a string") for i, c in enumerate(items)]
 
 
 def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
-    """Validate that all token ids are in the vocabulary.
-
-    Raises:
-        InputError: one is not.
-    """
+    """Validate that all token ids are in the vocabulary; raises InputError."""
     for i, text in enumerate(texts):
         if not isinstance(text, str) and text and max(text) >= vocabulary:
             raise InputError(f"text {i} holds token id {max(text)}: the model's vocabulary ends at {vocabulary - 1}")
@@ -146,10 +115,10 @@ def check_written(
 
 
 def with_prompt(layout: Layout, prompt: str | None) -> Layout:
-    """The layout with a prompt in front.
+    """The layout with a prompt before the template.
 
     Prompt and text are tokenized as one string, as sentence-transformers does. If a layout repeats the text's ids,
-    the copies repeat the ids that the text has behind the prompt.
+    the copies repeat the ids that the text has after the prompt.
 
     >>> with_prompt(Layout(), "query: ").template
     'query: {text}'
@@ -161,8 +130,6 @@ def with_prompt(layout: Layout, prompt: str | None) -> Layout:
     if prompt is None or prompt == "":
         return layout
     check_text(prompt, "the prompt", "give a string")
-    if layout.chunk is not None:
-        raise MethodError(f"chunk={layout.chunk} writes a text in pieces, which take no prompt: pass prompt=''")
     join = layout.join
     if layout.template is None and join != "text":
         join = "first" if layout.copies > 1 else None
@@ -171,43 +138,91 @@ def with_prompt(layout: Layout, prompt: str | None) -> Layout:
 
 
 def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[list[list[Word]], bool]:
-    """The words of each text, and whether each text has a single word, given without a list.
+    """The words of each text, and whether each text has a single word, passed without a list.
 
     Raises:
         InputError: the number of words, or of lists of words, is not that of the texts.
     """
-    if single and (isinstance(words, str) or _is_word(words)):
-        return [[words]], False  # type: ignore[list-item]
-    if isinstance(words, str) or _is_word(words):
-        raise InputError(f"words is {words!r:.60}: give one word, or a list of words, per text")
-    items = listed(words, "words")
+    is_word = isinstance(words, str) or _is_tuple(words)
     if single:
-        return [items], False
-    if len(items) != len(texts):
-        raise InputError(f"{len(items)} words for {len(texts)} texts: give one word, or a list of words, per text")
+        return [[words] if is_word else listed(words, "words")], False  # type: ignore[list-item]
+    items = [] if is_word else listed(words, "words")
+    if is_word or len(items) != len(texts):
+        raise InputError(f"words={words!r:.60} for {len(texts)} texts: give one word, or a list of words, per text")
     items = [w if isinstance(w, str | tuple) or not hasattr(w, "__iter__") else listed(w, "words") for w in items]
     one_each = not any(isinstance(w, list) for w in items)
     return [[w] if not isinstance(w, list) else w for w in items], one_each
 
 
-def _is_word(word: object) -> bool:
+def _is_tuple(word: object) -> bool:
     """Whether a value is a tuple that names one word: (string, n), or a span (start, end)."""
-    pair = isinstance(word, tuple) and len(word) == 2
-    return pair and isinstance(word[1], numbers.Integral)  # type: ignore[index]
+    return isinstance(word, tuple) and len(word) == 2 and isinstance(word[1], numbers.Integral)
 
 
 def refuse_blank(texts: list[Text]) -> list[Text]:
-    """Validate that no text is empty or blank, and return the texts.
-
-    Raises:
-        InputError: one is.
-    """
+    """Validate that no text is empty or blank, and return the texts; raises InputError."""
     blank = next((i for i, text in enumerate(texts) if is_blank(text)), None)
     if blank is not None:
-        raise InputError(f"text {blank} is blank, {texts[blank]!r:.40}: leave it out of the fit")
+        raise InputError(f"text {blank} is blank, {texts[blank]!r:.40}: remove it")
     return texts
 
 
 def is_blank(text: Text) -> bool:
     """Whether a text has no token id, or nothing but white space."""
     return not text.strip() if isinstance(text, str) else not text
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Texts without duplicates: equal texts have equal vectors, and are embedded once.
+
+    Attributes:
+        texts: the different texts, in the order of their first occurrence.
+        conditions: one for each of them, or None; a text with two conditions counts as two texts.
+        rows: for each of them, its indices among the caller's texts.
+        numbers: for each of the caller's texts, its number in messages; None = its index.
+    """
+
+    texts: Sequence[Text]
+    conditions: Sequence[str] | None
+    rows: Sequence[Sequence[int]]
+    numbers: Sequence[int] | None = None
+
+    @classmethod
+    def from_texts(
+        cls, texts: Sequence[Text], conditions: Sequence[str] | None = None, numbers: Sequence[int] | None = None
+    ) -> Distinct:
+        """Find duplicates by strings or token ids, and by conditions.
+
+        >>> Distinct.from_texts(["a", "b", "a"]).rows
+        [[0, 2], [1]]
+        """
+        keys: list[object] = [text if isinstance(text, str) else tuple(text) for text in texts]
+        if conditions is not None:
+            keys = list(zip(keys, conditions, strict=True))
+        rows: dict[object, list[int]] = {}
+        for i, key in enumerate(keys):
+            rows.setdefault(key, []).append(i)
+        firsts = [indices[0] for indices in rows.values()]
+        paired = None if conditions is None else [conditions[i] for i in firsts]
+        return cls([texts[i] for i in firsts], paired, list(rows.values()), numbers)
+
+    @property
+    def total(self) -> int:
+        """The number of the caller's texts."""
+        return sum(map(len, self.rows))
+
+    def some(self, window: slice) -> Distinct:
+        """A slice of the different texts."""
+        conditions = None if self.conditions is None else self.conditions[window]
+        return Distinct(self.texts[window], conditions, self.rows[window], self.numbers)
+
+    def where(self, indices: Sequence[int]) -> list[int]:
+        """The caller's indices of some of the different texts, those of equal texts next to each other."""
+        return [row for i in indices for row in self.rows[i]]
+
+    @property
+    def named(self) -> Sequence[Sequence[int]]:
+        """For each of the different texts, its numbers in messages."""
+        numbers = self.numbers
+        return self.rows if numbers is None else [[numbers[row] for row in rows] for rows in self.rows]

@@ -1,4 +1,4 @@
-"""A tokenized text: one or more *segments*, whose tokens attend to each other.
+"""A text as the model reads it: one or more *segments*, whose tokens attend to each other.
 
 Each copy of the text in a segment is a half-open span of token indices; tokens outside all spans belong to the
 template or are special tokens.
@@ -13,8 +13,8 @@ from .tokenizer import Offset
 
 Span = tuple[int, int]
 
-TEMPLATE, SPECIAL = 0, -1
-"""The numbers of tokens that belong to no copy of the text; copies are numbered from 1."""
+SPECIAL = -1
+"""The number of special tokens among copies: copies count from 1, tokens of the template are 0."""
 
 WORTH = 16
 """A shared prefix runs once for texts of at most this many times its length. Longer texts gain nothing measurable from
@@ -28,7 +28,7 @@ class Segment:
     Attributes:
         ids: token ids (n,).
         copies: the half-open span of token indices of each copy of the text; empty where truncation cut it off.
-        special: the number of special tokens in front of and behind all others.
+        special: the number of special tokens before and after all others.
         first: index in the text of the first token of each copy (not 0 in a later chunk).
         pooled: whether the text's vector reads this segment (False for a chunked text's full pass, from which the
             chunks only take states).
@@ -49,11 +49,6 @@ class Segment:
     prefix: int = 0
     slots: tuple[int, ...] = ()
 
-    def with_shared_prefix(self, prefix: Sequence[int]) -> Segment:
-        """This segment with its shared prefix noted, if it begins with these tokens and running them once pays."""
-        begins = len(prefix) < len(self.ids) <= WORTH * len(prefix) and self.ids[: len(prefix)] == list(prefix)
-        return replace(self, prefix=len(prefix)) if begins else self
-
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
@@ -61,9 +56,9 @@ class TokenizedText:
 
     Attributes:
         segments: one; for a chunked text the full pass and then its chunks.
-        offsets: for each copy, the span of characters of each of its tokens (token indices if the text was given as
+        offsets: for each copy, the span of characters of each of its tokens (token indices if the text was passed as
             ids); empty unless asked for.
-        kept, total: the text's own tokens that were kept, and all of them, before any repetition.
+        kept, total: the number of the text's tokens that were kept, and of all, before any repetition.
     """
 
     segments: tuple[Segment, ...]
@@ -72,8 +67,11 @@ class TokenizedText:
     total: int = 0
 
     def with_shared_prefix(self, prefix: Sequence[int]) -> TokenizedText:
-        """This text, with the shared prefix noted in each segment that begins with it."""
-        return replace(self, segments=tuple(s.with_shared_prefix(prefix) for s in self.segments))
+        """This text, with the shared prefix noted in each segment that begins with it, if running it once pays."""
+        start, size = list(prefix), len(prefix)
+        pays = [size < len(s.ids) <= WORTH * size and s.ids[:size] == start for s in self.segments]
+        segments = zip(self.segments, pays, strict=True)
+        return replace(self, segments=tuple(replace(s, prefix=size) if noted else s for s, noted in segments))
 
     @property
     def size(self) -> int:
