@@ -43,10 +43,9 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 CHECKED = (
-    "text.batch backbone.attention backbone.attention_kernels backbone.attention_masks backbone.attention_taps "
-    "backbone.attention_views backbone.backbone backbone.carry backbone.introspection "
-    "backbone.packing "
-    "backbone.two_streams encode.explain encode.token_states "
+    "text.batch backbone.attention backbone.attention_masks backbone.attention_taps "
+    "backbone.attention_views backbone.backbone backbone.introspection backbone.layer_hooks "
+    "encode.explain encode.token_states "
     "encode.words tune.cosines tune.reading tune.recipes"
 ).split()
 """Shapes are checked in the files that compute with tensors (how often: `less_repetition`). Files that take a user's

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from .backbone.backbone import Backbone, remove_recorders
 from .backbone.facts import inside
-from .backbone.loading import load_backbone
+from .backbone.loading import base_of, load_backbone
 from .backbone.saving import write_model
-from .backbone.text_part import base_of
 from .encode.module_features import features_of, vectors_of
 from .errors import InputError, MethodError, MissingExtra, ModelError
 from .files.read_encoder import CONFIG, read_flow, read_ours
@@ -98,7 +97,7 @@ class Afterword(InputModule):
     @tokenizer.setter
     def tokenizer(self, value: Any) -> None:
         old = self._backbone
-        self._backbone = Backbone(old.model, Tokenizer(value), old.facts, old.modules, old.known)
+        self._backbone = Backbone(old.model, Tokenizer(value), old.facts, old.modules, old.insides)
 
     @property
     def processor(self) -> Any:
@@ -119,7 +118,7 @@ class Afterword(InputModule):
             return ours
         names = {id(m): name for name, m in ours.model.named_modules()}
         modules = [base.get_submodule(names[id(m)]) for m in ours.modules]
-        return Backbone(base, ours.tokenizer, ours.facts, modules, ours.known)
+        return Backbone(base, ours.tokenizer, ours.facts, modules, ours.insides)
 
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, *, max_length: int | None = None, **kwargs: Any

@@ -14,6 +14,7 @@ from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, ditto, reba
 from afterword.backbone.bidirectional import Sight
+from afterword.backbone.facts import layer_numbers
 from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead
 from afterword.methods import Method
 
@@ -97,12 +98,6 @@ def test_a_window_is_dropped_in_those_layers(models: Path, kind: str, texts: lis
     assert all(np.abs(kept[i] - wanted[i]).max() > 1e-4 for i in wide), "and within a window they are others"
 
 
-def test_without_a_window_nothing_is_dropped(models: Path) -> None:
-    _, own = loaded(models, "llama")
-    one, other = (Encoder(own, bellm(2, window=window)).encode(["a text"]) for window in ("keep", "drop"))
-    assert (one == other).all() and bellm(2, window="drop").name == "bellm last 2 mean without window"
-
-
 @pytest.mark.filterwarnings("ignore:ditto on llama")
 @pytest.mark.parametrize("kind", ["bert", "llama"])
 @examples(5)
@@ -128,3 +123,12 @@ def test_a_temperature_is_that_of_every_layer(models: Path, kind: str, texts: li
 def test_attention_of_its_own_has_no_temperature(models: Path) -> None:
     with pytest.raises(AttentionNotSeen, match="no layer can be changed: BeLLM, a temperature and Token"):
         Encoder.load(tiny("deberta-v2", models / "deberta"), classical(temperature=0.5))
+
+
+def test_layers_by_number() -> None:
+    assert layer_numbers("attention:all", 3) == {0, 1, 2}
+    assert layer_numbers("values:upper", 3) == {1, 2}
+    assert layer_numbers("values:-1+0", 3) == {0, 2}
+    for layer, layers in (("values:3", 3), ("attention:-4", 3), ("values:all", 0)):
+        with pytest.raises(NoSuchHead, match=f"states='{layer}'"):
+            layer_numbers(layer, layers)

@@ -11,13 +11,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partialmethod
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import huggingface_hub.constants as hub
 import pytest
-from huggingface_hub import HfApi
 from tests.tiny import tiny
 from transformers.utils import hub as transformers_hub
 
@@ -74,9 +72,9 @@ def test_a_subfolder_of_a_repository_and_of_a_folder(models: Path, cache: Path) 
 
 
 def test_a_folder_has_no_revision(models: Path) -> None:
-    with pytest.raises(ModelError, match="is a folder and has no revision='main'"):
+    with pytest.raises(ModelError, match="is a folder: revision='main'"):
         Encoder.load(models, revision="main")
-    with pytest.raises(ModelError, match="is a folder and has no revision"):
+    with pytest.raises(ModelError, match="is a folder: revision='main'"):
         Encoder.load("afterword-mini", revision="main")
 
 
@@ -141,13 +139,6 @@ def asked(models: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[
     yield handler.asked
     server.shutdown()
     server.server_close()
-
-
-def test_a_mirror_that_serves_files_alone(asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers, if with an error: whether the model is there is found out by loading it."""
-    monkeypatch.setattr(HfApi, "model_info", partialmethod(HfApi.dataset_info))  # a page that it does not have
-    source = ModelSource("someone/model", token=TOKEN, cache_folder=tmp_path)
-    assert source.located() is source and asked[-1][0] == "/api/datasets/someone/model"
 
 
 @pytest.mark.parametrize("subfolder", ["", "inside/encoder"])
@@ -221,7 +212,7 @@ def test_a_hub_that_does_not_answer_is_asked_once(silent, tmp_path: Path, capfd:
         load = pool.submit(Encoder.load, "sentence-transformers/all-MiniLM", cache_folder=tmp_path)
         error = load.exception(timeout=60)
     assert isinstance(error, ModelError) and len(silent) == 1
-    assert re.search(r"not a folder, nor in the cache, and http\S+ cannot be asked \(.*timed out\): give", str(error))
+    assert re.search(r"not a folder, nor in the cache, and http\S+ does not answer \(.*timed out\): pass", str(error))
     assert capfd.readouterr() == ("", "")
 
 
@@ -233,9 +224,7 @@ def test_a_downloaded_model_is_loaded_where_the_hub_does_not_answer(silent, mode
 
 
 def test_what_the_hub_does_not_have(asked, tmp_path: Path) -> None:
-    with pytest.raises(
-        ModelError, match="nobody/nothing is not a folder, and the hub has no model of that name for you"
-    ):
+    with pytest.raises(ModelError, match="nobody/nothing is not a folder, and the hub shows no model of that name"):
         Encoder.load("nobody/nothing", cache_folder=tmp_path)
     assert [path for path, _ in asked if "harnesses" not in path] == ["/api/models/nobody/nothing"]
 
@@ -262,11 +251,6 @@ def test_what_is_not_there(name: str, told: str, models: Path, cache: Path, tmp_
         Encoder.load(name, cache_folder=cache)
 
 
-def test_names(models: Path) -> None:
-    assert ModelSource(str(models)).name == str(models) and ModelSource("someone/model").name == "someone/model"
-    assert Path(ModelSource("afterword-mini").name).is_dir()
-
-
 def test_minilm(minilm: Path, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is found in its package; a model's folder of that name comes first, and any other folder does not."""
     monkeypatch.chdir(tmp_path)
@@ -286,18 +270,7 @@ def test_minilm_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Encoder.load("minilm")
 
 
-def test_one_level_down(minilm: Path) -> None:
-    with pytest.raises(ModelError, match=f"holds no config.json: give {re.escape(str(minilm))}, which holds one"):
-        Encoder.load(minilm.parent)
-
-
-@pytest.mark.parametrize("name", [None, 3, "", "a\0b", b"gpt2"])
+@pytest.mark.parametrize("name", [None, 3, "", b"gpt2"])
 def test_what_names_no_model(name) -> None:
-    with pytest.raises(ModelError, match="names no model: give a folder, or a name on the hub"):
+    with pytest.raises(ModelError, match="a folder, or a name on the hub"):
         Encoder.load(name)
-
-
-def test_a_file_is_no_folder(tmp_path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match="is a file: give the folder"):
-        Encoder.load(tmp_path / "model.safetensors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,10 +13,8 @@ from tests.tiny import tiny_model, tiny_tokenizer
 
 from afterword import Encoder, bellm, classical, prompt
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.bidirectional import Sight
 from afterword.backbone.self_check import check
 from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead, UnsupportedModel
-from afterword.methods.states import States
 from afterword.text.tokenizer import Tokenizer
 
 TEXTS = [[20, 30, 40, 50], [60, 70], [80, 90, 100, 110], [9] * 7, [25]]
@@ -34,7 +33,7 @@ SPLIT = {
 
 def loaded(kind: str, **changes: object) -> Backbone:
     model = tiny_model(kind, **changes)
-    if kind != "bloom":
+    if kind not in ("bloom", "deberta-v2"):
         model.set_attn_implementation("afterword")
     return check(model, Tokenizer(tiny_tokenizer(kind)))
 
@@ -89,8 +88,8 @@ def test_every_way_of_running_gives_the_same() -> None:
     wanted = torch.from_numpy(Encoder(flat, method).encode(TEXTS))
     for other in (stacked, eager, alone):
         assert close(Encoder(other, method).encode(TEXTS), wanted)
-    assert alone.known.blocks == flat.known.blocks
-    with pytest.raises(AttentionNotSeen, match="runs its own attention, which hands out no values"):
+    assert alone.insides.blocks == flat.insides.blocks
+    with pytest.raises(AttentionNotSeen, match="runs its own attention, which shows no values"):
         Encoder(eager, classical(states="values:all"))
 
 
@@ -139,11 +138,6 @@ def test_what_is_not_there() -> None:
         Encoder(own, classical(states="router"))
     with pytest.raises(NoSuchHead, match="states='attention:3': the model has attention in layers 0 to 2"):
         Encoder(own, classical(states="attention:3"))
-    encoder = Encoder(own, classical(states="attention:all"))
-    own.model.h = own.model.h[:2]
-    own.known.blocks = own.known.blocks[:2]
-    with pytest.raises(UnsupportedModel, match=r"\(2 ran, 3 were loaded\)"):
-        encoder.encode(TEXTS)
 
 
 def test_values_of_other_widths_have_no_mean() -> None:
@@ -165,12 +159,30 @@ def test_sums_are_float32_for_half_precision() -> None:
     assert 0 < np.abs(half.encode(TEXTS) - exact).max() < 0.05 * np.abs(exact).max()
 
 
-def test_the_plan_stays_as_it_was() -> None:
-    """Hidden states are the same to the bit beside what is read inside layers."""
-    own = loaded("llama")
-    methods = {"last": classical(), "all": classical(states="attention:all"), "values": classical(states="values:0")}
-    together = Encoder(own, classical()).encode_many(TEXTS, methods)
-    for name, method in methods.items():
-        assert (together[name] == Encoder(own, method).encode(TEXTS)).all(), name
-    assert States("values:0").width(own) == 32
-    assert Sight() == methods["all"].sight
+BLOCKS = {
+    "gpt2": ("flat", "h.#.attn.c_proj"),
+    "gpt_neox": ("flat", "layers.#.attention.dense"),  # queries, keys and values in one matrix; a parallel block
+    "gemma2": ("flat", "layers.#.self_attn.o_proj"),  # a norm behind it
+    "bert": ("flat", "encoder.layer.#.attention.output.dense"),  # behind the module that attends
+    "albert": ("flat", "encoder.albert_layer_groups.#.albert_layers.#.attention.dense"),  # one module for all layers
+    "t5": ("stacked", "encoder.block.#.layer.#.SelfAttention.o"),
+    "lfm2": ("stacked", "layers.#.self_attn.out_proj"),  # some layers have no attention
+    "bloom": ("eager", "h.#.self_attention.dense"),
+    "deberta-v2": ("eager", "encoder.layer.#.attention.output.dense"),
+}
+
+
+@pytest.mark.parametrize(("kind", "threads"), [*((kind, 1) for kind in BLOCKS), ("bert", 2)])
+def test_the_names(kind: str, threads: int) -> None:
+    torch.set_num_threads(threads)
+    own = loaded(kind)
+    Encoder(own, classical(states="attention:all"))
+    assert len(own.insides.blocks) == own.facts.layers
+    assert (own.facts.way, *{re.sub(r"\d+", "#", name) for name in own.insides.blocks}) == BLOCKS[kind]
+
+
+def test_a_model_without_attention() -> None:
+    own = loaded("mamba")
+    for kind in ("attention:all", "values:0"):
+        with pytest.raises((AttentionNotSeen, Exception), match="no layer with attention, use states='layer:k'"):
+            Encoder(own, classical(states=kind))

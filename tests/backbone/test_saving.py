@@ -1,6 +1,7 @@
-"""What is saved loads to the same vectors, or is refused before anything is touched."""
+"""What is saved loads to the same vectors, or is refused; adapters are loaded with their base model."""
 
 import copy
+import json
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -8,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from packaging.version import Version
 from safetensors.torch import load_file, save_file
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, echo
+from afterword.backbone.loading import base_and_adapters
+from afterword.backbone.model_source import ModelSource
 from afterword.errors import ModelError
 
 peft = pytest.importorskip("peft", reason="the extra train is not installed")
@@ -95,9 +99,9 @@ def two(model: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (merged, "the adapter 'default' is merged into the weights and still there"),
-        (switched_off, "the adapter 'default' is switched off"),
-        (two, "the model holds 2 adapters, default, other: a folder holds one"),
+        (merged, "'default' is merged"),
+        (switched_off, "'default' is disabled"),
+        (two, "2 adapters, default, other"),
     ],
 )
 def test_what_would_load_to_another_model_is_refused_and_nothing_is_touched(
@@ -112,3 +116,48 @@ def test_what_would_load_to_another_model_is_refused_and_nothing_is_touched(
             encoder.save(tmp_path / place, overwrite=True)
         assert "\n" not in str(caught.value)
     assert files(tmp_path) == before
+
+
+# Chains of adapters, which are merged into the weights
+
+
+def written(folder: Path, base: object, **settings: object) -> Path:
+    """An adapter's folder; its weights are those of one matrix."""
+    folder.mkdir(parents=True)
+    config = {"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"], "base_model_name_or_path": base}
+    (folder / "adapter_config.json").write_text(json.dumps({**config, **settings}))
+    save_file({"base_model.model.layers.0.self_attn.q_proj.lora_A.weight": torch.ones(2, 64)},
+              folder / "adapter_model.safetensors")  # fmt: skip
+    return folder
+
+
+def chain(folder: Path) -> tuple[ModelSource, list[Path]]:
+    return base_and_adapters(ModelSource(str(folder)), folder)
+
+
+def test_a_chain_ends_at_the_model(llama: Path, tmp_path: Path) -> None:
+    first = written(tmp_path / "first", str(llama))
+    second = written(tmp_path / "second", str(first))
+    assert chain(second) == (ModelSource(str(llama)), [first, second])
+    assert chain(llama) == (ModelSource(str(llama)), [])
+
+
+def test_a_circle_a_missing_base_and_none_at_all(tmp_path: Path) -> None:
+    circle = written(tmp_path / "circle", str(tmp_path / "circle"))
+    with pytest.raises(ModelError, match="leads to no base model"):
+        chain(circle)
+    with pytest.raises(ModelError, match=r"its base model is missing: there is no folder \./gone"):
+        chain(written(tmp_path / "gone", "./gone"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [
+        ({"peft_type": "IA3"}, "peft_type='IA3'"),
+        ({"modules_to_save": ["embed_tokens"]}, r"modules_to_save=\['embed_tokens'\]"),
+        ({}, "does not fit its base model"),
+    ],
+)
+def test_an_adapter_that_cannot_be_merged_is_refused(settings: dict, value: str, llama: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=value):
+        Encoder.load(written(tmp_path / "a", str(llama), **settings), "classical")

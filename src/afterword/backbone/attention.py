@@ -1,30 +1,30 @@
 """Our attention backend: an attention function and a mask function, registered with transformers under one name.
 
-The mask function returns no tensor but a `Rule`: the running `Plan` and the model's own mask function. Models pass it
-unchanged to every layer, so the plan reaches each layer without a keyword, also when gradient checkpointing runs a
-layer again in another thread. The attention function runs each group of equal-length segments by itself, so tokens
-of different texts never attend to each other, and nothing is padded. Without a plan, as when a trainer calls the
-model, attention is transformers' own "sdpa": see `attention_outside`.
+The mask function returns a `Rule` in place of a tensor: the running `Plan` and the model's own mask function. Models
+pass it unchanged to every layer, so the plan reaches each layer without a keyword, also when gradient checkpointing
+runs a layer again in another thread. Without a plan, as when a trainer calls the model, it is transformers' sdpa.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from ..errors import UnsupportedModel
-from . import attention_kernels as fused
-from . import attention_outside as outside
 from .attention_masks import FILLER, Mask, Rule, current
 from .attention_views import ScoreView
 from .readings import show_values
 
 NAME = "afterword"
+CELLS = 1 << 21  # entries of one head's scores that are computed at once where no fused kernel runs
 
 HARMLESS = frozenset(
     "sliding_window deterministic position_ids output_attentions output_hidden_states output_router_logits use_cache "
@@ -34,9 +34,15 @@ HARMLESS = frozenset(
 
 
 def rule(mask_function: Callable[..., Tensor], **options: Any) -> Rule | Tensor:
-    """The registered mask function (transformers' AttentionMaskInterface)."""
+    """The registered mask function (transformers' AttentionMaskInterface).
+
+    Without a plan, the full mask (B, 1, n, p + n), never None, which attention functions read in different ways.
+    """
     plan = current()
-    return outside.mask(mask_function=mask_function, **options) if plan is None else Rule(plan, mask_function)
+    if plan is not None:
+        return Rule(plan, mask_function)
+    options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    return sdpa_mask(mask_function=mask_function, **options)  # type: ignore[no-any-return]
 
 
 def attend(
@@ -63,7 +69,7 @@ def attend(
         attention_mask: the `Rule` that our mask function returned; a tensor where no plan is running.
         scaling: as the model gives it; None = d ** -0.5.
         dropout: probability, in training.
-        is_causal: ignored under a plan, where the mask function says it.
+        is_causal: ignored under a plan, where the mask function decides.
         position_bias: T5's relative bias (1, H, N, N), by distances only; or one for each text of a batch (B, H, N, N).
         softcap: Gemma 2's.
         s_aux: gpt_oss' sinks (H,).
@@ -73,19 +79,19 @@ def attend(
         (B, N, H, d) and None for the weights.
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    tau = attention_mask.plan.sight.temperature if isinstance(attention_mask, Rule) else 1
-    if tau != 1:  # with a softcap c too: c tanh(s / c) / tau is that of s / tau and c / tau
-        scale, softcap = scale / tau, None if softcap is None else softcap / tau
-        s_aux, position_bias = (None if t is None else t / tau for t in (s_aux, position_bias))
     if not isinstance(attention_mask, Rule):
         if current() is not None or not (attention_mask is None or isinstance(attention_mask, Tensor)):
-            raise UnsupportedModel(f"{type(module).__name__} does not hand on the mask that the mask interface made")
-        return outside.attention(
+            raise UnsupportedModel(f"{type(module).__name__} does not pass on the mask of the mask interface")
+        return _without_plan(
             module, query, key, value, attention_mask, scaling=scale, dropout=dropout, is_causal=is_causal,
             softcap=softcap, s_aux=s_aux, position_bias=position_bias, **extra,
         )  # fmt: skip
     if unknown := [k for k, v in extra.items() if v is not None and k not in HARMLESS]:
         raise UnsupportedModel(f"{type(module).__name__} passes {', '.join(unknown)}, which may change attention")
+    tau = attention_mask.plan.sight.temperature
+    if tau != 1:  # with a softcap c too: c tanh(s / c) / tau is that of s / tau and c / tau
+        scale, softcap = scale / tau, None if softcap is None else softcap / tau
+        s_aux, position_bias = (None if t is None else t / tau for t in (s_aux, position_bias))
     return _by_groups(module, query, key, value, attention_mask, scale, dropout, position_bias, softcap, s_aux), None
 
 
@@ -101,7 +107,7 @@ def _by_groups(
     softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Attention of each group by itself (B, N, H, d); the plan's readers read it."""
+    """Attention of each group (B, N, H, d), by itself, so that no text attends to another; the plan's taps read it."""
     plan = rule.plan
     layer = plan.enter(module)
     show_values(layer, value)
@@ -116,12 +122,16 @@ def _by_groups(
         if prefix:
             k, v = _with_prefix(key, prefix, k), _with_prefix(value, prefix, v)
         mask = rule.mask(n, plan.force_bidirectional or layer in plan.both_ways, q.device, len(prefix))
-        o, lse = fused.attention(
+        o, lse = group_attention(
             q, k, v, mask, scale, dropout, bias=bias, softcap=softcap, sinks=sinks, want_lse=bool(readers)
         )
         if readers and number != FILLER:
             counted = sinks if plan.sinks_count else None
-            view = _view(layer, number, q, k, scale, mask, lse if counted is sinks else None, bias, softcap, counted)
+            view = ScoreView(
+                layer, number, mask.backward, q, k, scale, mask.allowed,
+                bias=None if bias is None else bias[..., :n, :n], softcap=softcap, sinks=counted,
+                fused_lse=lse if counted is sinks else None,
+            )  # fmt: skip
             with torch.autocast(q.device.type, enabled=False):  # readers compute in float32
                 for reader in readers:
                     reader.read(view)
@@ -138,27 +148,159 @@ def _segments(part: Tensor, count: int) -> Tensor:
     return part.view(heads, count, tokens // count, width).transpose(0, 1)
 
 
-def _with_prefix(flat: Tensor, prefix: range, own: Tensor) -> Tensor:
-    """Keys or values of the shared prefix in front of each segment's own (G, K, n, d): (G, K, p + n, d)."""
-    shared = flat[:, :, prefix.start : prefix.stop].expand(len(own), -1, -1, -1)
-    return torch.cat([shared, own], 2)
+def _with_prefix(flat: Tensor, prefix: range, part: Tensor) -> Tensor:
+    """Keys or values of the shared prefix before those of each segment (G, K, n, d): (G, K, p + n, d)."""
+    shared = flat[:, :, prefix.start : prefix.stop].expand(len(part), -1, -1, -1)
+    return torch.cat([shared, part], 2)
 
 
-def _view(
-    layer: int,
-    group: int,
+def group_attention(
     q: Tensor,
     k: Tensor,
-    scaling: float,
+    v: Tensor,
     mask: Mask,
-    lse: Tensor | None,
-    bias: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    *,
+    bias: Tensor | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    want_lse: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention over one group of equal-length segments, by the fastest kernel that is exact for it.
+
+    Args:
+        q: (G, H, n, d).
+        k: (G, K, p + n, d), not repeated for grouped queries.
+        v: (G, K, p + n, e).
+        mask: which keys each query may attend to.
+        scaling: what scores are multiplied by.
+        dropout: probability.
+        bias: added to the scores (1, H, N, N); it depends on distances only.
+        softcap: scores are squashed to ±softcap by tanh.
+        sinks: one more score per head, which takes weight and adds no value (H,).
+        want_lse: return the log-sum-exp of the scores too, where the kernel computes it anyway.
+
+    Returns:
+        (G, H, n, e), and the log-sum-exp (G, H, n), sinks included, or None.
+    """
+    width, no_grad = v.shape[-1], not torch.is_grad_enabled()
+    if width < q.shape[-1] and no_grad and softcap is None:  # latent attention: fused kernels know one width only
+        v = F.pad(v, (0, q.shape[-1] - v.shape[-1]))
+    fused = (want_lse or sinks is not None) and no_grad and _fused_gives_lse(q, v, dropout) and bias is None
+    if softcap is not None or (sinks is not None and not fused):
+        out, lse = _unfused(q, k, v, _additive(q, k, mask, bias), scaling, dropout, softcap, sinks, want_lse)
+    elif fused:
+        out, lse = _with_lse(q, k, v, mask, scaling, sinks)
+    else:
+        attn_mask, causal = mask.allowed, mask.causal and q.shape[2] > 1
+        if bias is not None:
+            attn_mask, causal = _additive(q, k, mask, bias), False
+        out, lse = F.scaled_dot_product_attention(
+            q, k, v, attn_mask, dropout, causal, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
+        ), None  # fmt: skip
+    return out if out.shape[-1] == width else out[..., :width], lse
+
+
+def _fused_gives_lse(q: Tensor, v: Tensor, dropout: float) -> bool:
+    """Whether the CPU's fused kernel takes these tensors; it knows no dropout and one head width only."""
+    return q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and dropout == 0.0
+
+
+def _with_lse(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, scaling: float, sinks: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The CPU's fused kernel and the log-sum-exp of the scores, which it computes anyway.
+
+    A sink is one more term in the softmax's denominator: it leaves exp(lse) / (exp(lse) + exp(sink)) of the output.
+    """
+    widest = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
+    q, k, v = q.to(widest), k.to(widest), v.to(widest)  # under autocast a model may hand out several types
+    added = None if mask.allowed is None else _additive(q, k, mask, None)
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        q, k, v, 0.0, mask.causal and q.shape[2] > 1, attn_mask=added, scale=scaling
+    )
+    if sinks is None:
+        return out, lse
+    with_sink = torch.logaddexp(lse, sinks.to(lse.dtype).view(1, -1, 1))
+    return (out * torch.exp(lse - with_sink)[..., None]).to(out.dtype), with_sink
+
+
+def _additive(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
+    """The mask as numbers to add to the scores (n, p + n), in q's dtype: the bias, -inf where it forbids."""
+    n, keys = q.shape[2], k.shape[2]
+    allowed = mask.allowed
+    if mask.causal:
+        allowed = torch.ones(n, n, dtype=torch.bool, device=q.device).tril()
+    added = torch.zeros(n, keys, dtype=q.dtype, device=q.device)
+    if allowed is not None:
+        added = added.masked_fill(~allowed, -math.inf)
+    return added[None, None] if bias is None else added + bias[..., keys - n : keys, :keys].to(q.dtype)
+
+
+def _unfused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    added: Tensor,
+    scaling: float,
+    dropout: float,
     softcap: float | None,
     sinks: Tensor | None,
-) -> ScoreView:
-    n = q.shape[2]
-    bias = None if bias is None else bias[..., :n, :n]
-    return ScoreView(layer, group, mask.backward, q, k, scaling, mask.allowed, bias, softcap, sinks, lse)
+    want_lse: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention by matrix products, some rows at a time: a softcap (Gemma 2), or a gradient through sinks (gpt-oss)."""
+    n, keys, per = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(per, 1), v.repeat_interleave(per, 1)
+    out, lse = [], []
+    for first in range(0, n, step := max(16, CELLS // (keys * q.shape[1]))):
+        part = slice(first, first + step)
+        s = q[:, :, part] @ k.mT * scaling
+        want_lse = want_lse and s.dtype in (torch.float32, torch.float64)  # in half precision it is not exact enough
+        if softcap is not None:
+            s = torch.tanh(s / softcap) * softcap
+        s = s + added[:, :, part]
+        if sinks is not None:  # one more column, which takes weight and adds no value
+            s = torch.cat([s, sinks.view(1, -1, 1, 1).expand(*s.shape[:3], 1).to(s.dtype)], -1)
+        if want_lse:
+            lse.append(s.logsumexp(-1))
+        p = s.softmax(-1, dtype=s.dtype if s.dtype == torch.float64 else torch.float32).to(v.dtype)[..., :keys]
+        out.append(F.dropout(p, dropout) @ v)
+    return torch.cat(out, 2), torch.cat(lse, 2) if want_lse else None
+
+
+def _without_plan(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float,
+    is_causal: bool | None,
+    position_bias: Tensor | None,
+    softcap: float | None,
+    s_aux: Tensor | None,
+    **extra: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention by transformers' sdpa, or by matrix products for a softcap or sinks, which sdpa lacks."""
+    if softcap is None and s_aux is None:
+        return sdpa_attention_forward(  # type: ignore[no-any-return]
+            module, query, key, value, attention_mask, dropout, scaling, is_causal, position_bias, **extra
+        )
+    n, keys = query.shape[2], key.shape[2]
+    if attention_mask is None and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
+        attention_mask = torch.ones(n, keys, dtype=torch.bool, device=query.device).tril(keys - n)[None, None]
+    added = query.new_zeros(1, 1, n, keys)
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        added = added.masked_fill(~attention_mask, torch.finfo(added.dtype).min)
+    elif attention_mask is not None:
+        added = attention_mask
+    if position_bias is not None:
+        added = added + position_bias
+    out, _ = _unfused(query, key, value, added, scaling, dropout, softcap, s_aux, want_lse=False)
+    return out.transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(NAME, attend)

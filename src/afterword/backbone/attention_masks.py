@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import UnsupportedModel
-from .attention_views import AttentionView
+from .attention_taps import Tap
 from .bidirectional import Sight
 
 FILLER = -1  # group number of a shared prefix, which belongs to no group
 CELLS = 1 << 21  # entries of a mask that are computed at once
-
-
-class OtherLayers(UnsupportedModel):
-    """The attention layers that ran are not those that used our attention backend in the self-check."""
-
-    def __init__(self, kind: str, ran: int, loaded: int) -> None:
-        super().__init__(
-            f"the attention layers of this {kind} are not those that it was loaded with ({ran} ran, {loaded} were "
-            "loaded): save the changed model and load it again, and call set_attn_implementation only while no thread "
-            "encodes"
-        )
-
-
-class NoTensor(UnsupportedModel, AttributeError):
-    """Attention other than our backend's was given a `Rule`, and used it as a tensor."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"another attention implementation was given Afterword's mask ({what}): call set_attn_implementation only "
-            "while no thread encodes"
-        )
-
-
-@runtime_checkable
-class AttentionReader(Protocol):
-    """Reads attention weights while the model runs: see `attention_taps.Tap`."""
-
-    def wants(self, layer: int) -> bool:
-        """Whether this layer is read."""
-
-    def read(self, view: AttentionView) -> None:
-        """Read the attention of one layer in one group."""
 
 
 class PackedGroup(NamedTuple):
@@ -87,55 +53,29 @@ class Mask(NamedTuple):
 
 
 class MaskCache:
-    """Attention masks, kept from one forward to the next; the least recently used are dropped.
+    """Attention masks, kept from one forward to the next; all are dropped when they would take more than `limit` bytes.
 
     The key of a mask function is its code and every constant in its closure, down to the functions that it calls, so
     two functions with one key cannot differ. The masks of a function that closes over anything else, such as a
     tensor, are not kept.
-
-    Args:
-        limit: the most bytes that masks may take.
     """
 
     def __init__(self, limit: int = 1 << 26) -> None:
-        self._limit, self._bytes = limit, 0
-        self._kept: OrderedDict[Hashable, Mask] = OrderedDict()
-        self._lock = threading.Lock()
+        self.limit, self.size = limit, 0
+        self.masks: dict[Hashable, Mask] = {}
 
-    def __getstate__(self) -> dict[str, int]:
-        """Copy neither masks nor locks; the copy computes its own masks."""
-        return {"limit": self._limit}
-
-    def __setstate__(self, state: dict[str, int]) -> None:
-        """Start empty."""
-        self.__init__(state["limit"])  # type: ignore[misc]
-
-    def __len__(self) -> int:
-        """The number of masks."""
-        return len(self._kept)
-
-    def find(self, key: Hashable) -> Mask | None:
-        """The mask of a key, or None."""
-        with self._lock:
-            mask = self._kept.get(key)
-            if mask is not None:
-                self._kept.move_to_end(key)
-            return mask
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy no masks."""
+        return MaskCache, (self.limit,)
 
     def keep(self, key: Hashable, mask: Mask) -> None:
-        """Keep a mask and drop the least recently used ones; a mask larger than the limit is not kept."""
-        if _size(mask) > self._limit:
-            return
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = mask
-                self._bytes += _size(mask)
-            while self._bytes > self._limit:
-                self._bytes -= _size(self._kept.popitem(last=False)[1])
-
-
-def _size(mask: Mask) -> int:
-    return 256 + (0 if mask.allowed is None else mask.allowed.nbytes)
+        """Keep a mask, unless it is larger than the limit."""
+        size = 256 + (0 if mask.allowed is None else mask.allowed.nbytes)
+        if self.size + size > self.limit:
+            self.masks, self.size = {}, 0
+        if size <= self.limit:
+            self.masks[key] = mask
+            self.size += size
 
 
 def identity(value: object) -> Hashable | None:
@@ -167,7 +107,7 @@ class Plan:
         groups: of the packed batch; it begins with a whole segment, the longest of all.
         flat: True for a packed batch; False for one group as an ordinary batch (B, n).
         both_ways: the layers with bidirectional attention.
-        readers: taps.
+        readers: what reads attention while the model runs.
         layers: the number of layers, if several of them share one attention module (ALBERT); else 0.
         masks: attention masks that earlier forwards of the model computed.
         sinks_count: the weights that taps read sum to 1 with the attention sinks; False: without them.
@@ -182,7 +122,7 @@ class Plan:
     groups: tuple[PackedGroup, ...]
     flat: bool = True
     both_ways: frozenset[int] = frozenset()
-    readers: tuple[AttentionReader, ...] = ()
+    readers: tuple[Tap, ...] = ()
     layers: int = 0
     masks: MaskCache = field(default_factory=MaskCache)
     sinks_count: bool = True
@@ -199,15 +139,6 @@ class Plan:
         if self.layers:
             return (len(self.order) - 1) % self.layers
         return self.modules.setdefault(id(module), len(self.modules))
-
-    def require_layers(self, loaded: int, kind: str) -> None:
-        """Validate that the attention layers that ran are those of the self-check: methods name layers by number.
-
-        Raises:
-            OtherLayers: they are others.
-        """
-        if self.calls != loaded or (not self.layers and len(self.modules) > loaded):
-            raise OtherLayers(kind, self.calls, loaded)
 
 
 @dataclass(eq=False)
@@ -237,43 +168,16 @@ class Rule:
         """
         parts = key if isinstance(key, tuple) else (key,)
         if any(part is not Ellipsis and part not in (slice(None), slice(0, None)) for part in parts):
-            raise UnsupportedModel(
-                f"the model cuts its attention mask: [{key}]; call set_attn_implementation only while no thread encodes"
-            )
+            raise UnsupportedModel(f"the model slices its attention mask: [{key}]")
         return self
 
-    @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Refuse use as a tensor: a layer that does so uses another attention implementation by now.
-
-        Raises:
-            NoTensor: always.
-        """
-        raise NoTensor(getattr(function, "__name__", str(function)))
-
-    def __getattr__(self, name: str) -> Any:
-        """Refuse access to a tensor's attributes.
-
-        Raises:
-            NoTensor: always; an AttributeError too, so that ``hasattr`` is False.
-        """
-        raise NoTensor(name)
-
     def mask(self, n: int, both_ways: bool, device: torch.device, p: int = 0) -> Mask:
-        """The mask of a segment of n tokens behind a shared prefix of p tokens.
-
-        Raises:
-            UnsupportedModel: bidirectional attention with a shared prefix, which would have to attend to each text.
-        """
-        if both_ways and p:
-            raise UnsupportedModel(
-                f"{p} tokens are run once for many texts: no layer is bidirectional, set shares=False"
-            )
+        """The mask of a segment of n tokens after a shared prefix of p tokens, which no bidirectional layer has."""
         if both_ways and self.plan.sight.window == "drop":
             return Mask(None, False, n == 1)
         key = (self._key, n, p, both_ways, device)
         if key not in self._masks:
-            mask = None if self._key is None else self.plan.masks.find(key)
+            mask = None if self._key is None else self.plan.masks.masks.get(key)
             if mask is None:
                 with torch.inference_mode(False):  # a training step may use it later
                     mask = self._build(p, p + n, both_ways, device)

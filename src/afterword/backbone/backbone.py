@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -16,21 +17,19 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import AttentionNotSeen, InputError, UnsupportedModel
+from ..shapes import Tokens
 from ..text.batch import Batch, Group
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
-from .attention_blocks import Known, few_tokens, find_blocks
-from .attention_masks import MaskCache, Plan, running
+from .attention_masks import FILLER, MaskCache, PackedGroup, Plan, running
 from .attention_taps import Tap
 from .attention_views import MatrixView, wide
 from .bidirectional import NO_SIGHT, Sight
-from .carry import carrying
 from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
 from .introspection import find_stack, forget, side_by_side, vocabulary
+from .layer_hooks import Stack, carrying, coupled
 from .packed_linear import packed_layers
-from .packing import PackedBatch, pack
-from .readings import Readings, Request, reading, require_routers
-from .two_streams import Stack, coupled
+from .readings import Insides, Readings, few_tokens, find_blocks, reading, require_routers
 
 RECORDER = "install_output_capuring_hook.<locals>.output_capturing_hook"  # transformers' own spelling
 
@@ -51,6 +50,23 @@ class Trace:
     states: dict[Layer, Tensor]
 
 
+@dataclass(frozen=True)
+class Request:
+    """What one forward must return: hidden states, under a sight, with readings of attention."""
+
+    layers: frozenset[Layer]
+    sight: Sight
+    taps: Sequence[Tap]
+
+    @property
+    def outputs(self) -> dict[str, bool]:
+        """Arguments by which the model returns it."""
+        between = any(layer not in (LAST, TABLE) and not inside(layer) for layer in self.layers)
+        routers = any(inside(layer) == "router" for layer in self.layers)
+        wanted = {"output_hidden_states": between, "output_router_logits": routers}
+        return {name: True for name, is_wanted in wanted.items() if is_wanted}
+
+
 class Backbone:
     """A model with its tokenizer, and how it must be run.
 
@@ -59,7 +75,7 @@ class Backbone:
         tokenizer: its tokenizer.
         facts: what the self-check found out about the model.
         modules: the attention module of each layer, in order, where our attention backend is used.
-        known: what was found about another copy of the model.
+        insides: what was learned of the layers of another copy of the model.
     """
 
     def __init__(
@@ -68,14 +84,12 @@ class Backbone:
         tokenizer: Tokenizer,
         facts: Facts,
         modules: Sequence[nn.Module] = (),
-        known: Known | None = None,
+        insides: Insides | None = None,
     ) -> None:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
-        self.known = known or Known()
+        self.insides = insides or Insides()
         self.masks = MaskCache()
-        """Attention masks that earlier forwards computed."""
-        self.observed: list[Plan] | None = None
-        """While this is a list (in the self-check), each forward appends its plan."""
+        self.observed: list[Plan] | None = None  # while it is a list, in the self-check, each forward appends its plan
         shared = 0 < len(set(map(id, modules))) < facts.layers
         self._shared_layers = facts.layers if shared else 0
 
@@ -133,18 +147,18 @@ class Backbone:
 
     def width_of(self, layer: Layer) -> int:
         """The number of components of what is read inside layers, found by a forward; `forward` says what it raises."""
-        if layer not in self.known.widths:
+        if layer not in self.insides.widths:
             if inside(layer) == "router":
                 require_routers(self.model, self.facts.kind)
             with torch.no_grad():
-                self.known.widths[layer] = self.forward(few_tokens(self), frozenset({layer})).states[layer].shape[1]
-        return self.known.widths[layer]
+                self.insides.widths[layer] = self.forward(few_tokens(self), frozenset({layer})).states[layer].shape[1]
+        return self.insides.widths[layer]
 
     def _blocks(self) -> tuple[str, ...]:
         """The names of the modules whose outputs are those of the attention blocks."""
-        if not self.known.blocks:
-            self.known.blocks = find_blocks(self)
-        return self.known.blocks
+        if not self.insides.blocks:
+            self.insides.blocks = find_blocks(self)
+        return self.insides.blocks
 
     def require(self, attention: bool, sight: Sight | None) -> None:
         """Validate that attention can be read, and that layers can be changed, where a method needs it.
@@ -184,16 +198,16 @@ class Backbone:
             AttentionNotSeen: taps or a sight are given, and the model's attention cannot be read or changed.
             InputError: a text has more tokens than the model has positions.
         """
-        asked = Request(layers, sight.plain(self.facts.layers) if sight else NO_SIGHT, taps)
-        self.require(bool(taps), asked.sight)
+        sight = sight.plain(self.facts.layers) if sight else NO_SIGHT
+        self.require(bool(taps), sight)
+        request = Request(layers, sight, taps)
         lock = lock_of(self.model)
         alone = lock.rotary if self.facts.split_at is not None or self.facts.remembers else nullcontext()
-        prefix = batch.prefix if self._shares(asked) else 0
-        keep_mode = keep_mode or torch.is_grad_enabled()
-        with lock.running(self.model, keep_mode), alone:
+        shares = self.facts.shares and not (sight or taps or torch.is_grad_enabled())  # taps read text by text
+        with lock.running(self.model, keep_mode or torch.is_grad_enabled()), alone:
             self._restore_attention()
             try:
-                parts = [self._run(batch, groups, prefix, asked) for groups in self._separate(batch)]
+                parts = [self._run(batch, groups, batch.prefix * shares, request) for groups in self._separate(batch)]
             except (IndexError, RuntimeError, ValueError) as e:
                 longest, limit = max((group.length for group in batch.groups), default=0), self.facts.max_length
                 if limit is not None and longest > limit:
@@ -219,23 +233,9 @@ class Backbone:
         configs = [m.__dict__.get("config") for m in self.model.modules()]
         return list({id(c): c for c in configs if hasattr(c, "_attn_implementation")}.values())
 
-    def _shares(self, asked: Request) -> bool:
-        """Whether a shared prefix may run once: the model is causal, and no tap reads attention text by text."""
-        return self.facts.shares and not asked.sight and not asked.taps and not torch.is_grad_enabled()
-
-    def _separate(self, batch: Batch) -> Iterator[list[int]]:
+    def _separate(self, batch: Batch) -> list[list[int]]:
         """The indices of the groups that may share a forward; consecutive, since groups are ordered by length."""
-        apart: list[int] = []
-        last: object = None
-        for i, group in enumerate(batch.groups):
-            key = self._key(group)
-            if apart and key != last:
-                yield apart
-                apart = []
-            apart.append(i)
-            last = key
-        if apart:
-            yield apart
+        return [list(indices) for _, indices in groupby(range(len(batch.groups)), lambda i: self._key(batch.groups[i]))]
 
     def _key(self, group: Group) -> object:
         length = group.length
@@ -247,20 +247,20 @@ class Backbone:
 
     def last(self, batch: Batch) -> Tensor:
         """The last hidden states of a batch (N, D), in the model's present mode."""
-        asked = Request(frozenset({LAST}), NO_SIGHT, ())
-        return torch.cat([self._run(batch, groups, 0, asked)[LAST] for groups in self._separate(batch)])
+        request = Request(frozenset({LAST}), NO_SIGHT, ())
+        return torch.cat([self._run(batch, groups, 0, request)[LAST] for groups in self._separate(batch)])
 
-    def _run(self, batch: Batch, groups: list[int], prefix: int, asked: Request) -> dict[Layer, Tensor]:
+    def _run(self, batch: Batch, groups: list[int], prefix: int, request: Request) -> dict[Layer, Tensor]:
         """Run some groups in one forward."""
         flat = self.facts.way == "flat"
         packed = pack(batch, groups, prefix)
         if self.facts.remembers:
             forget(self.model)
-        inner = Readings(asked.layers, self.facts.layers, self.facts.kind)
+        inner = Readings(request.layers, self.facts.layers, self.facts.kind)
         with reading(inner, self.model, self._blocks):
-            out = self._flat(packed, asked) if flat else self._stacked(packed, asked)
+            out = self._flat(packed, request) if flat else self._stacked(packed, request)
         states: dict[Layer, Tensor] = {}
-        for layer in asked.layers:
+        for layer in request.layers:
             if layer == TABLE:
                 part = self.model.get_input_embeddings()(packed.tokens)  # type: ignore[operator]
             elif inside(layer):
@@ -288,21 +288,21 @@ class Backbone:
             return state
         return self.stack.norm(state)  # type: ignore[no-any-return]
 
-    def _flat(self, packed: PackedBatch, asked: Request) -> Any:
+    def _flat(self, packed: PackedBatch, request: Request) -> Any:
         """All segments concatenated, as one sequence."""
-        ids, at = packed.tokens[None], packed.positions(self.facts.offset, self.facts.skips)[None]
-        return self._call(packed, True, asked, input_ids=ids, position_ids=at)
+        ids, at = packed.tokens[None], packed.positions(self.facts.offset)[None]
+        return self._call(packed, True, request, input_ids=ids, position_ids=at)
 
-    def _stacked(self, packed: PackedBatch, asked: Request) -> Any:
+    def _stacked(self, packed: PackedBatch, request: Request) -> Any:
         """One group as an ordinary batch of equal lengths."""
         (group,) = packed.groups
         ids = packed.tokens.view(group.segments, group.length)
         if self.facts.way == "stacked":
-            return self._call(packed, False, asked, input_ids=ids)
-        taps, extra = asked.taps, {"output_attentions": True} if asked.taps else {}
+            return self._call(packed, False, request, input_ids=ids)
+        taps, extra = request.taps, {"output_attentions": True} if request.taps else {}
         rows = ids.split(1) if self.facts.alone else (ids,)
         out = side_by_side(
-            [self.model(input_ids=r, **self._extra_arguments(r), **extra, **asked.outputs) for r in rows]
+            [self.model(input_ids=r, **self._extra_arguments(r), **extra, **request.outputs) for r in rows]
         )
         matrices = [m for m in out.attentions or () if m is not None] if taps else []
         if taps and len(matrices) != self.facts.layers:
@@ -313,22 +313,21 @@ class Backbone:
                 tap.read(view)
         return out
 
-    def _call(self, packed: PackedBatch, flat: bool, asked: Request, **inputs: Tensor) -> Any:
-        sight, hooked = asked.sight, cast("AbstractContextManager[None]", nullcontext())
-        both = frozenset() if asked.coupled else sight.resolve(self.facts.layers)
-        shown = tuple(asked.taps), self._shared_layers, self.masks, self.facts.sinks_count
-        plan = Plan(packed.groups, flat, both, *shown, sight)
-        plan.modules.update({id(m): i for i, m in enumerate(self.modules)} if not self._shared_layers else {})
+    def _call(self, packed: PackedBatch, flat: bool, request: Request, **inputs: Tensor) -> Any:
+        sight, hooked = request.sight, cast("AbstractContextManager[None]", nullcontext())
+        two = sight.couple != "replace"
+        plan = Plan(
+            packed.groups, flat, frozenset() if two else sight.resolve(self.facts.layers), tuple(request.taps),
+            self._shared_layers, self.masks, self.facts.sinks_count, sight,
+        )  # fmt: skip
+        if not self._shared_layers:
+            plan.modules.update({id(m): i for i, m in enumerate(self.modules)})
         if sight.hooks:
-            two = sight.couple != "replace"
             hooked = coupled(self.stack, sight, plan) if two else carrying(self.stack, sight, plan, packed.carried)
         if self.observed is not None:
             self.observed.append(plan)
         with running(plan), hooked:
-            out = self.model(**inputs, **self._extra_arguments(inputs["input_ids"]), **asked.outputs)
-        if self.modules and not self.model.training:  # in training some families leave out layers
-            plan.require_layers(len(self.modules), self.facts.kind)
-        return out
+            return self.model(**inputs, **self._extra_arguments(inputs["input_ids"]), **request.outputs)
 
     def _extra_arguments(self, ids: Tensor) -> dict[str, Any]:
         """Arguments for the model's forward: an attention mask of ones, since there is no padding, and no cache."""
@@ -406,3 +405,94 @@ def lock_of(model: nn.Module) -> ModelLock:
     """The lock of a model, one for all backbones that hold the model."""
     with _REGISTRY_LOCK:
         return _LOCKS.setdefault(model, ModelLock())
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """The tokens of one forward, concatenated. P is their number, N that of the batch.
+
+    Attributes:
+        tokens: token ids (P,).
+        position: position of each token in its segment (P,).
+        groups: segments of one length, in order.
+        size: N.
+        index: of each of the batch's tokens, its index here (N,); None = the first N tokens, in order.
+        carried: indices here of the templates' placeholders, and of the last token, special ones aside, of the
+            segment of each (2, S); None if there is none.
+    """
+
+    tokens: Tokens
+    position: Tokens
+    groups: tuple[PackedGroup, ...]
+    size: int
+    index: Tensor | None = None
+    carried: Tensor | None = None
+
+    def back(self, states: Tensor) -> Tensor:
+        """States (P, ...) in the order of the batch's tokens (N, ...)."""
+        return states[: self.size] if self.index is None else states.index_select(0, self.index)
+
+    def positions(self, first: int = 0) -> Tensor:
+        """The position of each token (P,).
+
+        Args:
+            first: position of a text's first token; if it is not 0, the token `first` - 1 (padding) has position
+                `first` - 1, and is not counted.
+        """
+        positions = self.position + first
+        if first == 0 or not bool((padding := self.tokens == first - 1).any()):
+            return positions
+        for group in self.groups:
+            part = slice(group.start, group.start + group.segments * group.length)
+            counted = ~padding[part].view(group.segments, group.length)
+            before = int((~padding[group.prefix.start : group.prefix.stop]).sum())
+            positions[part] = ((counted.cumsum(1) + before) * counted + first - 1).flatten()
+        return positions
+
+
+def pack(batch: Batch, numbers: Sequence[int], prefix: int = 0) -> PackedBatch:
+    """The input of one forward, on the batch's device.
+
+    The shared prefix stands right in front of the longest segment that begins with it. The first tokens are therefore
+    always one whole segment, the longest one: a model's mask function is called on their indices.
+
+    Args:
+        batch: the texts.
+        numbers: of the groups that run, one after another in the batch, longest first.
+        prefix: length of the shared prefix, which then runs once; 0 = it runs in every segment.
+    """
+    groups = [(i, batch.groups[i]) for i in numbers]
+    if not prefix:
+        start, end = groups[0][1].start, groups[-1][1].end
+        plain = tuple(PackedGroup(i, g.start - start, g.count, g.length) for i, g in groups)
+        carried = [_carried(g, g.start - start, g.slots) for _, g in groups if g.slots is not None]
+        moved = torch.cat(carried, 1) if carried else None
+        return PackedBatch(batch.tokens[start:end], batch.position[start:end], plain, end - start, None, moved)
+    ids_of: list[Tensor] = []
+    packed: list[PackedGroup] = []
+    indices: list[Tensor] = []
+    size, place = 0, range(0)  # place: indices of the shared prefix
+    for number, group in groups:
+        with_prefix = group.with_prefix
+        if with_prefix and not place:
+            ids_of, packed = [*ids_of, group.tokens[0, :prefix]], [*packed, PackedGroup(FILLER, size, 1, prefix)]
+            place = range(size, size := size + prefix)
+        for ids, shared in ((group.tokens[:with_prefix, prefix:], place), (group.tokens[with_prefix:], range(0))):
+            if len(ids):
+                own = torch.arange(size, size + ids.numel(), device=ids.device).view(ids.shape)
+                indices.append(torch.cat([own.new_tensor(shared).expand(len(ids), -1), own], 1).flatten())
+                ids_of.append(ids.flatten())
+                packed.append(PackedGroup(number, size, len(ids), ids.shape[1], shared))
+                size += ids.numel()
+    tokens, index = torch.cat(ids_of), torch.cat(indices)
+    position = torch.cat(
+        [torch.arange(g.length, device=tokens.device).add(len(g.prefix)).repeat(g.segments) for g in packed]
+    )
+    return PackedBatch(tokens, position, tuple(packed), len(index), index if place else None)
+
+
+def _carried(group: Group, start: int, slots: Tensor) -> Tensor:
+    """Indices of a group's placeholders, and of the last token of each one's segment (2, S)."""
+    rows = start + group.length * torch.arange(group.count, device=group.flat.device)[:, None]
+    last = (rows + group.length - 1 - group.special[:, 1:]).expand_as(slots)
+    return torch.stack([rows + slots, last]).flatten(1)

@@ -57,9 +57,8 @@ class Facts:
         causal: no token's state depends on later tokens.
         way: how the model is run.
         attention: whether attention weights can be read.
-        offset: position of the first token (not 0 in RoBERTa and models derived from it).
-        skips: id of the padding token, if it takes no position: it gets `offset` - 1, and is not counted (RoBERTa and
-            models derived from it); None if every token takes one.
+        offset: position of the first token. If it is not 0, as in RoBERTa and models derived from it, the padding token
+            is `offset` - 1, and takes no position of its own: it gets its own id as its position, and is not counted.
         max_length: the most tokens of a text, or None.
         split_at: segments shorter and longer than this must not share a forward (long rotary frequencies).
         grows: segments longer than `split_at` share a forward with equal lengths only (dynamic rotary frequencies).
@@ -79,7 +78,6 @@ class Facts:
     way: Way = "eager"
     attention: bool = False
     offset: int = 0
-    skips: int | None = None
     max_length: int | None = None
     split_at: int | None = None
     grows: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +12,8 @@ from torch import Tensor, nn
 from ..errors import UnsupportedModel
 from ..text.tokenizer import Tokenizer
 from .facts import Facts
-from .two_streams import Stack
+from .layer_hooks import Stack
 
-CLOSE = 1e-4  # of the largest value: float32 kernels differ by less than 1e-5
 NO_ATTENTION = frozenset(
     "linear_attention conv moe mlp dense sparse mamba mamba2 recurrent ssm lightning_attention".split()
 )
@@ -77,45 +75,6 @@ def position_offset(model: nn.Module) -> int:
         if name.endswith("position_embeddings") and isinstance(getattr(module, "padding_idx", None), int):
             return int(module.padding_idx) + 1
     return 0
-
-
-@torch.no_grad()
-def skipped_token(model: Any, first: int, special: Iterable[int | None]) -> int | None:
-    """The token that takes no position when a model computes the positions of a text by itself.
-
-    It is found by running three tokens, the middle one special, in three ways: with the model's own positions, with
-    the positions of an ordinary text, and with those of a text whose middle token takes none.
-
-    Args:
-        model: a base model, in eval mode.
-        first: position of a text's first token.
-        special: ids of tokens that may take no position, in any order.
-
-    Returns:
-        The token's id; None if every token takes a position, or the model takes no ``position_ids``.
-    """
-    if first == 0:  # no position is left for a token that takes none
-        return None
-    takes = inspect.signature(model.forward).parameters
-    table = model.get_input_embeddings()
-    known = len(table.weight) if "position_ids" in takes and hasattr(table, "weight") else 0
-    tried = sorted({i for i in special if i is not None and 0 <= i < known})
-    around = [i for i in range(known) if i not in tried][:2]
-    if not tried or len(around) < 2:
-        return None
-    ids = torch.tensor([[around[0], i, around[1]] for i in tried], device=table.weight.device)
-    quiet = {"attention_mask": torch.ones_like(ids), "use_cache": False}
-    options: dict[str, Any] = {k: v for k, v in quiet.items() if k in takes}
-
-    def run(*places: int) -> Any:
-        at = torch.tensor([places], device=ids.device).expand_as(ids) if places else None
-        return model(input_ids=ids, position_ids=at, **options).last_hidden_state.float()
-
-    own, plain, skipping = run(), run(first, first + 1, first + 2), run(first, first - 1, first + 1)
-    far, near = ((own - other).abs().amax((1, 2)) for other in (plain, skipping))
-    limit = CLOSE * float(own.abs().max())
-    skipped = [i for i, f, n in zip(tried, far.tolist(), near.tolist(), strict=True) if f > limit and n < f / 4]
-    return skipped[0] if len(skipped) == 1 else None
 
 
 def position_limit(config: Any, offset: int) -> int | None:
@@ -191,11 +150,6 @@ def quantised(model: Any) -> str:
     return str(getattr(method, "value", method or "quantised"))
 
 
-def remembers(model: Any) -> bool:
-    """Whether a forward leaves state in the model that must be reset before the next."""
-    return rotary_split(model.config)[1] or sparse_from(model.config) is not None
-
-
 def rotary_split(config: Any) -> tuple[int | None, bool]:
     """Rotary frequencies that depend on the longest text of a forward.
 
@@ -238,11 +192,10 @@ def read_facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
         heads=count_heads(config),
         width=0,
         offset=offset,
-        skips=skipped_token(model, offset, special_tokens(model, tokenizer)),
         max_length=max_length(config, offset, tokenizer.max_length),
         split_at=split_at,
         grows=grows,
-        remembers=remembers(model),
+        remembers=grows or sparse_from(config) is not None,
     )
 
 

@@ -1,13 +1,15 @@
-"""Load any Hugging Face model and its tokenizer; `self_check` then finds how it must be run."""
+"""Load any Hugging Face model and its tokenizer, without its head; `self_check` then decides how it is run."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,31 +26,31 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as hf_logging
 
-from ..errors import MissingExtra, ModelError
+from ..errors import MissingExtra, ModelError, UnsupportedModel
 from ..text.tokenizer import Tokenizer
-from .adapters import merge_adapter
 from .attention import NAME
 from .backbone import Backbone, remove_recorders
-from .file_safety import ADAPTER, CHECKED, check_base, check_file, check_folder, quantised_by
-from .introspection import max_length, position_offset
-from .model_source import ModelSource
+from .introspection import max_length, position_offset, text_config
+from .model_source import ADAPTER, CHECKED, SAFE, ModelSource, check_file, check_folder, read_json
 from .packed_linear import pack_linears
 from .self_check import check
-from .text_part import INSIDE, base_of, encoder_of, name_in, text_tower
 
 logger = logging.getLogger(__name__)
 
-REASONS = {
-    "the self-check chooses how layers are run": "attn_implementation experts_implementation",
-    "device= says where the model goes": "device_map max_memory tp_plan tp_size device_mesh",
-    "load() has an argument of that name": "revision token subfolder local_files_only trust_remote_code",
-    "cache_folder= says where files are kept": "cache_dir force_download proxies",
-    "weights are read from safetensors only": "use_safetensors gguf_file from_tf from_flax state_dict weights_only",
-    "the self-check chooses what the model returns": "config output_loading_info output_attentions "
-    "output_hidden_states return_dict torchscript use_cache",
-}
-ELSEWHERE = {name: reason for reason, names in REASONS.items() for name in names.split()}
-"""Arguments of transformers' `from_pretrained` that are refused, and why."""
+REFUSED = frozenset(
+    "attn_implementation experts_implementation device_map max_memory tp_plan tp_size device_mesh revision token "
+    "subfolder local_files_only trust_remote_code cache_dir force_download proxies use_safetensors gguf_file from_tf "
+    "from_flax state_dict weights_only config output_loading_info output_attentions output_hidden_states return_dict "
+    "torchscript use_cache".split()
+)
+"""Arguments of transformers' `from_pretrained` that `model_kwargs` must not hold: ours have precedence."""
+
+ADAPTER_WEIGHTS = f"adapter_model{SAFE}"
+MERGEABLE: dict[str, tuple[Any, ...]] = {"peft_type": ("LORA",), "modules_to_save": (None, []), "bias": (None, "none")}
+"""Settings of an adapter that can be merged into the weights."""
+
+INSIDE = "inside_of"
+"""Attribute of an encoder taken out of an encoder-decoder: its name in the full model, and the full configuration."""
 
 
 def load_backbone(
@@ -69,9 +71,9 @@ def load_backbone(
     """Load a model and its tokenizer, and run the self-check.
 
     Args:
-        name: a folder, a model on the Hugging Face hub, or one of our own ("afterword-mini"); or a located source,
-            which the arguments from `revision` to `subfolder` are not for.
-        device: None = a GPU where there is one.
+        name: a folder, a model on the Hugging Face hub, or one of the package ("afterword-mini"); or a located source,
+            which replaces the arguments from `revision` to `subfolder`.
+        device: None = a GPU if there is one.
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
         revision, token, cache_folder, local_files_only, subfolder: see `ModelSource`.
         trust_remote_code: run the model's own code.
@@ -83,13 +85,16 @@ def load_backbone(
             ``model_kwargs`` is not allowed.
         UnsupportedModel: no way of running the model reproduces its own hidden states.
     """
-    if isinstance(name, ModelSource):
-        source = name
-    else:
+    source = name
+    if not isinstance(source, ModelSource):
         source = ModelSource(str(name), revision, token, cache_folder, local_files_only, subfolder).located()
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
-    built = _check_model_kwargs(model_kwargs, dtype, quantization_config)
-    with quiet(), _one_line(source.name):
+    built = dict(model_kwargs or {})
+    if wrong := sorted(REFUSED & built.keys()):
+        raise ModelError(f"model_kwargs={{{wrong[0]!r}: ...}} is not supported: Encoder.load sets it by its arguments")
+    given = {"dtype": dtype or built.pop("torch_dtype", None), "quantization_config": quantization_config}
+    built |= {key: value for key, value in given.items() if value is not None}
+    with quiet(), _one_line(path):
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         built.setdefault("dtype", torch.float32 if device.type == "cpu" else "auto")
         _check_files(path, source.options)
@@ -97,41 +102,21 @@ def load_backbone(
         config, left = AutoConfig.from_pretrained(path, return_unused_kwargs=True, **common, **settings)
         config = _without_kernels(config)
         built = {k: v for k, v in built.items() if k not in settings or k in left}  # the rest is in the configuration
-        tokenizer = _tokenizer(path, common)
-        model = _model(path, config, {**common, **built})
+        tokenizer = _load_tokenizer(path, common)
+        model = _load_model(path, config, {**common, **built})
         for adapter in adapters:
-            merge_adapter(model, adapter)
+            _merge_adapter(model, adapter)
         if commit := source.commit():
             model.config._commit_hash = commit  # transformers does not keep it
-        model = model if _lies_on(model, device) else model.to(device)
+        model = model if _is_on(model, device) else model.to(device)
         backbone = check(model, tokenizer)
         remove_recorders(model)  # of the check's forwards: they would cost time in every later one
         pack_linears(model)
         return backbone
 
 
-def _check_model_kwargs(model_kwargs: dict[str, Any] | None, dtype: Any, quantization_config: Any) -> dict[str, Any]:
-    """Validate arguments for transformers' `from_pretrained`; add dtype and quantisation, and return them.
-
-    Raises:
-        ModelError: an argument is not allowed, or is given twice.
-    """
-    options = dict(model_kwargs or {})
-    if "torch_dtype" in options:  # its older name
-        options.setdefault("dtype", options.pop("torch_dtype"))
-    for name, value in (("dtype", dtype), ("quantization_config", quantization_config)):
-        if value is not None and options.get(name, value) is not value:
-            raise ModelError(f"{name} is given twice, as {value!r} and in model_kwargs as {options[name]!r}: give one")
-        if value is not None:
-            options[name] = value
-    for name in options:
-        if name in ELSEWHERE:
-            raise ModelError(f"model_kwargs holds {name!r}, which is not passed on: {ELSEWHERE[name]}")
-    return options
-
-
 def load_tokenizer(source: ModelSource, trust_remote_code: bool = False) -> tuple[Tokenizer, int | None]:
-    """Load a model's tokenizer alone, and find the most tokens that the model reads. No weights are read.
+    """Load a model's tokenizer alone, and compute the most tokens that the model reads. No weights are read.
 
     Args:
         source: a located source.
@@ -144,15 +129,10 @@ def load_tokenizer(source: ModelSource, trust_remote_code: bool = False) -> tupl
     with quiet(), _one_line(path):
         _check_files(path, source.options)
         config = _without_kernels(AutoConfig.from_pretrained(path, **common))
-        tokenizer = _tokenizer(path, common)
+        tokenizer = _load_tokenizer(path, common)
         with torch.device("meta"):  # its modules without their weights: where positions begin
             model = AutoModel.from_config(config, trust_remote_code=trust_remote_code)
         return tokenizer, max_length(config, position_offset(model), tokenizer.max_length)
-
-
-def _lies_on(model: nn.Module, device: torch.device) -> bool:
-    """Whether a model is on a device already; some quantised models raise when they are moved."""
-    return all(w.device.type == device.type and device.index in (None, w.device.index) for w in model.parameters())
 
 
 def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
@@ -170,7 +150,7 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
     """
     model, facts = base_of(backbone.model), backbone.facts
     if not facts.causal:
-        raise ModelError(f"{facts.kind} is bidirectional: it has no language-model head that says what follows")
+        raise ModelError(f"{facts.kind} is bidirectional: it has no language-model head that predicts the next token")
     table = model.get_input_embeddings()
     if name is None and getattr(model.config, "tie_word_embeddings", False) and table.embedding_dim == facts.width:
         head = nn.Linear(facts.width, table.num_embeddings, bias=False, device="meta")
@@ -181,29 +161,24 @@ def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
         _check_files(path, {})
         options = {"dtype": backbone.dtype, "use_safetensors": True, "output_loading_info": True}
         options |= {"attn_implementation": "eager", "config": _without_kernels(AutoConfig.from_pretrained(path))}
-        whole, loaded = AutoModelForCausalLM.from_pretrained(path, **options)
-    head = whole.get_output_embeddings()
-    names = [n for n, module in whole.named_modules() if module is head]
-    if not names or any(k.startswith(f"{names[0]}.") for k in loaded["missing_keys"]):
+        causal, report = AutoModelForCausalLM.from_pretrained(path, **options)
+    head = causal.get_output_embeddings()
+    names = [n for n, module in causal.named_modules() if module is head]
+    if not names or any(k.startswith(f"{names[0]}.") for k in report["missing_keys"]):
         raise ModelError(f"{path} was saved without its language-model head: name the model that it was made from")
     if head.in_features != facts.width:
-        raise ModelError(f"the head of {path} reads {head.in_features} components, the model gives {facts.width}")
+        raise ModelError(f"the head of {path} reads {head.in_features} components, the model returns {facts.width}")
     return head.to(backbone.device).eval()  # type: ignore[no-any-return]
 
 
-def _check_files(path: str, options: dict[str, Any]) -> None:
-    """Validate the files that a model's configuration and indices name, before any of them is read."""
-    if Path(path).is_dir():
-        check_folder(Path(path))
-        return
-    errors = ("missing_entries", "connection_errors", "gated_repo")
-    no_errors = {f"_raise_exceptions_for_{what}": False for what in errors}
-    for name in CHECKED:
-        file = cached_file(path, name, **options, **no_errors)
-        if file is not None and name == ADAPTER:
-            check_base(path, Path(file))
-        if file is not None:
-            check_file(Path(file))
+def base_of(model: Any) -> Any:
+    """The model inside a PEFT wrapper, whose forward takes no positions; any other model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def is_inside(model: Any) -> bool:
+    """Whether a model is the encoder of an encoder-decoder, which AutoModel would load with its decoder."""
+    return getattr(base_of(model), INSIDE, None) is not None
 
 
 @contextmanager
@@ -211,15 +186,15 @@ def quiet() -> Iterator[None]:
     """Switch off the progress bars, reports and warnings of transformers; its settings are restored afterwards."""
     verbosity, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
-    _bars(False)
+    _set_bars(False)
     try:
         yield
     finally:
         hf_logging.set_verbosity(verbosity)
-        _bars(bars)
+        _set_bars(bars)
 
 
-def _bars(shown: bool) -> None:
+def _set_bars(shown: bool) -> None:
     with warnings.catch_warnings():  # the hub warns if an environment variable fixes the setting
         warnings.simplefilter("ignore")
         (hf_logging.enable_progress_bar if shown else hf_logging.disable_progress_bar)()
@@ -234,14 +209,28 @@ def _one_line(name: str) -> Iterator[None]:
         raise
     except Exception as e:  # a broken folder may raise anything
         if "trust_remote_code=True" in str(e):
-            raise ModelError(f"{name} runs code of its own: pass trust_remote_code=True if you trust it") from e
-        first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
-        if quantised := quantised_by(Path(name)):
-            name = f"{name}, whose weights are quantised by {quantised!r},"
-        raise ModelError(f"{name} cannot be loaded: {first:.300}") from e
+            raise ModelError(f"{name} runs its own code: pass trust_remote_code=True if you trust it") from e
+        raise ModelError(f"{name} cannot be loaded: {_first_line(e):.300}") from e
 
 
-def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _check_files(path: str, options: dict[str, Any]) -> None:
+    """Validate the files that name weights and code, before any other is read."""
+    if Path(path).is_dir():
+        check_folder(Path(path))
+        return
+    errors = ("missing_entries", "connection_errors", "gated_repo")
+    no_errors = {f"_raise_exceptions_for_{what}": False for what in errors}
+    for name in CHECKED:
+        file = cached_file(path, name, **options, **no_errors)
+        if file is not None:
+            check_file(Path(file))
+
+
+def _load_tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
     try:
         return Tokenizer(AutoTokenizer.from_pretrained(path, **common))
     except ModelError as e:
@@ -249,41 +238,13 @@ def _tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
     except Exception as e:  # a broken file may raise anything
         if "trust_remote_code=True" in str(e):
             raise
-        first = next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)
         raise ModelError(
-            f"{path}: its tokenizer cannot be loaded ({first:.120}): get its tokenizer.json and tokenizer_config.json "
-            "again, or write them with the tokenizer's save_pretrained"
+            f"{path}: its tokenizer cannot be loaded ({_first_line(e):.120}): download its tokenizer.json and "
+            "tokenizer_config.json again, or write them with the tokenizer's save_pretrained"
         ) from e
 
 
-@contextmanager
-def _without_adapter(path: str) -> Iterator[str]:
-    """A copy of a folder without its adapter, which older versions of transformers would load instead of the model."""
-    if not (Path(path) / ADAPTER).exists():
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as bare:
-        for file in Path(path).resolve().iterdir():
-            if not file.name.startswith("adapter"):
-                (Path(bare) / file.name).symlink_to(file)
-        yield bare
-
-
-def _with_our_backend(kind: Any, path: str, config: Any, options: dict[str, Any]) -> Any:
-    """Load a model with our attention backend if it supports it, else with eager; also return the loading report."""
-    try:
-        model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
-        model.set_attn_implementation("eager")
-        if model.config._attn_implementation != "eager":  # it does not support switching
-            raise ValueError("does not follow the attention interface")
-        model.set_attn_implementation(NAME)
-    except (KeyError, ValueError, AttributeError, TypeError) as e:
-        logger.debug("%s is not built with our attention backend: %s", path, e)
-        model, loaded = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
-    return model, loaded
-
-
-def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
+def _load_model(path: str, config: Any, options: dict[str, Any]) -> Any:
     """Load the text model, without its head."""
     options = {"use_safetensors": True, "output_loading_info": True, **options}
     options["adapter_kwargs"] = {  # no adapter: its report would replace the model's
@@ -291,27 +252,49 @@ def _model(path: str, config: Any, options: dict[str, Any]) -> Any:
     }  # fmt: skip
     kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
     with _without_adapter(path) as bare:
-        model, loaded = _with_our_backend(kind, bare, config, options)
-    model.name_or_path = model.config._name_or_path = path
+        full, report = _with_our_backend(kind, bare, config, options)
+    full.name_or_path = full.config._name_or_path = path
     if (Path(path) / ADAPTER).exists():
-        if encoder_of(model) is not model:
-            raise ModelError(f"{path} holds an adapter of an encoder and a decoder: add it to the weights first")
-        report = model.load_adapter(path)
-        if missing := sorted(report.missing_keys):
-            raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, {missing[0]} among them")
-        if unread := sorted(report.unexpected_keys):
-            raise ModelError(f"transformers does not read {unread[0]} of the adapter in {path}: merge it with PEFT")
-    model, whole = text_tower(encoder := encoder_of(model)), model
-    if encoder is not whole:
-        whole.config.architectures = [type(whole).__name__]
-        setattr(model, INSIDE, (name_in(whole, model), deepcopy(whole.config)))
-    named, kept = dict(_tensors(whole)), {id(t) for _, t in _tensors(model)}
-    lacking = [k for k in loaded["missing_keys"] if "pooler" not in k and (k not in named or id(named[k]) in kept)]
-    if lacking:
-        raise ModelError(f"{path} lacks {len(lacking)} weights, {lacking[0]} among them: the folder is incomplete")
+        _load_adapter(full, path)
+    encoder = encoder_of(full)
+    model = text_tower(encoder)
+    if encoder is not full:
+        full.config.architectures = [type(full).__name__]
+        setattr(model, INSIDE, (_name_in(full, model), deepcopy(full.config)))
+    named, kept = dict(_tensors(full)), {id(t) for _, t in _tensors(model)}
+    missing = [k for k in report["missing_keys"] if "pooler" not in k and (k not in named or id(named[k]) in kept)]
+    if missing:
+        raise ModelError(f"{path} lacks {len(missing)} weights, {missing[0]} among them: the folder is incomplete")
     if options["dtype"] in (torch.float64, "float64"):  # the grouped product of experts does not support float64
         model.set_experts_implementation("eager")
     return model.eval()
+
+
+def _with_our_backend(kind: Any, path: str, config: Any, options: dict[str, Any]) -> Any:
+    """Load a model with our attention backend if it supports it, else with eager; also return the loading report."""
+    try:
+        model, report = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
+        model.set_attn_implementation("eager")
+        if model.config._attn_implementation != "eager":  # it does not support switching
+            raise ValueError("does not follow the attention interface")
+        model.set_attn_implementation(NAME)
+    except (KeyError, ValueError, AttributeError, TypeError) as e:
+        logger.debug("%s is not built with our attention backend: %s", path, e)
+        model, report = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
+    return model, report
+
+
+def _switch_to_our_backend(part: Any) -> Any:
+    """The same for a part of a loaded model."""
+    was = part.config._attn_implementation
+    try:
+        part.set_attn_implementation("eager")
+        if part.config._attn_implementation == "eager":
+            part.set_attn_implementation(NAME)
+    except (KeyError, ValueError, AttributeError, TypeError, ImportError) as e:
+        logger.debug("%s does not use our attention backend: %s", type(part).__name__, e)
+        part.config._attn_implementation = was
+    return part
 
 
 def _without_kernels(config: Any) -> Any:
@@ -327,3 +310,127 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Parameters and buffers, under all of their names."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
+
+
+def _name_in(full: nn.Module, part: nn.Module) -> str:
+    return next(str(name) for name, module in full.named_modules() if module is part)
+
+
+def _is_on(model: nn.Module, device: torch.device) -> bool:
+    """Whether a model is on a device already; some quantised models raise when they are moved."""
+    return all(w.device.type == device.type and device.index in (None, w.device.index) for w in model.parameters())
+
+
+def encoder_of(model: Any) -> Any:
+    """The encoder of an encoder-decoder, so that no decoder is kept in memory; any other model itself.
+
+    Raises:
+        UnsupportedModel: the encoder does not run by itself on token ids.
+    """
+    config = model.config
+    if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING or not getattr(config, "is_encoder_decoder", False):
+        return model
+    encoder = model.get_encoder() if hasattr(model, "get_encoder") else model
+    if encoder is model or not hasattr(encoder, "save_pretrained"):
+        raise UnsupportedModel(
+            f"{config.model_type} is an encoder and a decoder, and transformers cannot save its encoder "
+            f"({type(encoder).__name__}) by itself: use an encoder, a decoder, or T5"
+        )
+    if "input_ids" not in inspect.signature(encoder.forward).parameters:
+        raise UnsupportedModel(f"{config.model_type} is an encoder and a decoder, and its encoder takes no token ids")
+    encoder.name_or_path = model.name_or_path
+    return _switch_to_our_backend(encoder)
+
+
+def text_tower(model: Any) -> Any:
+    """The text model inside a multimodal one; any other model itself.
+
+    The rest never runs, so it is neither kept in memory nor saved. A quantised model is not split, since the settings
+    of its quantisation belong to the full model.
+    """
+    config = text_config(model.config)
+    if config is model.config or getattr(model.config, "quantization_config", None) is not None:
+        return model
+    inside = (m for m in model.modules() if m is not model and getattr(m, "config", None) is config)
+    tower: Any = next((m for m in inside if hasattr(m, "get_input_embeddings")), None)
+    if tower is None:
+        return model
+    tower.name_or_path = config._name_or_path = model.name_or_path
+    config._commit_hash = getattr(model.config, "_commit_hash", None)
+    config.architectures = [type(tower).__name__]
+    return _switch_to_our_backend(tower)
+
+
+def base_and_adapters(source: ModelSource, folder: Path) -> tuple[ModelSource, list[Path]]:
+    """The model at the bottom of a chain of adapters, and their folders, the one next to the model first.
+
+    Args:
+        source: a located source.
+        folder: its folder: of a model, or of an adapter that names its base.
+
+    Raises:
+        ModelError: an adapter names no base, one that does not exist, or itself; or its files are not allowed.
+    """
+    adapters: list[Path] = []
+    while (folder / ADAPTER).exists() and all(path.name == ADAPTER_WEIGHTS for path in folder.glob(f"*{SAFE}")):
+        check_file(folder / ADAPTER)
+        base = read_json(folder / ADAPTER, dict).get("base_model_name_or_path")
+        if not isinstance(base, str) or folder in adapters:
+            raise ModelError(f"{folder}/{ADAPTER} leads to no base model: base_model_name_or_path is {base!r}")
+        adapters.insert(0, folder)
+        try:
+            source = ModelSource(base, None, source.token, source.cache_folder, source.local_files_only).located()
+        except ModelError as e:
+            raise ModelError(f"{folder} holds an adapter, and its base model is missing: {e}") from None
+        folder, _ = source.folder()
+    return source, adapters
+
+
+@contextmanager
+def _without_adapter(path: str) -> Iterator[str]:
+    """A view of a folder without its adapter, which transformers 5.15 would load instead of the model."""
+    if not (Path(path) / ADAPTER).exists():
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as bare:
+        for file in Path(path).resolve().iterdir():
+            if not file.name.startswith("adapter"):
+                (Path(bare) / file.name).symlink_to(file)
+        yield bare
+
+
+def _load_adapter(model: Any, path: str) -> None:
+    """Add the adapter that was saved with a model; it stays an adapter."""
+    if encoder_of(model) is not model:
+        raise ModelError(f"{path} holds an adapter of an encoder-decoder: merge it into the weights first")
+    report = model.load_adapter(path)
+    if missing := sorted(report.missing_keys):
+        raise ModelError(f"{path} lacks {len(missing)} weights of its adapter, {missing[0]} among them")
+    if unread := sorted(report.unexpected_keys):
+        raise ModelError(f"transformers does not read {unread[0]} of the adapter in {path}: merge it with PEFT")
+
+
+def _merge_adapter(model: Any, folder: Path) -> None:
+    """Merge the LoRA adapter of a folder into a model's weights, in place.
+
+    Raises:
+        ModelError: it is not a LoRA, holds other weights too, or does not fit the model.
+        MissingExtra: PEFT is not installed.
+    """
+    config = read_json(folder / ADAPTER, dict)
+    if wrong := [name for name, allowed in MERGEABLE.items() if config.get(name) not in allowed]:
+        raise ModelError(f"{folder}/{ADAPTER}: {wrong[0]}={config.get(wrong[0])!r:.60} cannot be merged here: use PEFT")
+    if not (folder / ADAPTER_WEIGHTS).exists():
+        raise ModelError(f"{folder} holds no {ADAPTER_WEIGHTS}: weights are read from safetensors only")
+    if find_spec("peft") is None:
+        raise MissingExtra("peft", "train")
+    names = getattr(model, "_weight_conversions", None)
+    report = model.load_adapter(str(folder))
+    if lost := sorted({*report.missing_keys, *report.unexpected_keys}):
+        raise ModelError(f"{folder} does not fit its base model: {len(lost)} weights differ, {lost[0]} among them")
+    for name, layer in list(model.named_modules()):
+        if hasattr(layer, "get_base_layer"):
+            layer.merge(safe_merge=True)
+            model.set_submodule(name, layer.get_base_layer())
+    model._hf_peft_config_loaded, model._weight_conversions = False, names  # else it is saved under other names
+    del model.peft_config

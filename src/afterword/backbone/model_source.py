@@ -1,14 +1,15 @@
-"""Where a model is: a folder, or a repository on the Hugging Face hub with the options of its download."""
+"""Find a model's files, in a folder or on the Hugging Face hub; only safetensors are read, and no code is run."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download, try_to_load_from_cache
@@ -21,17 +22,19 @@ logger = logging.getLogger(__name__)
 
 OWN = Path(__file__).parent.parent / "models"
 MINILM = "minilm"
-MODEL_FILES = ("config.json", "modules.json")
-MARKS = ("modules.json", "llm2vec_config.json", "angle.config", "adapter_config.json")
-"""Files of a repository that is downloaded whole: it says more than which model it holds."""
-
+CONFIG, INDEX, ADAPTER = "config.json", "model.safetensors.index.json", "adapter_config.json"
+CHECKED = (CONFIG, INDEX, ADAPTER)
+"""The files of a model on the hub that are downloaded and checked before the others."""
+SAFE = ".safetensors"
+MODEL_FILES = (CONFIG, "modules.json")
+MARKS = ("modules.json", "llm2vec_config.json", "angle.config", ADAPTER)
+"""A repository with one of these files is downloaded completely: it says more than which model to load."""
+NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "angle.config"]
+"""The files of such a repository that are downloaded; the rest is for other runtimes."""
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-"""What a name on the hub looks like: ``model`` or ``owner/model``; a leading dot makes it a path."""
+"""A name on the hub: ``model`` or ``owner/model``; one with a leading dot is a path."""
 SECONDS = 2.5
 """How long the hub may take to accept a connection, and as long again to answer."""
-
-NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "angle.config"]
-"""The files to download of a sentence-transformers model on the hub; not its versions for other runtimes."""
 
 
 def find(name: str | Path) -> str:
@@ -82,18 +85,18 @@ class ModelSource:
 
     def __post_init__(self) -> None:
         """Validate the name. Resolve models of the package, a leading ``~``, and the subfolder of a folder."""
-        if "\0" in self.name or not self.name:
-            raise ModelError(f"{self.name!r} names no model: give a folder, or a name on the hub")
+        if not self.name:
+            raise ModelError("the model's name is empty: pass a folder, or a name on the hub")
         object.__setattr__(self, "name", os.path.expanduser(self.name))
         path = Path(find(self.name))
         if path.is_file():
-            raise ModelError(f"{path} is a file: give the folder that it is in")
+            raise ModelError(f"{path} is a file: pass the folder that contains it")
         if not path.is_dir():
             if self.name.startswith(".") or not HUB_NAME.fullmatch(self.name):
                 raise ModelError(f"there is no folder {self.name}{self._meant()}")
             return
         if self.revision is not None:
-            raise ModelError(f"{path} is a folder and has no revision={self.revision!r}: that is for names on the hub")
+            raise ModelError(f"{path} is a folder: revision={self.revision!r} is for names on the hub")
         if self.subfolder and not (path / self.subfolder).is_dir():
             raise ModelError(f"{path} has no folder {self.subfolder!r}")
         object.__setattr__(self, "name", str(path / self.subfolder))
@@ -109,12 +112,12 @@ class ModelSource:
         }  # fmt: skip
 
     def located(self) -> ModelSource:
-        """The source of a model that is there. If it is no folder, the hub is asked once, before anything is loaded.
+        """The source of a model that exists. For a name on the hub, the hub is asked once, before anything is loaded.
 
-        A downloaded model is loaded from the cache where the hub does not answer.
+        If the hub does not answer, a downloaded model is loaded from the cache.
 
         Raises:
-            ModelError: there is no such folder, and none of that name on the hub; or the hub cannot be asked.
+            ModelError: there is no such folder and no model of that name on the hub, or the hub does not answer.
         """
         if Path(self.name).is_dir():
             return self
@@ -130,8 +133,8 @@ class ModelSource:
             raise ModelError(f"{name} has no revision {self.revision!r} on the hub") from None
         except RepositoryNotFoundError:
             raise ModelError(
-                f"{name} is not a folder{self._meant()}, and the hub has no model of that name for you: check the "
-                "spelling; a private model needs a login or a token"
+                f"{name} is not a folder{self._meant()}, and the hub shows no model of that name: check the spelling; "
+                "a private model needs a login or token="
             ) from None
         except HfHubHTTPError:  # a model that is gated, or a mirror without this page: loading it says more
             return self
@@ -139,10 +142,10 @@ class ModelSource:
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             if not cached:
                 raise ModelError(
-                    f"{name} is not a folder{self._meant()}, nor in the cache, and {constants.ENDPOINT} cannot be "
-                    f"asked ({reason:.120}): give the folder of a model, or {MINILM}, which needs no network"
+                    f"{name} is not a folder{self._meant()}, nor in the cache, and {constants.ENDPOINT} does not "
+                    f"answer ({reason:.120}): pass the folder of a model, or {MINILM}, which needs no network"
                 ) from None
-            logger.warning("%s is loaded from the cache: %s cannot be asked (%.120s)", name, constants.ENDPOINT, reason)
+            logger.warning("%s is loaded from the cache: %s does not answer (%.120s)", name, constants.ENDPOINT, reason)
             return replace(self, local_files_only=True)
         return self
 
@@ -153,15 +156,13 @@ class ModelSource:
         return any(isinstance(file, str) for file in files)
 
     def _meant(self) -> str:
-        """A question for the models and folders that have a similar name."""
-        beside = Path(self.name).parent
-        folders = [path.parent for file in MODEL_FILES for path in beside.glob(f"*/{file}")]
-        if like := did_you_mean(Path(self.name).name, sorted({folder.name for folder in folders})):
-            return like
+        """Suggest a folder, a downloaded model or one of the package's with a similar name."""
+        siblings = {path.parent.name for file in MODEL_FILES for path in Path(self.name).parent.glob(f"*/{file}")}
         cache = Path(self.cache_folder or constants.HF_HUB_CACHE)
-        known = {MINILM, *(path.name for path in OWN.iterdir())}
-        known |= {path.name.removeprefix("models--").replace("--", "/") for path in cache.glob("models--*")}
-        return did_you_mean(self.name, sorted(known - {self.name}))
+        models = {MINILM, *(path.name for path in OWN.iterdir())}
+        models |= {path.name.removeprefix("models--").replace("--", "/") for path in cache.glob("models--*")}
+        folder = did_you_mean(Path(self.name).name, sorted(siblings))
+        return folder or did_you_mean(self.name, sorted(models - {self.name}))
 
     def commit(self) -> str | None:
         """The hub's commit of a downloaded model; None for a folder."""
@@ -174,10 +175,9 @@ class ModelSource:
         return parts[parts.index("snapshots") + 1] if "snapshots" in parts else None
 
     def folder(self) -> tuple[Path, str | None]:
-        """The folder, and the hub's commit of a sentence-transformers model, which is downloaded.
+        """The folder; for a repository with one of `MARKS`, which is downloaded, also the commit.
 
-        The name of any other model on the hub, or of one that cannot be reached, is returned as a path: transformers
-        loads the former, and reports the error for the latter.
+        The name of any other model on the hub is returned as a path, for transformers to load.
         """
         path = Path(self.name)
         if path.exists():
@@ -198,3 +198,61 @@ class ModelSource:
         except (OSError, ValueError):
             return path, None
         return Path(snapshot) / self.subfolder, Path(snapshot).name
+
+
+def check_folder(folder: Path) -> None:
+    """Validate that a folder holds a model or an adapter, with weights that are read from safetensors only.
+
+    Raises:
+        ModelError: a file is missing or not allowed; the message names the first.
+    """
+    if not any((folder / name).exists() for name in (CONFIG, ADAPTER)):
+        if (folder / "training.json").exists():
+            raise ModelError(f"{folder} holds a training run that is not finished: resume it, with resume=True")
+        inner = [path.parent for path in folder.glob("*/config.json") if any(path.parent.glob(f"*{SAFE}"))]
+        fix = f"{min(inner)}, which holds one" if inner else "the folder of a model, as save_pretrained writes it"
+        raise ModelError(f"{folder} holds no config.json: pass {fix}")
+    if not any(folder.glob(f"*{SAFE}")):
+        raise ModelError(f"{folder} holds no *.safetensors: weights are read from safetensors only; convert them first")
+    for path in (folder / CONFIG, folder / ADAPTER, *folder.glob(f"*{SAFE}.index.json")):
+        if path.exists():
+            check_file(path)
+    if (folder / ADAPTER).exists() and not (folder / f"adapter_model{SAFE}").exists():
+        raise ModelError(f"{folder} holds no adapter_model.safetensors: weights are read from safetensors only")
+
+
+def check_file(path: Path) -> None:
+    """Validate that a configuration or an index names no pickled weights, no files elsewhere and no code.
+
+    Raises:
+        ModelError: it does, or cannot be read.
+    """
+    content = read_json(path, dict)
+    named: Any = []
+    if path.name == CONFIG:
+        named = [content["transformers_weights"]] if content.get("transformers_weights") is not None else []
+    elif path.name == ADAPTER and content.get("megatron_config") is not None:
+        raise ModelError(f"{path} sets megatron_config, which imports code by name: remove that setting")
+    elif path.name != ADAPTER:
+        weight_map = content.get("weight_map")
+        named = list(weight_map.values()) if isinstance(weight_map, dict) else [weight_map]
+    for name in dict.fromkeys(map(str, named)):
+        if not name.endswith((SAFE, f"{SAFE}.index.json")) or PurePosixPath(name).name != name:
+            raise ModelError(f"{path} reads weights from {name!r}: only *.safetensors files in its folder are allowed")
+
+
+def read_json(path: Path, kind: type[Any]) -> Any:
+    """The JSON object or list of a file.
+
+    Raises:
+        ModelError: the file is missing or broken.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise ModelError(f"{path} cannot be read: {e.strerror or e}") from None
+    except ValueError as e:
+        raise ModelError(f"{path} is not JSON: {e}") from None
+    if not isinstance(content, kind):
+        raise ModelError(f"{path} holds a {type(content).__name__}: the folder is broken")
+    return content

@@ -1,12 +1,12 @@
 """Linear layers with weights packed for oneDNN: 2.4 times as fast in float32 on AMD's CPUs with AVX-512.
 
 On Intel's CPUs packed weights have 0.5 to 1.7 times the speed of plain ones, depending on the shape, so they are not
-used there. ``AFTERWORD_PACKED=1`` packs weights on any CPU, ``AFTERWORD_PACKED=0`` on none; it is read when a model is
-loaded.
+used there. ``AFTERWORD_PACKED=1`` packs weights on any CPU, ``AFTERWORD_PACKED=0`` on none; it is read at load.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from .free_memory import free_memory
 
 SHARE = 0.4  # the largest part of the free memory that packed weights may take
 
@@ -71,13 +69,11 @@ class PackedForward:
         self._key = self._packed = self._source = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the layer only: packed weights cannot be copied."""
+        """Pickle the layer only: packed weights cannot be copied."""
         return PackedForward, (self.module,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PackedForward:
         """The forward of the layer's copy."""
-        import copy
-
         return PackedForward(copy.deepcopy(self.module, memo))
 
 
@@ -90,7 +86,7 @@ def pack_linears(model: nn.Module) -> int:
     linears: list[Any] = [m for m in model.modules() if is_linear(m)]
     linears = [m for m in linears if m.weight.dtype == torch.float32 and m.weight.device.type == "cpu"]
     size = sum(m.weight.nbytes for m in linears)
-    if not linears or not packing_pays() or size >= SHARE * free_memory():
+    if not linears or not packing_pays() or size >= SHARE * _free_memory():
         return 0
     for module in linears:
         if "forward" not in module.__dict__:
@@ -130,6 +126,20 @@ def _fast_cpu() -> bool:
     except OSError:
         return False
     return not intel and torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def _free_memory() -> float:
+    """The bytes that can be allocated: those of the machine, or the rest of a container's limit if that is less."""
+    free = float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    group = Path("/sys/fs/cgroup")
+    try:
+        rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        free = float(rows["MemAvailable"].split()[0]) * 1024
+        cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())["inactive_file"]
+        used = int((group / "memory.current").read_text()) - int(cached)
+        return min(free, float((group / "memory.max").read_text()) - used)
+    except (OSError, ValueError, KeyError):  # "max": no limit; or not Linux
+        return free
 
 
 def is_linear(module: Any) -> bool:

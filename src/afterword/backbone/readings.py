@@ -1,111 +1,88 @@
-"""What one forward is asked for, and what it reads inside layers: attention outputs, value vectors, router logits."""
+"""What one forward reads inside layers: outputs of attention blocks, value vectors, router logits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ..errors import AttentionNotSeen, UnsupportedModel
-from .attention_taps import Tap
-from .bidirectional import Sight
-from .facts import LAST, TABLE, Layer, inside, layer_numbers
+from ..text.batch import Batch, lay
+from ..text.segments import Segment, TokenizedText
+from .attention_masks import current
+from .facts import Layer, inside, layer_numbers
+from .packed_linear import plain_linears
 
+if TYPE_CHECKING:
+    from .backbone import Backbone
+
+FEW = 5  # tokens; not a number of heads, so that square matrices are those of attention
 NO_ROUTERS = "{} shows no routers, as mixtures of experts do: use other states, such as 'last' or 'attention:all'"
 
 
-@dataclass(frozen=True)
-class Request:
-    """What one forward is asked for: hidden states, bidirectional layers and readings of attention."""
+@dataclass
+class Insides:
+    """What is known of a model's layers after it was probed: the names of W_O, and the widths of kinds of states."""
 
-    layers: frozenset[Layer]
-    sight: Sight
-    taps: Sequence[Tap]
-
-    @property
-    def coupled(self) -> bool:
-        """Whether a second, bidirectional stream runs beside the causal one."""
-        return self.sight.couple != "replace"
-
-    @property
-    def outputs(self) -> dict[str, bool]:
-        """Arguments by which the model returns what is asked for."""
-        between = any(layer not in (LAST, TABLE) and not inside(layer) for layer in self.layers)
-        routers = any(inside(layer) == "router" for layer in self.layers)
-        asked = {"output_hidden_states": between, "output_router_logits": routers}
-        return {name: True for name, wanted in asked.items() if wanted}
+    blocks: tuple[str, ...] = ()
+    widths: dict[Layer, int] = field(default_factory=dict)
 
 
 class Readings:
     """What one forward reads inside its layers.
 
     Args:
-        asked: kinds of states; those of hidden states are ignored.
+        wanted: kinds of states; those of hidden states are ignored.
         layers: the number of layers with attention.
         kind: config.model_type, for messages.
     """
 
-    def __init__(self, asked: Iterable[Layer], layers: int, kind: str) -> None:
-        self.layers, self.kind, self.blocks = layers, kind, 0
-        names = [str(layer) for layer in asked if inside(layer) in ("attention", "values")]
+    def __init__(self, wanted: Iterable[Layer], layers: int, kind: str) -> None:
+        self.layers, self.kind, self.calls = layers, kind, 0
+        names = [str(layer) for layer in wanted if inside(layer) in ("attention", "values")]
         self.wanted = {name: layer_numbers(name, layers) for name in names}
         self._totals: dict[tuple[str, int], Tensor] = {}
 
     def add(self, what: str, call: int, part: Tensor) -> None:
-        """Add what a layer gives (B, n, D) to the sums of "attention" or "values"."""
+        """Add the output of a layer (B, n, D) to the sums of "attention" or "values"."""
         again, layer = divmod(call, self.layers)  # a model that must run texts one at a time runs its layers again
         for name, numbers in self.wanted.items():
             if inside(name) != what or layer not in numbers:
                 continue
-            own = part.to(torch.promote_types(part.dtype, torch.float32), copy=True)
-            total = self._totals.get((name, again), own)
-            if total.shape != own.shape:
+            part = part.to(torch.promote_types(part.dtype, torch.float32), copy=True)
+            total = self._totals.get((name, again))
+            if total is not None and total.shape != part.shape:
                 raise UnsupportedModel(
-                    f"states={name!r}: layer {layer} of {self.kind} has {own.shape[-1]} components, and the layers "
+                    f"states={name!r}: layer {layer} of {self.kind} has {part.shape[-1]} components, and the layers "
                     f"before it have {total.shape[-1]}: name layers of one width"
                 )
-            self._totals[name, again] = own if total is own else total + own
+            self._totals[name, again] = part if total is None else total + part
 
     def result(self, name: str, out: Any) -> Tensor:
         """The states of one kind (P, D), of a model that returned `out`.
 
         Raises:
             AttentionNotSeen: the model did not show them.
-            UnsupportedModel: its attention blocks are not those that were found.
         """
         if inside(name) == "router":
             logits = [part.flatten(0, -2) for part in getattr(out, "router_logits", None) or ()]
             if not logits:
                 raise AttentionNotSeen(NO_ROUTERS.format(self.kind))
             return torch.cat([part.softmax(-1) if name == "router:softmax" else part for part in logits], -1)
-        if self.blocks % self.layers:
-            raise UnsupportedModel(
-                f"{self.blocks} attention blocks of this {self.kind} ran, and it was loaded with {self.layers}: save "
-                "the changed model and load it again"
-            )
-        parts = [total.flatten(0, 1) for (asked, _), total in self._totals.items() if asked == name]
+        parts = [total.flatten(0, 1) for (kind, _), total in self._totals.items() if kind == name]
         if not parts:
             raise AttentionNotSeen(
-                f"states={name!r}: {self.kind} runs its own attention, which hands out no {inside(name)}: use a hidden "
+                f"states={name!r}: {self.kind} runs its own attention, which shows no {inside(name)}: use a hidden "
                 "state, states='layer:k'" + (" or 'attention:all'" if inside(name) == "values" else "")
             )
         return torch.cat(parts) / (len(self.wanted[name]) if inside(name) == "values" else 1)
-
-
-def require_routers(model: nn.Module, kind: str) -> None:
-    """Refuse a model that does not say what its routers give.
-
-    Raises:
-        AttentionNotSeen: it has none, or shows none.
-    """
-    recorded = (getattr(m, "_can_record_outputs", None) or {} for m in model.modules())
-    if not any("router_logits" in outputs for outputs in recorded):
-        raise AttentionNotSeen(NO_ROUTERS.format(kind))
 
 
 _READINGS: ContextVar[Readings | None] = ContextVar("afterword_readings", default=None)
@@ -119,8 +96,8 @@ def reading(readings: Readings, model: nn.Module, blocks: Callable[[], Sequence[
 
     def read(module: nn.Module, inputs: object, output: Tensor) -> None:
         if _READINGS.get() is readings:  # not the forward of a different thread
-            readings.add("attention", readings.blocks, output)
-            readings.blocks += 1
+            readings.add("attention", readings.calls, output)
+            readings.calls += 1
 
     token = _READINGS.set(readings)
     try:
@@ -133,7 +110,101 @@ def reading(readings: Readings, model: nn.Module, blocks: Callable[[], Sequence[
 
 
 def show_values(layer: int, value: Tensor) -> None:
-    """Hand a layer's value vectors (B, K, n, d) to the running forward's readings, those of all heads side by side."""
+    """Add a layer's value vectors (B, K, n, d), those of all heads concatenated, to the running forward's readings."""
     readings = _READINGS.get()
     if readings is not None and readings.wanted:
         readings.add("values", layer, value.transpose(1, 2).flatten(2))
+
+
+def require_routers(model: nn.Module, kind: str) -> None:
+    """Refuse a model that does not return its router logits.
+
+    Raises:
+        AttentionNotSeen: it has none, or shows none.
+    """
+    recorded = (getattr(m, "_can_record_outputs", None) or {} for m in model.modules())
+    if not any("router_logits" in outputs for outputs in recorded):
+        raise AttentionNotSeen(NO_ROUTERS.format(kind))
+
+
+def few_tokens(backbone: Backbone) -> Batch:
+    """A text of a few tokens."""
+    ids = [(13 * i + 3) % backbone.vocabulary_size for i in range(min(FEW, backbone.facts.max_length or FEW))]
+    return lay([TokenizedText((Segment(ids, ((0, len(ids)),)),))], backbone.device)
+
+
+def find_blocks(backbone: Backbone) -> tuple[str, ...]:
+    """The names of the modules that compute W_O in each layer with attention, in order.
+
+    W_O may be in the module that calls our attention function (Llama), after it (BERT), or before a norm in the same
+    module (ALBERT). So a few tokens are run, and the order of products decides: it is the last of those in a row that
+    follow the attention in its own module, else the first that follows.
+
+    Raises:
+        AttentionNotSeen: the modules cannot be identified.
+    """
+    model, layers = backbone.model, backbone.facts.layers
+    with torch.no_grad(), plain_linears(), _Products(model) as products:
+        rows, width = backbone.last(few_tokens(backbone)).shape
+    found: list[str] = []
+    for attended in range(1, layers + 1):
+        after = [product for product in products.seen if product.attended == attended]
+        inner = list(takewhile(lambda product: product.in_module, after))
+        fits = [p for p in after[:1] if p.width == width]  # outside the module, where it might be a router's
+        found += [p.layer for p in inner[-1:] or fits if p.rows == rows and not model.get_submodule(p.layer)._modules]
+    if not found or len(found) != layers or products.attended != layers:
+        raise AttentionNotSeen(
+            f"the outputs of {backbone.facts.kind}'s {layers} layers with attention cannot be identified: use a hidden "
+            "state, states='layer:k'"
+        )
+    return tuple(_outermost(model, name) for name in found)
+
+
+def _outermost(model: nn.Module, name: str) -> str:
+    """The name of a layer including what is wrapped around it: an adapter of PEFT's, or a clipping of its output."""
+    parts = name.split(".")
+    outer = [".".join(parts[:end]) for end in range(1, len(parts))]
+    adapted = next((path for path in outer if hasattr(model.get_submodule(path), "base_layer")), name)
+    return outer[-1] if adapted == name and outer and len(model.get_submodule(outer[-1])._modules) == 1 else adapted
+
+
+class _Product(NamedTuple):
+    """A product with a layer's matrix: the attentions before it, and whether it is in the module of the last one."""
+
+    attended: int
+    in_module: bool
+    rows: int
+    width: int
+    layer: str
+
+
+class _Products(TorchFunctionMode):
+    """Records a model's products with its matrices, and which attention they follow; eager attention is a softmax.
+
+    A product whose input is that of an earlier one, as a gate's is that of the queries, is left out.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.layers = {id(p): name.rpartition(".")[0] for name, p in model.named_parameters() if p.dim() > 1}
+        self.names = {id(module): name for name, module in model.named_modules()}
+        self.seen: list[_Product] = []
+        self.inputs: list[Tensor] = []
+        self.attended = 0
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a function of torch's."""
+        out, plan = function(*args, **(kwargs or {})), current()
+        if plan is not None:
+            self.attended = plan.calls
+        elif "softmax" in getattr(function, "__name__", "") and out.dim() > 2 and out.shape[-1] == out.shape[-2]:
+            self.attended += 1
+        layer = next((self.layers[id(a)] for a in args[1:] if id(a) in self.layers), None)
+        if layer is not None and isinstance(out, Tensor) and not any(args[0] is x for x in self.inputs):
+            in_module = plan is not None and bool(plan.order) and layer.startswith(self.names[plan.order[-1]] + ".")
+            self.seen.append(_Product(self.attended, in_module, out[..., 0].numel(), out.shape[-1], layer))
+            self.inputs.append(args[0])
+        elif args and id(args[0]) in self.layers and isinstance(out, Tensor) and out.numel() == args[0].numel():
+            self.layers[id(out)] = self.layers[id(args[0])]  # the matrix transposed, or of another type
+            self.inputs.append(out)
+        return out

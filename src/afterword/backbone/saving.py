@@ -10,11 +10,10 @@ from transformers import __version__
 
 from ..errors import ModelError
 from .introspection import window
-from .loading import quiet
-from .text_part import INSIDE, base_of
+from .loading import INSIDE, base_of, quiet
 
 MARKS = (".base_layer.", ".original_module.")
-"""Parts of the names of a layer's own weights inside the layer with which PEFT replaces it."""
+"""In the layer with which PEFT replaces another, the names of that layer's own weights hold one of these."""
 
 
 def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -28,64 +27,51 @@ def write_model(model: Any, tokenizer: Any, folder: Path) -> None:
         ModelError: the folder would not load to the same model.
     """
     base = base_of(model)
-    own = _without_adapters(base.state_dict())
-    adapter, inside = _check_adapters(base), getattr(base, INSIDE, None)
+    adapter, inside = _only_adapter(base), getattr(base, INSIDE, None)
     if inside is not None and adapter is not None:  # transformers would look for it in the full model
         raise ModelError(
-            f"the adapter {adapter!r} on the encoder of a {base.config.model_type} cannot be saved: add it "
-            "to the weights with merge_and_unload()"
+            f"the adapter {adapter!r} on the encoder of a {base.config.model_type} cannot be saved: merge it into the "
+            "weights with merge_and_unload()"
         )
     if type(base).__module__.startswith("transformers."):
         _check_window(base.config)
-    native = getattr(base, "_hf_peft_config_loaded", False)
-    renamed = getattr(base, "_weight_conversions", None)
+    native, names = getattr(base, "_hf_peft_config_loaded", False), getattr(base, "_weight_conversions", None)
     with quiet():
         try:
             base._hf_peft_config_loaded = False  # else transformers writes the adapter alone
             if adapter is not None:
                 base._weight_conversions = None  # else it writes the model's weights under an adapter's names
             if inside is not None:
-                _write_inside(base, folder, *inside)
+                name, config = inside
+                base.save_pretrained(folder, state_dict={f"{name}.{k}": t for k, t in base.state_dict().items()})
+                config.dtype = base.config.dtype
+                config.save_pretrained(folder)
             else:
-                base.save_pretrained(folder, state_dict=None if adapter is None else own)
+                base.save_pretrained(folder, state_dict=adapter and _without_adapters(base.state_dict()))
             if adapter is not None:
                 base._hf_peft_config_loaded = True  # now write the adapter alone
                 base.save_pretrained(folder)
         finally:
-            base._hf_peft_config_loaded, base._weight_conversions = native, renamed
+            base._hf_peft_config_loaded, base._weight_conversions = native, names
         tokenizer.save_pretrained(folder)
 
 
-def _write_inside(encoder: Any, folder: Path, name: str, config: Any) -> None:
-    """Write the encoder of an encoder-decoder as `name` of the full model."""
-    encoder.save_pretrained(folder, state_dict={f"{name}.{k}": t for k, t in encoder.state_dict().items()})
-    config.dtype = encoder.config.dtype
-    config.save_pretrained(folder)
-
-
-def _check_adapters(base: Any) -> str | None:
-    """Validate the model's adapters, and return the name of the only one, or None.
+def _only_adapter(base: Any) -> str | None:
+    """The name of the model's only adapter, or None.
 
     Raises:
-        ModelError: there are several, or the adapter is merged or switched off, which a folder cannot express.
+        ModelError: there are several, or the adapter is merged or disabled, which a folder cannot express.
     """
     layers = [module for module in base.modules() if isinstance(getattr(module, "merged", None), bool)]
     names = sorted(getattr(base, "peft_config", None) or {})
     if not layers:
         return None
     if len(names) != 1:
-        there = ", ".join(names) or "unknown"
-        raise ModelError(
-            f"the model holds {len(names)} adapters, {there}: a folder holds one; keep one with delete_adapter(), "
-            "or add them to the weights with merge_and_unload()"
-        )
+        raise ModelError(f"the model has {len(names)} adapters, {', '.join(names)}: keep one with delete_adapter()")
     if any(layer.merged for layer in layers):
-        raise ModelError(
-            f"the adapter {names[0]!r} is merged into the weights and still there: it would be added twice; "
-            "call unmerge_adapter() or merge_and_unload()"
-        )
+        raise ModelError(f"the adapter {names[0]!r} is merged but still attached: call merge_and_unload() to save both")
     if any(layer.disable_adapters or names[0] not in layer.active_adapters for layer in layers):
-        raise ModelError(f"the adapter {names[0]!r} is switched off: switch it on, or remove it with unload()")
+        raise ModelError(f"the adapter {names[0]!r} is disabled: enable it, or remove it with unload()")
     return str(names[0])
 
 
@@ -102,11 +88,11 @@ def _check_window(config: Any) -> None:
 def _without_adapters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """A model's own weights under their own names, without those of adapters; PEFT wraps the layers of both."""
     wrapped = {name.split(mark)[0] for name in weights for mark in MARKS if mark in name}
-    own = {}
+    kept = {}
     for name, tensor in weights.items():
         mark = next((m for m in MARKS if m in name), None)
         if mark is not None:
-            own[name.replace(mark, ".")] = tensor
+            kept[name.replace(mark, ".")] = tensor
         elif not any(name.startswith(f"{layer}.") for layer in wrapped):
-            own[name] = tensor
-    return own
+            kept[name] = tensor
+    return kept

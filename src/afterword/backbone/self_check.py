@@ -1,8 +1,8 @@
 """The self-check: find a way of running a model that gives the model's own hidden states.
 
 The ways are tried in order, the fastest first. For a few texts in one batch, each must give the hidden states that the
-model's own eager attention gives for each text alone; further trials cover what needs longer texts to show. A model
-that no way reproduces is refused, so that no vector is silently wrong.
+model's own eager attention gives for each text alone. A model that no way reproduces is refused, so that no vector is
+silently wrong.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ TOLERANCE = 1e-4  # of the largest value: float32 kernels differ by less than 1e
 QUANTISED = 5e-2  # with quantised weights: rounding moves states by up to 1.3e-2, a missing mask by 1e-1 or more
 HALF = (torch.float16, torch.bfloat16)
 LENGTHS = (7, 3, 1, 5, 7)  # tokens of the texts of the self-check, two of one length, one of one token
-LONGEST_EDGE = 1024  # a length up to this at which a model changes its attention gets a longer text in the check
-LONGEST_WINDOW = 512  # so does a window up to this; longer windows are shortened for the check
-SHORT_WINDOW = 5  # tokens
+EDGES = (512, 1024)  # windows, and lengths at which attention becomes sparse, up to these get a longer text
 LONGEST_INPUT = 8192  # tokens to the first layer, to try whether a packed input may be longer than a text
 AFAR = 1 << 20  # beyond any length at which a model changes, and exact in float32
 
@@ -65,7 +63,7 @@ def check(model: Any, tokenizer: Tokenizer) -> Backbone:
     try:
         with torch.no_grad(), plain_linears():
             facts = introspection.read_facts(model, tokenizer, kind)
-            with InFloat32() if half else nullcontext():
+            with _InFloat32() if half else nullcontext():
                 return _Check(model, tokenizer, facts, QUANTISED if quantised else TOLERANCE).run()
     except AfterwordError:
         raise
@@ -78,29 +76,29 @@ class _Check:
 
     def __init__(self, model: Any, tokenizer: Tokenizer, facts: Facts, tolerance: float) -> None:
         self.model, self.tokenizer, self.facts, self.tolerance = model, tokenizer, facts, tolerance
-        self.texts = self._texts()
+        self.texts = self._make_texts()
         self.tried: dict[str, str] = {}
 
     def run(self) -> Backbone:
         """Try each way, and take the first that passes every trial."""
-        own = self._own()
+        eager = self._eager_states()
         ours = self.model.config._attn_implementation == NAME
         ways: tuple[Way, ...] = ("flat", "stacked") if ours else ()
         for way in ways:
-            if backbone := self._try_our_backend(way, own):
+            if backbone := self._try_our_backend(way, eager):
                 return backbone
         if ours:
             self.model.set_attn_implementation("eager")
         for alone in (False, True):
-            if backbone := self._try_eager(alone, own):
+            if backbone := self._try_eager(alone, eager):
                 return backbone
-        reasons = "; ".join(f"{way}: {what}" for way, what in self.tried.items())
+        reasons = "; ".join(f"{way}: {result}" for way, result in self.tried.items())
         raise UnsupportedModel(f"{self.facts.kind} cannot be run exactly ({reasons})")
 
-    def _texts(self) -> list[list[int]]:
+    def _make_texts(self) -> list[list[int]]:
         """Random texts, two with special tokens, and the first text again with another last token."""
-        edges = [(introspection.window(self.model.config), LONGEST_WINDOW), (self.facts.split_at, LONGEST_WINDOW)]
-        edges.append((introspection.sparse_from(self.model.config), LONGEST_EDGE))
+        window, sparse = introspection.window(self.model.config), introspection.sparse_from(self.model.config)
+        edges = ((window, EDGES[0]), (self.facts.split_at, EDGES[0]), (sparse, EDGES[1]))
         lengths = [*LENGTHS, *(edge + 3 for edge, most in edges if edge is not None and edge <= most)]
         if self.facts.max_length is not None:
             lengths = [min(n, self.facts.max_length) for n in lengths]
@@ -113,29 +111,25 @@ class _Check:
         texts += [part for part in (between[: self.facts.max_length], special[:1]) if part]
         return [*texts, [*texts[0][:-1], another]]
 
-    def _backbone(self, **known: Any) -> Backbone:
-        return Backbone(self.model, self.tokenizer, replace(self.facts, **known))
+    def _backbone(self, **facts: Any) -> Backbone:
+        return Backbone(self.model, self.tokenizer, replace(self.facts, **facts))
 
-    def _own(self) -> list[Tensor]:
+    def _eager_states(self) -> list[Tensor]:
         """The states of each text alone, by the model's own attention; they also show whether the model is causal."""
-        states = self._alone()
-        if not all(bool(s.isfinite().all()) for s in states):
-            raise UnsupportedModel(f"{self.facts.kind} gives states that are not finite: its weights are broken")
-        first, again = states[0], states[-1]
-        causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * _size(states))
-        self.facts = replace(self.facts, causal=causal, width=first.shape[1])
-        return states
-
-    def _alone(self) -> list[Tensor]:
-        states, backbone = [], self._backbone(way="eager")
+        states: list[Tensor] = []
         with self._eager_attention():
             for text in self.texts:
                 try:
-                    states += _states(backbone, [text])
+                    states += _states(self._backbone(way="eager"), [text])
                 except Exception as e:  # a kernel lacks a data type, or the model needs more than token ids
                     raise UnsupportedModel(
                         f"{self.facts.kind} does not run by itself on a text of {len(text)} tokens: {_first_line(e)}"
                     ) from e
+        if not all(bool(s.isfinite().all()) for s in states):
+            raise UnsupportedModel(f"{self.facts.kind} returns states that are not finite: its weights are broken")
+        first, again = states[0], states[-1]
+        causal = len(first) > 1 and torch.allclose(first[:-1], again[:-1], rtol=0, atol=TOLERANCE * _size(states))
+        self.facts = replace(self.facts, causal=causal, width=first.shape[1])
         return states
 
     @contextmanager
@@ -150,30 +144,34 @@ class _Check:
             if ours:
                 self.model.set_attn_implementation(NAME)
 
-    def _try_our_backend(self, way: Way, own: list[Tensor]) -> Backbone | None:
+    def _try_our_backend(self, way: Way, eager: list[Tensor]) -> Backbone | None:
         """The backbone that runs in one way through our attention backend; None if a trial fails."""
         if way == "flat" and "position_ids" not in inspect.signature(self.model.forward).parameters:
             self.tried[way] = "takes no position_ids"
             return None
         backbone = self._backbone(way=way, attention=True)
         backbone.observed = []
-        states = self._matching(way, backbone, self.texts, own)
-        if states is None or not self._all_layers_ask(way, backbone):
+        states = self._matching(way, backbone, self.texts, eager)
+        if states is None:
+            return None
+        calls = {len(plan.order) for plan in backbone.observed}
+        if calls != {self.facts.layers}:
+            self.tried[way] += f", but {sorted(calls)} of {self.facts.layers} layers call our attention backend"
             return None
         by_id = {id(m): m for m in self.model.modules()}
         modules = [by_id[i] for i in backbone.observed[-1].order]
         if way == "flat" and not (self._ignores_place(backbone, states) and self._takes_long_inputs(backbone, modules)):
             return None
-        if not (self._keeps_windows(backbone) and self._shows_true_weights(way, backbone)):
+        if not self._shows_true_weights(way, backbone):
             return None
         if way == "flat" and self.facts.causal:
-            self.facts = replace(self.facts, shares=self._shares(backbone, own))
+            self.facts = replace(self.facts, shares=self._shares(backbone, eager))
         return self._finish(way, modules, attention=self.facts.layers > 0)
 
-    def _try_eager(self, alone: bool, own: list[Tensor]) -> Backbone | None:
+    def _try_eager(self, alone: bool, eager: list[Tensor]) -> Backbone | None:
         """The backbone with the model's own attention, on equal lengths or one text at a time; None if not exact."""
         backbone = self._backbone(way="eager", alone=alone)
-        if self._matching("alone" if alone else "eager", backbone, self.texts, own) is None:
+        if self._matching("alone" if alone else "eager", backbone, self.texts, eager) is None:
             return None
         matrices = self._attentions(self.texts[0])
         heads = _heads_of(matrices, len(self.texts[0])) if len(matrices) == self.facts.layers else 0
@@ -186,91 +184,75 @@ class _Check:
         return Backbone(self.model, self.tokenizer, facts, modules)
 
     def _matching(
-        self, what: str, backbone: Backbone, texts: list[list[int]], own: list[Tensor], prefix: Sequence[int] = ()
+        self, name: str, backbone: Backbone, texts: list[list[int]], eager: list[Tensor], prefix: Sequence[int] = ()
     ) -> list[Tensor] | None:
         """The states that a backbone gives, if they are the model's own; else None."""
         try:
             states = _states(backbone, texts, prefix)
         except Exception as e:  # another way may work
-            self.tried[what] = f"{type(e).__name__}: {_first_line(e):.140}"
+            self.tried[name] = f"{type(e).__name__}: {_first_line(e):.140}"
             return None
-        error = _difference(states, own)
-        self.tried[what] = f"{error:.1e} from eager"
+        error = _difference(states, eager)
+        self.tried[name] = f"{error:.1e} from eager"
         return states if error <= self.tolerance else None
-
-    def _all_layers_ask(self, way: str, backbone: Backbone) -> bool:
-        """Whether every layer with attention calls our attention backend."""
-        calls = {len(plan.order) for plan in backbone.observed or ()}
-        if calls == {self.facts.layers}:
-            return True
-        self.tried[way] += f", but {sorted(calls)} of {self.facts.layers} layers call our attention backend"
-        return False
 
     def _takes_long_inputs(self, backbone: Backbone, modules: Sequence[nn.Module]) -> bool:
         """Whether a packed input may be longer than the longest text; not in CLIP. Only the embeddings are run."""
         limit = self.facts.max_length
         if limit is None or limit > LONGEST_INPUT or not modules:
             return True
-        short = [t for t in self.texts if len(t) <= limit]
-        try:
-            with stop_before(modules[0]):
-                _states(backbone, short * (limit // sum(map(len, short)) + 1))
-        except Reached:
-            return True
-        except Exception as e:
-            self.tried["flat"] += f", but not over {limit} tokens in all: {_first_line(e):.100}"
+        texts = [t for t in self.texts if len(t) <= limit]
+
+        def stop(*_: Any) -> None:
+            raise _Reached
+
+        with modules[0].register_forward_pre_hook(stop):
+            try:
+                _states(backbone, texts * (limit // sum(map(len, texts)) + 1))
+            except _Reached:
+                return True
+            except Exception as e:
+                self.tried["flat"] += f", but not over {limit} tokens in all: {_first_line(e):.100}"
         return False
 
     def _ignores_place(self, backbone: Backbone, before: list[Tensor]) -> bool:
         """Whether states stay the same if everything that counts the input's tokens counts from a large number."""
+        moved = math.inf
         for times in (1, 2):  # a tensor that has the input's length by chance has another length the second time
             if times == 2:
                 before = _states(backbone, self.texts * times)
-            assert backbone.observed is not None
+            assert backbone.observed
             length = sum(run.segments * run.length for run in backbone.observed[-1].groups)
             try:
                 with CountingFromAfar(length):
                     moved = _difference(_states(backbone, self.texts * times), before)
             except Exception as e:
-                self.tried["flat"] += f", but far down the stream {type(e).__name__}: {_first_line(e):.100}"
+                self.tried["flat"] += f", but far into the input {type(e).__name__}: {_first_line(e):.100}"
                 return False
             if moved <= self.tolerance / 10:
                 return True
-        self.tried["flat"] += f", but {moved:.1e} off far down the stream: positions are counted through all texts"
+        self.tried["flat"] += f", but {moved:.1e} off far into the input: positions are counted through all texts"
         return False
-
-    def _keeps_windows(self, backbone: Backbone) -> bool:
-        """Whether windows longer than the texts of the check are respected; they are shortened, also for eager."""
-        with short_windows(self.model, LONGEST_WINDOW) as shortened:
-            if not shortened:
-                return True
-            try:
-                error = _difference(_states(backbone, self.texts), self._alone())
-            except Exception:  # the model cannot have other windows
-                return True
-        self.tried["windows"] = f"{error:.1e} from eager, with windows of few tokens"
-        return error <= self.tolerance
 
     def _shows_true_weights(self, way: str, backbone: Backbone) -> bool:
         """Whether the weights that taps read, in a batch of texts, are those that the model's own attention returns.
 
         Some models return weights without the share of the attention sinks (Granite with sliding windows).
         """
-        if not self.facts.layers:
-            return True
         sinks = any("sink" in name for name, _ in self.model.named_parameters())
         texts = [text for text in self.texts if len(text) == len(self.texts[0])][:2]
         with self._eager_attention():
-            own = [self._attentions(text) for text in texts]
-        if any(len(m) != self.facts.layers or not all(_proper(a, sinks) for a in m) for m in own):
+            eager = [self._attentions(text) for text in texts]
+        if not self.facts.layers or any(
+            len(m) != self.facts.layers or not all(_proper(a, sinks) for a in m) for m in eager
+        ):
             return True
-        batch = _batch(backbone, texts)
+        batch, error = _batch(backbone, texts), math.inf
         for counted in (True, False)[: 1 + sinks]:
             backbone.facts = replace(backbone.facts, sinks_count=counted)
             backbone.forward(batch, taps=[tap := Matrices()])
-            error = max(
-                float((ours - torch.cat(theirs)).abs().max()) for ours, *theirs in zip(tap.matrices, *own, strict=True)
-            )
+            pairs = zip(tap.matrices, *eager, strict=True)
+            error = max(float((ours - torch.cat(theirs)).abs().max()) for ours, *theirs in pairs)
             if error <= self.tolerance:
                 break
         self.facts = replace(self.facts, sinks_count=backbone.facts.sinks_count)
@@ -288,12 +270,12 @@ class _Check:
             return []
         return [a for a in matrices if a is not None]
 
-    def _shares(self, backbone: Backbone, own: list[Tensor]) -> bool:
+    def _shares(self, backbone: Backbone, eager: list[Tensor]) -> bool:
         """Whether a shared prefix may run once: tried with the longest text twice, and half of it as the prefix."""
-        ids, states = max(zip(self.texts, own, strict=True), key=lambda text: len(text[0]))
+        ids, states = max(zip(self.texts, eager, strict=True), key=lambda text: len(text[0]))
         backbone.facts = replace(backbone.facts, causal=True, shares=True)
         half = ids[: len(ids) // 2]
-        return self._matching("shared", backbone, [*self.texts, ids], [*own, states], half) is not None
+        return self._matching("shared", backbone, [*self.texts, ids], [*eager, states], half) is not None
 
 
 def _batch(backbone: Backbone, texts: Sequence[Sequence[int]], prefix: Sequence[int] = ()) -> Batch:
@@ -335,47 +317,19 @@ def _proper(weights: Any, sinks: bool = False) -> bool:
 
 
 def _heads_of(matrices: Sequence[Tensor], n: int) -> int:
-    """The number of heads of the attention matrices of a text of n tokens; 0 if they are not such, or differ.
-
-    A soft prompt before the text (CPM-Ant) takes a share of each row.
-    """
+    """The number of heads of the attention matrices of a text of n tokens; 0 if they are not such, or differ."""
     heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and _proper(a, True) else 0 for a in matrices}
     return max(heads) if len(heads) == 1 else 0
 
 
-class Reached(Exception):
-    """A forward has reached the module at which it is stopped."""
+class _Reached(Exception):
+    """A forward has reached the first layer with attention."""
 
 
-@contextmanager
-def stop_before(module: nn.Module) -> Iterator[None]:
-    """Stop forwards before a module, with `Reached`."""
-
-    def stop(*_: Any) -> None:
-        raise Reached
-
-    with module.register_forward_pre_hook(stop):
-        yield
-
-
-@contextmanager
-def short_windows(model: Any, longest: int) -> Iterator[list[str]]:
-    """Shorten attention windows and chunks that are longer than `longest`; yields the names of their settings."""
-    config = introspection.text_config(model.config)
-    own = {n: v for n, v in vars(config).items() if n in introspection.WINDOWS and isinstance(v, int) and v > longest}
-    try:
-        for name in own:
-            setattr(config, name, SHORT_WINDOW)
-        yield list(own)
-    finally:
-        for name, value in own.items():
-            setattr(config, name, value)
-
-
-class InFloat32(TorchFunctionMode):
+class _InFloat32(TorchFunctionMode):
     """Every operation of torch in float32, whatever the weights are stored in; one weight at a time is converted.
 
-    Weights keep their data. In half precision two correct kernels differ by up to 0.16, which would hide a wrong mask.
+    In half precision two correct kernels differ by up to 0.16, which would hide a wrong mask.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -415,13 +369,14 @@ class CountingFromAfar(TorchFunctionMode):
         self.length = length
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function; what counts tokens is moved."""
         out = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in COUNTING and self._counts(out):
             return out + AFAR if out.is_floating_point() else out.as_subclass(_Place)
         return out
 
     def _counts(self, out: Any) -> bool:
-        """Whether a tensor goes up by one from token to token, over the whole input."""
+        """Whether a tensor goes up by one from token to token, over the full input."""
         long = type(out) is Tensor and out.ndim > 0 and out.shape[-1] == self.length > 1
         return long and bool((out.diff(dim=-1) == 1).all())
 

@@ -77,8 +77,7 @@ class Model:
         Raises:
             ModelError: it does not exist, or its folder holds no model.
         """
-        from ..backbone.file_safety import check_folder
-        from ..backbone.model_source import ModelSource
+        from ..backbone.model_source import ModelSource, check_folder
 
         source = ModelSource(self.model, self.revision).located()
         folder = Path(source.name)

@@ -18,14 +18,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ..backbone.adapters import base_and_adapters
 from ..backbone.backbone import Backbone
 from ..backbone.bidirectional import Sight
-from ..backbone.file_safety import ADAPTER, check_links, read_json
-from ..backbone.file_safety import CONFIG as MODEL_CONFIG
-from ..backbone.loading import load_backbone
-from ..backbone.model_source import ModelSource
-from ..backbone.text_part import is_inside
+from ..backbone.loading import base_and_adapters, is_inside, load_backbone
+from ..backbone.model_source import ADAPTER, ModelSource, read_json
+from ..backbone.model_source import CONFIG as MODEL_CONFIG
 from ..errors import MethodError, ModelError
 from ..methods import AnyMethod, Ensemble, Method, classical
 from ..methods.frequency import ByToken, Table
@@ -123,7 +120,7 @@ def read_located(
     if (folder / "modules.json").exists():
         return _read_modules(folder, commit, method, max_length, options)
     foreign = read_foreign(folder)
-    base, adapters = (source, []) if foreign is None and method is None else base_and_adapters(source, folder)
+    base, adapters = base_and_adapters(source, folder)
     if adapters:  # trusting a folder does not extend to the paths that its files name
         options |= {"trust_remote_code": False, "adapters": adapters}
     backbone = load_backbone(base, **options)
@@ -195,14 +192,12 @@ def read_folder(folder: Path) -> SavedEncoder:
     Raises:
         ModelError: it is broken, or holds a module or a setting that is not supported.
     """
-    check_links(folder)
     saved, kinds = SavedEncoder(folder, classical()), []
     for module in read_json(folder / "modules.json", list):
         kind = _kind(folder, module)
         path = folder / str(module.get("path", ""))
         if not path.resolve().is_relative_to(folder.resolve()):
             raise ModelError(f"{folder}/modules.json names a path outside the folder: {module.get('path')!r}")
-        check_links(folder, str(module.get("path", "")))
         READERS[kind](saved, path)
         kinds.append(kind)
     saved.library_modules = kinds[:1] != ["Afterword"]

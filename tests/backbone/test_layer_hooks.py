@@ -1,4 +1,4 @@
-"""A state that is carried back, against the model's own eager layers in float64, taken one text at a time."""
+"""A carried state and two streams, against the model's own eager layers, one text at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,19 @@ from hypothesis import strategies as st
 from tests.beside import loaded
 from tests.eager import Eager
 from tests.examples import examples
+from tests.families import batch_of, by_text, texts
 from tests.judge import EXACT, difference
+from tests.tiny import tiny
+from tests.zoo import write
+from torch import Tensor
 
 from afterword import Encoder, classical, prompt
+from afterword.backbone.attention_masks import Plan
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
+from afterword.backbone.facts import LAST
+from afterword.backbone.layer_hooks import coupled
+from afterword.backbone.loading import load_backbone
 from afterword.encode.sentences import vectors
 from afterword.errors import AttentionNotSeen, MethodError, NoSuchHead, UnsupportedModel
 from afterword.methods import Layout, Method, States, token_prepending
@@ -103,16 +111,6 @@ def test_threads_and_other_methods_stay_apart(models: Path) -> None:
     assert len({a.tobytes() for a in alone}) == 4
 
 
-def test_two_placeholders_take_the_same_state(models: Path) -> None:
-    eager, own = loaded(models, "llama")
-    method = token_prepending("<PST> {text} <PST> is", 0, 3, "last")
-    assert method.layout.slots == 2
-    (segment,) = method.layout.write([[40, 41, 42]], own.tokenizer)[0].segments
-    with torch.no_grad(), by_hand(eager, segment.slots, 0, 3):
-        expected = eager.model(input_ids=torch.tensor([segment.ids]), use_cache=False).last_hidden_state[0, -1:].numpy()
-    assert difference(Encoder(own, method).encode([[40, 41, 42]]), expected) < EXACT
-
-
 def test_what_cannot_carry_is_refused(models: Path, minilm: Path) -> None:
     _, own = loaded(models, "llama")
     with pytest.raises(MethodError, match=r"bert is bidirectional.*use prompt"):
@@ -126,9 +124,6 @@ def test_what_cannot_carry_is_refused(models: Path, minilm: Path) -> None:
     eager = Backbone(own.model, own.tokenizer, replace(own.facts, way="eager"), ())
     with pytest.raises(AttentionNotSeen, match="runs with its own attention, so no layer can be changed"):
         Encoder(eager, token_prepending())
-    other = Backbone(own.model, own.tokenizer, own.facts, own.modules[::-1])
-    with pytest.raises(UnsupportedModel, match="Token Prepending need"):
-        Encoder(other, token_prepending())
 
 
 def test_a_gradient_reaches_through_the_carry(models: Path) -> None:
@@ -139,3 +134,56 @@ def test_a_gradient_reaches_through_the_carry(models: Path) -> None:
     out.sum().backward()
     assert float(own.model.layers[0].mlp.up_proj.weight.grad.abs().max()) > 0
     own.model.zero_grad()
+
+
+def equation_5(eager: Eager, ids: list[int], last: int, couple: str) -> Tensor:
+    """Equation 5 with a Llama taken apart: every layer called by itself, with eager masks."""
+    model = eager.model
+    n, h = len(ids), model.embed_tokens(torch.tensor([ids]))
+    rope = model.rotary_emb(h, torch.arange(n)[None])
+    closed = torch.full((n, n), float("-inf")).triu(1)[None, None]
+    first = len(model.layers) - last
+
+    def through(h: Tensor, layers: Any, mask: Tensor) -> Tensor:
+        for layer in layers:
+            h = layer(h, attention_mask=mask, position_embeddings=rope)
+        return h
+
+    below = through(h, model.layers[:first], closed)
+    causal = below if couple == "angle031" else through(below, model.layers[first:], closed)
+    start = below if couple in ("add", "add_postnorm") else h
+    both = through(start, model.layers[first:], torch.zeros_like(closed))
+    return model.norm(causal) + model.norm(both) if couple == "add_postnorm" else model.norm(causal + both)
+
+
+@pytest.mark.parametrize("last", [1, 2])
+@pytest.mark.parametrize("couple", ["add", "add_postnorm", "add_embedding", "angle031"])
+def test_two_streams_are_equation_5(couple: Any, last: int, tmp_path: Path):
+    backbone, eager = load_backbone(tiny("llama", tmp_path)), Eager(tmp_path)
+    batch = batch_of(texts())
+    with torch.no_grad():
+        got = by_text(batch, backbone.forward(batch, sight=Sight(last, couple=couple)).states[LAST])
+        for ids, state in zip(texts(), got, strict=True):
+            wanted = equation_5(eager, ids, last, couple)[0]
+            assert (state - wanted).abs().max() < 1e-5 * wanted.abs().max()
+
+
+def test_nothing_of_a_second_stream_stays_behind(tmp_path: Path):
+    backbone = load_backbone(tiny("llama", tmp_path))
+    batch = batch_of(texts())
+    hooks = lambda: sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in backbone.model.modules())  # noqa: E731
+    with torch.no_grad():
+        before, count = backbone.forward(batch).states[LAST], hooks()
+        backbone.forward(batch, sight=Sight(1, couple="add"))
+        with pytest.raises(ZeroDivisionError), coupled(backbone.stack, Sight(1, couple="add"), Plan(())):
+            _ = 1 / 0
+        assert hooks() == count
+        assert torch.equal(backbone.forward(batch).states[LAST], before)
+
+
+def test_layers_that_pass_keys_to_later_ones_have_no_second_stream(tmp_path: Path):
+    backbone = load_backbone(write("gemma3n_text", tmp_path))
+    with torch.no_grad(), pytest.raises(UnsupportedModel, match="couple='replace'"):
+        backbone.forward(batch_of(texts()), sight=Sight(2, couple="add"))
+    with torch.no_grad(), pytest.raises(UnsupportedModel, match="has states of shape"):
+        backbone.forward(batch_of(texts()), frozenset({1}))

@@ -1,8 +1,7 @@
-"""A second, bidirectional stream beside the causal one, layer by layer (BeLLM, Equation 5)."""
+"""What a `Sight` changes between layers: a second, bidirectional stream, or a state carried back to a placeholder."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import UnsupportedModel
+from ..errors import MethodError, UnsupportedModel
 from .attention_masks import Plan, current
 from .bidirectional import Sight
 
@@ -24,10 +23,47 @@ class Stack:
 
 
 @contextmanager
+def carrying(stack: Stack, sight: Sight, plan: Plan, carried: Tensor | None) -> Iterator[None]:
+    """Before each layer of the sight's range, the state of each placeholder becomes that of its text's last token.
+
+    Source: Token Prepending (Fu et al. 2025).
+
+    Args:
+        stack: the model's layers.
+        sight: names the layers.
+        plan: of the running forward.
+        carried: indices of the placeholders, and of the last token of each one's segment (2, S).
+
+    Raises:
+        MethodError: the batch holds no placeholder.
+        UnsupportedModel: the model's layers do not take a single state of each token.
+    """
+    if carried is None:
+        raise MethodError("no text of the batch holds the placeholder <PST>, to which a state could be carried")
+    slots, sources = carried
+    tokens = sum(g.segments * g.length for g in plan.groups)
+
+    def carry(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
+        if current() is not plan:  # another thread's forward, perhaps while the hook is removed: then without kwargs
+            return None
+        kwargs = rest[0]
+        states = _hidden(args, kwargs)
+        if states.shape[:-1].numel() != tokens:
+            raise UnsupportedModel(f"its layers take states of shape {tuple(states.shape)}, not one for each token")
+        flat = states.reshape(tokens, -1)
+        moved = flat.index_copy(0, slots, flat.index_select(0, sources)).view(states.shape)
+        return ((moved, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": moved})
+
+    with ExitStack() as hooks:
+        for i in sight.carries(len(stack.layers)):
+            hooks.enter_context(stack.layers[i].register_forward_pre_hook(carry, with_kwargs=True))
+        yield
+
+
+@contextmanager
 def coupled(stack: Stack, sight: Sight, plan: Plan) -> Iterator[None]:
-    """Run the last layers twice, causal and bidirectional, and add the two streams (Equation 5)."""
-    first = sight.first(len(stack.layers))
-    streams = _Streams(plan, sight.couple, first, len(stack.layers))
+    """Run the last layers twice, causal and bidirectional, and add the two streams (BeLLM, Equation 5)."""
+    streams = _Streams(plan, sight.couple, sight.first(len(stack.layers)), len(stack.layers))
     with ExitStack() as hooks:
         for i, layer in enumerate(stack.layers):
             hooks.enter_context(layer.register_forward_hook(streams.layer_hook(i), with_kwargs=True))
@@ -44,22 +80,21 @@ class _Streams:
         self.plan, self.couple, self.first, self.layers = plan, couple, first, layers
         self.second: Tensor | None = None
         self.busy = False
-        self.caches: dict[int, Any] = {}
 
     def _inactive(self) -> bool:
-        """Whether hooks must do nothing: while the second stream runs, and in another thread's forward."""
+        """Whether hooks must do nothing: while the second stream runs, and in another thread's forward.
+
+        Another thread may call a hook while it is being removed, without keyword arguments.
+        """
         return self.busy or current() is not self.plan
 
     def embed(self, _: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-        """Keep the embeddings, which Equation 5 calls x.
-
-        Another thread may call a hook while it is being removed, without keyword arguments: it does nothing then.
-        """
+        """Keep the embeddings, which Equation 5 calls x."""
         if not self._inactive() and self.couple in ("add_embedding", "angle031"):
             self.second = _hidden(args, rest[0])
 
     def layer_hook(self, i: int) -> Any:
-        """Run a layer of the second stream right behind the same layer of the first."""
+        """Run a layer of the second stream after the same layer of the first."""
 
         def hook(layer: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
             if self._inactive() or (i < self.first and i + 1 < self.layers):
@@ -79,9 +114,12 @@ class _Streams:
         return hook
 
     def _both_ways(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        assert self.second is not None
+        if any(isinstance(value, MutableMapping) for value in (*args, *kwargs.values())):
+            raise UnsupportedModel(
+                "the layers of this model pass keys and values to later ones (Gemma 3n), which a second stream would "
+                "overwrite: use couple='replace'"
+            )
         self.busy = self.plan.force_bidirectional = True
-        args, kwargs = tuple(map(self._own, args)), {name: self._own(value) for name, value in kwargs.items()}
         try:
             if args:
                 return _first(layer(self.second, *args[1:], **kwargs))
@@ -89,23 +127,14 @@ class _Streams:
         finally:
             self.busy = self.plan.force_bidirectional = False
 
-    def _own(self, value: Any) -> Any:
-        """The second stream's own cache, where layers pass something to later ones (Gemma 3n: keys and values).
-
-        It starts as a copy of what the layers below both streams have stored.
-        """
-        if not isinstance(value, MutableMapping):
-            return value
-        return self.caches.setdefault(id(value), copy.copy(value))
-
     def after_norm(self, norm: nn.Module, _: tuple[Any, ...], output: Tensor) -> Tensor | None:
         """Norm the second stream by itself and add it, for "add_postnorm"."""
         if self._inactive() or self.couple != "add_postnorm" or self.second is None:
             return None
         if self.second.shape != output.shape:
             raise UnsupportedModel(
-                f"couple='add_postnorm' norms what comes out of the last layer, and this model norms something else "
-                f"(shapes {tuple(self.second.shape)} and {tuple(output.shape)}): use couple='add'"
+                f"couple='add_postnorm' norms the output of the last layer, {tuple(self.second.shape)}, and the final "
+                f"norm of this model takes another shape, {tuple(output.shape)}: use couple='add'"
             )
         self.busy = True
         try:
