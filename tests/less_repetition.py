@@ -30,7 +30,7 @@ def begin_test(name: str, draws_losses: bool) -> None:
     """Called before each test: in a new file, first calls are checked; a training draws its losses, or does not."""
     _begun[0] = name.split("::", maxsplit=1)[0]
     if (run := sys.modules.get("afterword.train.run")) is not None:
-        from afterword.papers.losses import draw_losses
+        from afterword.papers.figure import draw_losses
 
         run.draw_losses = draw_losses if draws_losses or ALL else lambda *_: None  # type: ignore[attr-defined]
 

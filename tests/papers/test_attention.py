@@ -1,5 +1,6 @@
 """Attention matrices against transformers' own eager attention, and against `Encoder.attention` and `weights`."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from afterword.papers.attention import (
     attention_heads,
     backward_attention,
     forward_attention,
-    own_attention,
+    method_attention,
     rows_of_word,
 )
 
@@ -83,12 +84,12 @@ def test_a_bidirectional_layer_looks_forward(llama: Model):
 
 @pytest.mark.filterwarnings("ignore:ditto on llama")
 def test_the_methods_own_matrix(model: Model):
-    found = own_attention(Encoder(model.backbone, ditto("2-3")), TEXT)
+    found = method_attention(Encoder(model.backbone, ditto("2-3")), TEXT)
     assert found is not None and found.name == "head 2-3" and found.weights is not None
     np.testing.assert_allclose(found.weights, found.matrix.diagonal(), **CLOSE)
-    reading = own_attention(Encoder(model.backbone, reba()), TEXT)
+    reading = method_attention(Encoder(model.backbone, reba()), TEXT)
     assert reading is not None and reading.name == "backward attention"
-    assert own_attention(Encoder(model.backbone, classical()), TEXT) is None
+    assert method_attention(Encoder(model.backbone, classical()), TEXT) is None
 
 
 def test_tokens_are_letters_and_words_have_rows(llama: Model):
@@ -100,27 +101,21 @@ def test_tokens_are_letters_and_words_have_rows(llama: Model):
         rows_of_word(encoder, "a 银 b a", "x")
 
 
-def test_what_cannot_be_shown_is_told(llama: Model, tmp_path: Path):
-    plain = Encoder(llama.backbone, classical())
-    with pytest.raises(NoSuchHead, match="3 layers of 4 heads"):
-        attention_heads(plain, TEXT, [(3, 0)])
-    with pytest.raises(NoSuchHead, match="layer 4 does not exist: the model has layers 1 to 3"):
-        attention_heads(plain, TEXT, layers=[3])
-    with pytest.raises(InputError, match="one token for the model"):
-        attention_heads(Encoder(llama.backbone, classical(add_special_tokens=False)), "a", [(0, 0)])
-    with pytest.raises(InputError, match=r"13 tokens, and 4 of them fit into max_length=5"):
-        attention_heads(Encoder(llama.backbone, classical(), max_length=5), "a b c d e f g", [(0, 0)])
-    with pytest.raises(InputError, match="blank"):
-        attention_heads(plain, " ", [(0, 0)])
-    with pytest.raises(MethodError, match="use reba"):
-        backward_attention(Encoder(llama.backbone, echo()), TEXT)
-    with pytest.raises(MethodError, match="cuts texts into chunks"):
-        backward_attention(Encoder(llama.backbone, reba(chunk=2)), TEXT)
-    with pytest.raises(MethodError, match="second stream"):
-        forward_attention(Encoder(llama.backbone, bellm(1, couple="add")), [TEXT])
-    with pytest.raises(InputError, match="text 1 is blank"):
-        forward_attention(plain, [TEXT, ""])
-    with pytest.raises(InputError, match="there is no text"):
-        forward_attention(plain, [])
+def test_texts_heads_and_methods_without_a_matrix(llama: Model, tmp_path: Path):
+    made = partial(Encoder, llama.backbone)
+    plain = made(classical())
+    for kind, value, call in (
+        (NoSuchHead, "4-1", lambda: attention_heads(plain, TEXT, [(3, 0)])),
+        (NoSuchHead, "layer 4", lambda: attention_heads(plain, TEXT, layers=[3])),
+        (InputError, "'a'", lambda: attention_heads(made(classical(add_special_tokens=False)), "a", [(0, 0)])),
+        (InputError, "max_length=5", lambda: attention_heads(made(classical(), max_length=5), "a b c d e f", [(0, 0)])),
+        (InputError, "blank", lambda: attention_heads(plain, " ", [(0, 0)])),
+        (MethodError, "echo", lambda: backward_attention(made(echo()), TEXT)),
+        (MethodError, "chunk", lambda: backward_attention(made(reba(chunk=2)), TEXT)),
+        (MethodError, "couple='add'", lambda: forward_attention(made(bellm(1, couple="add")), [TEXT])),
+        (InputError, "text 1", lambda: forward_attention(plain, [TEXT, ""])),
+    ):
+        with pytest.raises(kind, match=value):
+            call()
     with pytest.raises(AttentionNotSeen, match="mamba"):
         attention_heads(Encoder(load_backbone(tiny("mamba", tmp_path)), classical()), TEXT, [(0, 0)])

@@ -15,15 +15,24 @@ from matplotlib.colors import to_rgb
 from tests.papers.drawn import drawn
 
 from afterword.errors import InputError
-from afterword.papers import attention, dependency, heads, impact, isotropy, lengths, scores, turning
+from afterword.papers import attention, dependency, importance, isotropy, lengths, turning
 from afterword.papers.attention import AttentionMatrix
 from afterword.papers.dependency import Dependency
-from afterword.papers.figure import DARK, LIGHT, check, draw, printable, text_on
-from afterword.papers.impact import Impact
+from afterword.papers.figure import (
+    DARK,
+    LIGHT,
+    Series,
+    check,
+    draw,
+    draw_losses,
+    plot_scores,
+    printable,
+    scores_layout,
+    text_on,
+)
+from afterword.papers.importance import Impact
 from afterword.papers.isotropy import Isotropy
 from afterword.papers.lengths import Lengths
-from afterword.papers.losses import draw_losses
-from afterword.papers.scores import Series
 from afterword.papers.turning import Curve, turning_point
 from afterword.train.callbacks import SCORE
 
@@ -57,15 +66,15 @@ PLOTS: dict[str, tuple[Callable[..., None], set[str]]] = {
         {"before", "last token, mean 0.20", SHOWN, "BERT in the paper"},
     ),
     "heads": (
-        partial(heads.plot, table=TABLE, label="score", best=(1, 1), chosen=(0, 0)),
+        partial(importance.plot_heads, scores=TABLE, label="score", best=(1, 1), chosen=(0, 0)),
         {"11", "55", "-", "score", "head", "layer"},
     ),
-    "no heads": (partial(heads.plot, table=TABLE * math.nan, label="score"), {"-"}),
+    "no heads": (partial(importance.plot_heads, scores=TABLE * math.nan, label="score"), {"-"}),
     "impact": (
-        partial(impact.plot, result=Impact(("[CLS]", "银", "$b", "[SEP]"), (1, 3), MATRIX)),
+        partial(importance.plot, result=Impact(("[CLS]", "银", "$b", "[SEP]"), (1, 3), MATRIX)),
         {"银", "$b", "masked token", "effect on", "mean", "Euclidean distance"},
     ),
-    "impact of one token": (partial(impact.plot, result=Impact(("[CLS]", "a"), (1, 2), np.zeros((2, 2)))), {"a"}),
+    "impact of one token": (partial(importance.plot, result=Impact(("[CLS]", "a"), (1, 2), np.zeros((2, 2)))), {"a"}),
     "isotropy": (
         partial(isotropy.plot, results=[Isotropy(name, 0.1, -2, 0.3, 9, 3) for name in ("plain", "flow")]),
         {"plain", "flow", "uniformity: log mean exp(−2 d²)"},
@@ -80,7 +89,7 @@ PLOTS: dict[str, tuple[Callable[..., None], set[str]]] = {
     ),
     "scores": (
         partial(
-            scores.plot,
+            plot_scores,
             columns=("STS12", "$x$|<b>"),
             series=[
                 Series("ours", (70.0, None), group="here", marked=frozenset({0})),
@@ -173,7 +182,7 @@ def test_one_bad_head_does_not_take_the_scale():
     table = np.linspace(0.4, 0.5, 100).reshape(10, 10)
     table[3, 3] = 0.04
     axes = Figure().subplots()
-    heads.plot(axes, table, "score")
+    importance.plot_heads(axes, table, "score")
     low, high = axes.images[0].get_clim()
     assert 40 <= low < 41 and high == 50
 
@@ -195,5 +204,5 @@ def test_losses_and_dev_scores_of_a_run(tmp_path: Path):
 
 def test_sizes_of_figures_of_scores():
     for columns, panels in ((1, (1, 1)), (8, (1, 8)), (9, (2, 5)), (17, (3, 6))):
-        _, found = scores.layout(["task"] * columns, [Series("a", (1.0,) * columns)])
+        _, found = scores_layout(["task"] * columns, [Series("a", (1.0,) * columns)])
         assert found == panels

@@ -1,4 +1,4 @@
-"""Results as JSON."""
+"""Results as JSON, a model's run over texts, and the lengths of texts."""
 
 import json
 import math
@@ -10,10 +10,13 @@ import pytest
 from tests.agreement import close
 from tests.tiny import tiny
 
-from afterword import Encoder, bellm, classical, reba
+from afterword import Encoder, bellm, classical, echo, reba
 from afterword.encode.limits import Limits
 from afterword.errors import InputError, MethodError, TooLong
+from afterword.papers.lengths import lengths
 from afterword.papers.measurement import Measurement, sweep
+
+TEXTS = ["ccc", "a", "bb", "dddd", "ee", "the end"]
 
 
 @dataclass(frozen=True)
@@ -29,32 +32,43 @@ class Outer(Measurement):
     text: str = "a"
 
 
-def test_what_is_undefined_is_null_and_values_lie_inside_each_other():
+def test_undefined_values_are_null_in_nested_results():
     found = Outer(np.array([1.5, math.nan]), Inner(math.nan), {"x": (1.0, math.inf)}).to_json()
     assert found == {"values": [1.5, None], "inner": {"score": None}, "by_name": {"x": [1.0, None]}, "text": "a"}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
-TEXTS = ["ccc", "a", "bb", "dddd", "ee", "the end"]
-
-
-def test_each_texts_last_state_in_order(tmp_path: Path):
+def test_the_last_state_of_each_text_in_order(tmp_path: Path):
     encoder = Encoder.load(tiny("llama", tmp_path), bellm(2, "last", template=None))
     wanted = encoder.encode(TEXTS)
     for limits in (None, Limits(batch_size=1), Limits(batch_tokens=8)):
-        found = sweep(encoder, TEXTS, lambda states: list(states[:, -1].numpy()), limits)
-        assert close(np.stack(found), wanted, 1e-5)
-    as_ids = encoder.backbone.tokenizer.ids(TEXTS)
-    assert close(np.stack(sweep(encoder, as_ids, lambda s: list(s[:, -1].numpy()))), wanted, 1e-5)
+        assert close(np.stack(sweep(encoder, TEXTS, lambda states: list(states[:, -1].numpy()), limits)), wanted, 1e-5)
+    ids = encoder.backbone.tokenizer.ids(TEXTS)
+    assert close(np.stack(sweep(encoder, ids, lambda states: list(states[:, -1].numpy()))), wanted, 1e-5)
 
 
-def test_what_cannot_be_read(tmp_path: Path):
+def test_texts_and_methods_without_a_single_run(tmp_path: Path):
     encoder = Encoder.load(tiny("llama", tmp_path), classical())
-    with pytest.raises(InputError, match="there is no text"):
-        sweep(encoder, [], list)
-    with pytest.raises(InputError, match="text 1 is blank"):
-        sweep(encoder, ["a", "  "], list)
-    with pytest.raises(TooLong, match="text 0 has 4 tokens"):
+    for texts in ([], ["a", "  "]):
+        with pytest.raises(InputError):
+            sweep(encoder, texts, list)
+    with pytest.raises(TooLong, match="text 0"):
         sweep(encoder, ["abcd"], list, Limits(3, on_long="error"))
-    with pytest.raises(MethodError, match="cuts texts into chunks"):
+    with pytest.raises(MethodError, match="chunk"):
         sweep(Encoder(encoder.backbone, reba(chunk=4)), ["a"], list)
+
+
+def test_lengths_are_those_that_the_model_reads(oracle: Path):
+    texts = ["a", "a thin line", "the line is long"]
+    for method in (classical(), echo(copies=3)):
+        encoder = Encoder.load(oracle / "models" / "bert", method)
+        result = lengths(encoder.backbone.tokenizer, texts, method.layout, limit=4, name="mine")
+        assert result.tokens.tolist() == [len(encoder.weights(text)[0]) for text in texts]
+        assert result.over == sum(n > 4 for n in result.tokens) > 0
+        found = result.to_json()
+        assert found["texts"] == 3 and found["over"] == result.over and found["name"] == "mine"
+        assert found["quantiles"]["1.0"] == max(result.tokens)
+        assert found["quantiles"]["0.5"] == sorted(result.tokens)[1]
+    assert lengths(encoder.backbone.tokenizer, texts).over == 0  # without a limit
+    with pytest.raises(InputError):
+        lengths(encoder.backbone.tokenizer, [])

@@ -1,7 +1,5 @@
 """The degradation curve against models that are really truncated, and the rule of its turning point by hand."""
 
-import gzip
-import json
 import math
 import warnings
 from pathlib import Path
@@ -14,9 +12,9 @@ from transformers import AutoModel
 
 from afterword import Encoder, bellm, classical, ditto, prompt, reba
 from afterword.backbone.bidirectional import Sight
-from afterword.errors import BadRow, InputError, MethodError
+from afterword.errors import InputError, MethodError
 from afterword.papers import turning
-from afterword.papers.turning import degradation, read_pairs, resolve, turning_point
+from afterword.papers.turning import degradation, resolve, turning_point
 from afterword.tasks.pairs import ScoredPairs
 
 
@@ -93,15 +91,11 @@ def test_several_sets_are_averaged_and_each_is_kept(tmp_path: Path):
         low < score < high for score, (low, high) in zip(both.scores, both.band, strict=True)
     )
     small = ScoredPairs(dev.left[:5], dev.right[:5], dev.gold[:5], dev.subsets[:5])
-    with pytest.raises(InputError, match="5 pairs of small are too few"):
+    with pytest.raises(InputError, match="small has 5 pairs"):
         degradation(encoder, {"all": dev, "small": small}, [classical()])
-    with pytest.raises(InputError, match="there are no pairs"):
-        degradation(encoder, {}, [classical()])
     flat = ScoredPairs(dev.left, dev.right, np.full(40, 3.0), dev.subsets)
-    assert (
-        "all 40 pairs of flat have the score 3"
-        in degradation(encoder, {"all": dev, "flat": flat}, [classical()])[0].note
-    )
+    (undefined,) = degradation(encoder, {"all": dev, "flat": flat}, [classical()])
+    assert undefined.turning is None and "flat" in undefined.note
 
 
 def planted(encoder: Encoder, dev: ScoredPairs, layer: int) -> np.ndarray:
@@ -120,7 +114,7 @@ def test_auto_becomes_the_number_behind_the_turning_point(tmp_path: Path):
     assert resolve(method, encoder, gold).name == "bellm last 2 mean add"
     assert resolve(bellm(3), encoder, gold) == bellm(3)
     assert Encoder(encoder.backbone, resolve(method, encoder, gold)).encode("a").shape == (64,)
-    with pytest.raises(MethodError, match=r"bellm\(last='auto'\) needs pairs"):
+    with pytest.raises(MethodError, match="auto"):
         Encoder(encoder.backbone, method)
 
 
@@ -143,41 +137,22 @@ def test_a_prompt_a_step_or_a_method_of_the_encoder_does_not_change_the_curve(tm
     assert degradation(encoder, dev, [classical()], draws=0)[0].scores == wanted[0].scores
 
 
-def test_what_cannot_be(tmp_path: Path):
+def test_models_pairs_and_methods_without_a_turning_point(tmp_path: Path):
     llama = Encoder.load(tiny("llama", tmp_path / "llama"), classical())
     bert = Encoder.load(tiny("bert", tmp_path / "bert"), classical())
-    with pytest.raises(MethodError, match="bert is bidirectional already: it has no turning point"):
-        degradation(bert, pairs(), [classical()])
-    with pytest.raises(InputError, match="29 pairs are too few for a turning point: give at least 30"):
-        degradation(llama, pairs(29), [classical()])
-    for method in (reba(), ditto((0, 0))):
-        with pytest.raises(MethodError, match="reads the attention of all layers"):
-            degradation(llama, pairs(), [method])
-
-
-def test_equal_scores_are_named(tmp_path: Path):
-    encoder, dev = Encoder.load(tiny("llama", tmp_path), classical()), pairs()
+    dev = pairs()
+    for kind, value, call in (
+        (MethodError, "bert", lambda: degradation(bert, dev, [classical()])),
+        (MethodError, "reba", lambda: degradation(llama, dev, [reba()])),
+        (MethodError, "ditto", lambda: degradation(llama, dev, [ditto((0, 0))])),
+        (InputError, "29 pairs", lambda: degradation(llama, pairs(29), [classical()])),
+    ):
+        with pytest.raises(kind, match=value):
+            call()
     flat = ScoredPairs(dev.left, dev.right, np.full(40, 3.0), dev.subsets)
-    (curve,) = degradation(encoder, flat, [classical()])
-    assert curve.turning is None and all(math.isnan(s) for s in curve.scores)
-    assert curve.note == "all 40 pairs have the score 3: a correlation needs different ones"
-    assert curve.to_json()["scores"] == [None] * 4
-    with pytest.raises(InputError, match="all 40 pairs have the score 3"):
-        resolve(bellm("auto"), encoder, flat)
-
-
-def test_no_layer_and_the_last_token_of_a_template_is_undefined(tmp_path: Path):
-    encoder = Encoder.load(tiny("llama", tmp_path), classical())
-    (curve,) = degradation(encoder, pairs(), [bellm(pool="last", last=2)], draws=0)
-    assert math.isnan(curve.scores[0]) and not math.isnan(curve.scores[1])
-
-
-def test_pairs_are_read_from_a_file(tmp_path: Path):
-    path = tmp_path / "dev.jsonl.gz"
-    rows = [{"sentence1": "a", "sentence2": "b", "score": "1.5"}, {"sentence1": "c", "sentence2": "d", "score": 2}]
-    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    found = read_pairs(path)
-    assert (found.left, found.right, found.gold.tolist()) == (("a", "c"), ("b", "d"), [1.5, 2.0])
-    path.write_bytes(gzip.compress(b'{"sentence1": "a", "sentence2": "b"}'))
-    with pytest.raises(BadRow, match=r"dev\.jsonl\.gz:1: has no field 'score'"):
-        read_pairs(path)
+    (curve,) = degradation(llama, flat, [classical()])
+    assert curve.turning is None and curve.to_json()["scores"] == [None] * 4 and "40 pairs" in curve.note
+    with pytest.raises(InputError, match="40 pairs"):
+        resolve(bellm("auto"), llama, flat)
+    (curve,) = degradation(llama, dev, [bellm(pool="last", last=2)], draws=0)
+    assert math.isnan(curve.scores[0]) and not math.isnan(curve.scores[1])  # no layer: the template's last token

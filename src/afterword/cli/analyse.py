@@ -1,36 +1,43 @@
-"""``afterword analyse``: the papers' measurements of layers and vectors. Those of attention: analyse_attention."""
+"""``afterword analyse``: the papers' measurements of a model's layers, tokens and vectors.
+
+A verb reads its options, measures with a file of `afterword.papers`, and prints and draws what that file makes of it.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Option
 
-from ..errors import one_line
 from . import options as o
-from .analyse_attention import attention, heads, impact
 from .help import SETTINGS, Verb, Verbs, expanded
-from .model import ModelChoice, members_of, read_methods
-from .option_groups import Figure, Models, Run, Texts, distinct, read_input
+from .model import ModelChoice, read_methods
+from .option_groups import Figure, Models, Run, Texts, distinct, items, read_input
 from .progress import CountedBar
 from .tables import aligned
 
 if TYPE_CHECKING:
-    from ..methods import AnyMethod
-    from ..papers.gains import Gain
-    from ..papers.isotropy import Isotropy
-    from ..papers.turning import Curve
-    from ..post import Post
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..encode.limits import Limits
+    from ..encoder import Encoder
+    from ..papers.attention import AttentionMatrix
+    from ..papers.measurement import Table
     from ..tasks.pairs import ScoredPairs
     from ..text.layout import Layout
     from ..text.tokenizer import Tokenizer
+
+Corpus = Annotated[
+    Path | None,
+    Option(metavar="FILE", help="Count document frequencies for TF-IDF in this file. Default: in the texts."),
+]
 
 analyse = typer.Typer(help="Measure a model's layers, tokens and vectors, as the papers do.", cls=Verbs, **SETTINGS)
 
@@ -43,31 +50,15 @@ def _root(context: typer.Context) -> None:
 
 def turning_point(
     model: Models,
-    dev: Annotated[
-        list[Path],
-        typer.Option(
-            "--dev", metavar="FILE", show_default=False,
-            help="Development pairs with human scores: a .jsonl, .csv (both may be gzipped) or .parquet file with "
-            "sentence1, sentence2 and score. May be given several times: the curve is then the mean of theirs.",
-        ),
-    ],
-    pool: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pool", metavar="POOL", help="Pooling: mean or last. May be given several times. Default: both."
-        ),
-    ] = None,
-    template: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--template", metavar="TEMPLATE",
-            help="A template: its name, a string with {text}, or none. May be given several times. Default: bellm and "
-            "none.",
-        ),
-    ] = None,
-    margin: Annotated[
-        float, typer.Option("--margin", min=0, metavar="X", help="Scores that differ by at most X count as equal.")
-    ] = 0.01,
+    dev: Annotated[list[Path], Option(metavar="FILE", show_default=False,
+        help="Development pairs with human scores: a file of sentence1, sentence2 and score. May be given several "
+        "times: the curve is then the mean of theirs.")],
+    pool: Annotated[list[str] | None, Option(metavar="POOL",
+        help="Pooling: mean or last. May be given several times. Default: both.")] = None,
+    template: Annotated[list[str] | None, Option(metavar="TEMPLATE",
+        help="A template: its name, a string with {text}, or none. May be given several times. Default: bellm and "
+        "none.")] = None,
+    margin: Annotated[float, Option(min=0, metavar="X", help="Scores that differ by at most X count as equal.")] = 0.01,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Find the turning point: the layer after which a model's sentence vectors get worse.
@@ -77,71 +68,42 @@ def turning_point(
     Examples:
         afterword analyse turning-point -m afterword-mini --dev pairs.jsonl
     """
-    from ..tasks.pairs import read_pairs
-
     figure.check()
-    spellings = [(t, p) for t in template or ("bellm", "none") for p in pool or ("mean", "last")]
-    names = run.names(model)
-    sets = {name: read_pairs(Path(path)) for path, name in distinct(list(map(str, dev)), _stem, "--dev").items()}
-    check_scores(sets)
     from ..methods import classical, one_method
     from ..methods.serialize import parse_method
-    from ..papers.turning import degradation, plot
+    from ..papers import turning
 
-    specs = [f"bellm:last=auto,pool={p},template={_quoted(t)}" for t, p in spellings]
-    methods = {
-        f"{p}, {'no' if t == 'none' else t} template": one_method(parse_method(spec), "a turning point")
-        for (t, p), spec in zip(spellings, specs, strict=True)
+    specs = {
+        f"{p}, {'no' if t == 'none' else t} template": f"bellm:last=auto,pool={p},template={_quoted(t)}"
+        for t in template or ("bellm", "none")
+        for p in pool or ("mean", "last")
     }
-    results, shown, used = [], [], []
-    for name in model:
-        encoder = run.load(name, classical())
+    methods = {name: one_method(parse_method(spec), "a turning point") for name, spec in specs.items()}
+    names = run.names(model)
+    sets = {name: turning.read_pairs(path) for path, name in distinct(list(map(str, dev)), _stem, "--dev").items()}
+    results, curves, notes = [], [], []
+    for path, short in names.items():
+        encoder = run.load(path, classical())
         with CountedBar("turning point", "vectors") as bar:
-            curves = degradation(
-                encoder, sets if len(sets) > 1 else next(iter(sets.values())), methods, margin=margin,
-                batch_tokens=run.batch_tokens, show_progress_bar=bar.update,
-            )  # fmt: skip
-        asks = [
-            s.replace("auto", str(c.turning.last)) if c.turning else None for s, c in zip(specs, curves, strict=True)
+            of_model = turning.degradation(
+                encoder, sets, methods, margin=margin, batch_tokens=run.batch_tokens, show_progress_bar=bar.update
+            )
+        asked = [
+            spec.replace("auto", str(curve.turning.last)) if curve.turning else None
+            for spec, curve in zip(specs.values(), of_model, strict=True)
         ]
-        rows = [{**c.to_json(), "method": m} for c, m in zip(curves, asks, strict=True)]
-        results.append({"model": name, "layers": encoder.backbone.facts.layers, "margin": margin, "curves": rows})
-        used += asks
-        for c in curves:
-            parts = [names[name]] * (len(model) > 1) + [c.name] * (len(model) == 1 or len(methods) > 1)
-            shown.append(replace(c, name=", ".join(parts)))
-    mean = next(iter(sets)) if len(sets) == 1 else f"mean of {len(sets)} sets: {', '.join(sets)}"
-    note = (
-        f"{shown[0].pairs} pairs, {mean}; bands: 95 % intervals over resamples of the pairs; rings: turning points, "
-        "grey if under half of the resamples agree"
-    )
-    figure.draw(partial(plot, curves=shown), "Scores by layers kept", note)
-    return run.show(results if len(results) > 1 else results[0], _curves(shown, used, list(sets)))
-
-
-def _curves(curves: Sequence[Curve], methods: Sequence[str | None], sets: Sequence[str]) -> Iterator[str]:
-    mean = f" in {len(sets)} sets ({', '.join(sets)}; --json has the scores of each)" if len(sets) > 1 else ""
-    yield f"Spearman x 100 of {curves[0].pairs} pairs{mean}, by layers kept; * is the turning point"
-    rows = []
-    for curve in curves:
-        at = curve.turning.kept if curve.turning else None
-        rows.append({"": curve.name} | {str(t): f"{100 * s:.2f}{'*' if t == at else ' '}"
-                                        for t, s in enumerate(curve.scores)})  # fmt: skip
-    yield from aligned(rows)
-    yield ""
-    for curve, method in zip(curves, methods, strict=True):
-        turning = curve.turning
-        if turning is None:
-            yield f"{curve.name}: {curve.note}"
-            continue
-        layers = len(curve.scores) - 1
-        what = f"falls after {turning.kept} of {layers} layers" if turning.falls else "does not fall at its end"
-        yield f"{curve.name}: {what} ({turning.agreement:.0%} of resamples agree): --method {shlex.quote(method or '')}"
+        rows = [{**curve.to_json(), "method": spec} for curve, spec in zip(of_model, asked, strict=True)]
+        results.append({"model": path, "layers": encoder.backbone.facts.layers, "margin": margin, "curves": rows})
+        notes += ["" if spec is None else f": --method {shlex.quote(spec)}" for spec in asked]
+        for curve in of_model:
+            parts = [short] * (len(model) > 1) + [curve.name] * (len(model) == 1 or len(methods) > 1)
+            curves.append(replace(curve, name=", ".join(parts)))
+    figure.draw(turning.draw, curves, list(sets))
+    return run.show(results if len(results) > 1 else results[0], lines([turning.table(curves, notes, list(sets))]))
 
 
 def _stem(path: str) -> str:
-    name = Path(path).name.removesuffix(".gz")
-    return name.rpartition(".")[0] or name
+    return Path(path).name.removesuffix(".gz").rpartition(".")[0] or path
 
 
 def _quoted(template: str) -> str:
@@ -151,32 +113,22 @@ def _quoted(template: str) -> str:
     return template if template == "none" or template in TEMPLATES else json.dumps(template, ensure_ascii=False)
 
 
-def check_scores(sets: Mapping[str, ScoredPairs]) -> None:
-    """Refuse, before a model is loaded, pairs by file that all have one score.
-
-    Raises:
-        InputError: a file's pairs do.
-    """
-    from ..errors import InputError
-
-    for file, pairs in sets.items():
-        if (pairs.gold == pairs.gold[0]).all():
-            same = f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}"
-            raise InputError(f"{file}: {same}: a correlation needs different ones")
+def lines(tables: Sequence[Table]) -> Iterator[str]:
+    """The lines of tables, with a blank line between two."""
+    for i, table in enumerate(tables):
+        yield from [""] * (i > 0)
+        yield from table.title
+        yield from aligned(table.rows, names=table.names) if table.rows else ()
+        yield from table.notes
 
 
 def dependency(
     model: Models,
     texts: Texts,
     method: o.Methods = None,
-    pivot: Annotated[
-        Literal["last", "first"] | None,
-        typer.Option(
-            "--pivot", metavar="TOKEN",
-            help="The pivot, the token that represents a sentence: last or first. Default: last in a causal model, "
-            "else first.",
-        ),
-    ] = None,
+    pivot: Annotated[Literal["last", "first"] | None, Option(metavar="TOKEN",
+        help="The pivot, the token that represents a sentence: last or first. Default: last in a causal model, else "
+        "first.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Measure how much each sentence's pivot token depends on its other tokens.
@@ -188,49 +140,28 @@ def dependency(
     """
     figure.check()
     read, methods = texts.read(), read_methods(method)
-    from ..papers.dependency import dependency as measure
-    from ..papers.dependency import plot
+    from ..papers import dependency as claim
 
     results = [
-        measure(encoder, read, pivot, name=name, limits=limits)
+        claim.dependency(encoder, read, pivot, name=name, limits=limits)
         for name, encoder, limits in run.encoders(model, methods)
     ]
-    short = max(r.undefined for r in results)
-    note = f"{len(read)} sentences" + f", up to {short} of one token left out" * bool(short) + "; triangles: means"
-    size, title = (6.6, 1.6 + 0.5 * len(results)), "Dependency of the pivot on the other tokens"
-    figure.draw(partial(plot, results=results), title, note, size=size)
-    rows = []
-    for r in results:
-        quartiles = " ".join(f"{q:.3f}" for q in r.quartiles)
-        row = {"": r.name, "pivot": r.pivot, "mean": f"{r.mean:.3f}", "quartiles": quartiles}
-        rows.append(row | ({"of one token, left out": str(r.undefined)} if short else {}))
-    return run.show([r.to_json() for r in results], aligned(rows))
+    figure.draw(claim.draw, results)
+    return run.show([r.to_json() for r in results], lines([claim.table(results)]))
 
 
 def words(
     model: Models,
     texts: Texts,
-    frequencies: Annotated[
-        Path,
-        typer.Option(
-            "--frequencies", metavar="FILE", show_default=False,
-            help="Count word frequencies in this file: lines of a word and its count, or a plain text.",
-        ),
-    ],
-    method: Annotated[
-        list[str] | None,
-        typer.Option("--method", metavar="METHOD", help="A method. May be given several times. Default: bellm."),
-    ] = None,
-    top: Annotated[
-        int, typer.Option("--top", min=1, metavar="N", help="Treat the N most frequent words as high-frequency words.")
-    ] = 100,
-    head: Annotated[
-        str | None,
-        typer.Option(
-            "--head", metavar="MODEL", help="Use the language-modelling head of this model instead of the model's own."
-        ),
-    ] = None,
-    show: Annotated[int, typer.Option("--show", min=0, metavar="N", help="Print the words of N texts.")] = 5,
+    frequencies: Annotated[Path, Option(metavar="FILE", show_default=False,
+        help="Count word frequencies in this file: lines of a word and its count, or a text.")],
+    method: Annotated[list[str] | None, Option(metavar="METHOD",
+        help="A method. May be given several times. Default: bellm.")] = None,
+    top: Annotated[int, Option(min=1, metavar="N", help="Treat the N most frequent words as high-frequency words."
+        )] = 100,
+    head: Annotated[str | None, Option(metavar="MODEL",
+        help="Use the language-modelling head of this model instead of the model's own.")] = None,
+    show: Annotated[int, Option(min=0, metavar="N", help="Print the words of N texts.")] = 5,
     *, run: Run,
 ) -> int:  # fmt: skip
     """Print the word that the language-modelling head predicts after the last token of each text.
@@ -240,47 +171,133 @@ def words(
     Examples:
         afterword analyse words -m afterword-mini -i texts.txt --frequencies texts.txt
     """
-    from ..papers.words import read_counts, representative_words
+    from ..papers import words as claim
 
-    read, counts = texts.read(), read_counts(frequencies)
-    results, lines = [], []
-    for name, encoder, limits in run.encoders(model, read_methods(method or ["bellm"])):
-        f = representative_words(encoder, read, counts, top=top, head=head, name=name, limits=limits)
-        results.append(f.to_json())
-        lines += [
-            f"{f.name}: {f.share:.2%} of {len(f.words)} texts have a word that is not among the {f.top} most frequent; "
-            f"{f.frequent:.2%} have one that is, {f.wordless:.2%} none",
-            f"  {f.different} different words: " + ", ".join(f"{w} {n}" for w, n in f.commonest),
-            *(f"  {word or '-':16} {one_line(text)}" for word, text in zip(f.words, read[:show], strict=False)),
+    read, counts = texts.read(), claim.read_counts(frequencies)
+    results = [
+        claim.representative_words(encoder, read, counts, top=top, head=head, name=name, limits=limits)
+        for name, encoder, limits in run.encoders(model, read_methods(method or ["bellm"]))
+    ]
+    return run.show([r.to_json() for r in results], lines([claim.table(r, read[:show]) for r in results]))
+
+
+def impact(
+    model: Models,
+    texts: Texts,
+    corpus: Corpus = None,
+    first: Annotated[int, Option(min=1, metavar="N",
+        help="Use the first N texts. A text of k tokens is run k*k/2 times.")] = 200,
+    heads: Annotated[int, Option(min=0, metavar="N", help="Print the N best attention heads.")] = 5,
+    *, figure: Figure, run: Run,
+) -> int:  # fmt: skip
+    """Measure how well the importance of tokens to an encoder correlates with TF-IDF.
+
+    Importance is measured by perturbed masking (the impact matrix), and by each head's attention of a token to
+    itself. A correlation is that of the tokens of one text, averaged over texts. The plot shows the impact matrix of
+    the first text, a file for each model. --json has the matrices of all texts.
+
+    Examples:
+        afterword analyse impact -m minilm -i texts.txt --first 20
+    """
+    figure.check()
+    read = texts.read()
+    counted, used = read if corpus is None else read_input(corpus), read[:first]
+    from ..methods import classical
+    from ..papers import importance
+
+    results: list[dict[str, Any]] = []
+    tables = []
+    for name, encoder, limits in run.encoders(model, {"": classical()}):
+        weights, matrices = importance.tfidf_weights(encoder, used, counted), []
+        by_head = importance.head_agreements(encoder, used, weights, limits=limits)[:heads] if heads else ()
+        with CountedBar("impact matrices", "texts", len(used)) as bar:
+            for text in used:
+                matrices.append(importance.impact(encoder, text, limits=limits))
+                bar.update()
+        agreements = [importance.impact_agreement(matrices, weights), *by_head]
+        of_texts = [{**m.to_json(), "tfidf": w.tolist()} for m, w in zip(matrices, weights, strict=True)]
+        results.append({"model": name, **agreements[0].to_json(), "texts_measured": of_texts})
+        results += [{"model": name, **head.to_json()} for head in by_head]
+        tables.append(importance.impact_table(name, agreements, len(used)))
+        figure.draw(importance.draw, matrices[0], model=name if len(model) > 1 else "", name=name, text=used[0])
+    return run.show(results, lines(tables))
+
+
+def heads(
+    model: Models,
+    texts: Texts,
+    corpus: Corpus = None,
+    dev: Annotated[Path | None, Option(metavar="FILE",
+        help="Scored pairs by which Ditto's heads are ranked: a file of sentence1, sentence2 and score. Without "
+        "--input and --pairs, correlations are of their texts.")] = None,
+    test: Annotated[list[Path] | None, Option(metavar="FILE",
+        help="Scored pairs on which to score Ditto with every head too. May be given several times; the mean is shown."
+        )] = None,
+    states: Annotated[str, Option(metavar="STATES", help="The states that Ditto weighs: first_last, last, static."
+        )] = "first_last",
+    top: Annotated[int, Option(min=1, metavar="N", help="Print the N best heads.")] = 4,
+    head: Annotated[list[str] | None, Option(metavar="HEAD",
+        help="Print this head too, as in 1-10. May be given several times.")] = None,
+    *, figure: Figure, run: Run,
+) -> int:  # fmt: skip
+    """Show which attention heads follow TF-IDF, and how well Ditto does with each (Ditto's Table 4).
+
+    For each head: Pearson's and Spearman's correlation of its diagonal attention with TF-IDF, over the tokens of a
+    text, averaged over texts; and with --dev and --test the score of Ditto with that head. Heads are ranked by the
+    score on --dev, or else by Pearson's correlation, as by `afterword tune --texts`. The plot shows what ranks them.
+
+    Examples:
+        afterword analyse heads -m minilm --dev pairs.jsonl
+    """
+    figure.check()
+    from ..methods import ditto, parse_head
+    from ..papers import importance
+    from ..papers.measurement import for_json
+    from ..tasks.pairs import read_pairs
+
+    also = [f"{layer + 1}-{number + 1}" for layer, number in map(parse_head, head or ())]
+    read = (replace(texts, pairs=dev) if texts.input is None and texts.pairs is None else texts).read()
+    counted = read if corpus is None else read_input(corpus)
+    sets = {"dev": [read_pairs(dev)] if dev else [], "test": [read_pairs(path) for path in test or ()]}
+    results, tables = [], []
+    for name, encoder, limits in run.encoders(model, {"": ditto((0, 0), states)}):
+        weights = importance.tfidf_weights(encoder, read, counted)
+        agreements = importance.head_agreements(encoder, read, weights, limits=limits)
+        scores = {kind: _ditto_scores(encoder, pairs, states, limits) for kind, pairs in sets.items() if pairs}
+        rows = [
+            {**a.to_json(), **{kind: for_json(of[importance.place(a.name)]) for kind, of in scores.items()}}
+            for a in agreements
         ]
-    return run.show(results, lines)
+        if "dev" in scores:
+            rows.sort(key=lambda row: (row["dev"] is None, -(row["dev"] or 0)))
+        results += [{"model": name, "states": states, **row} for row in rows]
+        tables.append(importance.heads_table(name, rows, len(read), top, also))
+        figure.draw(importance.draw_heads, name, rows, model=name if len(model) > 1 else "")
+    return run.show(results, lines(tables))
+
+
+def _ditto_scores(
+    encoder: Encoder, sets: Sequence[ScoredPairs], states: str, limits: Limits
+) -> NDArray[np.floating[Any]]:
+    """The score of Ditto with each head (L, H), a mean over sets of pairs."""
+    from ..tune.head_scores import head_scores
+
+    with CountedBar("heads", "texts", sum(2 * len(pairs.gold) for pairs in sets)) as bar:
+        tables = [head_scores(encoder, pairs, states, limits, bar.update) for pairs in sets]
+    return sum(tables[1:], tables[0]) / len(tables)
 
 
 def isotropy(
     model: Models,
     texts: Texts,
-    above: Annotated[
-        float,
-        typer.Option(
-            "--above", metavar="X", help="Pairs with a score above X are positive, as in SimCSE and Ditto: 4 of 5."
-        ),
-    ] = 4.0,
+    above: Annotated[float, Option(metavar="X",
+        help="Pairs with a score above X are positive, as in SimCSE and Ditto: 4 of 5.")] = 4.0,
     method: o.Methods = None,
-    post: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--post", metavar="STEPS",
-            help="Post-processing steps to apply to every method's vectors: none, whiten, flow, ... May be given "
-            "several times. Default: none.",
-        ),
-    ] = None,
-    fit: Annotated[
-        Path | None,
-        typer.Option(
-            "--fit", metavar="FILE",
-            help="Fit steps and TF-IDF on the texts of this file. Default: on the texts that are measured.",
-        ),
-    ] = None,
+    post: Annotated[list[str] | None, Option(metavar="STEPS",
+        help="Post-processing steps to apply to every method's vectors: none, whiten, flow, ... May be given several "
+        "times. Default: none.")] = None,
+    fit: Annotated[Path | None, Option(metavar="FILE",
+        help="Fit steps and TF-IDF on the texts of this file. Default: on the texts that are measured.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Measure how evenly vectors lie in all directions (isotropy), as in Ditto's Table 5 and Figure 4.
@@ -294,82 +311,43 @@ def isotropy(
     figure.check()
     if figure.plot is not None and texts.pairs is None:
         raise typer.BadParameter("it draws alignment, which needs pairs with scores: pass --pairs", param_hint="--plot")
+    from ..methods import classical
+    from ..papers import isotropy as claim
     from ..post import parse_post
+    from ..tasks.candidates import Fitting, candidates
     from ..tasks.pairs import read_pairs
+    from ..tasks.vectors import CachedEmbedder
 
     read = texts.read()
     methods = dict(zip(method or (), read_methods(method).values(), strict=True))
     posts = {spec: parse_post(spec) for spec in post or ["none"]}
-    if fit is not None:
-        check_fit(methods, posts)
     on = read if fit is None else read_input(fit)
-    from ..methods import classical
-    from ..papers.isotropy import isotropy as measure
-    from ..papers.isotropy import plot, positive_pairs
-    from ..tasks.candidates import Fitting, candidates
-    from ..tasks.vectors import CachedEmbedder
-
-    positives = [] if texts.pairs is None else positive_pairs(read_pairs(texts.pairs, correlated=False), above)
-    results: list[Isotropy] = []
-    for spec, short in run.names(model).items():
-        encoder = run.load(spec, next(iter(methods.values()), None))
-        own = "classical" if encoder.method == classical() else encoder.method.name
-        tried = methods or {own: encoder.method}
-        for c in candidates(encoder, tried, posts, {"batch_tokens": run.batch_tokens}, Fitting.on(on)):
+    positives = [] if texts.pairs is None else claim.positive_pairs(read_pairs(texts.pairs, correlated=False), above)
+    results = []
+    for path, short in run.names(model).items():
+        encoder = run.load(path, next(iter(methods.values()), None))
+        default = "classical" if encoder.method == classical() else encoder.method.name
+        limits = {"batch_tokens": run.batch_tokens}
+        for c in candidates(encoder, methods or {default: encoder.method}, posts, limits, Fitting.on(on)):
             c = c.fit(on) if c.unfitted else c
             name = " ".join([short] * (len(model) > 1) + [c.name])
             vectors = CachedEmbedder(c.embedder, c.cache, c.raw, c.post)
-            results.append(measure(vectors, read, positives, name=name))
-    several = f"{len(positives)} positive pair{'s' * (len(positives) > 1)}"
-    counts = f"{results[0].texts} texts" + f", {several}" * bool(positives)
-    note = f"{counts}; lower is better on both axes"
-    figure.draw(partial(plot, results=results), "Alignment and uniformity", note)
-    rows = [
-        {"": r.name, "average cosine": f"{r.average_cosine:.3f}", "uniformity": f"{r.uniformity:.3f}"}
-        | ({"alignment": f"{r.alignment:.3f}"} if positives else {})
-        for r in results
-    ]
-    return run.show([r.to_json() for r in results], [counts, *aligned(rows)])
-
-
-def check_fit(methods: Mapping[str, AnyMethod], posts: Mapping[str, tuple[Post, ...]]) -> None:
-    """Refuse ``--fit`` where nothing is fitted.
-
-    Raises:
-        typer.BadParameter: no method and no step is.
-    """
-    from ..post import Unfitted
-
-    steps = [step for steps in posts.values() for step in steps]
-    fitted = any(isinstance(step, Unfitted) for step in steps)
-    if not fitted and all(m.weigh.fitted for m in members_of(methods.values())):
-        raise typer.BadParameter(
-            "has no effect: no method (tfidf, sif, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
-            param_hint="--fit",
-        )
+            results.append(claim.isotropy(vectors, read, positives, name=name))
+    figure.draw(claim.draw, results)
+    return run.show([r.to_json() for r in results], lines([claim.table(results)]))
 
 
 def lengths(
     model: Models,
     texts: Texts,
-    tasks: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tasks", metavar="TASKS",
-            help="Measure the texts of these tasks, each by itself: groups or names, separated by commas; see "
-            "`afterword evaluate --list`.",
-        ),
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option("--data", metavar="DIR", help="Folder of the tasks' data; or hub, to download them.")
-    ] = None,
+    tasks: Annotated[list[str] | None, Option(metavar="TASKS",
+        help="Measure the texts of these tasks, each by itself: groups or names, separated by commas; see `afterword "
+        "evaluate --list`.")] = None,
+    data: Annotated[str | None, Option(metavar="DIR", help="Folder of the tasks' data; or hub, to download them."
+        )] = None,
     method: o.Method = None,
-    max_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-length", min=1, metavar="N", help="Count the texts over N tokens. Default: the model's limit."
-        ),
-    ] = None,
+    max_length: Annotated[int | None, Option(min=1, metavar="N",
+        help="Count the texts over N tokens. Default: the model's limit.")] = None,
     revision: o.Revision = None,
     trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
@@ -386,57 +364,37 @@ def lengths(
     figure.check()
     from ..methods import one_method
     from ..methods.serialize import parse_method
+    from ..papers import lengths as claim
 
     chosen = None if method is None else one_method(parse_method(method), "the number of tokens")
-    sets = task_texts(tasks, data, texts) if tasks else {"": texts.read()}
-    from ..papers.lengths import lengths as measure
-    from ..papers.lengths import plot
-
-    run, results, rows = Run(revision=revision, trust_remote_code=trust_remote_code, as_json=as_json), [], []
-    for spec, short in run.names(model).items():
-        tokenizer, layout, limit = reading(ModelChoice(spec, None, None, None, revision, trust_remote_code))
-        for name, those in sets.items():
+    sets = _task_texts(tasks, data, texts) if tasks else {"": texts.read()}
+    run, results = Run(revision=revision, trust_remote_code=trust_remote_code, as_json=as_json), []
+    for path, short in run.names(model).items():
+        tokenizer, layout, limit = _read_tokenizer(ModelChoice(path, None, None, None, revision, trust_remote_code))
+        for name, of_set in sets.items():
             full = " ".join([short] * (len(model) > 1 or not name) + [name] * bool(name))
             layout = chosen.layout if chosen else layout
-            r = measure(tokenizer, those, layout, limit=max_length or limit, name=full)
-            results.append(r)
-            half, ninety, most, longest = (str(r.quantile(share)) for share in (0.5, 0.9, 0.99, 1.0))
-            rows.append({
-                "": r.name, "texts": str(len(r.tokens)), "median": half, "90 %": ninety, "99 %": most,
-                "longest": longest, "limit": str(r.limit or "none"), "over it": f"{100 * r.over / len(r.tokens):.2f} %",
-            })  # fmt: skip
-    note = "special tokens, template and copies of the method included"
-    figure.draw(partial(plot, results=results), "Lengths of texts in tokens", note)
-    return run.show([r.to_json() for r in results], aligned(rows))
+            results.append(claim.lengths(tokenizer, of_set, layout, limit=max_length or limit, name=full))
+    figure.draw(claim.draw, results)
+    return run.show([r.to_json() for r in results], lines([claim.table(results)]))
 
 
-def task_texts(tasks: Sequence[str], data: str | None, texts: Texts) -> dict[str, Sequence[str]]:
-    """The texts of each task.
-
-    Raises:
-        typer.BadParameter: a file is passed too, or there is no --data.
-        DataError: a task has no plain texts, or its data are missing.
-    """
+def _task_texts(tasks: Sequence[str], data: str | None, texts: Texts) -> dict[str, Sequence[str]]:
+    """The texts of each task."""
     if texts.input is not None or texts.pairs is not None:
         raise typer.BadParameter("pass a file or --tasks, not both", param_hint="--tasks")
     from ..adapters.mteb_official import known_by
-    from ..errors import DataError
     from ..tasks.catalogue import jobs, local_tasks
     from ..tasks.rows import Folder, source
 
     none = Folder(Path("no folder"))
-    found: dict[str, Sequence[str]] = {}
     chosen = jobs(tasks, none if data is None else source(data), local_tasks(), known_by)
     if any(job.source == none for job in chosen):
         raise typer.BadParameter("is needed: the folder of the tasks' data, or hub", param_hint="--data")
-    for job in chosen:
-        found[job.name] = list(dict.fromkeys(job.task.load(job.source).texts()))
-        if not found[job.name]:
-            raise DataError(f"{job.name} has no texts without a word or a condition: leave it out")
-    return found
+    return {job.name: list(dict.fromkeys(job.task.load(job.source).texts())) for job in chosen}
 
 
-def reading(choice: ModelChoice) -> tuple[Tokenizer, Layout, int | None]:
+def _read_tokenizer(choice: ModelChoice) -> tuple[Tokenizer, Layout, int | None]:
     """A model's tokenizer, the layout of its saved method, and its limit of tokens; no weights are loaded."""
     from ..backbone.loading import load_tokenizer
     from ..backbone.model_source import ModelSource
@@ -458,15 +416,84 @@ def reading(choice: ModelChoice) -> tuple[Tokenizer, Layout, int | None]:
     return tokenizer, with_prompt(layout, prompt), saved.max_length or limit
 
 
+def attention(
+    model: o.Model,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text. Default: --input or stdin.")] = None,
+    input: o.Input = None,
+    row: Annotated[int | None, Option(min=1, metavar="N", help="Use text N of the input, counted from 1.")] = None,
+    format: o.Format = None,
+    field: o.Field = None,
+    method: o.Methods = None,
+    head: Annotated[list[str] | None, Option(metavar="LAYER-HEAD",
+        help="Show this head's attention, as in 1-10: layer and head, counted from 1. May be given several times."
+        )] = None,
+    layer: Annotated[list[int] | None, Option(min=1, metavar="N",
+        help="Show the mean over all heads of layer N, counted from 1. May be given several times.")] = None,
+    token: Annotated[str | None, Option(metavar="WORD",
+        help="Show only the rows of this word: what its tokens attend to.")] = None,
+    *, figure: Figure, run: Run,
+) -> int:  # fmt: skip
+    """Show the attention of one text, token by token.
+
+    By default it is the matrix that the method reads: ReBA's backward attention, with the layer and head that has
+    each maximum, or Ditto's head. For a method with bidirectional layers, and for several texts, the share of each
+    layer's attention that goes to later tokens is printed.
+
+    Examples:
+        afterword analyse attention -m afterword-mini --method reba --token bank "The bank was steep."
+        afterword analyse attention -m minilm --head 2-1 --head 2-3 "The bank was steep."
+    """
+    from ..methods import one_method, parse_head
+
+    figure.check()
+    heads, methods = [parse_head(h) for h in head or ()], read_methods(method)
+    texts = list(items(text, input, format, field))
+    if len(texts) < (row or 1):
+        raise typer.BadParameter(f"the input has {len(texts)} texts", param_hint="--row" if row else "--input")
+    texts = texts if row is None else [texts[row - 1]]
+    if len(texts) != 1 and (heads or layer or token is not None or figure.plot is not None):
+        raise typer.BadParameter(f"there are {len(texts)} texts, and a matrix is that of one", param_hint="--row")
+    from ..papers import attention as claim
+
+    results, tables, drawn, forwards = [], [], [], []
+    for name, encoder, limits in run.encoders([model], methods):
+        views = _views(encoder, texts[0], heads, layer or ()) if len(texts) == 1 else []
+        forward = None
+        if one_method(encoder.method, "attention").sight.both_ways or len(texts) > 1:
+            forward = claim.forward_attention(encoder, texts, name=name, limits=limits)
+            forwards.append(forward)
+        elif not views:
+            raise typer.BadParameter(
+                f"{encoder.method.name} reads no attention: pass --head or --layer, or a method that does, as reba",
+                param_hint="--method",
+            )
+        rows = None if token is None else claim.rows_of_word(encoder, texts[0], token)
+        results.append({"name": name, "matrices": [v.to_json() for v in views], "rows": rows,
+                        "forward": None if forward is None else forward.to_json()})  # fmt: skip
+        views = [replace(view, name=f"{name}: {view.name}") for view in views]
+        tables += [claim.matrix_table(v) if rows is None else claim.rows_table(v, rows) for v in views]
+        drawn += views
+    if figure.plot is not None and not drawn:
+        raise typer.BadParameter("there is no matrix to draw: pass --head or --layer", param_hint="--plot")
+    figure.draw(claim.draw, drawn, texts[0])
+    return run.show(results, lines(tables + ([claim.forward_table(forwards)] if forwards else [])))
+
+
+def _views(
+    encoder: Encoder, text: str, heads: Sequence[tuple[int, int]], layers: Sequence[int]
+) -> list[AttentionMatrix]:
+    """The matrices of the heads and layers, and ReBA's; without any, the one that the method reads."""
+    from ..papers.attention import attention_heads, method_attention
+
+    views = attention_heads(encoder, text, heads, [n - 1 for n in layers]) if heads or layers else []
+    used = method_attention(encoder, text)
+    return views + ([used] if used is not None and (not views or used.layer is not None) else [])
+
+
 def gains(
     model: Models,
-    pairs: Annotated[
-        Path,
-        typer.Option(
-            "--pairs", metavar="FILE", show_default=False,
-            help="Rows of sentence1, sentence2, score and, if any, subset.",
-        ),
-    ],
+    pairs: Annotated[Path, Option(metavar="FILE", show_default=False,
+        help="Rows of sentence1, sentence2, score and, if any, subset.")],
     method: o.Methods = None,
     *, run: Run,
 ) -> int:  # fmt: skip
@@ -479,71 +506,22 @@ def gains(
     Examples:
         afterword analyse gains -m afterword-mini --method classical --method echo --pairs pairs.jsonl
     """
-    chosen = two(model, method or [])
-    from ..papers.gains import gains as measure
+    from ..papers import gains as claim
     from ..tasks.pairs import read_pairs
 
-    scored = read_pairs(pairs)
-    check_scores({pairs.name: scored})
-    first, second = (e for name, spec in chosen for _, e, _ in run.encoders([name], read_methods(spec)))
-    results = measure(first, second, scored)
-    head = [" ".join([n, name, *spec]) for n, (name, spec) in zip(("first ", "second"), chosen, strict=True)]
-    return run.show([r.to_json() for r in results], [*head, *_gains(results)])
-
-
-def two(models: Sequence[str], methods: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The model and the method of each of two encoders.
-
-    Raises:
-        typer.BadParameter: they are not two, or equal.
-    """
-    many = max(len(models), len(methods))
-    if many != 2 or len(methods) > 2 or len(models) > 2:
+    methods: list[str | None] = [*method] if method else [None]
+    if {len(model), len(methods)} not in ({1, 2}, {2}):
         raise typer.BadParameter(
-            f"{len(models)} x --model and {len(methods)} x --method: pass two of one of them, or of both",
+            f"pass two models, two methods or both: there are {len(model)} models and {len(method or ())} methods",
             param_hint="--method",
         )
-    specs = [[m] for m in methods] * (2 // len(methods)) if methods else [[], []]
-    chosen = list(zip(list(models) * (2 // len(models)), specs, strict=True))
-    if chosen[0] == chosen[1]:
-        raise typer.BadParameter("both encoders are the same: pass two methods or two models", param_hint="--method")
-    return chosen
+    chosen = list(zip(list(model) * (2 // len(model)), methods * (2 // len(methods)), strict=True))
+    scored = read_pairs(pairs)
+    first, second = (e for name, spec in chosen for _, e, _ in run.encoders([name], read_methods(spec and [spec])))
+    results = claim.gains(first, second, scored)
+    names = [f"{nth} {name} {spec or ''}" for nth, (name, spec) in zip(("first ", "second"), chosen, strict=True)]
+    return run.show([r.to_json() for r in results], lines([claim.table(results, names)]))
 
 
-def _gains(results: Sequence[Gain]) -> list[str]:
-    """A line for each kind; * marks an interval without 0."""
-    rows = [
-        {"by": r.by, "kind": r.kind, "pairs": f"{r.pairs:,}", "first": _x100(r.first), "second": _x100(r.second),
-         "gain": _x100(r.gain, r.interval), "95 %": _range(r.interval),
-         "against others": _x100(r.others, r.others_interval),
-         "95 % ": _range(r.others_interval), "forward": "-" if math.isnan(r.forward) else f"{100 * r.forward:.0f} %"}
-        for r in results
-    ]  # fmt: skip
-    known = sum(not math.isnan(interval[0]) for r in results for interval in (r.interval, r.others_interval))
-    return [
-        "Spearman x 100; * is an interval without 0; forward: share of attention to later tokens in the bidirectional "
-        "layers of the second",
-        *aligned(rows, names=2),
-        f"about one in twenty of such intervals leaves 0 by chance alone: of these {known}, {known / 20:.0f}",
-    ]
-
-
-def _x100(value: float, interval: tuple[float, float] | None = None) -> str:
-    """A correlation; a difference with its sign, and * if its interval is without 0."""
-    if math.isnan(value):
-        return "-" + " " * (interval is not None)
-    if interval is None:
-        return f"{100 * value:.2f}"
-    return f"{100 * value:+.2f}" + ("*" if interval[0] > 0 or interval[1] < 0 else " ")
-
-
-def _range(interval: tuple[float, float]) -> str:
-    return "-" if math.isnan(interval[0]) else f"{100 * interval[0]:+.2f} to {100 * interval[1]:+.2f}"
-
-
-VERBS: dict[str, Any] = {
-    "turning-point": turning_point, "dependency": dependency, "words": words, "impact": impact, "heads": heads,
-    "isotropy": isotropy, "lengths": lengths, "attention": attention, "gains": gains,
-}  # fmt: skip
-for verb_name, verb in VERBS.items():
-    analyse.command(verb_name, cls=Verb)(expanded(verb))
+for verb in (turning_point, dependency, words, impact, heads, isotropy, lengths, attention, gains):
+    analyse.command(verb.__name__.replace("_", "-"), cls=Verb)(expanded(verb))

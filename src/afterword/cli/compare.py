@@ -22,7 +22,7 @@ from .drawing import check_plot
 from .tables import laid_out, paragraph, terminal
 
 if TYPE_CHECKING:
-    from ..papers.scores import Series
+    from ..papers.figure import Series
     from ..tasks.compare import Comparison
     from ..tasks.published import Line, Published
     from ..tasks.report import Row, ScoreTable
@@ -318,7 +318,7 @@ def figures(rows: Sequence[Row], theirs: Sequence[Published]) -> dict[str, Drawn
 
 
 def _of_results(table: ScoreTable, models: dict[str, str]) -> Drawn:
-    from ..papers.scores import Series
+    from ..papers.figure import Series
 
     note = f"{table.metric} × 100"
     if len(table.rows) == 1:
@@ -335,7 +335,7 @@ def _of_results(table: ScoreTable, models: dict[str, str]) -> Drawn:
 
 
 def _of_published(table: Published, rows: Sequence[Row], several: bool) -> Drawn:
-    from ..papers.scores import Series
+    from ..papers.figure import Series
     from ..tasks.published import HERE, lines, published
 
     table = published()[table.id]  # all of it: the best is not always among the nearest rows
@@ -373,11 +373,11 @@ def draw(files: dict[str, Path], drawn: dict[str, Drawn], dark: bool) -> None:
     """Draw the tables, and say where they are."""
     if not files:
         return
-    from ..papers import figure, scores
+    from ..papers import figure
 
     for name, path in files.items():
         one = drawn[name]
-        size, panels = scores.layout(one.columns, one.series)
-        plot = partial(scores.plot, columns=one.columns, series=one.series, digits=one.digits)
+        size, panels = figure.scores_layout(one.columns, one.series)
+        plot = partial(figure.plot_scores, columns=one.columns, series=one.series, digits=one.digits)
         figure.draw(path, plot, size=size, panels=panels, title=one.title, note=one.note, dark=dark)
         say(f"{name}: {path}" + (f" and {path.with_stem(f'{path.stem}-dark')}" if dark else ""))

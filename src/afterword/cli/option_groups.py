@@ -256,13 +256,11 @@ class Figure:
         """Refuse a figure that cannot be drawn, before a long computation."""
         check_plot(self.plot, self.dark)
 
-    def draw(self, plot: Callable[..., None], title: str, note: str, model: str = "", **options: Any) -> None:
-        """Draw it, if it is asked for; of several, each to a file with the name of its model."""
+    def draw(self, draw: Callable[..., None], *results: Any, model: str = "", **options: Any) -> None:
+        """Call ``draw(path, *results)`` if there is --plot; with a model, the file is named after it too."""
         if self.plot is not None:
-            from ..papers.figure import draw
-
             path = self.plot.with_stem(f"{self.plot.stem}-{model.replace('/', '-')}") if model else self.plot
-            draw(path, plot, title=title, note=note, dark=self.dark, **options)
+            draw(path, *results, dark=self.dark, **options)
 
 
 def read_input(input: Path | None, format: str | None = None, field: str | None = None) -> list[str]:

@@ -229,7 +229,7 @@ def check_labels(labels: str | None, input: Path | None, criterion: str | None, 
 def draw_head_map(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
     """Draw the scores of all heads, or without labels their correlations with TF-IDF."""
     from ..papers import figure
-    from ..papers.heads import plot as plot_heads
+    from ..papers.importance import plot_heads
     from ..tune.heads import spelled_head
 
     chosen = heads.label_free
@@ -244,7 +244,7 @@ def draw_head_map(heads: HeadMap, model: str, plot: Path, dark: bool) -> None:
         )
     figure.draw(
         plot,
-        partial(plot_heads, table=table, label=label, best=best, chosen=chosen),
+        partial(plot_heads, scores=table, label=label, best=best, chosen=chosen),
         size=(2.4 + 0.38 * table.shape[1], 1.6 + 0.3 * table.shape[0]),
         title=f"{model}: attention heads",
         note=note,

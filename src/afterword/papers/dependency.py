@@ -1,4 +1,4 @@
-"""How much the token that represents a sentence depends on the others: sentence-level Spearman correlation.
+"""Dependency: the correlation of the token that represents a sentence with the other tokens.
 
 Source: BeLLM, section 2 and Figure 2, section 5.5 and Figure 5; after Ethayarajh (2019), intra-sentence similarity.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,8 +22,8 @@ from ..encoder import Encoder
 from ..errors import InputError
 from ..tasks.scores import ranks
 from ..text.layout import Text
-from .figure import printable
-from .measurement import Measurement, sweep
+from . import figure
+from .measurement import Measurement, Table, sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +66,7 @@ def dependency(
 ) -> Dependency:
     """Correlate the pivot of each sentence with its other tokens.
 
-    All tokens of the input count, also special tokens and those of a template. So compare models with the same
+    All tokens of the input count, including special tokens and those of a template. So compare models with the same
     template, or without one, as Figure 2 does.
 
     Args:
@@ -76,22 +78,22 @@ def dependency(
         limits: batch size and maximum length.
 
     Raises:
-        InputError: there is no text, a text is blank, or the pivot is neither "last" nor "first".
+        InputError: there are no texts, a text is blank, or the pivot is neither "last" nor "first".
     """
     if pivot not in (None, "last", "first"):
         raise InputError(f"pivot={pivot!r}: choose last or first")
     at = pivot or ("last" if encoder.backbone.facts.causal else "first")
     index = -1 if at == "last" else 0
-    values = np.array(sweep(encoder, texts, lambda states: _of_group(states, index), limits))
+    values = np.array(sweep(encoder, texts, lambda states: _correlate(states, index), limits))
     defined = values[~np.isnan(values)]
-    quartiles = np.quantile(defined, [0.25, 0.5, 0.75]) if len(defined) else np.full(3, math.nan)
+    low, middle, high = map(float, np.quantile(defined, [0.25, 0.5, 0.75])) if len(defined) else [math.nan] * 3
     mean = float(defined.mean()) if len(defined) else math.nan
-    low, middle, high = map(float, quartiles)
-    name = name or encoder.method.name
-    return Dependency(name, at, values, mean, (low, middle, high), len(values) - len(defined))
+    return Dependency(
+        name or encoder.method.name, at, values, mean, (low, middle, high), len(values) - len(defined)
+    )  # fmt: skip
 
 
-def _of_group(states: Tensor, pivot: int) -> list[float]:
+def _correlate(states: Tensor, pivot: int) -> list[float]:
     """Spearman's correlation of the pivot with the other tokens, averaged, for texts of one length (G, n, D)."""
     n = states.shape[1]
     if n == 1:
@@ -100,8 +102,18 @@ def _of_group(states: Tensor, pivot: int) -> list[float]:
     ranked -= ranked.mean(-1, keepdim=True)
     ranked /= ranked.norm(dim=-1, keepdim=True)  # NaN where all components are equal
     correlations = (ranked * ranked[:, pivot, None]).sum(-1)
-    others = torch.arange(n) != pivot % n
-    return [float(v) for v in correlations[:, others].mean(1)]
+    return [float(v) for v in correlations[:, torch.arange(n) != pivot % n].mean(1)]
+
+
+def table(results: Sequence[Dependency]) -> Table:
+    """A row per result: the pivot, the mean and the quartiles."""
+    left_out = "of one token, left out"
+    rows = []
+    for r in results:
+        row = {"": r.name, "pivot": r.pivot, "mean": f"{r.mean:.3f}"}
+        row["quartiles"] = " ".join(f"{q:.3f}" for q in r.quartiles)
+        rows.append(row | ({left_out: str(r.undefined)} if any(r.undefined for r in results) else {}))
+    return Table(rows)
 
 
 def plot(axes: Axes, results: Sequence[Dependency]) -> None:
@@ -116,7 +128,7 @@ def plot(axes: Axes, results: Sequence[Dependency]) -> None:
     line = {"color": rcParams["text.color"]}
     axes.boxplot(
         [r.values[~np.isnan(r.values)] for r in results],
-        tick_labels=[f"{printable(r.name)}\n{r.pivot} token, mean {r.mean:.2f}" for r in results],
+        tick_labels=[f"{figure.printable(r.name)}\n{r.pivot} token, mean {r.mean:.2f}" for r in results],
         orientation="horizontal", widths=0.55, showmeans=True, boxprops=line, whiskerprops=line, capprops=line,
         flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": rcParams["axes.edgecolor"]},
     )  # fmt: skip
@@ -126,3 +138,13 @@ def plot(axes: Axes, results: Sequence[Dependency]) -> None:
     for mean in PAPER.values():
         axes.axvline(mean, color=rcParams["axes.edgecolor"], linestyle=":", linewidth=1)
     axes.secondary_xaxis("top").set_xticks([*PAPER.values()], [f"{name} in the paper" for name in PAPER], fontsize=7.5)
+
+
+def draw(path: Path, results: Sequence[Dependency], *, dark: bool = False) -> None:
+    """Draw the results to a file; arguments and errors as for `figure.draw` and `plot`."""
+    undefined = max(r.undefined for r in results)
+    note = f"{len(results[0].values)} sentences" + f", up to {undefined} of one token left out" * bool(undefined)
+    figure.draw(
+        path, partial(plot, results=results), size=(6.6, 1.6 + 0.5 * len(results)), dark=dark,
+        title="Dependency of the pivot on the other tokens", note=f"{note}; triangles: means",
+    )  # fmt: skip

@@ -1,32 +1,35 @@
-"""Write figures with matplotlib: a file for light pages, and one for dark pages where it is asked for.
+"""Draw figures with matplotlib to files for light and dark pages; the plots of `compare` and of a training run.
 
-A figure is a function ``plot(axes, result)`` next to its measurement, which takes its colours from the current style:
-"C0", "C1", ... for series, ``rcParams["grid.color"]`` and the like for the rest. So it also works on axes of your own:
-
-    from matplotlib import pyplot as plt
-    from afterword.papers import dependency, figure
-
-    with plt.style.context(figure.LIGHT):
-        dependency.plot(plt.figure().subplots(), results)
+The plot of a claim is ``plot(axes, result)`` in its file. It takes its colours from the current style, so it also draws
+on your axes: ``with plt.style.context(figure.LIGHT): dependency.plot(plt.figure().subplots(), results)``.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MissingExtra
 from ..files.atomic import atomic_file, check_target
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 KINDS = (".png", ".svg", ".pdf")
 LIGHT = Path(__file__).with_name("light.mplstyle")
 DARK = Path(__file__).with_name("dark.mplstyle")
 """Colours for dark pages; use it after `LIGHT`."""
+
+ACROSS = 8  # maximum number of panels in a row of a figure of scores
 
 
 def draw(
@@ -39,19 +42,19 @@ def draw(
     panels: tuple[int, int] = (1, 1),
     dark: bool = False,
 ) -> None:
-    """Draw a figure to a file. No window is opened, and a file that exists stays until the new one is complete.
+    """Draw a figure to a file.
 
     Args:
-        path: a .png (300 dpi), .svg or .pdf file; letters of an .svg and a .pdf are text, not outlines.
+        path: a .png (300 dpi), .svg or .pdf file; an existing file is replaced when the new one is complete.
         plot: draws on the axes of all panels, passed one by one, row by row.
         size: width and height in inches.
         title: above the panels.
-        note: in small print below them: what was measured, of what, how many.
-        panels: numbers of rows and columns.
+        note: in small print below them.
+        panels: number of rows and columns.
         dark: also draw NAME-dark, for dark pages.
 
     Raises:
-        InputError: the file has another ending.
+        InputError: the file has a different ending.
         DataError: it cannot be written.
         MissingExtra: matplotlib is not installed.
     """
@@ -78,7 +81,7 @@ def check(path: Path, dark: bool = False) -> None:
     """Check, before a long computation, that a figure can be written to this file.
 
     Raises:
-        InputError: the file has another ending than `KINDS`.
+        InputError: the file's ending is not one of `KINDS`.
         DataError: it is a folder, or its folder does not exist.
         MissingExtra: matplotlib is not installed.
     """
@@ -131,3 +134,128 @@ def _fonts_by_the_viewer(svg: bool) -> Iterator[None]:
             yield
     finally:
         log.setLevel(level)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One encoder's scores.
+
+    Attributes:
+        name: name of the encoder.
+        scores: one per column; None if missing.
+        deviations: their standard deviations, if any.
+        published: whether they are a paper's.
+        group: the heading above it; encoders of one group follow each other.
+        marked: indices of the columns whose score is of different data from the column's other scores.
+    """
+
+    name: str
+    scores: Sequence[float | None]
+    deviations: Sequence[float | None] = ()
+    published: bool = False
+    group: str = ""
+    marked: frozenset[int] = frozenset()
+
+
+def scores_layout(columns: Sequence[str], series: Sequence[Series]) -> tuple[tuple[float, float], tuple[int, int]]:
+    """The size of the figure in inches, and its rows and columns of panels."""
+    rows = math.ceil(len(columns) / ACROSS)
+    across = math.ceil(len(columns) / rows)
+    lines = len(series) + len({one.group for one in series})
+    names = max(len(text) for one in series for text in (one.name, one.group))
+    return (1.2 + 0.065 * min(names, 60) + 1.6 * across, rows * (0.8 + 0.19 * lines) + 0.7), (rows, across)
+
+
+def plot_scores(*panels: Axes, columns: Sequence[str], series: Sequence[Series], digits: int = 2) -> None:
+    """Draw a mark per score, with its number to the right, and a bar for ± where that is known.
+
+    A score measured here is filled, a published one hollow, and one of different data a cross; the best is bold.
+
+    Args:
+        panels: one per column, or more.
+        columns: names of the tasks.
+        series: the scores of each encoder.
+        digits: decimals of the numbers.
+    """
+    from matplotlib import rcParams
+
+    lines: list[tuple[str, Series | None]] = []
+    for i, one in enumerate(series):
+        if one.group and (i == 0 or series[i - 1].group != one.group):
+            lines.append((one.group, None))
+        lines.append((one.name, one))
+    groups = list(dict.fromkeys(one.group for one in series if not one.published))
+    across = max(panel.get_subplotspec().get_gridspec().ncols for panel in panels)  # type: ignore[union-attr]
+    for k, axes in enumerate(panels):
+        if k >= len(columns):
+            axes.set_visible(False)
+            continue
+        best = max((s for one in series if (s := one.scores[k]) is not None and k not in one.marked), default=None)
+        for y, (_, line) in enumerate(lines):
+            if line is None or (score := line.scores[k]) is None or not math.isfinite(score):
+                continue
+            colour = rcParams["axes.edgecolor"] if line.published else f"C{groups.index(line.group)}"
+            spread, marked = (line.deviations[k] if line.deviations else None) or 0.0, k in line.marked
+            axes.errorbar(
+                score, y, xerr=spread or None, marker="x" if marked else "o", color=colour, capsize=2,
+                markerfacecolor="none" if line.published else colour,
+            )  # fmt: skip
+            number = f"{score:.{digits}f}" + f" ±{spread:.{digits}f}" * bool(spread) + "*" * marked
+            weight = "bold" if len(series) > 1 and score == best and not marked else "normal"
+            axes.annotate(number, (1.03, y), xycoords=("axes fraction", "data"), va="center", size=7, weight=weight)
+        axes.set_title(printable(columns[k]), size=8)
+        axes.set_ylim(len(lines) - 0.5, -0.5)
+        axes.set_yticks(range(len(lines)), [printable(name) for name, _ in lines])
+        axes.tick_params(labelsize=7, labelleft=k % across == 0)
+        axes.tick_params(axis="y", length=0)
+        axes.locator_params(axis="x", nbins=3)
+        for label, (_, line) in zip(axes.get_yticklabels(), lines, strict=False):
+            label.set_fontweight("bold" if line is None else "normal")
+
+
+def draw_losses(curve: Path, path: Path, score: str, title: str = "") -> None:
+    """Draw the loss of a training run over steps, and below it the scores on dev if they were measured.
+
+    Args:
+        curve: ``loss.jsonl`` of the run.
+        path: a .png, .svg or .pdf file.
+        score: the key of the dev score that chose the checkpoint, such as "eval_dev_spearman_cosine"; different
+            correlations on the same pairs are drawn too.
+        title: the name of the run.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    rows = [json.loads(line) for line in curve.read_text("utf-8").splitlines()]
+    panels = 1 + any(score in row for row in rows)
+    plot = partial(_plot_losses, rows=rows, score=score)
+    draw(path, plot, size=(6.4, 1 + 2.2 * panels), title=title, panels=(panels, 1))
+
+
+def _plot_losses(losses: Axes, scores: Axes | None = None, *, rows: Sequence[Mapping[str, Any]], score: str) -> None:
+    """Draw the losses, and on a second panel the dev scores: a ring marks the best of those that chose."""
+    losses.plot(*_column(rows, "loss"), markersize=2.5)
+    for row in rows:
+        if "train_loss" in row:
+            losses.axhline(row["train_loss"], color="C1", linewidth=0.8)
+            losses.annotate(f"mean of {row['step']} steps: {row['train_loss']:.4g}", (0, row["train_loss"]))
+    losses.set(ylabel="loss", xlabel="" if scores else "step")
+    if scores is None:
+        return
+    start = score.rpartition("_")[0].rpartition("_")[0]
+    keys = dict.fromkeys(key for row in rows for key in row if key.startswith(f"{start}_") and key.endswith("_cosine"))
+    for key in {score: None, **keys}:
+        steps, values = _column(rows, key)
+        values = [100 * value for value in values]
+        scores.plot(steps, values, label=key.split("_")[-2].capitalize())
+        defined = [(value, step) for value, step in zip(values, steps, strict=True) if not math.isnan(value)]
+        if key == score and defined:
+            best, at = max(defined)
+            scores.scatter(at, best, s=120, facecolors="none", edgecolors="C0", zorder=3, gid="best")
+    scores.set(ylabel="dev score × 100", xlabel="step", xlim=losses.get_xlim())
+    scores.legend()
+
+
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    points = [(row["step"], math.nan if row[name] is None else row[name]) for row in rows if name in row]
+    return [step for step, _ in points], [value for _, value in points]

@@ -19,14 +19,15 @@ from ..methods import Ensemble
 from ..tasks.pairs import ScoredPairs
 from ..tasks.scores import LEVEL, Bootstrap, Interval, spearman
 from .attention import forward_attention
-from .measurement import Measurement
+from .measurement import Measurement, Table, percent
 
 Array = NDArray[np.floating]
 Kinds = dict[str, NDArray[np.bool_]]
 """Which pairs are of each kind (n,)."""
 
 FEWEST = 30
-"""A kind of fewer pairs is listed without scores."""
+"""A kind with fewer pairs is listed without scores."""
+UNDEFINED = (math.nan, math.nan)
 
 ENGLISH = frozenset("no not never none nobody nothing nowhere neither nor cannot without nt n't".split())
 CHINESE = frozenset("不没無无未勿莫")
@@ -43,7 +44,8 @@ class Gain(Measurement):
         kind: name of the kind.
         pairs: number of pairs.
         first, second: correlations of the two encoders.
-        interval: 95 % bootstrap interval of second - first, the same draws for both.
+        gain: second - first.
+        interval: 95 % bootstrap interval of the gain, the same draws for both.
         others: gain of this kind less that of all other pairs.
         others_interval: 95 % bootstrap interval of that.
         forward: mean share of attention to later tokens in the second encoder's bidirectional layers; NaN if it has
@@ -53,21 +55,13 @@ class Gain(Measurement):
     by: str
     kind: str
     pairs: int
-    first: float
-    second: float
-    interval: Interval
-    others: float
-    others_interval: Interval
     forward: float
-
-    @property
-    def gain(self) -> float:
-        """Second less first."""
-        return self.second - self.first
-
-    def to_json(self) -> dict[str, object]:
-        """The fields, and the gain."""
-        return {**super().to_json(), "gain": None if math.isnan(self.gain) else self.gain}
+    first: float = math.nan
+    second: float = math.nan
+    gain: float = math.nan
+    interval: Interval = UNDEFINED
+    others: float = math.nan
+    others_interval: Interval = UNDEFINED
 
 
 def gains(first: Encoder, second: Encoder, pairs: ScoredPairs) -> list[Gain]:
@@ -79,21 +73,21 @@ def gains(first: Encoder, second: Encoder, pairs: ScoredPairs) -> list[Gain]:
         pairs: scored pairs.
 
     Returns:
-        All pairs first, then the kinds; where the pairs have no more than one subset, none by subset.
+        All pairs first, then the kinds; if the pairs have only one subset, none by subset.
 
     Raises:
         InputError: fewer than `FEWEST` pairs, or constant scores.
     """
     if len(pairs.gold) < FEWEST:
-        raise InputError(f"{len(pairs.gold)} pairs say nothing about kinds of pairs: give at least {FEWEST}")
+        raise InputError(f"there are {len(pairs.gold)} pairs: a comparison by kind needs at least {FEWEST}")
     if np.ptp(pairs.gold) == 0:
-        raise InputError(f"all {len(pairs.gold)} scores are {pairs.gold[0]:.6g}: a correlation needs different ones")
+        raise InputError(f"all {len(pairs.gold)} scores are {pairs.gold[0]:.6g}: a correlation needs different scores")
     a, b = (pairs.score(encoder, 0).items["similarity"] for encoder in (first, second))
     forward = _forward(second, pairs)
-    found = [_gain("all", "all pairs", np.ones(len(a), bool), pairs.gold, a, b, forward)]
-    for by, kinds in kinds_of(pairs).items():
-        found += [_gain(by, kind, at, pairs.gold, a, b, forward) for kind, at in kinds.items()]
-    return found
+    divisions = {"all": {"all pairs": np.ones(len(a), bool)}, **kinds_of(pairs)}
+    return [
+        _gain(by, kind, at, pairs.gold, a, b, forward) for by, kinds in divisions.items() for kind, at in kinds.items()
+    ]
 
 
 def kinds_of(pairs: ScoredPairs) -> Mapping[str, Kinds]:
@@ -115,7 +109,7 @@ def kinds_of(pairs: ScoredPairs) -> Mapping[str, Kinds]:
     both = list(zip(left, right, strict=True))
     negated = np.array([negates(a) + negates(b) for a, b in both])
     shared = np.array([len({*a} & {*b}) / max(len({*a} | {*b}), 1) for a, b in both])
-    at = np.array([_where(a, b) for a, b in both])
+    at = np.array([_position(a, b) for a, b in both])
     divisions: dict[str, Kinds] = {}
     names = sorted(set(pairs.subsets))
     if len(names) > 1:
@@ -145,30 +139,29 @@ def negates(words: Sequence[str]) -> bool:
     return any(w in ENGLISH or w in CHINESE or w.endswith("n't") for w in words)
 
 
-def _where(a: Sequence[str], b: Sequence[str]) -> float:
-    """The mean place of the words that only one of two texts has, from 0 to 1; NaN if there is none."""
-    places = [(i + 0.5) / len(x) for x, y in ((a, {*b}), (b, {*a})) for i, word in enumerate(x) if word not in y]
-    return float(np.mean(places)) if places else math.nan
+def _position(a: Sequence[str], b: Sequence[str]) -> float:
+    """The mean position, from 0 to 1, of the words that only one of two texts has; NaN if there are none."""
+    positions = [(i + 0.5) / len(x) for x, y in ((a, {*b}), (b, {*a})) for i, word in enumerate(x) if word not in y]
+    return float(np.mean(positions)) if positions else math.nan
 
 
 def _thirds(values: Array, *names: str) -> Kinds:
     """Three kinds of about equal size by a value; equal values are of one kind, and NaN of none."""
-    low, high = np.nanquantile(values, [1 / 3, 2 / 3]) if not np.isnan(values).all() else (math.nan, math.nan)
+    low, high = np.nanquantile(values, [1 / 3, 2 / 3]) if not np.isnan(values).all() else UNDEFINED
     return dict(zip(names, (values <= low, (values > low) & (values <= high), values > high), strict=True))
 
 
 def _gain(by: str, kind: str, at: NDArray[np.bool_], gold: Array, a: Array, b: Array, forward: Array | None) -> Gain:
-    nothing, count = (math.nan, math.nan), int(at.sum())
+    count = int(at.sum())
     share = math.nan if forward is None or not count else float(forward[at].mean())
     if count < FEWEST:
-        return Gain(by, kind, count, math.nan, math.nan, nothing, math.nan, nothing, share)
+        return Gain(by, kind, count, share)
     first, second = spearman(a[at], gold[at]), spearman(b[at], gold[at])
-    drawn, others, other_drawn = _draws(gold[at], a[at], b[at], 0), math.nan, None
+    drawn, others, others_interval = _draws(gold[at], a[at], b[at], 0), math.nan, UNDEFINED
     if len(gold) - count >= FEWEST:
-        others = spearman(b[~at], gold[~at]) - spearman(a[~at], gold[~at])
-        other_drawn = _draws(gold[~at], a[~at], b[~at], 1)
-    against = nothing if other_drawn is None else _interval(drawn - other_drawn)
-    return Gain(by, kind, count, first, second, _interval(drawn), second - first - others, against, share)
+        others = second - first - (spearman(b[~at], gold[~at]) - spearman(a[~at], gold[~at]))
+        others_interval = _interval(drawn - _draws(gold[~at], a[~at], b[~at], 1))
+    return Gain(by, kind, count, share, first, second, second - first, _interval(drawn), others, others_interval)
 
 
 def _draws(gold: Array, a: Array, b: Array, seed: int) -> Array:
@@ -179,7 +172,7 @@ def _draws(gold: Array, a: Array, b: Array, seed: int) -> Array:
 
 def _interval(drawn: Array) -> Interval:
     if np.isnan(drawn).all():
-        return math.nan, math.nan
+        return UNDEFINED
     low, high = np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
@@ -191,9 +184,33 @@ def _forward(encoder: Encoder, pairs: ScoredPairs) -> Array | None:
     if not (sight and sight.both_ways) or sight.couple != "replace" or not encoder.backbone.facts.attention:
         return None
     texts = list(dict.fromkeys(pairs.texts()))
-    found = forward_attention(encoder, texts)
-    chosen = [n - 1 for n in found.both_ways]
-    share = found.per_text[:, chosen].mean(1)
+    measured = forward_attention(encoder, texts)
+    share = measured.per_text[:, [n - 1 for n in measured.both_ways]].mean(1)
     at = {text: i for i, text in enumerate(texts)}
     every = np.array([share[at[t]] for t in pairs.texts()])
     return np.asarray((every[: len(pairs.left)] + every[len(pairs.left) :]) / 2)
+
+
+def table(results: Sequence[Gain], encoders: Sequence[str]) -> Table:
+    """A row per kind; * marks an interval without 0."""
+    rows = [
+        {"by": r.by, "kind": r.kind, "pairs": f"{r.pairs:,}", "first": percent(r.first), "second": percent(r.second),
+         "gain": _signed(r.gain, r.interval), "95 %": _range(r.interval),
+         "against others": _signed(r.others, r.others_interval), "95 % ": _range(r.others_interval),
+         "forward": "-" if math.isnan(r.forward) else f"{100 * r.forward:.0f} %"}
+        for r in results
+    ]  # fmt: skip
+    defined = sum(not math.isnan(interval[0]) for r in results for interval in (r.interval, r.others_interval))
+    title = "Spearman x 100; * is an interval without 0; forward: share of attention to later tokens in the second"
+    note = f"about one in twenty intervals excludes 0 by chance: {defined / 20:.0f} of these {defined}"
+    return Table(rows, [*encoders, title], [note], names=2)
+
+
+def _signed(value: float, interval: Interval) -> str:
+    if math.isnan(value):
+        return "- "
+    return f"{100 * value:+.2f}" + ("*" if interval[0] > 0 or interval[1] < 0 else " ")
+
+
+def _range(interval: Interval) -> str:
+    return "-" if math.isnan(interval[0]) else f"{100 * interval[0]:+.2f} to {100 * interval[1]:+.2f}"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +18,14 @@ from ..errors import InputError
 from ..text.inputs import check_texts
 from ..text.layout import Layout, Text
 from ..text.tokenizer import Tokenizer
-from .figure import printable
-from .measurement import Measurement
+from . import figure
+from .measurement import Measurement, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WINDOW = 8192  # number of texts that are tokenized at a time
+SHARES = {"median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,9 @@ class Lengths(Measurement):
     """The lengths of texts as a model reads them.
 
     Attributes:
-        name: of the texts.
-        limit: the most tokens that the model reads; None without a limit.
-        tokens: for each text, its tokens as the model would read them without a limit: special tokens, template and
-            copies included (n,).
+        name: name of the texts.
+        limit: maximum number of tokens that the model reads; None without a limit.
+        tokens: the number of tokens of each text without a limit, including special tokens, template and copies (n,).
     """
 
     name: str
@@ -42,11 +44,11 @@ class Lengths(Measurement):
 
     @property
     def over(self) -> int:
-        """The number of texts over the limit, which would be cut."""
+        """The number of texts over the limit, which would be truncated."""
         return 0 if self.limit is None else int((self.tokens > self.limit).sum())
 
     def quantile(self, share: float) -> int:
-        """The least length that this share of the texts does not exceed.
+        """The smallest length that this share of the texts does not exceed.
 
         >>> Lengths("", None, np.array([3, 1, 2, 9])).quantile(0.5)
         2
@@ -54,9 +56,9 @@ class Lengths(Measurement):
         return int(np.quantile(self.tokens, share, method="inverted_cdf"))
 
     def to_json(self) -> dict[str, Any]:
-        """The fields and what is computed from them, as plain data for JSON."""
-        shown = {str(share): self.quantile(share) for share in (0.5, 0.9, 0.99, 1.0)}
-        return {**super().to_json(), "texts": len(self.tokens), "over": self.over, "quantiles": shown}
+        """The fields, and the numbers that are computed from them."""
+        quantiles = {str(share): self.quantile(share) for share in SHARES.values()}
+        return {**super().to_json(), "texts": len(self.tokens), "over": self.over, "quantiles": quantiles}
 
 
 def lengths(
@@ -68,23 +70,32 @@ def lengths(
     Args:
         tokenizer: the model's.
         texts: strings, or lists of token ids.
-        layout: the input format, with its template and copies; None = the plain text. For a layout in chunks the
-            longest part of a text counts.
-        limit: the most tokens that the model reads.
-        name: of the texts.
+        layout: the input format, with its template and copies; None = the text alone. If it cuts texts into chunks,
+            the longest chunk of a text counts.
+        limit: maximum number of tokens that the model reads.
+        name: name of the texts.
 
     Raises:
-        InputError: there is no text, or one cannot be used.
+        InputError: there are no texts, or one cannot be used.
     """
     checked, layout = check_texts(texts), layout or Layout()
     if not checked:
-        raise InputError("there is no text: give at least one")
-    found = [
+        raise InputError("there are no texts: pass at least one")
+    tokens = [
         max((len(segment.ids) for segment in written.segments), default=0)
         for i in range(0, len(checked), WINDOW)
         for written in layout.write(checked[i : i + WINDOW], tokenizer)
     ]
-    return Lengths(name, limit, np.array(found))
+    return Lengths(name, limit, np.array(tokens))
+
+
+def table(results: Sequence[Lengths]) -> Table:
+    """A row per result: quantiles of the lengths, and the share of texts over the limit."""
+    return Table([
+        {"": r.name, "texts": str(len(r.tokens))} | {name: str(r.quantile(share)) for name, share in SHARES.items()}
+        | {"limit": str(r.limit or "none"), "over it": f"{100 * r.over / len(r.tokens):.2f} %"}
+        for r in results
+    ])  # fmt: skip
 
 
 def plot(axes: Axes, results: Sequence[Lengths]) -> None:
@@ -98,7 +109,7 @@ def plot(axes: Axes, results: Sequence[Lengths]) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, ScalarFormatter
 
     for r in results:
-        axes.ecdf(r.tokens, label=printable(r.name), marker="")
+        axes.ecdf(r.tokens, label=figure.printable(r.name), marker="")
     for limit in sorted({r.limit for r in results if r.limit is not None}):
         axes.axvline(limit, color=rcParams["axes.edgecolor"], linewidth=0.8)
         axes.annotate(f"limit {limit}", (limit, 0.02), (3, 0), textcoords="offset points")
@@ -109,3 +120,9 @@ def plot(axes: Axes, results: Sequence[Lengths]) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.set(xlabel="tokens of a text", ylabel="texts up to this length", ylim=(0, 1.01))
     axes.legend()
+
+
+def draw(path: Path, results: Sequence[Lengths], *, dark: bool = False) -> None:
+    """Draw the results to a file; arguments and errors as for `figure.draw` and `plot`."""
+    note = "special tokens, template and copies of the method included"
+    figure.draw(path, partial(plot, results=results), title="Lengths of texts in tokens", note=note, dark=dark)

@@ -1,4 +1,4 @@
-"""What every measurement shares: results that convert to JSON, and one run of a model over texts."""
+"""What the claims share: results that convert to JSON, tables of text, and a model's run over texts."""
 
 from __future__ import annotations
 
@@ -19,83 +19,104 @@ from ..text.batch import Batch
 from ..text.inputs import check_texts, is_blank
 from ..text.layout import Text
 
-Read = TypeVar("Read")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The result of an analysis: a frozen dataclass."""
+    """A result: a frozen dataclass that converts to JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain data for JSON: arrays as lists, NaN and infinity as null."""
-        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+        """The fields with arrays as lists, and NaN and infinity as null."""
+        return {f.name: for_json(getattr(self, f.name)) for f in fields(self)}
 
 
-def plain(value: Any) -> Any:
-    """A value as plain data for JSON.
+def for_json(value: Any) -> Any:
+    """A value as lists, dicts, numbers and null.
 
-    >>> plain((1.0, float("nan"), np.float32(0.5)))
+    >>> for_json((1.0, float("nan"), np.float32(0.5)))
     [1.0, None, 0.5]
     """
     if isinstance(value, Measurement):
         return value.to_json()
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return for_json(value.tolist())
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): for_json(v) for k, v in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(v) for v in value]
+        return [for_json(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class Table:
+    """Results as text.
+
+    Attributes:
+        rows: the cells of each row, by column heading.
+        title: the lines above the table.
+        notes: the lines below it.
+        names: number of columns, from the left, that hold names instead of numbers.
+    """
+
+    rows: Sequence[Mapping[str, str]] = ()
+    title: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    names: int = 1
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A correlation times 100; "-" if it is undefined."""
+    return "-" if value is None or math.isnan(value) else f"{100 * value:.{digits}f}"
 
 
 def sweep(
     encoder: Encoder,
     texts: Sequence[Text],
-    read: Callable[..., Sequence[Read]],
+    read: Callable[..., Sequence[Value]],
     limits: Limits | None = None,
     tap: Callable[[], Tap] | None = None,
-) -> list[Read]:
+) -> list[Value]:
     """Run texts with the encoder's input format and bidirectional layers, and apply `read` to their hidden states.
 
     Args:
         encoder: model and method.
         texts: texts that are not blank.
-        read: from the states of G texts of one length (G, n, D), in float32 or float64, and with a tap from its result
-            too, to one value for each.
+        read: takes the states of G texts of equal length (G, n, D), in float32 or float64, and the result of the tap
+            if there is one; returns one value per text.
         limits: batch size and maximum length.
-        tap: makes what reads the attention of a batch.
+        tap: creates the reader of a batch's attention.
 
     Returns:
         One value per text, in order.
 
     Raises:
-        InputError: there is no text, or a text is blank.
+        InputError: there are no texts, or a text is blank.
         MethodError: the method cuts texts into chunks.
     """
     method, backbone = one_method(encoder.method, "a token's state"), encoder.backbone
     if method.layout.chunk is not None:
-        raise MethodError(f"{method.name} cuts texts into chunks, each with a last token of its own: leave chunk out")
+        raise MethodError(f"{method.name} cuts texts into chunks, each with its own tokens: use a method without chunk")
     checked = check_texts(texts)
     if blank := [i for i, text in enumerate(checked) if is_blank(text)]:
-        raise InputError(f"text {blank[0]} is blank: leave it out")
+        raise InputError(f"text {blank[0]} is blank: remove it")
     if not checked:
-        raise InputError("there is no text: give at least one")
+        raise InputError("there are no texts: pass at least one")
     limits = limits or Limits(encoder.max_length)
     writings = method.layout.write(checked, backbone.tokenizer, limits.max_length)
-    cuts, found = Losses(), dict[int, Read]()
+    cuts, values = Losses(), dict[int, Value]()
     cuts.note(writings, limits)
 
-    def run(batch: Batch, indices: list[int]) -> dict[int, Read]:
+    def run(batch: Batch, indices: list[int]) -> dict[int, Value]:
         taps = [] if tap is None else [tap()]
         states = method.states.mean(backbone.forward(batch, frozenset(method.states.layers), method.sight, taps))
-        of_batch: dict[int, Read] = {}
+        of_batch: dict[int, Value] = {}
         for g, group in enumerate(batch.groups):
             of_group = group.slice(states.to(torch.promote_types(states.dtype, torch.float32)))
-            values = read(of_group, *(one.result(g) for one in taps))
-            of_batch.update(zip(group.text.tolist(), values, strict=True))
+            of_batch.update(zip(group.text.tolist(), read(of_group, *(t.result(g) for t in taps)), strict=True))
         return {indices[t]: value for t, value in of_batch.items()}
 
     for _, of_batch in each(writings, run, limits.budget(backbone.device), backbone.device):
-        found.update(of_batch)
+        values.update(of_batch)
     cuts.warn(limits)
-    return [found[i] for i in range(len(checked))]
+    return [values[i] for i in range(len(checked))]

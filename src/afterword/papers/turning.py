@@ -1,6 +1,6 @@
-"""The degradation experiment and its turning point: after which layer do a causal model's similarities get worse?
+"""The turning point: the layer after which a causal model's similarities get worse.
 
-Source: BeLLM, section 3.1 and Figure 4.
+Source: BeLLM, section 3.1 and Figure 4 (the degradation experiment).
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +23,8 @@ from ..methods.states import States
 from ..tasks.pairs import SAME, ScoredPairs, read_pairs
 from ..tasks.scores import cosines, spearman
 from ..tasks.task import as_read
-from .figure import printable
-from .measurement import Measurement
+from . import figure
+from .measurement import Measurement, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +34,7 @@ __all__ = ["Curve", "TurningPoint", "degradation", "read_pairs", "resolve", "tur
 Array = NDArray[np.floating[Any]]
 
 MARGIN = 0.01
-"""Differences between scores up to this size do not count."""
+"""Scores that differ by at most this much count as equal."""
 
 FEWEST = 30  # minimum number of pairs: with fewer, one pair changes the curve more than a layer does
 UNSURE = 0.5  # a turning point that a smaller share of the resamples agrees on is drawn in grey
@@ -45,8 +47,7 @@ class TurningPoint(Measurement):
 
     The rule: let best be the highest score with at least one layer kept. The turning point is the largest number of
     kept layers whose score is at least best - `margin`; with any more layers the score is lower. BeLLM makes the
-    layers after it bidirectional. If the curve does not fall at its end there are none; then BeLLM makes the last
-    layer bidirectional, as in the paper.
+    layers after it bidirectional. If the curve does not fall at its end, it makes the last layer bidirectional.
 
     Attributes:
         kept: number of layers up to the turning point.
@@ -76,7 +77,7 @@ class Curve(Measurement):
         note: why it is None.
         band: for each score, the 2.5th and the 97.5th percentile of bootstrap resamples of the pairs; empty without
             resamples.
-        sets: where there are several sets of pairs, the scores on each; `scores` are their means.
+        sets: if there are several sets of pairs, the scores on each; `scores` are their means.
     """
 
     name: str
@@ -102,12 +103,11 @@ def degradation(
     A model cut to its first t layers outputs its final norm of hidden_states[t], so one forward gives all t.
 
     Args:
-        encoder: gives the model; its own method, prompts and post-processing are not used.
-        pairs: at least 30 scored pairs; or several such sets by name, whose scores are averaged.
+        encoder: gives the model; its method, prompts and post-processing are not used.
+        pairs: at least 30 scored pairs, or several sets of pairs by name, whose scores are averaged.
         methods: give the input format and the pooling; their states and bidirectional layers are ignored.
         margin: see `TurningPoint`.
-        draws: number of bootstrap resamples for `TurningPoint.agreement` and `Curve.band`; of several sets, each is
-            resampled.
+        draws: number of bootstrap resamples of each set for `TurningPoint.agreement` and `Curve.band`.
         options: keyword arguments for `Encoder.encode_many`.
 
     Returns:
@@ -120,13 +120,13 @@ def degradation(
     named = dict(methods) if isinstance(methods, Mapping) else {m.name: m for m in methods}
     sets = dict(pairs) if isinstance(pairs, Mapping) else {"": pairs}
     layers = _check(encoder, sets, named)
-    kept: dict[tuple[str, int], Method] = {
+    cut: dict[tuple[str, int], Method] = {
         (name, t): replace(m, states=States(f"normed:{t}"), sight=Sight())
         for name, m in named.items()
         for t in range(layers + 1)
     }
     bare = Encoder(encoder.backbone, classical(), max_length=encoder.max_length)
-    similar = {key: _similarities(bare, scored, kept, options) for key, scored in sets.items()}
+    similar = {key: _similarities(bare, scored, cut, options) for key, scored in sets.items()}
     golds = {key: scored.gold for key, scored in sets.items()}
     rows = {name: {key: np.stack([of[name, t] for t in range(layers + 1)]) for key, of in similar.items()}
             for name in named}  # fmt: skip
@@ -196,23 +196,21 @@ def resolve(method: Method, encoder: Encoder, pairs: ScoredPairs, *, margin: flo
 
 
 def _check(encoder: Encoder, sets: Mapping[str, ScoredPairs], methods: Mapping[str, Method]) -> int:
+    """The number of layers, once the model, the pairs and the methods are known to have a curve."""
     facts = encoder.backbone.facts
     if not facts.causal:
-        raise MethodError(f"{facts.kind} is bidirectional already: it has no turning point, and bellm is for decoders")
+        raise MethodError(f"{facts.kind} is bidirectional already: a turning point needs a decoder")
     if facts.states != facts.layers:
         raise MethodError(
-            f"{facts.kind} has attention in {facts.layers} of its {facts.states} layers: a turning point counts layers "
-            "that can be opened, so give bellm a number of its own"
+            f"{facts.kind} has attention in {facts.layers} of its {facts.states} layers, and only these can be made "
+            "bidirectional: pass a number to bellm(last=)"
         )
-    if not sets:
-        raise InputError("there are no pairs: give at least one set of them")
     for key, pairs in sets.items():
         if len(pairs.gold) < FEWEST:
-            of = f" of {key}" if key else ""
-            raise InputError(f"{len(pairs.gold)} pairs{of} are too few for a turning point: give at least {FEWEST}")
+            raise InputError(f"{key or 'the set'} has {len(pairs.gold)} pairs: a turning point needs at least {FEWEST}")
     for name, method in methods.items():
         if method.weigh.reads_attention:
-            raise MethodError(f"{name} reads the attention of all layers: a turning point is found by mean or last")
+            raise MethodError(f"{name} reads the attention of all layers: use pool='mean' or 'last'")
     return facts.layers
 
 
@@ -238,25 +236,46 @@ def _spearman(similar: Array, gold: Array) -> float:
 def _resampled(rows: Mapping[str, Array], golds: Mapping[str, Array], draws: int) -> Array:
     """The curve (draws, L + 1) on bootstrap resamples of the pairs of each set."""
     random = np.random.default_rng(0)
-    found = []
+    of_sets = []
     for key, gold in golds.items():
         drawn = random.integers(0, len(gold), (draws, len(gold)))
-        found.append([[_spearman(row[chosen], gold[chosen]) for row in rows[key]] for chosen in drawn])
-    return np.asarray(np.mean(np.array(found, float), axis=0))
+        of_sets.append([[_spearman(row[chosen], gold[chosen]) for row in rows[key]] for chosen in drawn])
+    return np.asarray(np.mean(np.array(of_sets, float), axis=0))
 
 
 def _why(golds: Mapping[str, Array]) -> str:
     for key, gold in golds.items():
         if np.ptp(gold) == 0:
             of = f" of {key}" if key else ""
-            return f"all {len(gold)} pairs{of} have the score {gold[0]:g}: a correlation needs different ones"
-    return "all pairs are equally similar, or vectors are not finite: the curve is undefined; try another pool"
+            return f"all {len(gold)} pairs{of} have the score {gold[0]:g}: a correlation needs different scores"
+    return "all pairs are equally similar, or vectors are not finite, so the curve is undefined: try another pool="
+
+
+def table(curves: Sequence[Curve], notes: Sequence[str], sets: Sequence[str] = ()) -> Table:
+    """A row per curve, its turning point marked; the notes, one per curve, follow what the curve says."""
+    several = f" in {len(sets)} sets ({', '.join(sets)})" if len(sets) > 1 else ""
+    title = f"Spearman x 100 of {curves[0].pairs} pairs{several}, by layers kept; * is the turning point"
+    rows = []
+    for curve in curves:
+        kept = curve.turning.kept if curve.turning else None
+        scores = {str(t): f"{100 * s:.2f}" + ("*" if t == kept else " ") for t, s in enumerate(curve.scores)}
+        rows.append({"": curve.name} | scores)
+    told = [f"{_sentence(curve)}{note}" for curve, note in zip(curves, notes, strict=True)]
+    return Table(rows, [title], ["", *told])
+
+
+def _sentence(curve: Curve) -> str:
+    turning, layers = curve.turning, len(curve.scores) - 1
+    if turning is None:
+        return f"{curve.name}: {curve.note}"
+    falls = f"falls after {turning.kept} of {layers} layers" if turning.falls else "does not fall at its end"
+    return f"{curve.name}: {falls} ({turning.agreement:.0%} of resamples agree)"
 
 
 def plot(axes: Axes, curves: Sequence[Curve]) -> None:
     """Draw scores over the number of layers kept, as in Figure 4 of BeLLM.
 
-    A ring marks the turning point of a curve that falls at its end, in grey where less than half of the resamples
+    A ring marks the turning point of a curve that falls at its end, in grey if less than half of the resamples
     agree; a band is the 95 % interval.
 
     Args:
@@ -267,15 +286,25 @@ def plot(axes: Axes, curves: Sequence[Curve]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     for curve in curves:
-        percent = 100 * np.array(curve.scores)
-        (line,) = axes.plot(percent, label=printable(curve.name))
+        scores = 100 * np.array(curve.scores)
+        (line,) = axes.plot(scores, label=figure.printable(curve.name))
         if curve.band:
             low, high = 100 * np.array(curve.band).T
-            axes.fill_between(range(len(percent)), low, high, color=line.get_color(), alpha=0.1, linewidth=0)
+            axes.fill_between(range(len(scores)), low, high, color=line.get_color(), alpha=0.1, linewidth=0)
         if curve.turning is not None and curve.turning.falls:
             kept = curve.turning.kept
             ring = rcParams["axes.edgecolor"] if curve.turning.agreement < UNSURE else line.get_color()
-            axes.scatter(kept, percent[kept], s=140, facecolors="none", edgecolors=ring, zorder=3, gid="turning-point")
+            axes.scatter(kept, scores[kept], s=140, facecolors="none", edgecolors=ring, zorder=3, gid="turning-point")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="layers kept", ylabel="Spearman's correlation × 100")
     axes.legend()
+
+
+def draw(path: Path, curves: Sequence[Curve], sets: Sequence[str], *, dark: bool = False) -> None:
+    """Draw the curves to a file; arguments and errors as for `figure.draw` and `plot`."""
+    mean = sets[0] if len(sets) == 1 else f"mean of {len(sets)} sets: {', '.join(sets)}"
+    note = (
+        f"{curves[0].pairs} pairs, {mean}; bands: 95 % intervals over resamples of the pairs; rings: turning points, "
+        "grey if under half of the resamples agree"
+    )
+    figure.draw(path, partial(plot, curves=curves), title="Scores by layers kept", note=note, dark=dark)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from torch import Tensor
 from ..backbone.loading import load_head
 from ..encode.limits import Limits
 from ..encoder import Encoder
-from ..errors import BadRow, DataError, MissingDataset
+from ..errors import BadRow, DataError, MissingDataset, one_line
 from ..text.layout import Text
-from .measurement import Measurement, sweep
+from .measurement import Measurement, Table, sweep
 
 COUNTED = re.compile(r"(\S+)[ \t]+(\d+)")
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -73,14 +73,14 @@ def representative_words(
         texts: sentences.
         counts: word frequencies, from `read_counts`.
         top: number of high-frequency words.
-        head: name or folder of the model whose head predicts; None = the encoder's own. A saved encoder has no head:
+        head: name or folder of the model whose head predicts; None = the encoder's model. A saved encoder has no head:
             name the model that it was trained or tuned from.
         name: name of the result; None = the method's name.
         limits: batch size and maximum length.
 
     Raises:
         ModelError: the model is not causal, or has no language-modelling head.
-        InputError: there is no text, or a text is blank.
+        InputError: there are no texts, or a text is blank.
     """
     predict, hf = load_head(encoder.backbone, head), encoder.backbone.tokenizer.hf
 
@@ -89,22 +89,16 @@ def representative_words(
         return best
 
     tokens = sweep(encoder, texts, read, limits)
-    spelled = {t: _word(hf.decode([t], skip_special_tokens=True)) for t in set(tokens)}
-    words = tuple(spelled[t] for t in tokens)
+    spelled = {t: hf.decode([t], skip_special_tokens=True).strip() for t in set(tokens)}
+    words = tuple(spelled[t] if any(c.isalnum() for c in spelled[t]) else "" for t in tokens)
     high, n = most_frequent({word.casefold(): count for word, count in counts.items()}, top), len(words)
     wordless = sum(not w for w in words)
     frequent = sum(w.casefold() in high for w in words)
     predicted = Counter(w for w in words if w)
-    share = (n - wordless - frequent) / n
     return RepresentativeWords(
-        name or encoder.method.name, words, share, frequent / n, wordless / n, top, len(predicted),
-        tuple(predicted.most_common(10)),
+        name or encoder.method.name, words, (n - wordless - frequent) / n, frequent / n, wordless / n, top,
+        len(predicted), tuple(predicted.most_common(10)),
     )  # fmt: skip
-
-
-def _word(token: str) -> str:
-    """The token as a word; "" if it has no letter or digit."""
-    return token.strip() if any(c.isalnum() for c in token) else ""
 
 
 def read_counts(path: str | Path) -> Counter[str]:
@@ -115,25 +109,37 @@ def read_counts(path: str | Path) -> Counter[str]:
             must have this form; otherwise it is a corpus, whose words are counted.
 
     Raises:
-        MissingDataset: there is no such file.
+        MissingDataset: the file does not exist.
         BadRow: a line of a list of counts is not a word and a number.
-        DataError: the file cannot be read, or has no word.
+        DataError: the file cannot be read, or has no words.
     """
     path = Path(path)
     counts: Counter[str] = Counter()
-    listed: bool | None = None
-    for number, line in _lines(path):
-        match = COUNTED.fullmatch(line.strip())
-        listed = match is not None if listed is None else listed
-        if not listed:
+    try:
+        with path.open(encoding="utf-8") as file:
+            _count_lines(file, counts, path)
+    except FileNotFoundError:
+        raise MissingDataset(f"{path} does not exist: pass a corpus or a list of word counts") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise DataError(f"{path} cannot be read as UTF-8 text: {e}") from None
+    if not counts:
+        raise DataError(f"{path} has no words: pass a text, or lines of a word and its count")
+    return counts
+
+
+def _count_lines(lines: Iterable[str], counts: Counter[str], path: Path) -> None:
+    is_list: bool | None = None
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line:
+            continue
+        match = COUNTED.fullmatch(line)
+        is_list = match is not None if is_list is None else is_list
+        if not is_list:
             counts.update(word.casefold() for word in WORD.findall(line))
         elif match is not None:
             counts[match[1].casefold()] += int(match[2])
         else:
-            raise BadRow(path, number, f"{line.strip()!r:.40} is not a word and its count, which the first line is")
-    if not counts:
-        raise DataError(f"{path} holds no word: give a text, or lines of a word and its count")
-    return counts
+            raise BadRow(path, number, f"{line!r:.40} is not a word and its count, as the first line is")
 
 
 def most_frequent(counts: Mapping[str, int], top: int) -> frozenset[str]:
@@ -145,14 +151,13 @@ def most_frequent(counts: Mapping[str, int], top: int) -> frozenset[str]:
     return frozenset(sorted(counts, key=lambda word: -counts[word])[:top])
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank, with their numbers from 1."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield number, line
-    except FileNotFoundError:
-        raise MissingDataset(f"{path} does not exist: give a corpus or a list of word counts") from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise DataError(f"{path} cannot be read as UTF-8 text: {e}") from None
+def table(result: RepresentativeWords, texts: Sequence[str]) -> Table:
+    """The shares of a result, and the words of the first texts."""
+    r = result
+    title = [
+        f"{r.name}: {r.share:.2%} of {len(r.words)} texts have a word that is not among the {r.top} most frequent; "
+        f"{r.frequent:.2%} have one that is, {r.wordless:.2%} have none",
+        f"  {r.different} different words: " + ", ".join(f"{one_line(word)} {n}" for word, n in r.commonest),
+    ]
+    words = [f"  {one_line(word) or '-':16} {one_line(text)}" for word, text in zip(r.words, texts, strict=False)]
+    return Table(title=[*title, *words])

@@ -19,7 +19,7 @@ from ..errors import InputError, MissingExtra
 from ..files.fingerprint import LIBRARIES, weights_digest
 from ..methods import Method, one_method
 from ..methods.serialize import parse_method
-from ..papers.losses import draw_losses
+from ..papers.figure import draw_losses
 from .callbacks import SCORE
 from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
 from .rows import TrainingRows, contrasted

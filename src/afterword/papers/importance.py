@@ -1,0 +1,355 @@
+"""Token importance: do perturbed masking and attention heads agree with TF-IDF?
+
+Source: Ditto, section 2 (Figure 1; Table 3: the impact matrix; Table 4: heads) and appendix A.1; Wu et al. 2020 for
+perturbed masking. A correlation is that of the tokens of one text, averaged over texts, as in `afterword.tune`: Ditto
+weighs the tokens of a text against each other. The paper does not say whether it does this or joins all texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..backbone.attention_taps import Diagonals
+from ..encode.limits import Limits, each
+from ..encoder import Encoder
+from ..errors import InputError, MethodError, NoMaskToken, plural
+from ..methods import classical, one_method
+from ..methods.frequency import TfIdf, count, tf_idf
+from ..tasks.scores import ranks
+from ..text.batch import Batch
+from ..text.inputs import check_texts
+from ..text.layout import Layout, Text
+from ..text.segments import Segment, TokenizedText
+from . import figure
+from .measurement import Measurement, Table, percent, sweep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = NDArray[np.floating[Any]]
+FRAME = ((-1, 1, 1, -1, -1), (-1, -1, 1, 1, -1))
+Masked = frozenset[int]
+"""The indices of the masked tokens."""
+
+
+@dataclass(frozen=True)
+class Impact(Measurement):
+    """The impact matrix of a text.
+
+    Attributes:
+        tokens: the n tokens of the input.
+        content: first and last index (half-open) of the text's tokens; special tokens are never masked.
+        matrix: F[i, j] (n, n), the Euclidean distance between two hidden states of token i: with i masked, and with i
+            and j masked. The columns of special tokens, and the diagonal, are 0.
+    """
+
+    tokens: tuple[str, ...]
+    content: tuple[int, int]
+    matrix: NDArray[np.float64]
+
+    @property
+    def columns(self) -> NDArray[np.float64]:
+        """The mean impact of each content token on the content tokens (N,): the column means, as in Table 3."""
+        inside = slice(*self.content)
+        return np.asarray(self.matrix[inside, inside].mean(0))
+
+
+@dataclass(frozen=True)
+class Agreement(Measurement):
+    """The correlation of a measure of token importance with TF-IDF: within each text, averaged over texts.
+
+    Attributes:
+        name: name of the measure; a head as "1-10", layer and head from 1.
+        pearson, spearman: means over texts of the correlation over a text's tokens; NaN if no text has one.
+        tokens: number of tokens of all texts.
+        texts: number of texts in the mean.
+        undefined: number of texts left out, in which the measure or TF-IDF is the same for all tokens.
+    """
+
+    name: str
+    pearson: float
+    spearman: float
+    tokens: int
+    texts: int
+    undefined: int
+
+
+def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Impact:
+    """Compute the impact matrix of one text, from N (N + 1) / 2 masked copies for N content tokens.
+
+    Args:
+        encoder: an encoder whose model has a [MASK]; its method gives the states to compare, the last ones for
+            `classical`.
+        text: one string, or one list of token ids; it is not truncated.
+        limits: batch size.
+
+    Raises:
+        NoMaskToken: the model has no [MASK].
+        MethodError: the method adds more than special tokens to the text, or has bidirectional layers.
+        InputError: the text is too long, or has no token.
+    """
+    method, backbone = one_method(encoder.method, "an impact matrix"), encoder.backbone
+    if method.layout != Layout(add_special_tokens=method.layout.add_special_tokens) or method.sight:
+        raise MethodError(f"{method.name} changes the input or the model: an impact matrix needs classical()")
+    if backbone.tokenizer.hf.mask_token_id is None:
+        raise NoMaskToken(f"{backbone.facts.kind} has no [MASK]: use an encoder such as BERT")
+    segment = method.layout.write(check_texts([text]), backbone.tokenizer)[0].segments[0]
+    start, end = segment.copies[0]
+    n, longest = len(segment.ids), encoder.max_length
+    if start == end or (longest is not None and n > longest):
+        raise InputError(f"the text has {n} tokens, {end - start} without special ones: pass 1 to {longest} tokens")
+    states = _masked_states(encoder, segment, limits or Limits())
+    matrix = np.zeros((n, n))
+    for i in range(n):
+        masked = Masked({i} & set(range(start, end)))
+        for j in range(start, end):
+            matrix[i, j] = np.linalg.norm(states[masked][i] - states[masked | {j}][i])
+    return Impact(tuple(backbone.tokenizer.tokens(segment.ids)), (start, end), matrix)
+
+
+def _masked_states(encoder: Encoder, segment: Segment, limits: Limits) -> dict[Masked, dict[int, NDArray[np.float64]]]:
+    """Hidden states (D,) with no content token masked, with each one, and with each two.
+
+    The states of the masked tokens are kept, and those of the special tokens if fewer than two are masked.
+    """
+    method, backbone = one_method(encoder.method, "an impact matrix"), encoder.backbone
+    content = range(*segment.copies[0])
+    special = set(range(len(segment.ids))) - set(content)
+    keys = [Masked(chosen) for size in range(3) for chosen in combinations(content, size)]
+    mask = backbone.tokenizer.mask_id
+    copies = [[mask if i in key else token for i, token in enumerate(segment.ids)] for key in keys]
+    written = [TokenizedText((Segment(ids, segment.copies, segment.special),)) for ids in copies]
+    kept = {}
+
+    def run(batch: Batch, _: list[int]) -> list[tuple[int, NDArray[np.float64]]]:
+        states = method.states.mean(backbone.forward(batch, frozenset(method.states.layers)))
+        (group,) = batch.groups  # all copies are equally long
+        return list(zip(group.text.tolist(), group.slice(states).double().cpu().numpy(), strict=True))
+
+    for indices, pairs in each(written, run, limits.budget(backbone.device), backbone.device):
+        for t, states in pairs:
+            key = keys[indices[t]]
+            kept[key] = {i: states[i] for i in (key if len(key) == 2 else key | special)}
+    return kept
+
+
+def tfidf_weights(encoder: Encoder, texts: Sequence[str], corpus: Sequence[str]) -> list[Array]:
+    """TF-IDF of each content token (N,): how often it occurs in its text times its idf in the corpus (`TfIdf`)."""
+    tokenizer = encoder.backbone.tokenizer
+    inverse = TfIdf().weigh(count(corpus, tokenizer, encoder.backbone.vocabulary_size), tokenizer).double()
+    return [tf_idf(torch.tensor([ids], dtype=torch.long), inverse)[0].numpy() for ids in tokenizer.ids(texts)]
+
+
+def impact_agreement(matrices: Sequence[Impact], weights: Sequence[Array]) -> Agreement:
+    """Correlate the column means of impact matrices with TF-IDF weights, one array (N,) per text (Table 3)."""
+    return correlate(["impact matrix"], [m.columns[None] for m in matrices], weights)[0]
+
+
+def head_agreements(
+    encoder: Encoder, texts: Sequence[str], weights: Sequence[Array], *, limits: Limits | None = None
+) -> tuple[Agreement, ...]:
+    """Correlate every head's diagonal attention with TF-IDF weights (Table 4), sorted by Pearson's correlation.
+
+    Args:
+        encoder: an encoder whose model's attention can be read; its method is not used.
+        texts: sentences.
+        weights: weights per text (N,), from `tfidf_weights`.
+        limits: batch size.
+
+    Raises:
+        AttentionNotSeen: the model's attention weights cannot be read.
+        InputError: a text is longer than the model allows.
+    """
+    backbone = encoder.backbone
+    backbone.require(True, None)
+    writings = Layout().write(texts, backbone.tokenizer, encoder.max_length)
+    if cut := [i for i, w in enumerate(writings) if w.kept < w.total]:
+        raise InputError(f"text {cut[0]} is over max_length={encoder.max_length}: remove it")
+    alone = Encoder(backbone, classical(), max_length=encoder.max_length)
+    diagonals = sweep(alone, texts, lambda _, of_heads: list(of_heads), limits, Diagonals)
+    layers, heads = backbone.facts.layers, backbone.facts.heads
+    names = [f"{layer + 1}-{head + 1}" for layer in range(layers) for head in range(heads)]
+    measured = [
+        diagonal[..., slice(*w.segments[0].copies[0])].double().cpu().numpy().reshape(len(names), -1)
+        for diagonal, w in zip(diagonals, writings, strict=True)
+    ]
+    results = correlate(names, measured, weights)
+    return tuple(sorted(results, key=lambda r: math.inf if math.isnan(r.pearson) else -r.pearson))
+
+
+def correlate(names: Sequence[str], measured: Sequence[Array], weights: Sequence[Array]) -> tuple[Agreement, ...]:
+    """Correlate measures of token importance with weights, within each text, and average over texts.
+
+    Args:
+        names: names of M measures.
+        measured: per text, the measures of its tokens (M, N).
+        weights: per text, the weights of its tokens (N,).
+    """
+    of_texts = np.array([_within(m, w) for m, w in zip(measured, weights, strict=True)])  # (texts, 2, M)
+    defined = np.isfinite(of_texts[:, 0]).sum(0)
+    total, tokens = np.nansum(of_texts, 0), sum(len(w) for w in weights)
+    pearsons, spearmans = np.divide(total, defined, out=np.full_like(total, np.nan), where=defined > 0)
+    return tuple(
+        Agreement(name, float(p), float(s), tokens, int(n), len(weights) - int(n))
+        for name, p, s, n in zip(names, pearsons, spearmans, defined, strict=True)
+    )
+
+
+def _within(measured: Array, weights: Array) -> tuple[Array, Array]:
+    """Pearson's and Spearman's correlation of each measure (M, N) with one text's weights (N,); NaN if constant."""
+    if len(weights) < 2:
+        return np.full(len(measured), np.nan), np.full(len(measured), np.nan)
+    return _pearsons(measured, weights), _pearsons(ranks(measured), ranks(weights))
+
+
+def _pearsons(a: Array, b: Array) -> Array:
+    constant = (np.ptp(a, -1) == 0) | (np.ptp(b) == 0)
+    x, y = a - a.mean(-1, keepdims=True), b - b.mean()
+    lengths = np.linalg.norm(x, axis=-1) * np.linalg.norm(y)
+    return np.where(constant, np.nan, (x @ y) / np.where(constant, 1, lengths))
+
+
+def impact_table(name: str, agreements: Sequence[Agreement], texts: int) -> Table:
+    """A row for the impact matrix, which is first, and each head."""
+    matrix = agreements[0]
+    title = f"{name}: correlation x 100 with TF-IDF within a text, mean over {plural(matrix.texts, 'text')}"
+    rows = [
+        {"": r.name if r is matrix else f"head {r.name}", "Pearson": percent(r.pearson),
+         "Spearman": percent(r.spearman)}
+        for r in agreements
+    ]  # fmt: skip
+    return Table(rows, [title], _left_out(matrix.undefined, texts))
+
+
+def heads_table(name: str, rows: Sequence[Mapping[str, Any]], texts: int, top: int, also: Sequence[str]) -> Table:
+    """The best heads and some others, with their rank.
+
+    Args:
+        name: name of the model.
+        rows: each head's `Agreement` as JSON, and its scores on "dev" and "test", the best first.
+        texts: number of texts.
+        top: number of best heads.
+        also: names of other heads.
+    """
+    kinds = [kind for kind in ("dev", "test") if kind in rows[0]]
+    mean = f"mean over {plural(rows[0]['texts'], 'text')}"
+    title = [f"{name}: diagonal attention and TF-IDF, correlation x 100 within a text, {mean}"]
+    if kinds:
+        title.append(f"{' and '.join(kinds)}: Ditto with this head, Spearman x 100")
+    cells = [
+        {"head": row["name"], "rank": f"{rank}/{len(rows)}", "Pearson": percent(row["pearson"]),
+         "Spearman": percent(row["spearman"]), **{kind: percent(row[kind]) for kind in kinds}}
+        for rank, row in enumerate(rows, 1)
+        if rank <= top or row["name"] in also
+    ]  # fmt: skip
+    return Table(cells, title, _left_out(texts - rows[0]["texts"], texts))
+
+
+def _left_out(undefined: int, texts: int) -> list[str]:
+    note = f"{undefined} of {plural(texts, 'text')} left out: TF-IDF, or the measure, is the same for all their tokens"
+    return [note] if undefined else []
+
+
+def plot(axes: Axes, result: Impact) -> None:
+    """Draw the content tokens' impact matrix, as in Figure 1 of Ditto, with the means of its columns above.
+
+    The diagonal is 0 by definition and is left blank; the scale begins at the 2nd percentile of the rest.
+
+    Args:
+        axes: the axes to draw on.
+        result: the result of `impact`.
+    """
+    inside = slice(*result.content)
+    names = [figure.printable(token, 24) for token in result.tokens[inside]]
+    size = len(names)
+    matrix = np.ma.masked_array(result.matrix[inside, inside], np.eye(size, dtype=bool))
+    low = float(np.percentile(matrix.compressed(), 2, method="lower")) if size > 1 else 0.0
+    image = axes.imshow(matrix, vmin=low)
+    axes.set_xticks(range(size), names, rotation=90, fontsize=min(8.5, 300 / size))
+    axes.set_yticks(range(size), names, fontsize=min(8.5, 300 / size))
+    axes.grid(visible=False)
+    axes.set(xlabel="masked token", ylabel="effect on")
+    axes.get_figure(root=True).colorbar(image, ax=axes, label="Euclidean distance", shrink=0.7)  # type: ignore[union-attr]
+    bars = axes.inset_axes((0, 1.03, 1, 0.15), sharex=axes)
+    bars.bar(range(size), result.columns, 0.7)
+    bars.tick_params(labelbottom=False)
+    bars.set_ylabel("mean", fontsize=8)
+
+
+def draw(path: Path, result: Impact, *, name: str, text: str, dark: bool = False) -> None:
+    """Draw the impact matrix of a text to a file; arguments and errors as for `figure.draw` and `plot`."""
+    side = 1.5 + 0.26 * min(len(result.columns), 40)
+    figure.draw(
+        path, partial(plot, result=result), size=(max(4.6, side + 1.2), max(4.2, side + 2)), dark=dark,
+        title=f"{name}: impact matrix", note=f"how far masking one token moves another in: {text}",
+    )  # fmt: skip
+
+
+def plot_heads(
+    axes: Axes,
+    scores: Array,
+    label: str,
+    *,
+    best: tuple[int, int] | None = None,
+    chosen: tuple[int, int] | None = None,
+) -> None:
+    """Draw a heat map with a number per head: a row per layer and a column per head, both counted from 1.
+
+    The scale begins at the 5th percentile, so that one bad head does not take all the shades.
+
+    Args:
+        axes: the axes to draw on.
+        scores: scores of heads (L, H), drawn times 100; NaN where a head has none.
+        label: what the numbers are, next to the scale.
+        best: a head that gets a solid frame, as (layer, head) from 0.
+        chosen: a head that gets a dashed frame.
+    """
+    layers, heads = scores.shape
+    scaled = 100 * scores
+    low = float(np.nanpercentile(scaled, 5, method="lower")) if np.isfinite(scaled).any() else 0.0
+    image = axes.imshow(np.ma.masked_invalid(scaled), vmin=low, aspect="auto")
+    for (layer, head), score in np.ndenumerate(scaled):
+        colour = None if np.isnan(score) else figure.text_on(image.to_rgba(np.asarray(score)))
+        number = "-" if np.isnan(score) else f"{score:.0f}"
+        axes.text(head, layer, number, ha="center", va="center", fontsize=7.5, color=colour)
+    for framed, dash in ((best, "-"), (chosen, "--")):
+        if framed is not None:
+            x, y = (np.array(side) / 2 + at for side, at in zip(FRAME, framed[::-1], strict=True))
+            axes.plot(x, y, color="white", marker="", linestyle="-", linewidth=3.4, clip_on=False)
+            axes.plot(x, y, color="black", marker="", linestyle=dash, linewidth=1.8, clip_on=False)
+    axes.set_xticks(range(heads), [str(h + 1) for h in range(heads)])
+    axes.set_yticks(range(layers), [str(k + 1) for k in range(layers)])
+    axes.grid(visible=False)
+    axes.set(xlabel="head", ylabel="layer", xlim=(-0.5, heads - 0.5), ylim=(layers - 0.5, -0.5))
+    axes.get_figure(root=True).colorbar(image, ax=axes, label=label, pad=0.02)  # type: ignore[union-attr]
+
+
+def draw_heads(path: Path, name: str, rows: Sequence[Mapping[str, Any]], *, dark: bool = False) -> None:
+    """Draw what ranks the heads to a file, the rows being those of `heads_table`; errors as for `figure.draw`."""
+    kind = "dev" if "dev" in rows[0] else "pearson"
+    layers, heads = (n + 1 for n in map(max, zip(*(place(row["name"]) for row in rows), strict=True)))
+    scores = np.full((layers, heads), np.nan)
+    for row in rows:
+        scores[place(row["name"])] = np.nan if row[kind] is None else row[kind]
+    label, what = ("Spearman", "of Ditto on dev") if kind == "dev" else ("Pearson", "of its diagonal with TF-IDF")
+    figure.draw(
+        path, partial(plot_heads, scores=scores, label=f"{label} × 100", best=place(rows[0]["name"])),
+        size=(2.4 + 0.38 * heads, 1.6 + 0.3 * layers), title=f"{name}: attention heads", dark=dark,
+        note=f"head {rows[0]['name']} is first: {label} × 100 {what} is {percent(rows[0][kind])}",
+    )  # fmt: skip
+
+
+def place(name: str) -> tuple[int, int]:
+    """Layer and head, from 0, of a name such as "1-10"."""
+    layer, head = name.split("-")
+    return int(layer) - 1, int(head) - 1
