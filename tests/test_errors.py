@@ -1,6 +1,5 @@
-"""The error tree is the one that its docstring draws."""
+"""Warnings name the line of the caller."""
 
-import re
 import warnings
 from pathlib import Path
 
@@ -9,23 +8,6 @@ from tests import less_repetition
 
 from afterword import Encoder, bellm, classical, errors
 from afterword.methods import warn_if_idle
-
-
-def drawn() -> dict[str, str]:
-    """Child -> parent, read off the drawing."""
-    stack, parents = ["Exception"], {}
-    for line in errors.__doc__.splitlines():
-        if match := re.match(r"    ([│ ]*)(?:[├└]── )?([A-Z]\w+)(?: |$)", line):
-            depth = len(match[1]) // 4 + (1 if "── " in line else 0)
-            stack[depth + 1 :] = [match[2]]
-            parents[match[2]] = stack[depth]
-    return parents
-
-
-def test_the_drawing_is_true() -> None:
-    classes = {n: c for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, errors.AfterwordError)}
-    assert {n: c.__bases__[0].__name__ for n, c in classes.items()} == drawn()
-    assert len(classes) > 10
 
 
 def test_a_warning_names_the_line_that_has_called_afterword(oracle: Path, monkeypatch: pytest.MonkeyPatch) -> None:

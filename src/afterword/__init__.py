@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
 
 _ROOMS = {"Encoder": "encoder", "parse_method": "methods.serialize", "AfterwordError": "errors"}
 """Where a public name is defined, if not in `methods`."""
-
-FOUR_BITS = "Failed to load CPU gemm_4bit_forward"
-"""So begins a warning of bitsandbytes on some processors, when PEFT imports it. It is about weights in 4 bits on a CPU,
-which Afterword has no use for: 4 bits need a GPU."""
-
-logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(lambda r: not str(r.msg).startswith(FOUR_BITS))
 
 __version__ = "0.1.0"
 __all__ = [

@@ -1,25 +1,6 @@
-"""The errors that Afterword raises.
+"""The errors that Afterword raises, and its warnings.
 
-    AfterwordError
-    ├── InputError              a text, a word or an argument cannot be used
-    │   ├── TooLong             a text is too long, under on_long="error"
-    │   └── WordNotFound        a word is not in its text, or was cut off
-    ├── ModelError              a model cannot be loaded, run or saved
-    │   ├── UnsupportedModel    the model cannot be run exactly
-    │   ├── AttentionNotSeen    the method needs attention weights, which the model does not give
-    │   └── NoMaskToken         the template needs [MASK], which the tokenizer does not have
-    ├── MethodError             a method or one of its options is wrong
-    │   ├── UnknownMethod       there is no method of that name
-    │   └── NoSuchHead          the model does not have that layer or head
-    ├── NotFitted               a method or step is used before it is fitted
-    ├── DataError               a file or folder cannot be used
-    │   ├── JobError            a folder is no job, was begun in another way, or its input has changed
-    │   ├── MissingDataset      a file or folder does not exist
-    │   └── BadRow              a row of a file is wrong; named by file and line
-    └── MissingExtra            an optional dependency is not installed (also an ImportError)
-
-A message is one line that says what is wrong, shows the value and names the fix. `TextsCut` and `TextsUnknown` are
-warnings.
+A message is one line: what failed, the value, and the fix, with the names of Python's arguments.
 """
 
 from __future__ import annotations
@@ -51,7 +32,7 @@ class ModelError(AfterwordError):
 
 
 class UnsupportedModel(ModelError):
-    """The model cannot be run exactly: every way of running it gives other vectors than the model's own code."""
+    """The model cannot be run exactly: every way of running it differs from the model's own code."""
 
 
 class AttentionNotSeen(ModelError):
@@ -83,7 +64,7 @@ class DataError(AfterwordError):
 
 
 class JobError(DataError):
-    """A folder is no job, was begun in another way, or its input has changed."""
+    """A folder does not hold a job, was begun with different options, or its input has changed."""
 
 
 class MissingDataset(DataError, FileNotFoundError):
@@ -129,7 +110,7 @@ def one_line(text: str) -> str:
 
 
 class TextsCut(UserWarning):
-    """Some of ``texts`` texts were truncated; ``lost`` holds the number of tokens that each of them lost."""
+    """Some of ``texts`` texts were truncated; ``lost`` has the number of dropped tokens for each of these."""
 
     def __init__(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
         self.lost, self.texts, self.max_length = lost, texts, max_length
@@ -149,18 +130,11 @@ class TextsUnknown(UserWarning):
         )
 
 
-OURS = (__name__.partition(".")[0], "jaxtyping")
-"""Packages whose frames no caller has written: this one, and the one that can check its types at each call."""
-
-
 def warn(message: str | Warning) -> None:
-    """Warn, in the name of the line that has called Afterword.
-
-    Frames of this package are known by the names of their modules: an `__init__` that `dataclass` has written has no
-    file, where `skip_file_prefixes` of Python 3.12 would stop.
-    """
+    """Warn with the file and line that called Afterword."""
+    ours = (__name__.partition(".")[0], "jaxtyping")  # jaxtyping checks types at each call
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OURS:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
 
@@ -175,7 +149,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def dropped(lost: Sequence[int]) -> str:
-    """How many tokens texts have lost.
+    """How many tokens texts lost, in parentheses.
 
     >>> dropped([1, 200, 5431])
     '(median 200, max 5,431 tokens dropped)'

@@ -9,24 +9,22 @@ from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache
 from inspect import signature
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import MethodError
 
-ADDED = {"added": True}
-"""The metadata of a field that was added to a part of a method later: ``field(default=None, metadata=ADDED)``. Files
-and fingerprints hold it only where it differs from its default, so that those of earlier encoders stay as they are."""
+Builder = Callable[..., Any]
+"""A dataclass, or a function that builds one."""
 
 
-def written(part: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, without those marked as `ADDED` that have their default."""
-    named = {f.name: (getattr(part, f.name), f) for f in fields(part)}
-    return {name: value for name, (value, f) in named.items() if not (f.metadata == ADDED and value == f.default)}
+def field_values(part: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name."""
+    return {f.name: getattr(part, f.name) for f in fields(part)}
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question to put behind an unknown name in an error: the known names that are like it, or nothing.
+    """A question for an error message about an unknown name: the known names that resemble it, or nothing.
 
     >>> did_you_mean("Rebaa", ["reba", "echo"]), did_you_mean("tree", ["reba", "echo"])
     (" (did you mean 'reba'?)", '')
@@ -44,7 +42,7 @@ def choose(name: str, value: object, allowed: Sequence[str]) -> None:
         raise MethodError(f"{name}={value!r}: choose one of {', '.join(allowed)}")
 
 
-def build(cls: Callable[..., Any], options: Mapping[str, Any], name: str | None = None) -> Any:
+def build(cls: Builder, options: Mapping[str, Any], name: str | None = None) -> Any:
     """Validate options and build a dataclass, or call a function, with them; errors use its name, or `name`.
 
     Raises:
@@ -56,7 +54,7 @@ def build(cls: Callable[..., Any], options: Mapping[str, Any], name: str | None 
     """
     name = name or cls.__name__
     hints = get_type_hints(cls)
-    check_options(name, options, hints, signature(cls).parameters)
+    _check_options(name, options, hints, signature(cls).parameters)
     try:
         return cls(**{key: _as_tuple(value, hints[key]) for key, value in options.items()})
     except (TypeError, AttributeError, ValueError) as e:
@@ -70,12 +68,7 @@ def _as_tuple(value: Any, hint: Any) -> Any:
     return tuple(value) if isinstance(value, list) and get_origin(hint) is tuple else value
 
 
-def check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Validate that every option is known and that its value has the annotated type.
-
-    Raises:
-        MethodError: one is not, or has not.
-    """
+def _check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any], known: Iterable[str]) -> None:
     names = list(known)
     for key, value in options.items():
         if key not in names:
@@ -83,30 +76,30 @@ def check_options(owner: str, options: Mapping[str, Any], hints: Mapping[str, An
             raise MethodError(f"{owner} has no option {key!r}{did_you_mean(key, names)}: it has {has}")
         if not _fits(value, hints[key]):
             hint = "; separate options by commas" if isinstance(value, str) and "=" in value else ""
-            raise MethodError(f"{owner}: {key}={value!r:.60} does not fit: give {_spoken(hints[key])}{hint}")
+            raise MethodError(f"{owner}: {key}={value!r:.60} is not valid: pass {_in_words(hints[key])}{hint}")
 
 
 def check_fields(part: Any) -> None:
-    """Validate the values of a frozen dataclass by its annotations; numbers of numpy become Python's own.
+    """Validate the values of a frozen dataclass by its annotations; NumPy's numbers become Python's.
 
     Raises:
-        MethodError: one is not of its type.
+        MethodError: a value has the wrong type.
     """
     cls: Any = type(part)
-    values = {f.name: _plain(getattr(part, f.name)) for f in fields(part)}
+    values = {name: _as_python(value) for name, value in field_values(part).items()}
     for name, value in values.items():
         object.__setattr__(part, name, value)
-    check_options(cls.__name__, values, _hints(cls), values)
+    _check_options(cls.__name__, values, _hints(cls), values)
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Builder) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
-def _plain(value: Any) -> Any:
+def _as_python(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
+        return tuple(map(_as_python, value))
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -127,61 +120,72 @@ def _fits(value: object, hint: Any) -> bool:
     return isinstance(value, hint) and not (hint is not bool and isinstance(value, bool))
 
 
-LISTS = {int: "whole numbers", float: "numbers"}
+WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
+LISTS = {int: "a list of whole numbers", float: "a list of numbers"}
 
 
-def _spoken(hint: Any) -> str:
-    """A type in words, for an error message."""
+def _in_words(hint: Any) -> str:
+    """A type, for an error message."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " or ".join(map(str, parts))
     if origin in (Union, UnionType):
-        return " or ".join(_spoken(p) for p in parts)
-    plain = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
-    return plain.get(hint, f"a list of {LISTS.get(parts[0] if parts else int, 'methods')}")
+        return " or ".join(_in_words(p) for p in parts)
+    return WORDS.get(hint) or LISTS.get(parts[0] if parts else int, "a list of methods")
 
 
 def number(value: Any) -> Any:
-    """A value as a number with a fraction, if it is one; `read_spelling` reads whole numbers only."""
+    """A value as a float, if it is one; `read_spelling` reads whole numbers only."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
         return value
 
 
-OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*(,|$)')
+OPTION = re.compile(r'\s*(?:(?P<key>[A-Za-z_]\w*)\s*=\s*)?(?P<value>"(?:[^"\\]|\\.)*"|[^,]*)\s*(,|$)')
 
 
-def read_spelling(text: str) -> tuple[str, dict[str, Any]]:
+def read_spelling(text: str, builders: Mapping[str, Builder] = MappingProxyType({})) -> tuple[str, dict[str, Any]]:
     """Parse a name with its options.
+
+    Args:
+        text: as ``name:key=value,key=value``.
+        builders: by name; one value without a key is that of the builder's first parameter that takes it.
 
     Raises:
         MethodError: the text is not of this form.
 
     >>> read_spelling('reba:copies=3,pool="mean"')
     ('reba', {'copies': 3, 'pool': 'mean'})
+    >>> from afterword.methods import CATALOGUE
+    >>> read_spelling("reba:3", CATALOGUE), read_spelling("prompt:eol", CATALOGUE)
+    (('reba', {'copies': 3}), ('prompt', {'template': 'eol'}))
     """
-    name, _, rest = text.partition(":")
+    name, _, rest = (part.strip() for part in text.partition(":"))
     options: dict[str, Any] = {}
     at = 0
     while at < len(rest):
         match = OPTION.match(rest, at)
-        if match is None:
+        if match is None or (match["key"] is None and (at or name not in builders)):
             raise MethodError(f"{text!r}: write options as name=value, separated by commas, not {rest[at:]!r:.40}")
-        key, value, comma = match.groups()
-        if key in options:
-            raise MethodError(f"{text!r} gives {key} twice")
-        options[key] = _value(value.strip())
+        value = _value(match["value"].strip())
+        options[match["key"] or _parameter(builders[name], value)] = value
         at = match.end()
-        if comma and at == len(rest):
-            raise MethodError(f"{text!r} ends with a comma")
-    return name.strip(), options
+    return name, options
+
+
+def _parameter(builder: Builder, value: Any) -> str:
+    """The first parameter that takes a value; else the first."""
+    hints = _hints(builder)
+    names = list(signature(builder).parameters)
+    fitting = (name for name in names if _fits(value, hints[name]) or _fits(number(value), hints[name]))
+    return next(fitting, names[0] if names else str(value))
 
 
 def _value(text: str) -> Any:
-    plain = {"true": True, "false": False, "none": None}
-    if text.lower() in plain:
-        return plain[text.lower()]
+    constants = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
     if text.startswith('"'):
         try:
             return json.loads(text, strict=False)

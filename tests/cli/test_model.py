@@ -38,13 +38,6 @@ def test_a_saved_encoder_has_its_own_method(run: Run, gpt2: Path, tmp_path: Path
     assert np.array_equal(array(ended.rows), encoder.encode(["a text"], prompt_name="query"))
 
 
-def test_help_is_light():
-    heavy = {"torch", "transformers", "numpy", "rich", "pyarrow"}
-    code = f"import sys, afterword.cli; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
 LIGHT = """
 0 --version
 0 embed --help

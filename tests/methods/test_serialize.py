@@ -72,7 +72,6 @@ def test_a_json_file(tmp_path: Path) -> None:
         ("reba:copy=2", "copies"),
         ("reba:copies=two", "copies='two'"),
         ("reba:pool=max", "mean or last or cls or weighted"),
-        ("reba:copies=2,copies=3", "copies"),
         ("@nowhere.json", "nowhere.json"),
         ('prompt:template="{text}', "{text}"),
         ("ecco", "'ecco'.*'echo'"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import MethodError, NoSuchHead
-from ..spelling import ADDED, check_fields
+from ..spelling import check_fields
 
 Couple = Literal["replace", "add", "add_postnorm", "add_embedding", "angle031"]
 Window = Literal["keep", "drop"]
@@ -43,9 +43,9 @@ class Sight:
     last: int | Literal["auto"] = 0
     layers: tuple[int, ...] = ()
     couple: Couple = "replace"
-    window: Window = field(default="keep", metadata=ADDED)
-    carry: tuple[int, ...] = field(default=(), metadata=ADDED)
-    temperature: float = field(default=1.0, metadata=ADDED)
+    window: Window = "keep"
+    carry: tuple[int, ...] = ()
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         """Validate the options."""

@@ -16,7 +16,7 @@ from ..methods import AnyMethod, Ensemble
 from ..methods.custom import Named
 from ..methods.frequency import ByToken
 from ..methods.serialize import to_json
-from ..spelling import written
+from ..spelling import field_values
 from .read_encoder import with_document_prompt
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _bytes(tensor: Tensor) -> bytes:
 
 def described_step(step: object) -> dict[str, Any]:
     """A post-processing step: its kind, and its values or hashes of them."""
-    values = dict(written(step) if is_dataclass(step) else vars(step))
+    values = dict(field_values(step) if is_dataclass(step) else vars(step))
     for name, value in values.items():
         if isinstance(value, nn.Module):
             values[name] = weights_digest(value).hex()

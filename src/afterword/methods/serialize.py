@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 
 from ..backbone.bidirectional import Sight
 from ..errors import MethodError, UnknownMethod
-from ..spelling import build, did_you_mean, number, read_spelling, written
+from ..spelling import build, did_you_mean, field_values, number, read_spelling
 from ..text.layout import Layout
 from . import CATALOGUE
 from .custom import Named, is_custom
@@ -49,10 +49,10 @@ def to_json(method: AnyMethod) -> dict[str, Any]:
         return {"name": method.name, **settings, "methods": [to_json(member) for member in method.methods]}
     return {
         "name": method.name,
-        "layout": written(method.layout),
+        "layout": field_values(method.layout),
         "states": _named_to_json(method.states) if isinstance(method.states, CustomStates) else method.states.kind,
         "weigh": _named_to_json(method.weigh),
-        "sight": {k: list(v) if isinstance(v, tuple) else v for k, v in written(method.sight).items()},
+        "sight": {k: list(v) if isinstance(v, tuple) else v for k, v in field_values(method.sight).items()},
     }
 
 
@@ -61,7 +61,7 @@ def _named_to_json(part: Weighting | CustomStates) -> dict[str, Any]:
     cls = type(part)
     if "kind" not in vars(cls):
         raise MethodError(f"{cls.__name__} has no kind, by which files name it: write kind = 'a_name' in the class")
-    values = written(part)
+    values = field_values(part)
     if isinstance(part, ByToken):
         del values["table"]
     try:
@@ -135,13 +135,13 @@ def parse_method(text: str) -> AnyMethod:
         return _from_python(Path(match["path"]), (match["rest"] or "").removeprefix(":").strip())
     if text.startswith("@"):
         return from_json(_read_json(Path(text[1:])))
-    name, options = read_spelling(re.sub(r"^ensemble\s*:\s*(\w+)\s*(?=,|$)", r"ensemble:methods=\1", text))
+    name, options = read_spelling(text, CATALOGUE)
     if name == "ensemble" and "methods" in options:
         options["methods"] = _members(options["methods"], parse_method)
     return make(name, options)
 
 
-def _members(value: Any, read: Callable[[str], AnyMethod] = lambda text: make(*read_spelling(text))) -> Any:
+def _members(value: Any, read: Callable[[str], AnyMethod] = lambda text: make(*read_spelling(text, CATALOGUE))) -> Any:
     """The methods of an ensemble, or its name. By default, texts name no files: a downloaded folder must run none."""
     if isinstance(value, str) and re.fullmatch(r"\w+", value) and value not in CATALOGUE:
         return value

@@ -42,7 +42,7 @@ def parse_post(text: str) -> tuple[Post, ...]:
 
 
 def _step(text: str) -> Post:
-    name, options = read_spelling(text)
+    name, options = read_spelling(text, POSTS)
     if name not in POSTS:
         raise MethodError(f"no step {name!r}{did_you_mean(name, POSTS)}: choose none, {', '.join(POSTS)}")
     return build(POSTS[name], {key: number(value) for key, value in options.items()}, name)  # type: ignore[no-any-return]
