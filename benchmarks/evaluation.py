@@ -18,10 +18,9 @@ from measure import Row, in_turns, main, medians, ratio
 from models import ROOT, minilm_folder
 
 from afterword import Encoder
-from afterword.tasks.candidates import candidates
 from afterword.tasks.pairs import SETS, sts
 from afterword.tasks.rows import Folder
-from afterword.tasks.runner import Evaluation, TaskRun
+from afterword.tasks.runner import Evaluation, TaskRun, candidates
 
 QUICK = "STSB"
 

@@ -20,7 +20,7 @@ from bellm_mini import triplets
 
 from afterword import Encoder, bellm
 from afterword.tasks.captions import TASKS as CAPTIONS
-from afterword.tasks.report import aligned
+from afterword.tasks.results import aligned
 from afterword.tasks.rows import Folder
 from afterword.train import train
 

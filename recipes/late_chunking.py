@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from afterword import Encoder
-from afterword.tasks.report import aligned
+from afterword.tasks.results import aligned
 from afterword.text.words import split
 
 QUERIES = 4  # of each article

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from afterword.tasks.report import Row, aligned, read_results
-from afterword.tasks.results import Result
+from afterword.tasks.results import Result, Row, aligned, read_results
 from afterword.tasks.scores import published_mean
 
 WIKIPEDIA = "-wikipedia"  # behind the name of a model whose method is fitted on it

@@ -31,7 +31,7 @@ from results import replaced
 from afterword import Encoder, bellm
 from afterword.methods import Method
 from afterword.tasks.pairs import SETS, sts
-from afterword.tasks.report import aligned
+from afterword.tasks.results import aligned
 from afterword.tasks.rows import Folder
 from afterword.tasks.scores import published_mean
 from afterword.train import train

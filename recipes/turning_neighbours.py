@@ -20,7 +20,7 @@ import torch
 from afterword import Encoder, bellm
 from afterword.papers.turning import degradation, read_pairs
 from afterword.tasks.pairs import sts
-from afterword.tasks.report import aligned
+from afterword.tasks.results import aligned
 from afterword.tasks.rows import Folder
 from afterword.train import train
 

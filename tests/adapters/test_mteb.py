@@ -1,29 +1,38 @@
-"""An encoder as a model of mteb: its protocol, prompts, what results say of it, and mteb.evaluate itself."""
+"""An encoder as a model of mteb, and mteb's tasks on copies of repositories, without a network."""
 
 import inspect
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
 from sentence_transformers import util
+from tests.cli.conftest import Run, run
 from tests.tiny import tiny
 
 from afterword import Encoder
-from afterword.adapters.mteb import as_mteb
+from afterword.adapters.mteb import MtebTask, as_mteb, mteb_task
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.loading import load_backbone
 from afterword.errors import InputError
 from afterword.methods import classical, echo, ensemble, reba
 from afterword.post import Normalise, Truncate
+from afterword.tasks.catalogue import CMTEB
+from afterword.tasks.results import read
+from afterword.tasks.rows import Folder, Hub
 
 mteb = pytest.importorskip("mteb")
+datasets = pytest.importorskip("datasets")
 
 from mteb._create_dataloaders import create_dataloader  # noqa: E402
 from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchProtocol  # noqa: E402
 from mteb.types import PromptType  # noqa: E402
 
+__all__ = ["run"]  # a fixture
 TEXTS = ["a dog", "the cat sat", "", "a dog", "one more thing"]
 
 
@@ -139,3 +148,113 @@ def test_mteb_evaluates_an_encoder_on_rows_of_the_user(llama, tmp_path: Path):
     assert result.get_score() == pytest.approx(spearmanr(cosines, [s for _, _, s in pairs])[0], abs=1e-6)
     written = [path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache").rglob("STSB.json")]
     assert len(written) == 1 and encoder.fingerprint in written[0] and "classical mean last" in written[0]
+
+
+WORDS = ("猫", "狗", "雨天", "晴天", "大树", "树叶")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def copy(root: Path, name: str, **splits: list[Mapping[str, Any]]) -> Path:
+    """A copy of a task's repository, a file per split."""
+    folder = root / mteb_task(name).files()[0]
+    folder.mkdir(parents=True)
+    for split, rows in splits.items():
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return folder
+
+
+def search(root: Path, name: str, split: str) -> None:
+    """A copy of a repository for reranking or retrieval, with its configurations in README.md, as on the hub."""
+    parts = {
+        "corpus": [{"_id": f"d{i}", "title": "", "text": w} for i, w in enumerate(WORDS)],
+        "queries": [{"_id": "q0", "text": "一只猫"}, {"_id": "q1", "text": "树"}],
+        "qrels": [{"query-id": f"q{i}", "corpus-id": d, "score": 1} for i, d in enumerate(("d0", "d4"))],
+        "top_ranked": [{"query-id": f"q{i}", "corpus-ids": [f"d{j}" for j in range(6)]} for i in range(2)],
+    }
+    folder = copy(root, name, **parts)
+    configs = "".join(
+        f"- config_name: {'default' if part == 'qrels' else part}\n  data_files:\n  - split: {split}\n"
+        f"    path: {part}.jsonl\n"
+        for part in parts
+    )
+    (folder / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
+
+
+def pairs(count: int = 6) -> list[dict[str, Any]]:
+    return [{"sentence1": w, "sentence2": f"一{w[::-1]}", "score": i % 5} for i, w in enumerate(WORDS[:count])]
+
+
+def test_the_31_are_those_of_mtebs_benchmark():
+    benchmark = {task.metadata.name: task for task in mteb.get_benchmark("MTEB(cmn, v1)").tasks}
+    tasks = [mteb_task(name) for names in CMTEB.values() for name in names]
+    assert {task.official for task in tasks} == set(benchmark) and len(tasks) == 31
+    for task in tasks:
+        assert list(task.new().eval_splits) == list(benchmark[task.official].eval_splits), task.name
+        assert task.group.startswith("cmteb-")
+
+
+def test_scores_are_those_of_mtebs_own_run(tmp_path: Path):
+    rows = [{"text": f"{w}{i}", "label": i % 2} for i in range(6) for w in WORDS]
+    copy(tmp_path, "STSB-zh", test=pairs(), validation=pairs(4))
+    copy(tmp_path, "Waimai", train=rows, test=rows[::-1])
+    copy(tmp_path, "CLSClusteringS2S", test=[{"sentences": list(WORDS), "labels": list("aabbcc")}] * 2)
+    named = {"sent1": "sentence1", "sent2": "sentence2"}
+    nli = [{**{k: r[v] for k, v in named.items()}, "labels": i % 2} for i, r in enumerate(pairs())]
+    copy(tmp_path, "Ocnli", validation=nli)
+    search(tmp_path, "CMedQAv1", "test")
+    search(tmp_path, "VideoRetrieval", "dev")
+    encoder = Encoder.load("afterword-mini", "classical")
+    for name in ("STSB-zh", "Waimai", "CLSClusteringS2S", "Ocnli", "CMedQAv1", "VideoRetrieval"):
+        loaded = mteb_task(name).load(Folder(tmp_path))
+        scores = loaded.score(encoder, 0)
+        theirs = mteb.evaluate(
+            as_mteb(encoder), [loaded.loaded], cache=None, show_progress_bar=False, co2_tracker=False
+        ).task_results[0]
+        assert scores.main == scores.metrics["main_score"] == pytest.approx(theirs.get_score(), abs=1e-9), name
+        assert all(isinstance(text, str) for text in loaded.texts())
+        assert set(loaded.texts()) >= ({"猫"} if name != "Waimai" else {"猫0"}), name
+
+
+def test_the_digest_of_a_copy_is_of_its_files_and_the_hubs_is_the_commit(tmp_path: Path):
+    task = mteb_task("ATEC")
+    folder = copy(tmp_path, "ATEC", test=pairs())
+    (name,) = task.files()
+    before = task.digests(Folder(tmp_path))
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "x.lock").write_text("hf download leaves such files")
+    assert task.digests(Folder(tmp_path)) == before
+    (folder / "test.jsonl").write_text(json.dumps(pairs()[0]) + "\n")
+    assert task.digests(Folder(tmp_path)) != before
+    assert task.digests(Hub()) == {name: mteb.get_task("ATEC").metadata.revision}
+
+
+def test_a_task_by_mtebs_name():
+    assert mteb_task("STSB") == mteb_task("STSB-zh") and mteb_task("STSB").split == "test"
+    assert mteb_task("STS22") == MtebTask("STS22.mteb", "STS22") and mteb_task("STS22").group == "mteb"
+    with pytest.raises(InputError, match="TNewss"):
+        mteb_task("TNewss")
+    with pytest.raises(InputError, match="CIFAR10"):
+        mteb_task("CIFAR10")
+
+
+def test_without_a_network_each_task_says_what_is_missing_and_the_others_run(tmp_path: Path, run: Run):
+    copy(tmp_path / "data", "ATEC", test=pairs())
+    (tmp_path / "data" / "C-MTEB" / "BQ").mkdir()
+    words = ("evaluate", "-m", "afterword-mini", "--data", tmp_path / "data", "--out", tmp_path / "out")
+    ended = run(*words, "--tasks", "mteb:ATEC,BQ.mteb,LCQMC.mteb")
+    lines = ended.err.splitlines()
+    assert ended.code == 1 and "ATEC.mteb" in ended.out
+    (bq,) = [line for line in lines if line.startswith("BQ.mteb: error")]
+    (lcqmc,) = [line for line in lines if line.startswith("LCQMC.mteb: error")]
+    revision = mteb.get_task("LCQMC").metadata.revision
+    assert f"hf download C-MTEB/LCQMC --repo-type dataset --revision {revision} --local-dir DIR/C-MTEB/LCQMC" in lcqmc
+    assert "data/C-MTEB/LCQMC does not exist" in lcqmc and "BQ cannot be loaded" in bq and "--data hub" in bq
+    result = read(tmp_path / "out" / "afterword-mini" / "classical" / "ATEC.mteb.json")
+    assert (result.group, result.metric) == ("cmteb-sts", "main_score")
+    assert result.metric_named("cosine_pearson") is not None
+    again = run(*words, "--tasks", "ATEC.mteb")
+    assert again.code == 0 and "1/1" not in again.err  # finished before

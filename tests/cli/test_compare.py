@@ -1,15 +1,20 @@
 """``afterword compare``: rows side by side, differences, published tables, files."""
 
 import csv
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.cli.conftest import Run
+from tests.papers.drawn import drawn as texts_of
 
+from afterword.cli.compare import as_csv, difference_table, draw, published_table
+from afterword.tasks.compare import compare
 from afterword.tasks.published import published
-from afterword.tasks.results import Result, write
+from afterword.tasks.results import Result, Row, write
 from afterword.tasks.task import Scores
 
 GOLD = np.arange(40.0)
@@ -54,7 +59,7 @@ def test_another_baseline_and_no_intervals(run: Run, folder: Path):
     ended = run("compare", folder, "--baseline", "reba", "--draws", 0)
     assert "classical against reba, x 100" in ended.out and " to " not in ended.out
     wrong = run("compare", folder, "--baseline", "x")
-    assert wrong.code == 2 and "no results of 'x': there are classical, reba" in wrong.last
+    assert wrong.code == 2 and "'x'" in wrong.last
 
 
 def test_published_rows(run: Run, folder: Path, tmp_path: Path):
@@ -68,7 +73,7 @@ def test_published_rows(run: Run, folder: Path, tmp_path: Path):
     assert len(ours) == 2 and all(line.split("|")[9].strip() == "-" for line in ours)
     with (tmp_path / "a.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert {r["kind"] for r in rows} == {"evaluated", "difference", "mean difference", "published"}
+    assert {r["kind"] for r in rows} == {"evaluated", "difference", "published"}
     (row,) = [r for r in rows if r["name"] == "BERT-flow" and r["task"] == "STS12"]
     assert (row["table"], float(row["value"]), row["source"]) == ("ditto-6", 58.4, "Li et al. (2020)")
     assert len([r for r in rows if r["kind"] == "published"]) == 16 * 8
@@ -107,13 +112,53 @@ def test_what_cannot_be_written_is_told_before_the_work(run: Run, folder: Path, 
     result = folder / "m" / "reba" / "STSB.json"
     for words in (
         ("--plot", tmp_path / "b.txt"),
-        ("--csv", result),
-        ("--dark",),
+        ("--csv", tmp_path / "no" / "a.csv"),
         ("--published", "x"),
         (tmp_path / "no",),
     ):
         ended = run("compare", folder, *words)
         assert (ended.code, ended.out) == (2, "") and len(ended.err.splitlines()) == 1, words
     result.write_text("{}")
-    broken = run("compare", folder)
-    assert broken.code == 2 and "STSB.json" in broken.last
+    assert "STSB.json" in run("compare", folder).err
+
+
+def result(task: str, group: str, metric: str, main: float, *notes: str, seeds: int = 1) -> Result:
+    scores = {i: Scores(main + i / 100, {metric: main + i / 100}, notes=notes) for i in range(seeds)}
+    return Result(task, group, metric, (), "k", "r", scores, {})
+
+
+def test_an_undefined_score_has_no_difference():
+    def row(add: float) -> Row:
+        found = [result("p", "pairs", "m", 0.5 + add), result("const", "pairs", "m", math.nan)]
+        return Row(str(add), {r.task: r for r in found})
+
+    text = difference_table(compare(row(0), row(0.1), draws=0), None)
+    assert "no t-test" in text and "+nan" not in text
+    (line,) = [line for line in text.splitlines() if line.startswith("| const ")]
+    assert line.split() == "| const | nan | nan | - | - |".split()
+
+
+def test_a_score_of_other_data_is_marked_and_the_note_stands_below():
+    ours = Row("ours", {"CSTS": result("CSTS", "csts", "cosine_spearman", 0.3)})
+    text = published_table(published()["bellm-2"], [ours], None)
+    assert "| 30.00 (1) |" in " ".join(text.split())
+    assert text.endswith("- (1) CSTS: the validation split: the papers' tables are of the test split (CSTS.test)")
+    sample = Row("ours", {"TREC": result("TREC", "transfer", "accuracy", 0.5, "5,000 of 100,000 rows")})
+    assert "- (1) TREC: 5,000 of 100,000 rows" in published_table(published()["bellm-3"], [sample], 60)
+
+
+def test_a_published_figure_is_of_the_whole_table(tmp_path: Path):
+    table = published()["bellm-2"]
+    few = replace(table, rows=table.rows[:2])
+    draw(tmp_path / "a.svg", False, [], [few])
+    assert {"49.74 ±0.25", "48.64", "BeLLM", "C-STS"} <= {t.replace("−", "-") for t in texts_of(tmp_path / "a.svg")}
+
+
+def test_csv_holds_notes():
+    text = as_csv(
+        [Row("reba", {"SLPWC": result("SLPWC", "wordsense", "accuracy", 0.5, "a note")}, "m")],
+        [],
+        [published()["bellm-2"]],
+    )
+    assert "evaluated,reba,,wordsense,SLPWC,accuracy,50.0,,,,,a note" in text
+    assert "published,BeLLM,,bellm-2,C-STS,cosine_spearman,49.74,,,0.25,BeLLM," in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from pathlib import Path
 
@@ -100,11 +99,3 @@ def test_a_mistake(line: str, values: str, run: Run, place: Path, monkeypatch: p
     after = listing(place)
     assert {path: content for path, content in after.items() if path in before} == before
     assert all(".rejects." in path or "/results" in path for path in set(after) - set(before))
-
-
-def test_a_method_that_does_not_fit_leaves_the_others(run: Run, place: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.chdir(place)
-    methods = ("--method", "ditto:head=9-1", "--method", "classical", "--method", "ditto:head=1-99")
-    ended = run("evaluate", "-m", "above/model", *methods, "--tasks", "pairs.jsonl", "--out", tmp_path)
-    assert ended.code == 1 and "classical" in ended.out and "ditto" not in ended.out
-    assert len(re.findall(r"^ditto:head=\S+: error: head .* does not exist: the model has", ended.err, re.M)) == 2

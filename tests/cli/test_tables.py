@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from afterword.cli.tables import Column, laid_out, table
-from afterword.tasks.report import aligned
+from afterword.tasks.results import aligned
 
 texts = st.text(
     st.characters(codec="utf-8") | st.sampled_from("中é e\u0301\u200d\ufe0f👩\x1b\u202e\n\t…"), max_size=200

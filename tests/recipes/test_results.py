@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from afterword.cli import main
-from afterword.tasks.report import Row, read_results
-from afterword.tasks.results import Result
+from afterword.tasks.results import Result, Row, read_results
 from afterword.tasks.task import Scores
 
 ROOT = Path(__file__).parents[2]

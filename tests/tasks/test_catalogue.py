@@ -1,38 +1,62 @@
-"""Tasks by name, by group, with options, from a file."""
+"""Tasks by name, with or without their split, by group, with options, from a file."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from afterword.errors import InputError, MethodError
-from afterword.tasks.catalogue import MTEB, groups, jobs, local_tasks
+from afterword.tasks.catalogue import TASKS, groups, jobs, spellings
 from afterword.tasks.pairs import Pairs
+from afterword.tasks.published import published
 from afterword.tasks.rows import Folder
+from afterword.tasks.task import Task
 
-SOURCE = Folder(Path("data"))
 STS = ["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
 TRANSFER = ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
 
 
+def mteb_task(name: str) -> Task:
+    return Pairs(f"{name}.mteb", "none")
+
+
 def names(*specs: str) -> list[str]:
-    return [job.name for job in jobs(specs, SOURCE, local_tasks())]
+    return [job.name for job in jobs(specs, ".", mteb_task)]
 
 
 def test_groups_names_and_lists():
     assert names("sts") == STS and names("transfer") == TRANSFER
     assert names("STSB, TREC", "sts") == ["STSB", "TREC", *(n for n in STS if n != "STSB")]
-    assert names("stsb") == ["STSB"] and {"SLPWC", "WSD", "CoarseWSD20"} <= set(names("wordsense"))
+    assert {"SLPWC", "WSD", "CoarseWSD20"} <= set(names("wordsense"))
+    with pytest.raises(InputError, match="stss"):
+        names("stss")
 
 
-def test_no_name_stands_for_two_tasks():
-    tasks = local_tasks()
-    assert len({t.name.lower() for t in tasks}) == len(tasks)
-    for group, members in groups(tasks).items():
-        assert [t for t in tasks if t.name.lower() == group.lower()] in ([], members)
+@pytest.mark.parametrize("spec", ["STSB", "stsb", "STS-B", "STSB.test", "sts-b.test", "stsb_test"])
+def test_a_name_is_accepted_with_and_without_its_split(spec: str):
+    assert names(spec) == ["STSB"]
+
+
+def test_each_spelling_means_one_task():
+    counts = Counter(spelling for task in TASKS for spelling in spellings(task))
+    assert max(counts.values()) == 1
+    assert names("STSB.dev", "CSTS.dev", "AFQMC.dev", "STSB.raw.test") == ["STSB.dev", "CSTS", "AFQMC", "STSB.raw"]
+    with pytest.raises(InputError, match=r"STS12\.dev"):
+        names("STS12.dev")
+
+
+def test_every_name_that_a_table_prints_is_accepted():
+    for group, members in groups().items():
+        assert names(group) == members
+        assert [name for member in members for name in names(member)] == members
+    for table in published().values():
+        for column in table.columns:
+            if len(column.members) == 1 and not table.id.startswith("reba"):
+                assert names(column.heading) == [column.members[0][0]]
 
 
 def test_options():
-    (job,) = jobs(["MR:folds=5"], SOURCE, local_tasks())
+    (job,) = jobs(["MR:folds=5"], ".", mteb_task)
     assert job.name == "MR:folds=5" and job.task.folds == 5 and job.task.name == "MR"
     assert names("STSB,SLPWC:occurrence=-1,decision=cosine,MR:folds=5,TREC") == [
         "STSB",
@@ -41,39 +65,30 @@ def test_options():
         "TREC",
     ]
     assert names("transfer:folds=5") == [f"{n}:folds=5" for n in TRANSFER]
-    with pytest.raises(InputError, match=r"MR .*'fold'"):
-        names("MR:fold=5")
-    with pytest.raises(InputError, match="STSB has no option 'name'"):
-        names("STSB:name=x")
-    with pytest.raises(MethodError, match="folds='many'"):
-        names("MR:folds=many")
+    for spec in ("MR:fold=5", "MR:folds=many"):
+        with pytest.raises(MethodError, match="fold"):
+            names(spec)
 
 
-def test_a_file_of_ones_own(tmp_path: Path):
-    (tmp_path / "mine.jsonl.gz").touch()
-    (job,) = jobs([str(tmp_path / "mine.jsonl.gz")], SOURCE, local_tasks())
-    assert job.task == Pairs("mine", "mine.jsonl.gz") and job.source == Folder(tmp_path)
+def test_tasks_of_mteb():
+    assert names("mteb:TNews") == ["TNews.mteb"] and len(names("cmteb")) == 31 and len(names("cmteb-sts")) == 7
+    assert names("ATEC.mteb", "ATEC") == ["ATEC.mteb", "ATEC"]
+
+
+def test_a_file_of_pairs(tmp_path: Path):
+    for name in ("a/pairs.jsonl", "b/pairs.jsonl", "dev.en.jsonl.gz", "stsb.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (job,) = jobs([str(tmp_path / "dev.en.jsonl.gz")], None, mteb_task)
+    assert job.task == Pairs("dev.en", "dev.en.jsonl.gz") and job.source == Folder(tmp_path)
+    assert names(f"{tmp_path}/a/pairs.jsonl", f"{tmp_path}/b/../a/pairs.jsonl") == ["pairs"]
+    assert names(f"{tmp_path}/stsb.csv") == ["stsb.csv"], "not to be confused with STSB"
+    with pytest.raises(InputError, match="'pairs'"):
+        names(f"{tmp_path}/a/pairs.jsonl,{tmp_path}/b/pairs.jsonl")
     with pytest.raises(InputError, match=r"other\.csv"):
         names("other.csv")
 
 
-def test_files_of_one_name_are_refused(tmp_path: Path):
-    """N2: neither vanishes."""
-    for name in ("a/pairs.jsonl", "b/pairs.jsonl", "dev.en.jsonl", "dev.zh.csv", "dev.en.csv"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    with pytest.raises(InputError, match=r"a/pairs.jsonl .*b/pairs.jsonl"):
-        names(f"{tmp_path}/a/pairs.jsonl,{tmp_path}/b/pairs.jsonl")
-    assert names(f"{tmp_path}/dev.en.jsonl,{tmp_path}/dev.zh.csv") == ["dev.en", "dev.zh"]
-    with pytest.raises(InputError, match=r"would both be 'dev.en'"):
-        names(f"{tmp_path}/dev.en.jsonl,{tmp_path}/dev.en.csv")
-    assert names(f"{tmp_path}/dev.en.jsonl", f"{tmp_path}/a/../dev.en.jsonl") == ["dev.en"]
-
-
-def test_the_names_of_mtebs_tasks():
-    from afterword.adapters.mteb_official import TASKS
-
-    assert {group: names.split() for group, names in MTEB.items()} == {
-        group: [task.name for task in members] for group, members in groups(TASKS).items()
-    }
-    assert len(jobs(["cmteb"], SOURCE, local_tasks(), lambda _: TASKS)) == 31
+def test_a_task_needs_data():
+    with pytest.raises(InputError, match="data="):
+        jobs(["STSB"], None, mteb_task)

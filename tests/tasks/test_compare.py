@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 from afterword.errors import InputError
-from afterword.tasks.compare import compare, t_test
-from afterword.tasks.report import Row
-from afterword.tasks.results import Result
+from afterword.tasks.compare import compare
+from afterword.tasks.results import Result, Row
 from afterword.tasks.task import Scores
 
 RANDOM = np.random.default_rng(0)
@@ -31,18 +30,6 @@ def questions(correct: list[int]) -> Result:
 
 def row(name: str, *found: Result) -> Row:
     return Row(name, {r.task: r for r in found})
-
-
-def test_the_t_test_is_scipys():
-    for n in (2, 3, 7, 31):
-        a, b = np.random.default_rng(n).random((2, n))
-        wanted = stats.ttest_rel(b, a)
-        assert t_test(list(b - a)) == pytest.approx((wanted.statistic, wanted.pvalue), rel=1e-9)
-
-
-@pytest.mark.parametrize("differences", [[], [1.0], [2.0, 2.0, 2.0], [1.0, math.nan]])
-def test_there_is_not_always_a_test(differences: list[float]):
-    assert all(math.isnan(x) for x in t_test(differences))
 
 
 @pytest.mark.parametrize("metric", ["cosine_spearman", "cosine_pearson"])

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from afterword.errors import InputError
-from afterword.tasks.catalogue import local_tasks
+from afterword.tasks.catalogue import TASKS
+from afterword.tasks.pairs import DIFFERENT_DATA
 from afterword.tasks.published import chosen, published
-from afterword.tasks.results import Result
+from afterword.tasks.results import Result, Row
 from afterword.tasks.task import Scores
 
 RAW = json.loads((files("afterword.tasks") / "published.json").read_text("utf-8"))
@@ -62,7 +63,7 @@ def test_the_columns_of_c_mteb_are_lines_of_the_appendix(key: str, papers: dict[
     at = caption("reba", text, table.table)
     before = text[:at]
     lines = re.findall(rf"^(?:{CATEGORIES}) (\S+) ((?:0\.\d{{4}} ?)+)$", before, flags=re.M)[-32:]
-    assert [name for name, _ in lines[:-1]] == list(table.columns[:-1])
+    assert [name for name, _ in lines[:-1]] == [column.heading for column in table.columns[:-1]]
     for i, (_, numbers) in enumerate(lines):
         assert [f"{row.scores[i]:.4f}" for row in table.rows] == numbers.split()
 
@@ -81,53 +82,83 @@ def test_the_two_that_are_no_plain_rows(papers: dict[str, str]):
 @pytest.mark.parametrize("table", published().values(), ids=list(published()))
 def test_a_table_is_whole(table):
     n = len(table.columns)
-    assert len(table.tasks) == len(table.metrics) == n and table.rows and table.scale in (1, 100)
-    assert all(len(row.scores) == n and len(row.deviations) in (0, n) for row in table.rows)
+    assert table.rows and table.scale in (1, 100) and all(column.members for column in table.columns)
+    assert all(len(row.scores) == n == len(row.deviations) for row in table.rows)
     assert all(0 <= s <= table.scale for row in table.rows for s in row.scores)
     if table.id in ("bellm-1", "bellm-3", "bellm-5.4", "ditto-6"):
-        assert set(table.average) <= {task.name for task in local_tasks()}
+        assert table.tasks <= {task.name for task in TASKS}
 
 
 def result(task: str, **metrics: float) -> Result:
     return Result(task, "sts", "cosine_spearman", (), "k", "r", {0: Scores(0.9, metrics)})
 
 
+def ours(results: dict[str, Result]) -> Row:
+    return Row("ours", results, "m")
+
+
 def test_our_scores_stand_under_the_papers_metric():
-    ours = {"ATEC": result("ATEC", cosine_spearman=0.9, cosine_pearson=0.25)}
+    atec = ours({"ATEC": result("ATEC", cosine_spearman=0.9, cosine_pearson=0.25)})
     table = published()["reba-3"]
-    scores = table.scores_of(ours)
-    assert scores[table.columns.index("ATEC")] == 0.25 and scores[-1] is None
+    scores = dict(zip([column.heading for column in table.columns], table.line(atec).scores, strict=True))
+    assert scores["ATEC"] == 0.25 and scores["Total average"] is None
     names = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
-    seven = {name: result(name, cosine_spearman=0.5 + i / 1000) for i, name in enumerate(names)}
-    assert published()["bellm-1"].scores_of(seven)[-1] == published()["bellm-4"].scores_of(seven)[0] == 50.3
+    seven = ours({name: result(name, cosine_spearman=0.5 + i / 1000) for i, name in enumerate(names)})
+    assert published()["bellm-1"].line(seven).scores[-1] == published()["bellm-4"].line(seven).scores[0] == 50.3
+
+
+def test_deviations_are_over_seeds():
+    seeds = {i: Scores(0.5, {"accuracy": x}) for i, x in enumerate((0.5, 0.7))}
+    names = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
+    one = {
+        name: Result(name, "transfer", "accuracy", (), "k", "r", {0: Scores(0.5, {"accuracy": 0.5})}) for name in names
+    }
+    line = published()["bellm-3"].line(ours({**one, "MR": Result("MR", "transfer", "accuracy", (), "k", "r", seeds)}))
+    assert line.deviations[0] == pytest.approx(20 / 2**0.5) and line.deviations[1] is None
+    assert line.deviations[-1] == pytest.approx(20 / 7 / 2**0.5), "of the average, where CR ... MRPC are constant"
 
 
 def test_tables_are_chosen_by_name_or_by_task():
     assert [t.id for t in chosen(["ditto-6", "bellm-1"], [])] == ["ditto-6", "bellm-1"]
-    assert [t.id for t in chosen(["all"], ["Flickr30k"])] == ["bellm-5.4"]
-    assert {"bellm-1", "bellm-4", "ditto-6"} <= {t.id for t in chosen(["all"], ["STSB"])}
+    assert len(chosen(["all"], [])) == len(published())
+    captions = ours({"Flickr30k": result("Flickr30k", strict_accuracy=0.5)})
+    assert [t.id for t in chosen(["all"], [captions])] == ["bellm-5.4"]
+    (cut,) = (t for t in chosen(["all"], [ours({"STSB": result("STSB", cosine_spearman=0.82)})]) if t.id == "bellm-1")
+    assert len(cut.rows) == 3 < len(published()["bellm-1"].rows)
     with pytest.raises(InputError, match="'x'"):
         chosen(["x"], [])
 
 
 def test_c_mteb_by_mteb_itself_has_a_row_in_table_2_and_goes_before_a_sample():
-    """Given the figures of the paper's own Table 3, the averages of its Table 2 come out."""
-    whole, averages = published()["reba-3"], published()["reba-2"]
-    theirs = next(row for row in whole.rows if row.name == "GPT-2 ReBA, last pooling").scores
-    figures = {t: (m, s) for t, m, s in zip(whole.tasks, whole.metrics, theirs, strict=True) if t is not None and m}
-    ours = {f"{task}.mteb": result(f"{task}.mteb", **{metric: score}) for task, (metric, score) in figures.items()}
-    samples = {task: result(task, **{metric: 0.0}) for task, (metric, _) in figures.items()}
-    found = averages.scores_of({**samples, **ours})
-    printed = next(row for row in averages.rows if row.name == "GPT-2 ReBA-2, last pooling").scores
-    near = [c for c, a, b in zip(averages.columns, found, printed, strict=True) if a == pytest.approx(b, abs=1.1e-4)]
+    """From the figures of the paper's Table 3 come the averages of its Table 2."""
+    single, averages = published()["reba-3"], published()["reba-2"]
+    printed = next(row for row in single.rows if row.name == "GPT-2 ReBA, last pooling").scores
+    figures = {c.members[0]: s for c, s in zip(single.columns, printed, strict=True) if len(c.members) == 1}
+    theirs = {f"{task}.mteb": result(f"{task}.mteb", **{metric: score}) for (task, metric), score in figures.items()}
+    samples = {task: result(task, **{metric: 0.0}) for task, metric in figures}
+    found = averages.line(ours({**samples, **theirs})).scores
+    headings = [column.heading for column in averages.columns]
+    table_2 = next(row for row in averages.rows if row.name == "GPT-2 ReBA-2, last pooling").scores
+    near = [c for c, a, b in zip(headings, found, table_2, strict=True) if a == pytest.approx(b, abs=1.1e-4)]
     assert near == ["Clas.", "P. Cls.", "Clus.", "STS", "Rera.", "Total Average"]  # Retr.: the note says 0.3701
-    assert found[averages.columns.index("Retr.")] == pytest.approx(0.3701, abs=1e-4)
-    assert whole.scores_of({**samples, **ours})[:-1] == theirs[:-1]
-    some = {task: r for task, r in ours.items() if task != "PAWSX.mteb"}
-    assert [s is None for s in averages.scores_of(some)] == [c in ("STS", "Total Average") for c in averages.columns]
-    notes = {
-        **samples,
-        "Waimai": Result("Waimai", "zh", "m", (), "k", "r", {0: Scores(0, {"accuracy": 0}, {}, ("n",))}),
-    }
-    assert averages.notes_of(notes)[0] == ("Waimai: n",) and averages.notes_of(notes)[1] == ()
-    assert averages.id in [table.id for table in chosen(["all"], ["Waimai.mteb"])]
+    assert found[headings.index("Retr.")] == pytest.approx(0.3701, abs=1e-4)
+    assert single.line(ours({**samples, **theirs})).scores[:-1] == printed[:-1]
+    some = {task: r for task, r in theirs.items() if task != "PAWSX.mteb"}
+    assert [s is None for s in averages.line(ours(some)).scores] == [c in ("STS", "Total Average") for c in headings]
+
+
+def row(main: float, *notes: str) -> Row:
+    scores = {0: Scores(main, {"cosine_spearman": main}, notes=notes)}
+    return ours({"STS12": Result("STS12", "sts", "cosine_spearman", (), "k", "r", scores, {})})
+
+
+def test_ours_first_then_the_papers_with_their_deviations():
+    first, *others = published()["bellm-1"].lines([row(0.5, "a remark"), Row("nothing here", {})])
+    assert first.ours and first.scores == (50.0, *[None] * 7) and not first.different
+    assert first.notes == (("STS12: a remark",), *[()] * 7)
+    assert [line.name for line in others] == [r.name for r in published()["bellm-1"].rows]
+    assert others[-1].deviations[-1] == 0.52 and others[0].deviations == (None,) * 8
+
+
+def test_scores_of_different_data_are_marked():
+    assert published()["bellm-1"].line(row(0.5, f"5 rows: {DIFFERENT_DATA}")).different == {0}

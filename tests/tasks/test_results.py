@@ -1,5 +1,7 @@
-"""What is written: mteb's form, the same bytes each time, and nothing that looks finished but is not."""
+"""Results as mteb has them, read again, and as tables: averages as published ones have them."""
 
+import csv
+import io
 import json
 import math
 from pathlib import Path
@@ -7,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from afterword.errors import DataError
+from afterword.errors import DataError, MissingDataset
 from afterword.tasks import results
 from afterword.tasks.pairs import Pairs
-from afterword.tasks.results import Result, key, read, write
+from afterword.tasks.results import Result, Row, as_csv, key, markdown, read, read_results, tables, write
 from afterword.tasks.task import Scores
 
 PAIRS = Scores(
@@ -93,3 +95,88 @@ def test_a_key_depends_on_all_that_a_score_depends_on(monkeypatch: pytest.Monkey
     monkeypatch.setattr(results, "version", lambda name: "999")
     others.append(key(task, digests, "encoder", "fit"))
     assert len({first, *others}) == 6
+
+
+def scored(task: str, *mains: float, group: str = "sts", metric: str = "cosine_spearman") -> Result:
+    scores = {seed: Scores(m, {metric: m}) for seed, m in enumerate(mains)}
+    return Result(task, group, metric, ("eng-Latn",), "k", "r", scores, {"model": "m", "name": "n"})
+
+
+def row(name: str, *found: Result) -> Row:
+    return Row(name, {r.task: r for r in found}, "m")
+
+
+def test_an_average_is_of_rounded_scores():
+    (table,) = tables([row("x", scored("A", 0.72374), scored("B", 0.80596))])
+    assert table.columns == ("A", "B", "Avg.") and table.rows[0][1] == (
+        pytest.approx(72.374),
+        pytest.approx(80.596),
+        76.48,
+    )
+
+
+def test_a_page():
+    rows = [
+        row("first", scored("A", 0.5), scored("B", 0.25), scored("C", 0.9, 0.8, group="transfer", metric="accuracy")),
+        row("second", scored("A", math.nan), scored("B", 0.125)),
+        row("third", scored("B", 1.0)),
+    ]
+    assert markdown(tables(rows)).splitlines() == [
+        "sts, cosine_spearman, x 100",
+        "",
+        "| sts    |     A |      B |  Avg. |",
+        "|--------|------:|-------:|------:|",
+        "| first  | 50.00 |  25.00 | 37.50 |",
+        "| second |   nan |  12.50 |     - |",
+        "| third  |     - | 100.00 |     - |",
+        "",
+        "- no average of second: A is undefined",
+        "",
+        "transfer, accuracy, x 100",
+        "",
+        "| transfer |            C |",
+        "|----------|-------------:|",
+        "| first    | 85.00 ± 7.07 |",
+    ]
+
+
+def test_the_deviation_of_an_average_is_over_seeds():
+    (table,) = tables([row("x", scored("A", 0.5, 0.7), scored("B", 0.6, 0.6), scored("C", 0.1))])
+    # averages over tasks: (0.5 + 0.6 + 0.1) / 3 and (0.7 + 0.6 + 0.1) / 3
+    assert table.rows[0][2][-1] == pytest.approx(100 * (1.4 - 1.2) / 3 / math.sqrt(2))
+
+
+def test_every_score_is_a_line_of_the_table_for_programs():
+    lines = list(csv.DictReader(io.StringIO(as_csv([row("x,y", scored("A", 0.5), scored("C", 0.9, 0.8, group="t"))]))))
+    assert [(r["encoder"], r["task"], float(r["score"]), r["seeds"]) for r in lines] == [
+        ("x,y", "A", 0.5, "1"), ("x,y", "C", pytest.approx(0.85), "2"),
+    ]  # fmt: skip
+    assert lines[0]["deviation"] == "" and float(lines[1]["deviation"]) == pytest.approx(0.1 / math.sqrt(2))
+
+
+def test_no_average_over_two_metrics_or_one_task_twice():
+    (table,) = tables([row("x", scored("A", 0.5), scored("B", 0.5, metric="accuracy"))])
+    assert table.columns == ("A", "B")
+    assert table.notes == ("no average: the metrics are cosine_spearman and accuracy",)
+    (table,) = tables([row("x", scored("A", 0.5), scored("A:k=1", 0.7))])
+    assert table.columns == ("A", "A:k=1") and table.notes == ("no average: A appears more than once",)
+
+
+def test_results_are_read_in_the_order_of_the_tasks_and_damaged_files_are_left_out(tmp_path: Path):
+    for task in ("SICKR", "STS12", "mine", "STSB"):
+        write(tmp_path / "m" / "n" / f"{task}.json", scored(task, 0.5))
+    (tmp_path / "m" / "n" / "bad.json").write_text("[" * 100_000)
+    with pytest.warns(UserWarning, match=r"bad\.json"):
+        (row,) = read_results(tmp_path)
+    assert (row.name, row.model, [*row.results]) == ("n", "m", ["STS12", "STSB", "SICKR", "mine"])
+    with pytest.raises(MissingDataset, match="no"):
+        read_results(tmp_path / "no")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="empty"):
+        read_results(tmp_path / "empty")
+
+
+def test_two_encoders_of_one_name_are_named_by_their_folders(tmp_path: Path):
+    for folder in "ab":
+        write(tmp_path / folder / "n" / "STS12.json", scored("STS12", 0.5))
+    assert [row.name for row in read_results(tmp_path / "a", tmp_path / "b")] == [f"{tmp_path}/{f}/n: n" for f in "ab"]

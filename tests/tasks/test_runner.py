@@ -3,7 +3,8 @@
 import gzip
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,13 +16,12 @@ from tests.tiny import tiny
 from afterword import Encoder
 from afterword.errors import BadRow, DataError, MissingDataset, NotFitted
 from afterword.methods.serialize import parse_method
-from afterword.post import parse_post
+from afterword.post import Normalise, parse_post
 from afterword.tasks import results
-from afterword.tasks.candidates import Fitting, candidates
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder, Source
-from afterword.tasks.runner import Evaluation, ProgressListener, TaskRun
-from afterword.tasks.task import Embedder, Loaded, Scores, Task
+from afterword.tasks.runner import Evaluation, Fitting, VectorCache, candidates
+from afterword.tasks.task import Embedder, Loaded, Scores, Task, TaskRun
 
 NONE = {"none": ()}
 
@@ -50,23 +50,21 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-class Listening(ProgressListener):
+class Listening:
     def __init__(self) -> None:
         self.ran: list[tuple[str, str]] = []
-        self.changed: list[str] = []
         self.vectors = self.made = 0
 
-    def texts(self, count: int) -> None:
-        self.vectors += count
+    @contextmanager
+    def bar(self, task: str, vectors: int) -> Iterator[Callable[[int], object]]:
+        self.vectors += vectors
+        yield self.done
 
     def done(self, count: int) -> None:
         self.made += count
 
-    def scored(self, result: results.Result, candidate: str) -> None:
+    def scored(self, task: str, candidate: str, result: results.Result) -> None:
         self.ran.append((candidate, result.task))
-
-    def replaced(self, name: str) -> None:
-        self.changed.append(name)
 
 
 def evaluate(
@@ -76,7 +74,7 @@ def evaluate(
     encoder = Encoder.load(model, specs[0])
     made = candidates(encoder, {s: parse_method(s) for s in specs}, posts or NONE, fitting=options.get("fitting"))
     told = Listening()
-    evaluation = Evaluation(made, out / "model", told, {"model": "model"}, **options)
+    evaluation = Evaluation(made, out / "model", {"model": "model"}, bar=told.bar, on_result=told.scored, **options)
     evaluation.run([TaskRun(task, Folder(data)) for task in (*(Pairs(name, name) for name in tasks), *more)])
     return evaluation, told
 
@@ -112,8 +110,9 @@ def test_one_changed_gold_line_runs_one_task(model: Path, data: Path, tmp_path: 
     row = json.loads(lines[4])
     lines[4] = json.dumps({**row, "score": row["score"] + 1})
     (data / "b.jsonl").write_text("\n".join(lines) + "\n")
-    found, told = evaluate(model, data, tmp_path / "out")
-    assert told.ran == [("classical", "b"), ("reba", "b")] and not found.failures and told.changed == ["b"]
+    with pytest.warns(UserWarning, match="b: its data have changed"):
+        found, told = evaluate(model, data, tmp_path / "out")
+    assert told.ran == [("classical", "b"), ("reba", "b")] and not found.failures
     evaluate(model, data, tmp_path / "fresh")
     assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
 
@@ -222,9 +221,10 @@ def test_fitting_on_a_file_and_on_each_task(model: Path, data: Path, tmp_path: P
     for task in "ab":
         wanted = Pairs(task, task).run(whole.fit(texts), Folder(data))
         assert on_file.results["classical+w", task].main == pytest.approx(wanted.main, abs=1e-3)
-    _, told = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting.on([*texts, "more"]))
-    assert len(told.ran) == 2
-    on_task, told = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting())
+    with pytest.raises(DataError, match="a different encoder"):
+        evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, fitting=Fitting())
+    options = {"fitting": Fitting(), "overwrite": True}
+    on_task, told = evaluate(model, data, tmp_path / "out", ["classical"], "ab", posts, **options)
     own = list(dict.fromkeys(Pairs("b", "b").load(Folder(data)).texts()))
     wanted = Pairs("b", "b").run(whole.fit(own), Folder(data))
     assert on_task.results["classical+w", "b"].main == pytest.approx(wanted.main, abs=1e-3) and len(told.ran) == 2
@@ -241,3 +241,70 @@ def test_weights_fitted_on_each_task(model: Path, data: Path, tmp_path: Path):
         wanted = Pairs(task, task).run(Encoder.load(model, "tfidf").fit(own), Folder(data))
         assert found.results["tfidf", task].main == pytest.approx(wanted.main, abs=1e-4)
         assert found.results["tfidf", task].main != found.results["classical", task].main
+
+
+class Counting:
+    """Two methods' vectors of a text: its length and first letter, and the same doubled."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __call__(self, texts: list[str], told: Callable[[int], object]) -> dict[str, np.ndarray]:
+        self.seen += texts
+        told(2 * len(texts))
+        found = np.array([[len(t), ord(t[0])] for t in texts], np.float32)
+        return {"one": found, "two": 2 * found}
+
+
+def test_each_text_is_run_once_for_all_methods_of_a_forward():
+    run, told = Counting(), []
+    forward = VectorCache(("one", "two"), run)
+    forward.add(["bb", "a", "bb"], told.append)
+    assert forward.missing(["a", "ccc", "ccc"]) == ["ccc"]
+    assert forward.vectors("two", ["ccc", "a", "ccc"]).tolist() == [[6, 198], [2, 194], [6, 198]]
+    assert forward.vectors("one", ["bb"]).tolist() == [[2, 98]]
+    assert run.seen == ["bb", "a", "ccc"] and told == [4]
+    forward.keep(["bb"])
+    assert forward.missing(["a", "bb"]) == ["a"]
+
+
+TEXTS = [
+    f"the {a} {b} over the {c}" for a in ("cat", "old dog", "bird") for b in ("sat", "jumps", "runs") for c in "xyz"
+]
+
+
+def test_methods_share_a_forward_where_they_can(model: Path):
+    gpt2 = Encoder.load(model, "classical")
+    found = candidates(
+        gpt2,
+        {
+            s: parse_method(s)
+            for s in (
+                "classical",
+                "prompt:template=eol",
+                "echo",
+                "reba",
+            )
+        },
+        NONE,
+    )
+    assert [c.name for c in found] == ["classical", "prompt:template=eol", "echo", "reba"]
+    plain, prompt, echo, reba = found
+    assert plain.cache is echo.cache is reba.cache is not prompt.cache
+    assert reba.cache.names == ("classical", "echo", "reba") and prompt.cache.names == ("prompt:template=eol",)
+    for c in found:
+        whole = Encoder.load(gpt2.backbone.model.config._name_or_path, c.method)
+        assert np.allclose(c.encode(TEXTS), whole.encode(TEXTS), atol=2e-5)
+        assert c.fingerprint == whole.fingerprint
+
+
+def test_steps_follow_the_encoders_own_on_the_same_vectors(model: Path):
+    gpt2 = Encoder.load(model, "classical")
+    own = Encoder(gpt2.backbone, gpt2.method, (Normalise(),))
+    posts = {"none": (), "truncate:dimensions=5": parse_post("truncate:dimensions=5")}
+    plain, cut = candidates(own, {s: parse_method(s) for s in ("classical",)}, posts)
+    assert (plain.name, cut.name) == ("classical", "classical+truncate:dimensions=5")
+    assert plain.cache is cut.cache and plain.fingerprint != cut.fingerprint
+    vectors = plain.encode(TEXTS)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    assert np.array_equal(cut.encode(TEXTS), vectors[:, :5])

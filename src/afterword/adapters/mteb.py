@@ -1,12 +1,16 @@
-"""An encoder as a model of mteb, so that ``mteb.evaluate(as_mteb(encoder), tasks)`` runs any of its tasks."""
+"""mteb: an encoder as a model of ``mteb.evaluate``, and mteb's tasks in ``afterword evaluate``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import file_digest, sha256
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -15,17 +19,19 @@ from torch import Tensor
 
 from ..encode.similarity import pairwise, similarity
 from ..encoder import Encoder
-from ..errors import InputError, MissingExtra
+from ..errors import InputError, MissingDataset, MissingExtra
 from ..methods import Ensemble, classical
 from ..methods.serialize import to_json
 from ..post import spelled
-from ..tasks.task import Array, Embedder, as_read
+from ..tasks.catalogue import CMTEB, OFFICIAL
+from ..tasks.rows import Folder, Source
+from ..tasks.task import Array, Embedder, Loaded, Scores, Task, as_read
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-"""A model's name on the Hugging Face hub."""
+"""A model's name on the Hugging Face Hub."""
 
 FALLBACKS = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""The names that sentence-transformers gives prompts, tried if mteb's own order of names finds none."""
+"""The names that sentence-transformers gives prompts, tried if mteb's order of names finds none."""
 
 
 def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
@@ -36,7 +42,7 @@ def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
 
     Args:
         encoder: the encoder.
-        name: name in results, as "organisation/model"; None = the model's name on the hub, or "local/" and the name of
+        name: name in results, as "organisation/model"; None = the model's name on the Hub, or "local/" and the name of
             its folder.
 
     Returns:
@@ -70,7 +76,7 @@ class MtebModel:
 
     Args:
         embedder: the embedder; if there are prompts, its `encode` must take `prompt_name` and `prompt`.
-        mteb_model_meta: the `ModelMeta` that mteb writes beside the scores.
+        mteb_model_meta: the `ModelMeta` that mteb writes into its results.
         prompts: prompts by name: of a task or a type of task, optionally with "-query" or "-document"; or of a prompt
             type.
         similarity_fn_name: "cosine", "dot", "euclidean" or "manhattan".
@@ -140,8 +146,12 @@ class MtebModel:
         return torch.from_numpy(pairwise(_array(embeddings1), _array(embeddings2), self.similarity_fn_name))
 
 
+def _array(vectors: Any) -> Array:
+    return vectors.detach().cpu().float().numpy() if isinstance(vectors, Tensor) else np.asarray(vectors)
+
+
 def meta_of(encoder: Encoder, name: str | None = None) -> Any:
-    """The `ModelMeta` of an encoder, which mteb writes beside its scores; nothing is fetched from the hub.
+    """The `ModelMeta` of an encoder, which mteb writes into its results; nothing is fetched from the Hub.
 
     Args:
         encoder: the encoder.
@@ -151,28 +161,19 @@ def meta_of(encoder: Encoder, name: str | None = None) -> Any:
 
     model: Any = encoder.backbone.model
     weights = list(model.parameters())
-    table = model.get_input_embeddings().weight
-    return ModelMeta(
-        loader=None,
-        name=name or _name(str(getattr(model.config, "_name_or_path", ""))),
-        revision=encoder.fingerprint,
-        release_date=None,
-        languages=None,
-        n_parameters=sum(w.numel() for w in weights),
-        n_embedding_parameters=table.numel(),
-        memory_usage_mb=round(sum(w.numel() * w.element_size() for w in weights) / 2**20, 1),
-        max_tokens=encoder.max_length,
-        embed_dim=encoder.dimension,
-        license=None,
-        open_weights=None,
-        public_training_code=None,
-        public_training_data=None,
-        framework=["PyTorch", "Transformers"],
-        similarity_fn_name=ScoringFunction(encoder.similarity_fn_name),
-        use_instructions=bool(encoder.prompts),
-        training_datasets=None,
-        experiment_kwargs=settings(encoder),
-    )
+    return ModelMeta.create_empty({
+        "name": name or _name(str(getattr(model.config, "_name_or_path", ""))),
+        "revision": encoder.fingerprint,
+        "n_parameters": sum(w.numel() for w in weights),
+        "n_embedding_parameters": model.get_input_embeddings().weight.numel(),
+        "memory_usage_mb": round(sum(w.numel() * w.element_size() for w in weights) / 2**20, 1),
+        "max_tokens": encoder.max_length,
+        "embed_dim": encoder.dimension,
+        "framework": ["PyTorch", "Transformers"],
+        "similarity_fn_name": ScoringFunction(encoder.similarity_fn_name),
+        "use_instructions": bool(encoder.prompts),
+        "experiment_kwargs": settings(encoder),
+    })  # fmt: skip
 
 
 def settings(encoder: Encoder) -> dict[str, Any]:
@@ -187,8 +188,8 @@ def settings(encoder: Encoder) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     for i, member in enumerate(method.members):
         start = f"{i}." if isinstance(method, Ensemble) else ""
-        own = _flat(to_json(member)).items()
-        changed |= {f"{start}{key}": value for key, value in own if key != "name" and value != plain.get(key)}
+        fields = _flat(to_json(member)).items()
+        changed |= {f"{start}{key}": value for key, value in fields if key != "name" and value != plain.get(key)}
     if isinstance(method, Ensemble):
         changed |= {key: value for key, value in to_json(method).items() if key in ("join", "weights", "normalise")}
     return {"method": encoder.method.name, **changed, "post": spelled(encoder.post), "max_length": encoder.max_length}
@@ -200,7 +201,7 @@ def _flat(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(path: str) -> str:
-    """A model's name on the hub, also for a path in the hub's cache; otherwise "local/" and the folder's name."""
+    """A model's name on the Hub, also for a path in the Hub's cache; otherwise "local/" and the folder's name."""
     cached = next((part for part in Path(path).parts if part.startswith("models--")), None)
     if cached is not None:
         return cached.removeprefix("models--").replace("--", "/", 1)
@@ -209,5 +210,214 @@ def _name(path: str) -> str:
     return f"local/{Path(path).name or 'model'}"
 
 
-def _array(vectors: Any) -> Array:
-    return vectors.detach().cpu().float().numpy() if isinstance(vectors, Tensor) else np.asarray(vectors)
+SEED = 42
+"""mteb's default seed; the seed of a run is added to it, so that seed 0 gives mteb's scores."""
+
+TEXTS = ("sentence1", "sentence2", "text", "sentences")
+"""mteb's names of columns that hold texts; other texts are embedded when mteb asks for them."""
+
+MTEB_NAMES = {"CMedQAv1": "CMedQAv1-reranking", "CMedQAv2": "CMedQAv2-reranking", "STSB-zh": "STSB"}
+"""mteb's names of C-MTEB's tasks where they differ from those of ReBA's tables."""
+
+ON_TEST = ("ATEC", "BQ", "STSB-zh")
+"""Tasks of whose two splits C-MTEB evaluates only "test" (mteb's benchmark "MTEB(cmn, v1)"). Of MultilingualSentiment
+it averages both."""
+
+
+def mteb_task(name: str) -> MtebTask:
+    """A task of mteb, by mteb's name or by that of ReBA's tables.
+
+    Raises:
+        MissingExtra: mteb is not installed.
+        InputError: mteb has no such task, or it is not about texts.
+
+    >>> mteb_task("STSB").name, mteb_task("STSB-zh").name
+    ('STSB-zh.mteb', 'STSB-zh.mteb')
+    """
+    table_name = next((ours for ours, theirs in MTEB_NAMES.items() if theirs == name), name)
+    split = "test" if table_name in ON_TEST else None
+    task = MtebTask(table_name + OFFICIAL, MTEB_NAMES.get(table_name, table_name), split)
+    task.new()
+    return task
+
+
+@dataclass(frozen=True)
+class MtebTask(Task):
+    """A task of mteb, with mteb's data, settings and metrics; the main score is mteb's.
+
+    Args:
+        name: name in results.
+        official: mteb's name of the task.
+        split: the split to evaluate; None = those that mteb evaluates, averaged.
+    """
+
+    official: str
+    split: str | None = None
+
+    metric = "main_score"
+    languages = ("und",)
+    libraries = ("mteb", "datasets", "scikit-learn", "scipy")
+    seeded = True
+
+    @property
+    def group(self) -> str:  # type: ignore[override]
+        """The category of C-MTEB, or "mteb"."""
+        name = self.name.removesuffix(OFFICIAL)
+        return next((group for group, names in CMTEB.items() if name in names), "mteb")
+
+    def new(self, seed: int = 0) -> Any:
+        """The task as an object of mteb, without data.
+
+        Args:
+            seed: added to mteb's.
+
+        Raises:
+            MissingExtra: mteb is not installed.
+            InputError: mteb has no such task, or it is not about texts.
+        """
+        require_mteb()
+        import mteb
+
+        try:
+            kind = type(mteb.get_task(self.official))
+        except KeyError as e:
+            raise InputError(f"mteb has no task {self.official!r}: {str(e.args[0]).splitlines()[0]}") from None
+        if set(kind.metadata.modalities) != {"text"}:
+            raise InputError(f"mteb's {self.official} is about {', '.join(kind.metadata.modalities)}, not text alone")
+        task = kind(seed=SEED + seed)
+        return task.filter_eval_splits([self.split]) if self.split else task
+
+    def files(self) -> Sequence[str]:
+        """The repository on the Hub."""
+        return (self.new().metadata.dataset["path"],)
+
+    def digests(self, source: Source) -> Mapping[str, str]:
+        """The commit that mteb asks the Hub for; of a copy, a hash of its files.
+
+        Raises:
+            MissingDataset: the copy does not exist.
+        """
+        data, copy = self.new().metadata.dataset, self._copy(source)
+        return {data["path"]: data.get("revision", "main") if copy is None else _digest(copy)}
+
+    def load(self, source: Source) -> LoadedMteb:
+        """Load the data by mteb's loader.
+
+        Args:
+            source: the `Hub`; or a folder with copies of repositories under their names, as "C-MTEB/ATEC".
+
+        Raises:
+            MissingExtra: mteb is not installed.
+            MissingDataset: the data cannot be loaded; the message says how to get them.
+        """
+        task, copy = self.new(), self._copy(source)
+        if copy is not None:
+            data = {**task.metadata.dataset, "path": str(copy)}
+            task.metadata = task.metadata.model_copy(update={"dataset": data})
+        try:
+            with quiet():
+                task.load_data()
+        except Exception as e:  # of datasets, the Hub, the network, or mteb's reading: all mean that there is none
+            reason = (str(e).strip() or type(e).__name__).splitlines()[0].rstrip(".")
+            raise MissingDataset(f"{self.official} cannot be loaded: {reason}; {self._advice()}") from None
+        return LoadedMteb(self, task)
+
+    def _copy(self, source: Source) -> Path | None:
+        """The folder of the copy; None for the Hub itself."""
+        if not isinstance(source, Folder):
+            return None
+        folder = source.root / self.files()[0]
+        if not folder.is_dir():
+            raise MissingDataset(f"{folder} does not exist: {self._advice()}")
+        return folder
+
+    def _advice(self) -> str:
+        data = self.new().metadata.dataset
+        path, revision = data["path"], data.get("revision", "main")
+        command = f"hf download {path} --repo-type dataset --revision {revision} --local-dir DIR/{path}"
+        return f"data=hub downloads it, and `{command}` makes a copy for data=DIR"
+
+
+@dataclass(frozen=True)
+class LoadedMteb(Loaded):
+    """A task of mteb with its data in memory.
+
+    Attributes:
+        task: the task.
+        loaded: mteb's object, with its data.
+    """
+
+    task: MtebTask
+    loaded: Any
+
+    def texts(self) -> Sequence[str]:
+        """The texts of the evaluated splits, without duplicates; training texts are drawn later."""
+        data = self.loaded.dataset
+        subsets = [data.get(subset, data) for subset in self.loaded.hf_subsets]
+        parts = [subset[split] for split in self.loaded.eval_splits for subset in subsets if split in subset]
+        return list(dict.fromkeys(text for part in parts for text in _texts(part)))
+
+    def score(self, embedder: Embedder, seed: int) -> Scores:
+        """``mteb.evaluate`` on an encoder, in this process; splits and subsets are averaged, as mteb does."""
+        import mteb
+        from mteb.models.model_meta import ModelMeta
+
+        task = self.task.new(seed)
+        task.metadata, task.dataset, task.data_loaded = self.loaded.metadata, self.loaded.dataset, True
+        encoder = getattr(embedder, "embedder", embedder)  # that of a candidate
+        prompts, similarity_fn = getattr(encoder, "prompts", None), getattr(encoder, "similarity_fn_name", "cosine")
+        model = MtebModel(embedder, ModelMeta.create_empty(), prompts or {}, similarity_fn)
+        with quiet():
+            (result,) = mteb.evaluate(
+                model, [task], co2_tracker=False, cache=None, show_progress_bar=False,
+                encode_kwargs={"show_progress_bar": False},
+            ).task_results  # fmt: skip
+        metrics = averaged([scores for parts in result.scores.values() for scores in parts])
+        return Scores(metrics["main_score"], metrics)
+
+
+def averaged(parts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The metrics that all parts have, averaged over them; not retrieval's confidence curves.
+
+    >>> averaged([{"a": 1, "hf_subset": "x"}, {"a": 2.0, "b": 3}])
+    {'a': 1.5}
+    """
+    names = [n for n, v in parts[0].items() if isinstance(v, int | float) and not n.startswith("nauc")]
+    return {n: fmean(float(scores[n]) for scores in parts) for n in names if all(n in scores for scores in parts)}
+
+
+def _texts(part: Any) -> Iterator[str]:
+    if "corpus" in part:
+        yield from part["queries"]["text"]
+        for document in part["corpus"]:  # as mteb embeds it
+            yield f"{document.get('title') or ''} {document['text']}".strip()
+        return
+    for column in TEXTS:
+        if column in part.column_names:
+            for value in part[column]:
+                yield from [value] if isinstance(value, str) else [v for v in value if isinstance(v, str)]
+
+
+def _digest(folder: Path) -> str:
+    """A hash of the names and contents of the files in a folder, without hidden ones."""
+    total = sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = path.relative_to(folder)
+        if not any(part.startswith(".") for part in name.parts):
+            with path.open("rb") as file:
+                total.update(f"{name.as_posix()}\0{file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """A context without progress bars of datasets and warnings of mteb's libraries."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        datasets.enable_progress_bars()

@@ -314,9 +314,8 @@ def isotropy(
     from ..methods import classical
     from ..papers import isotropy as claim
     from ..post import parse_post
-    from ..tasks.candidates import Fitting, candidates
     from ..tasks.pairs import read_pairs
-    from ..tasks.vectors import CachedEmbedder
+    from ..tasks.runner import Fitting, candidates
 
     read = texts.read()
     methods = dict(zip(method or (), read_methods(method).values(), strict=True))
@@ -331,8 +330,7 @@ def isotropy(
         for c in candidates(encoder, methods or {default: encoder.method}, posts, limits, Fitting.on(on)):
             c = c.fit(on) if c.unfitted else c
             name = " ".join([short] * (len(model) > 1) + [c.name])
-            vectors = CachedEmbedder(c.embedder, c.cache, c.raw, c.post)
-            results.append(claim.isotropy(vectors, read, positives, name=name))
+            results.append(claim.isotropy(c, read, positives, name=name))
     figure.draw(claim.draw, results)
     return run.show([r.to_json() for r in results], lines([claim.table(results)]))
 
@@ -383,15 +381,10 @@ def _task_texts(tasks: Sequence[str], data: str | None, texts: Texts) -> dict[st
     """The texts of each task."""
     if texts.input is not None or texts.pairs is not None:
         raise typer.BadParameter("pass a file or --tasks, not both", param_hint="--tasks")
-    from ..adapters.mteb_official import known_by
-    from ..tasks.catalogue import jobs, local_tasks
-    from ..tasks.rows import Folder, source
+    from ..adapters.mteb import mteb_task
+    from ..tasks.catalogue import jobs
 
-    none = Folder(Path("no folder"))
-    chosen = jobs(tasks, none if data is None else source(data), local_tasks(), known_by)
-    if any(job.source == none for job in chosen):
-        raise typer.BadParameter("is needed: the folder of the tasks' data, or hub", param_hint="--data")
-    return {job.name: list(dict.fromkeys(job.task.load(job.source).texts())) for job in chosen}
+    return {job.name: list(dict.fromkeys(job.task.load(job.source).texts())) for job in jobs(tasks, data, mteb_task)}
 
 
 def _read_tokenizer(choice: ModelChoice) -> tuple[Tokenizer, Layout, int | None]:

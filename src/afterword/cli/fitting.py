@@ -118,7 +118,7 @@ class Fit:
         if any("condition" in m.layout.fields for m in members_of(methods.values())):
             raise typer.BadParameter("goes with a template without {condition}", param_hint="--fit")
         from ..jobs.output import same
-        from ..tasks.candidates import Fitting
+        from ..tasks.runner import Fitting
 
         if any(file is not None and same(file, path) for file in written):
             raise typer.BadParameter(f"{path} is written by this command: choose another file", param_hint="--fit")

@@ -104,7 +104,7 @@ def laid_out(cells: Sequence[Sequence[str]], width: int | None) -> str:
         cells: the header and the rows; the first cell of each is its name.
         width: in cells, from `terminal`.
     """
-    from ..tasks.report import aligned as as_markdown
+    from ..tasks.results import aligned as as_markdown
 
     if width is None:
         return as_markdown(cells)

@@ -1,95 +1,73 @@
-"""All tasks, and how their names, groups and options are read from the command line."""
+"""All tasks by name and group, and the runs that strings such as "sts", "MR:folds=5" and "pairs.jsonl" name."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
-from functools import cache
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from ..errors import InputError
 from ..files.read import ENDINGS
 from ..spelling import build, did_you_mean, read_spelling
 from . import captions, pairs, transfer, wordsense
-from .pairs import Pairs
-from .rows import Folder, Source
+from .rows import Folder, source
 from .task import Task, TaskRun
 
+TASKS: tuple[Task, ...] = (*pairs.TASKS, *transfer.TASKS, *wordsense.TASKS, *captions.TASKS)
+"""The tasks of this package; those of mteb are in `adapters`."""
+
 CMTEB = {
-    "cmteb-classification": "TNews IFlyTek MultilingualSentiment JDReview OnlineShopping Waimai",
-    "cmteb-clustering": "CLSClusteringS2S CLSClusteringP2P ThuNewsClusteringS2S ThuNewsClusteringP2P",
-    "cmteb-pair": "Ocnli Cmnli",
-    "cmteb-reranking": "T2Reranking MMarcoReranking CMedQAv1 CMedQAv2",
+    "cmteb-classification": "TNews IFlyTek MultilingualSentiment JDReview OnlineShopping Waimai".split(),
+    "cmteb-clustering": "CLSClusteringS2S CLSClusteringP2P ThuNewsClusteringS2S ThuNewsClusteringP2P".split(),
+    "cmteb-pair": "Ocnli Cmnli".split(),
+    "cmteb-reranking": "T2Reranking MMarcoReranking CMedQAv1 CMedQAv2".split(),
     "cmteb-retrieval": "T2Retrieval MMarcoRetrieval DuRetrieval CovidRetrieval CmedqaRetrieval EcomRetrieval "
-    "MedicalRetrieval VideoRetrieval",
-    "cmteb-sts": "ATEC BQ LCQMC PAWSX STSB-zh AFQMC QBQTC",
+    "MedicalRetrieval VideoRetrieval".split(),
+    "cmteb-sts": "ATEC BQ LCQMC PAWSX STSB-zh AFQMC QBQTC".split(),
 }
-"""The 31 data sets of C-MTEB by category, under the names of ReBA's tables."""
-
-OFFICIAL = ".mteb"
-"""Ends the name of a task on mteb's own data; without it, the name is that of a local file."""
-
-MTEB = {group: " ".join(name + OFFICIAL for name in names.split()) for group, names in CMTEB.items()}
-"""Groups of `adapters.mteb_official` with their tasks: a name is known without importing mteb, which is slow."""
+"""The 31 data sets of C-MTEB by category, under the names of ReBA's tables: known without importing mteb, which is
+slow."""
 
 FAMILY = "cmteb"
-"""Name of all groups in `MTEB` at once."""
+"""Name of all groups in `CMTEB` at once."""
+
+OFFICIAL = ".mteb"
+"""Ends the name of a task on mteb's data; without it, the name is that of a local file."""
 
 
-@cache
-def local_tasks() -> tuple[Task, ...]:
-    """The tasks of this package; those of mteb are in `adapters`."""
-    return (*pairs.TASKS, *transfer.TASKS, *wordsense.TASKS, *captions.TASKS)
+def groups() -> dict[str, list[str]]:
+    """The names of all tasks by group, those of C-MTEB last."""
+    by_group: dict[str, list[str]] = {}
+    for task in TASKS:
+        by_group.setdefault(task.group, []).append(task.name)
+    return by_group | {group: [name + OFFICIAL for name in names] for group, names in CMTEB.items()}
 
 
-def groups_of_tasks() -> dict[str, str]:
-    """The group of every task by its name, those of mteb last."""
-    theirs = {name: group for group, names in MTEB.items() for name in names.split()}
-    return {task.name: task.group for task in local_tasks()} | theirs
-
-
-def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
-    """Tasks by group, in order."""
-    by_group: dict[str, list[Task]] = {}
-    for task in tasks:
-        by_group.setdefault(task.group, []).append(task)
-    return by_group
-
-
-def no_more(_: str) -> Sequence[Task]:
-    """Without mteb: no further tasks."""
-    return ()
-
-
-def jobs(
-    specs: Sequence[str], source: Source, tasks: Sequence[Task], more: Callable[[str], Sequence[Task]] = no_more
-) -> list[TaskRun]:
-    """The tasks that strings name, without duplicates. A file is named as it is without its ending.
+def jobs(specs: Sequence[str], data: str | Path | None, mteb_task: Callable[[str], Task]) -> list[TaskRun]:
+    """The runs that strings name, without duplicates.
 
     Args:
-        specs: groups, "cmteb" for all of its groups, names, names with options ("MR:folds=5"), any
-            task of mteb ("mteb:TNews"), or files of scored pairs; several in one string are separated by commas.
-        source: holds the data of all tasks except those files.
-        tasks: the known tasks.
-        more: returns the tasks that mteb scores; called if a name is in `MTEB`, or begins with "mteb:".
+        specs: groups, "cmteb" for all of its groups, names of tasks, names with options ("MR:folds=5"), any task of
+            mteb ("mteb:TNews"), or files of scored pairs; several in one string are separated by commas. Case, hyphens
+            and the name of the split that a task scores make no difference: "STS-B" and "STSB.test" are "STSB".
+        data: the folder of all data sets but those files; "hub"; or None if only files are named.
+        mteb_task: returns the task of mteb that has a name.
 
     Raises:
-        InputError: there is no such group, name, option or file; two files have one name.
+        InputError: there is no such group, name or file; two files have one name; a task needs `data`.
+        MethodError: an option is unknown or invalid.
+        MissingDataset: there is no such folder.
 
-    >>> [job.name for job in jobs(["STS12,STS13"], Folder(Path(".")), local_tasks())]
-    ['STS12', 'STS13']
+    >>> [job.name for job in jobs(["STS12,STS-B"], ".", lambda name: pairs.sts(name))]
+    ['STS12', 'STSB']
     """
     by_name: dict[str, TaskRun] = {}
-    for job in (job for part in _parts(specs) for job in _jobs_of(part, source, tasks, more)):
-        other = by_name.setdefault(job.name, job)
-        if _file(other) != _file(job):
-            raise InputError(
-                f"{_file(other)} and {_file(job)} would both be {job.name!r} in results: rename one of them, or run "
-                "them with different --out"
-            )
+    for job in (job for part in _parts(specs) for job in _jobs_of(part, data, mteb_task)):
+        if by_name.setdefault(job.name, job) != job:
+            raise InputError(f"two files would both be {job.name!r} in results: rename one, or pass different out=")
     if not by_name:
-        raise InputError(f"no tasks are asked for: {_known(tasks)}")
+        raise InputError(f"no tasks are named: {_choices()}")
     return list(by_name.values())
 
 
@@ -104,65 +82,64 @@ def _parts(specs: Sequence[str]) -> list[str]:
     return parts
 
 
-def _jobs_of(
-    spec: str, source: Source, tasks: Sequence[Task], more: Callable[[str], Sequence[Task]]
-) -> Iterator[TaskRun]:
+def _jobs_of(spec: str, data: str | Path | None, mteb_task: Callable[[str], Task]) -> Iterator[TaskRun]:
     if spec.endswith(ENDINGS):
-        yield _own(Path(spec))
+        yield _file(Path(spec))
         return
-    if spec.lower().startswith("mteb:"):
-        yield from (TaskRun(task, source) for task in more(spec))
-        return
-    name, options = read_spelling(spec) if ":" in spec else (spec, {})
-    theirs = [FAMILY, *MTEB, *" ".join(MTEB.values()).split()]
-    members = _named(name, tasks) or _named(name, more(name) if name.lower() in map(str.lower, theirs) else ())
-    if not members:
-        known = [*groups(tasks), *(task.name for task in tasks), *theirs]
-        raise InputError(
-            f"no task or group {name!r}{did_you_mean(name, known)}: {_known(tasks)}; or give a {', '.join(ENDINGS)} "
-            "file of scored pairs"
-        )
-    for task in members:
-        label = task.name + (f":{spec.partition(':')[2]}" if options else "")
-        yield TaskRun(_with(task, options), source, label)
+    name, _, options = spec.partition(":")
+    if name.lower() == "mteb":
+        tasks, options = [mteb_task(options)], ""
+    else:
+        tasks = _named(name) or [mteb_task(official) for official in _named_by_mteb(name)]
+    if not tasks:
+        names = groups()
+        known = [FAMILY, *names, *(task for members in names.values() for task in members)]
+        raise InputError(f"no task or group {name!r}{did_you_mean(name, known)}: {_choices()}; or pass a file of pairs")
+    if data is None:
+        raise InputError(f"{name} needs data=: a folder laid out as docs/evaluate.md describes, or hub to download it")
+    for task in tasks:
+        if options:
+            given = {f.name: getattr(task, f.name) for f in fields(task)}
+            changed = build(type(task), {**given, **read_spelling(spec)[1]}, task.name)
+            yield TaskRun(changed, source(data), f"{task.name}:{options}")
+        else:
+            yield TaskRun(task, source(data))
 
 
-def _named(name: str, tasks: Sequence[Task]) -> list[Task]:
-    if name.lower() == FAMILY:
-        return [task for task in tasks if task.group in MTEB]
-    return [task for task in tasks if name.lower() in (task.group.lower(), task.name.lower())]
+def _key(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold()
 
 
-def _own(path: Path) -> TaskRun:
-    """The job for a user's file of scored pairs; one that is named like a task keeps its ending in its name."""
+def _named(name: str) -> list[Task]:
+    """The tasks of a group, or the task of a name, with or without its split."""
+    key = _key(name)
+    return [task for task in TASKS if key == _key(task.group) or key in spellings(task)]
+
+
+def spellings(task: Task) -> set[str]:
+    """A task's name in lower case without punctuation, alone and with the split that it scores."""
+    split = re.split(r"[._]", task.files()[0])[-1]
+    splits = ("dev", "validation") if split in ("dev", "validation") else ("test",)
+    return {_key(task.name), *(_key(task.name + split) for split in splits)}
+
+
+def _named_by_mteb(name: str) -> list[str]:
+    key = _key(name)
+    return [
+        task for group, tasks in CMTEB.items() for task in tasks if key in (FAMILY, _key(group), _key(task + OFFICIAL))
+    ]
+
+
+def _file(path: Path) -> TaskRun:
+    """The run of a file of scored pairs, named without its ending; one that is named like a task keeps it."""
     if not path.is_file():
-        raise InputError(f"{path} does not exist: give a file of rows with sentence1, sentence2 and score")
-    name = path.name.removesuffix(
-        next(end for end in sorted(ENDINGS, key=len, reverse=True) if path.name.endswith(end))
-    )
-    official = name.casefold() in map(str.casefold, groups_of_tasks())
-    return TaskRun(Pairs(path.name if official or not name else name, path.name), Folder(path.parent))
+        raise InputError(f"{path} does not exist: pass a file of rows with sentence1, sentence2 and score")
+    ending = max((end for end in ENDINGS if path.name.endswith(end)), key=len)
+    name = path.name.removesuffix(ending)
+    if not name or _named(name):
+        name = path.name
+    return TaskRun(pairs.Pairs(name, path.name), Folder(path.resolve().parent))
 
 
-def _file(job: TaskRun) -> Path | None:
-    """The user's own file that a job reads, without symbolic links; None for a task with a data set of its own."""
-    if type(job.task) is Pairs and isinstance(job.source, Folder) and job.task.file.endswith(ENDINGS):
-        return (job.source.root / job.task.file).resolve()
-    return None
-
-
-def _with(task: Task, options: dict[str, Any]) -> Task:
-    """The task with changed options."""
-    if not options:
-        return task
-    own = {f.name: getattr(task, f.name) for f in fields(task)}
-    if unknown := set(options) - set(own) | ({"name"} & set(options)):
-        known = [name for name in own if name != "name"]
-        wrong = f"{min(unknown)!r}{did_you_mean(min(unknown), known)}"
-        raise InputError(f"{task.name} has no option {wrong}: it has {', '.join(known) or 'none'}")
-    build(type(task), {**own, **options})  # checks types, by the annotations
-    return replace(task, **options)
-
-
-def _known(tasks: Sequence[Task]) -> str:
-    return f"the groups are {', '.join([*groups(tasks), FAMILY, *MTEB])}; afterword evaluate --list prints all tasks"
+def _choices() -> str:
+    return f"the groups are {', '.join([FAMILY, *groups()])}; `afterword evaluate --list` lists all tasks"

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, MissingExtra
-from .report import Row
-from .results import Items, Result
+from .results import Items, Result, Row
 from .scores import bootstrap, pearson, spearman
 
 Column = NDArray[Any]
-NOTHING = (math.nan, math.nan)
 SAME = 1e-6  # largest difference between a score and the same score recomputed from its items
 
 
@@ -73,7 +71,7 @@ class PairedTest:
 
     Attributes:
         kind: that group, metric and protocol.
-        tasks: the tasks that are counted, each of another set.
+        tasks: the tasks that are counted, each of a different set.
         mean: the mean difference, in percent.
         t: Student's t, with one degree of freedom fewer than tasks; NaN if all differences are equal.
         p: its two-sided p-value.
@@ -88,14 +86,7 @@ class PairedTest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One encoder against another.
-
-    Attributes:
-        first: name of the first encoder.
-        second: name of the second encoder.
-        differences: one per task that both have results for.
-        tests: one per group, metric and protocol of which there are two tasks or more.
-    """
+    """One encoder against another: a difference per common task, and a test per kind with two tasks or more."""
 
     first: str
     second: str
@@ -103,7 +94,7 @@ class Comparison:
     tests: tuple[PairedTest, ...]
 
 
-def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: float = 0.95) -> Comparison:
+def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0) -> Comparison:
     """Compare two encoders on the tasks that both have.
 
     The bootstrap is paired: both are scored on the same draws of pairs or questions, so that a pair that is hard for
@@ -113,9 +104,8 @@ def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: fl
     Args:
         first: results of the first encoder, the baseline.
         second: results of the second encoder.
-        draws: number of bootstrap draws; 0 = no intervals.
+        draws: number of bootstrap draws for 95 % intervals; 0 = no intervals.
         seed: random seed of the draws.
-        level: confidence level of the intervals.
 
     Raises:
         InputError: they have no task in common.
@@ -123,8 +113,8 @@ def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: fl
     """
     common = [task for task in first.results if task in second.results]
     if not common:
-        raise InputError(f"{first.name} and {second.name} have no task in common: evaluate both on the same --tasks")
-    differences = tuple(_difference(first.results[t], second.results[t], draws, seed, level) for t in common)
+        raise InputError(f"{first.name} and {second.name} have no task in common: evaluate both on the same tasks=")
+    differences = tuple(_difference(first.results[t], second.results[t], draws, seed) for t in common)
     kinds: dict[Kind, list[Difference]] = {}
     for d in differences:
         if d.paired and math.isfinite(d.value):
@@ -134,38 +124,24 @@ def compare(first: Row, second: Row, draws: int = 1000, seed: int = 0, level: fl
 
 
 def _test(kind: Kind, members: Sequence[Difference]) -> PairedTest:
-    values = [d.value for d in members]
-    return PairedTest(kind, tuple(d.task for d in members), float(np.mean(values)), *t_test(values))
-
-
-def t_test(differences: list[float]) -> tuple[float, float]:
-    """Student's t of paired differences and its two-sided p-value; NaN for fewer than two, or if all are equal.
-
-    Raises:
-        MissingExtra: scipy is not installed.
-
-    >>> t, p = t_test([1.0, 2.0, 3.0])
-    >>> round(t, 4), round(p, 4)
-    (3.4641, 0.0742)
-    """
-    values = np.asarray(differences, np.float64)
-    if len(values) < 2 or not np.isfinite(values).all() or np.ptp(values) == 0:
-        return math.nan, math.nan
     try:
-        from scipy.special import stdtr
+        from scipy.stats import ttest_1samp
     except ImportError:
         raise MissingExtra("scipy", "evaluate") from None
-    t = float(values.mean() / (values.std(ddof=1) / math.sqrt(len(values))))
-    return t, float(2 * stdtr(len(values) - 1, -abs(t)))
+    values = [d.value for d in members]
+    t, p = (math.nan, math.nan) if np.ptp(values) == 0 else ttest_1samp(values, 0)
+    return PairedTest(kind, tuple(d.task for d in members), float(np.mean(values)), float(t), float(p))
 
 
-def _difference(a: Result, b: Result, draws: int, seed: int, level: float) -> Difference:
-    other = _other(a, b)
-    interval, note = (NOTHING, other) if other or not draws else _interval(a, b, draws, seed, level)
-    return Difference(a.task, kind_of(a), 100 * a.main, 100 * b.main, interval, note, not other)
+def _difference(a: Result, b: Result, draws: int, seed: int) -> Difference:
+    reason = _incomparable(a, b)
+    interval, note = (math.nan, math.nan), reason
+    if draws and not reason:
+        interval, note = _interval(a, b, draws, seed)
+    return Difference(a.task, kind_of(a), 100 * a.main, 100 * b.main, interval, note, not reason)
 
 
-def _other(a: Result, b: Result) -> str:
+def _incomparable(a: Result, b: Result) -> str:
     """What makes two results incomparable; "" = nothing."""
     if kind_of(a) != kind_of(b):
         return "not the same metric"
@@ -174,19 +150,19 @@ def _other(a: Result, b: Result) -> str:
     return "not the same protocol" if a.about.get("options") != b.about.get("options") else ""
 
 
-def _interval(a: Result, b: Result, draws: int, seed: int, level: float) -> tuple[tuple[float, float], str]:
-    score, columns = _statistic(a), [_columns(a.items), _columns(b.items)]
-    if score is None or None in (columns[0], columns[1]):
-        return NOTHING, "no pairs or questions to draw from"
-    (gold, mine), (_, theirs) = columns  # type: ignore[misc]
-    if abs(score(gold, mine) - a.main) > SAME or abs(score(gold, theirs) - b.main) > SAME:
+def _interval(a: Result, b: Result, draws: int, seed: int) -> tuple[tuple[float, float], str]:
+    """The interval, or the reason why there is none."""
+    score, ours, theirs = _statistic(a), _columns(a.items), _columns(b.items)
+    if score is None or ours is None or theirs is None:
+        return (math.nan, math.nan), "no pairs or questions to draw from"
+    if abs(score(*ours) - a.main) > SAME or abs(score(*theirs) - b.main) > SAME:
         several = len(a.scores) > 1 or len(b.scores) > 1
-        return NOTHING, "a mean over runs" if several else "its score is more than one over its pairs"
+        return (math.nan, math.nan), "a mean over runs" if several else "its score is more than one over its pairs"
 
     def difference(gold: Column, mine: Column, theirs: Column) -> float:
         return 100 * (score(gold, theirs) - score(gold, mine))
 
-    return bootstrap(difference, gold, mine, theirs, draws=draws, seed=seed, level=level), ""
+    return bootstrap(difference, *ours, theirs[1], draws=draws, seed=seed), ""
 
 
 def _statistic(result: Result) -> Callable[[Column, Column], float] | None:

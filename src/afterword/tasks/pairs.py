@@ -326,7 +326,7 @@ class ConditionalPairs(Loaded):
         vectors = embedder.encode((*self.left, *self.right), conditions=(*self.conditions, *self.conditions))
         a, b = vectors[: len(self.left)], vectors[len(self.left) :]
         if self.gold is None:
-            note = "undefined: the labels are not public; send in the similarities"
+            note = "undefined: the labels are not public; send the file .submission.json in the results to the authors"
             undefined = {"cosine_spearman": math.nan, "cosine_pearson": math.nan}
             return Scores(math.nan, undefined, {"predicted": cosines(a, b)}, (*self.notes, note))
         scores = score_pairs(a, b, self.gold)

@@ -1,12 +1,16 @@
-"""Results of an evaluation on disk: a JSON file per task in the form of mteb's TaskResult."""
+"""Results of an evaluation: a JSON file per task in the form of mteb's TaskResult, and tables of a folder's results."""
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
+from io import StringIO
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -14,14 +18,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError, MissingExtra
+from ..errors import DataError, MissingDataset, MissingExtra, one_line, warn
 from ..files.atomic import atomic_file
 from ..methods.custom import code_hash
+from .catalogue import groups
+from .pairs import submission
+from .scores import published_mean
 from .task import Scores, Task
 
 Items = Mapping[str, NDArray[Any]]
+Cells = Sequence[Sequence[str]]
 
 SPLIT = "test"  # the name of the split in mteb's format
+AVERAGE = "Avg."
+SUBMISSION = ".submission.json"
+"""The end of the name of a file in a folder of results that is sent to a task's authors."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,7 @@ class Result:
     def items(self) -> Items:
         """The values per pair or question that the bootstrap draws from, averaged over seeds."""
         every = [s.items for s in self.scores.values()]
-        return {name: _mean_of([items[name] for items in every]) for name in every[0]}
-
-    @property
-    def mean(self) -> Scores:
-        """All seeds as one: the means of their scores and items."""
-        return Scores(self.main, _mean([s.metrics for s in self.scores.values()]), self.items, self.notes)
+        return {name: np.mean([items[name] for items in every], axis=0) for name in every[0]}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -81,12 +87,10 @@ class Result:
         return tuple(dict.fromkeys(note for s in self.scores.values() for note in s.notes))
 
     def to_json(self) -> dict[str, Any]:
-        """A TaskResult of mteb; our own fields are under "afterword", which mteb ignores."""
+        """A TaskResult of mteb; fields that mteb does not have are under "afterword", which it ignores."""
         means: dict[str, Any] = {"main_score": self.main, **_mean([s.metrics for s in self.scores.values()])}
         if self.deviation is not None:
             means["main_score_std"] = self.deviation
-        several = len(self.scores) > 1  # the scores of a single seed equal the means
-        seeds = {str(seed): {"main_score": s.main, **s.metrics} if several else {} for seed, s in self.scores.items()}
         return {
             "task_name": self.task,
             "dataset_revision": self.revision,
@@ -94,8 +98,8 @@ class Result:
             "evaluation_time": None,
             "scores": {SPLIT: [{**means, "hf_subset": "default", "languages": list(self.languages)}]},
             "afterword": {
-                "key": self.key, "group": self.group, "metric": self.metric, **self.about,
-                "notes": list(self.notes), "seeds": seeds,
+                "key": self.key, "group": self.group, "metric": self.metric, **self.about, "notes": list(self.notes),
+                "seeds": {str(seed): {"main_score": s.main, **s.metrics} for seed, s in self.scores.items()},
                 "items": {str(seed): dict(s.items) for seed, s in self.scores.items() if s.items},
             },
         }  # fmt: skip
@@ -110,12 +114,8 @@ def _mean(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return means
 
 
-def _mean_of(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return columns[0] if len(columns) == 1 else np.mean(columns, axis=0)
-
-
 def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = None) -> str:
-    """A hash of everything that a task's scores depend on, except the seed; of a user's own task, its code too.
+    """A hash of everything that a task's scores depend on, except the seed; of a custom task, its code too.
 
     Args:
         task: the task with its options.
@@ -128,17 +128,9 @@ def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = 
     """
     described = {
         "task": f"{type(task).__module__}.{type(task).__qualname__}", "options": asdict(task), "files": dict(digests),
-        "encoder": encoder, "fit": fit, "versions": versions(task),
+        "encoder": encoder, "fit": fit, "versions": versions(task), "code": code_hash(type(task)),
     }  # fmt: skip
-    if code := code_hash(type(task)):
-        described["code"] = code
     return blake2b(json.dumps(described, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
-
-
-def options(task: Task) -> dict[str, Any]:
-    """The fields of a task, as plain data for JSON."""
-    plain: dict[str, Any] = json.loads(json.dumps(asdict(task), default=str))
-    return plain
 
 
 def revision(digests: Mapping[str, str]) -> str:
@@ -162,14 +154,13 @@ def versions(task: Task) -> dict[str, str]:
 
 
 def write(path: Path, result: Result) -> None:
-    """Write a result atomically."""
+    """Write a result atomically; of a test split without labels, the submission to its authors too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
-        file.write((json.dumps(result.to_json(), ensure_ascii=False, default=_plain) + "\n").encode())
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else float(value)
+        file.write((json.dumps(result.to_json(), ensure_ascii=False, default=lambda v: v.tolist()) + "\n").encode())
+    if "predicted" in result.items:  # labels that only a task's authors have
+        with atomic_file(path.with_suffix(SUBMISSION)) as file:
+            file.write(submission(result.items["predicted"]).encode())
 
 
 def read(path: Path) -> Result:
@@ -181,34 +172,222 @@ def read(path: Path) -> Result:
     try:
         record = json.loads(path.read_text("utf-8"))
         ours, (scores,) = record["afterword"], record["scores"][SPLIT]
-        items, notes = ours.get("items", {}), tuple(ours["notes"])
-        seeds = {int(seed): _scores(m or scores, items.get(seed, {}), notes) for seed, m in ours["seeds"].items()}
-        named = (record["task_name"], ours["group"], ours["metric"], *notes)
-        if not seeds or not all(isinstance(text, str) for text in named):
-            raise ValueError("a name or a note is not a text" if seeds else "it has no scores")
-        own = ("key", "group", "metric", "notes", "seeds", "items")
+        notes = tuple(ours.pop("notes"))
+        items = ours.pop("items")
+        seeds = {int(seed): _scores(m, items.get(seed, {}), notes) for seed, m in ours.pop("seeds").items()}
         return Result(
-            record["task_name"], ours["group"], ours["metric"], tuple(scores["languages"]), ours["key"],
-            record["dataset_revision"], seeds, {k: v for k, v in ours.items() if k not in own},
+            record["task_name"], ours.pop("group"), ours.pop("metric"), tuple(scores["languages"]), ours.pop("key"),
+            record["dataset_revision"], seeds, ours,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise DataError(f"{path} is not a complete result of `afterword evaluate`: {type(e).__name__}: {e}") from None
 
 
 def _scores(record: Mapping[str, Any], items: Mapping[str, Any], notes: tuple[str, ...]) -> Scores:
-    metrics = {k: v for k, v in record.items() if k not in ("main_score", "hf_subset", "languages")}
+    metrics = {k: v for k, v in record.items() if k != "main_score"}
     return Scores(float(record["main_score"]), metrics, {k: np.array(v) for k, v in items.items()}, notes)
 
 
-def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """The settings that the encoders of two results differ in, by name.
+@dataclass(frozen=True)
+class Row:
+    """One encoder's results.
 
-    Args:
-        a: `Result.about` of the one.
-        b: `Result.about` of the other.
-
-    >>> differences({"settings": {"max_length": 6, "dtype": "x"}}, {"settings": {"max_length": 9, "dtype": "x"}})
-    {'max_length': ('6', '9')}
+    Attributes:
+        name: name of the encoder, as tables show it.
+        results: results by task.
+        model: name of its model.
     """
-    one, other = ({**about.get("settings", {}), "fit": about.get("fit")} for about in (a, b))
-    return {k: (str(one.get(k))[:60], str(other.get(k))[:60]) for k in {**one, **other} if one.get(k) != other.get(k)}
+
+    name: str
+    results: Mapping[str, Result]
+    model: str = ""
+
+
+def read_results(*folders: Path) -> list[Row]:
+    """Read the results of all encoders below folders, sorted by path; incomplete files are left out with a warning.
+
+    Raises:
+        MissingDataset: there is no such folder.
+        DataError: one holds no results.
+    """
+    inside: dict[Path, list[Result]] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise MissingDataset(f"{folder} does not exist: pass a folder that `afterword evaluate` wrote")
+        for path in sorted(folder.rglob("*.json")):
+            if not path.name.endswith(SUBMISSION):
+                try:
+                    inside.setdefault(path.parent, []).append(read(path))
+                except DataError as e:
+                    warn(f"{e}: it is left out")
+        if not any(folder in (at, *at.parents) for at in inside):
+            raise DataError(f"{folder} holds no results: pass a folder that `afterword evaluate` wrote")
+    rows = [_row(at, members) for at, members in inside.items()]
+    counts = Counter((row.model, row.name) for row in rows)
+    return [
+        replace(row, name=f"{at}: {row.name}") if counts[row.model, row.name] > 1 else row
+        for at, row in zip(inside, rows, strict=True)
+    ]
+
+
+def _row(folder: Path, members: Sequence[Result]) -> Row:
+    """The results of a folder in the order of the tasks."""
+    order = [task for tasks in groups().values() for task in tasks]
+    members = sorted(members, key=lambda r: order.index(r.task) if r.task in order else len(order))
+    about = members[0].about
+    return Row(str(about.get("name", folder.name)), {r.task: r for r in members}, str(about.get("model", "")))
+
+
+def named(rows: Sequence[Row]) -> list[Row]:
+    """Rows with unambiguous names: if there are several models, each name begins with its model."""
+    several = len({row.model for row in rows}) > 1
+    return [replace(row, name=f"{row.model} {row.name}") if several else row for row in rows]
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Scores of a group of tasks in percent; the last column is the average, for rows without gaps.
+
+    Attributes:
+        title: name of the group.
+        metric: name of the main score.
+        columns: tasks, and the average if there is one.
+        rows: for each encoder its name, scores, and standard deviations over seeds.
+        notes: remarks on the tasks, in the order of the columns.
+    """
+
+    title: str
+    metric: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[float | None, ...], tuple[float | None, ...]], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """The header and the rows as text: a missing score is a dash, an undefined one is nan."""
+        rows = [[name, *map(_cell, scores, deviations)] for name, scores, deviations in self.rows]
+        return [[self.title, *self.columns], *rows]
+
+
+def _cell(score: float | None, deviation: float | None) -> str:
+    if score is None:
+        return "-"
+    return f"{score:.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
+
+
+def tables(rows: Sequence[Row]) -> list[ScoreTable]:
+    """One table per group; groups and tasks are in the order of the results."""
+    groups: dict[str, dict[str, Result]] = {}
+    for row in rows:
+        for task, result in row.results.items():
+            groups.setdefault(result.group, {}).setdefault(task, result)
+    return [_table(group, members, rows) for group, members in groups.items()]
+
+
+def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> ScoreTable:
+    lines, present = [], [row for row in rows if any(task in row.results for task in members)]
+    reason = _no_average(members)
+    averaged = len(members) > 1 and not reason
+    for row in present:
+        results = [row.results.get(task) for task in members]
+        scores = [None if r is None else 100 * r.main for r in results]
+        deviations = [None if r is None or r.deviation is None else 100 * r.deviation for r in results]
+        if averaged:
+            scores.append(_average(scores))
+            deviations.append(None if scores[-1] is None else _deviation([r for r in results if r is not None]))
+        lines.append((row.name, tuple(scores), tuple(deviations)))
+    metric = " or ".join(dict.fromkeys(r.metric for r in members.values()))
+    notes = [reason] if reason else _undefined(members, lines) if averaged else []
+    notes += [note for task in members for note in _notes(task, present)]
+    return ScoreTable(group, metric, (*members, *([AVERAGE] if averaged else [])), tuple(lines), tuple(notes))
+
+
+def _no_average(members: Mapping[str, Result]) -> str:
+    """Why these tasks have no average; "" if they have one."""
+    metrics = dict.fromkeys(r.metric for r in members.values())
+    if len(metrics) > 1:
+        return f"no average: the metrics are {' and '.join(metrics)}"
+    names = [task.partition(":")[0] for task in members]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    return f"no average: {twice} appears more than once" if twice else ""
+
+
+def _undefined(members: Iterable[str], lines: Sequence[tuple[str, tuple[float | None, ...], object]]) -> list[str]:
+    """Which rows have no average because a score is NaN."""
+    bad = {task: [name for name, at, _ in lines if math.isnan(at[i] or 0)] for i, task in enumerate(members)}
+    return [
+        f"no average{'' if len(names) == len(lines) else ' of ' + ', '.join(names)}: {task} is undefined"
+        for task, names in bad.items()
+        if names
+    ]
+
+
+def _notes(task: str, rows: Sequence[Row]) -> list[str]:
+    """Remarks on a task: those of all its rows, those of some, and whether the rows are of the same data."""
+    by_row = {row.name: row.results[task] for row in rows if task in row.results}
+    notes = []
+    for note in dict.fromkeys(note for r in by_row.values() for note in r.notes):
+        names = [name for name, r in by_row.items() if note in r.notes]
+        notes.append(f"{task}: {note}" if len(names) == len(by_row) else f"{task}, {', '.join(names)}: {note}")
+    if len({r.revision for r in by_row.values()}) > 1:
+        notes.append(f"{task}: the rows are of different data, and cannot be compared")
+    return notes
+
+
+def _average(scores: Sequence[float | None]) -> float | None:
+    """The mean, rounded as in published tables; None if a score is missing or NaN."""
+    present = [s for s in scores if s is not None and not math.isnan(s)]
+    return published_mean(present) if len(present) == len(scores) else None
+
+
+def _deviation(results: Sequence[Result]) -> float | None:
+    """The standard deviation over seeds of the average over tasks; a task without seeds counts as constant."""
+    seeds = max((tuple(r.scores) for r in results), key=len)
+    if len(seeds) < 2:
+        return None
+    return stdev(100 * fmean(r.scores.get(s, r.scores[min(r.scores)]).main for r in results) for s in seeds)
+
+
+def aligned(cells: Cells) -> str:
+    """A Markdown table with cells padded to equal width; the first row is the header.
+
+    >>> print(aligned([["", "a"], ["row", "1.00"]]))
+    |     |    a |
+    |-----|-----:|
+    | row | 1.00 |
+    """
+    cells = [[_escaped(cell) for cell in row] for row in cells]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    padded = [[c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))] for r in cells]
+    rule = "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths))
+    lines = [f"| {' | '.join(row)} |" for row in padded]
+    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
+
+
+def _escaped(cell: str) -> str:
+    """A cell on one line, its bars escaped."""
+    return one_line(cell).replace("|", "\\|")
+
+
+def markdown(score_tables: Sequence[ScoreTable], lay: Callable[[Cells], str] = aligned) -> str:
+    """Tables as Markdown, or with cells laid out differently."""
+    return "\n\n".join(_markdown(table, lay) for table in score_tables) + "\n"
+
+
+def _markdown(table: ScoreTable, lay: Callable[[Cells], str]) -> str:
+    notes = "".join(f"\n- {_escaped(note)}" for note in table.notes)
+    head = f"{_escaped(table.title)}, {_escaped(table.metric)}, x 100"
+    return f"{head}\n\n{lay(table.cells)}" + (f"\n{notes}" if notes else "")
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Results as CSV, with one line per encoder and task."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["model", "encoder", "group", "task", "metric", "score", "deviation", "seeds", "notes"])
+    for row in rows:
+        for task, r in row.results.items():
+            deviation = "" if r.deviation is None else repr(r.deviation)
+            texts = [one_line(text) for text in (row.model, row.name, r.group, task, r.metric)]
+            writer.writerow([*texts, repr(r.main), deviation, len(r.scores), one_line("; ".join(r.notes))])
+    return out.getvalue()

@@ -1,74 +1,275 @@
-"""Run encoders on tasks. Finished results are saved at once; a later run skips them, however the first one ended."""
+"""Run encoders on tasks. Finished results are saved at once, and the same command continues after an interruption."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, NotFitted
+import numpy as np
+import torch
+
+from ..encode.sentences import shares
+from ..encoder import Encoder
+from ..errors import DataError, InputError, NotFitted, warn
+from ..files.fingerprint import fingerprint, identity, weights_digest
+from ..methods import AnyMethod, Method
+from ..post import Post, Unfitted, resolved
 from . import results
-from .candidates import Candidate, Fitting, file_name
 from .results import Result
-from .task import Loaded, Scores, TaskRun, as_read
-from .vectors import CachedEmbedder
+from .task import Array, Embedder, Loaded, Scores, TaskRun, as_read
+
+OnProgress = Callable[[int], object]
+"""Called with the number of vectors that were just computed."""
+
+
+@dataclass
+class VectorCache:
+    """The vectors of methods that share forward passes, before post-processing; each text runs once.
+
+    Args:
+        names: names of the methods.
+        run: computes the vectors of texts (n, D), by the name of the method.
+    """
+
+    names: tuple[str, ...]
+    run: Callable[[list[str], OnProgress], Mapping[str, Array]]
+    _vectors: dict[str, dict[str, Array]] = field(default_factory=dict)  # by text, then by method
+
+    def missing(self, texts: Sequence[str]) -> list[str]:
+        """The texts that are not in the cache, without duplicates."""
+        return [t for t in dict.fromkeys(texts) if t not in self._vectors]
+
+    def add(self, texts: Sequence[str], on_progress: OnProgress = lambda _: None) -> None:
+        """Embed the texts that are not in the cache."""
+        if missing := self.missing(texts):
+            made = self.run(missing, on_progress)
+            self._vectors |= {text: {name: rows[i] for name, rows in made.items()} for i, text in enumerate(missing)}
+
+    def keep(self, texts: Sequence[str]) -> None:
+        """Forget all texts but these."""
+        self._vectors = {text: self._vectors[text] for text in texts if text in self._vectors}
+
+    def vectors(self, name: str, texts: Sequence[str]) -> Array:
+        """The vectors (n, D) of texts by one of the methods; texts that are not in the cache are embedded."""
+        self.add(texts)
+        return np.stack([self._vectors[text][name] for text in texts])
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """The texts that methods and steps with fitted parameters are fitted on.
+
+    Attributes:
+        texts: the texts; None = the different sentences of each task, without their labels.
+        digest: a hash of the texts.
+    """
+
+    texts: tuple[str, ...] | None = None
+    digest: str = "target"
+
+    @classmethod
+    def on(cls, texts: Sequence[str]) -> Fitting:
+        """Fit on these texts; repeated texts count repeatedly, as in `Encoder.fit`."""
+        return cls(tuple(texts), blake2b("\0".join(texts).encode(), digest_size=16).hexdigest())
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One encoder that is evaluated: one of several methods and lists of steps on a model, with cached vectors.
+
+    Attributes:
+        name: names its folder of results and its row in tables.
+        embedder: the encoder, steps included.
+        cache: holds its vectors before post-processing; empty if the method must be fitted first.
+        method: the name of its vectors in the cache.
+        post: the post-processing steps that turn those into its vectors.
+        fingerprint: a hash of everything that its vectors depend on; for unfitted steps, of their options.
+        about: what is saved about it with its results.
+        options: keyword arguments for `Encoder.encode_many`.
+    """
+
+    name: str
+    embedder: Embedder
+    cache: VectorCache
+    method: str
+    post: tuple[Post, ...]
+    fingerprint: str
+    about: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def encode(self, texts: Sequence[str], /, **options: Any) -> Array:
+        """Sentence vectors (n, D); with conditions, prompts or other options, the cache is not used."""
+        if options or not texts:
+            return self.embedder.encode(texts, **options)
+        return _stepped(self.cache.vectors(self.method, texts), self.post)
+
+    def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
+        """Word vectors, as `Encoder.encode_words`."""
+        return self.embedder.encode_words(texts, words)
+
+    @property
+    def unfitted(self) -> bool:
+        """Whether its method or one of its steps must be fitted before use."""
+        method = isinstance(self.embedder, Encoder) and not _is_fitted(self.embedder.method)
+        return method or any(isinstance(step, Unfitted) for step in self.post)
+
+    def fit(self, texts: Sequence[str]) -> Candidate:
+        """The candidate with its method and then its steps, one after the other, fitted on texts.
+
+        Raises:
+            InputError: there are no texts, or too few.
+        """
+        if not texts:
+            raise InputError(f"{self.name} cannot be fitted: the task has no plain sentences: pass a text file as fit=")
+        embedder, cache = self.embedder, self.cache
+        if isinstance(embedder, Encoder) and not _is_fitted(embedder.method):
+            embedder = replace(embedder, method=_fitted(embedder, embedder.method, texts))
+            cache = _cache(embedder, {self.method: embedder.method}, self.options)
+        cache.add(texts)
+        fitted: tuple[Post, ...] = ()
+        for step in self.post:
+            if isinstance(step, Unfitted):
+                step = step.fit(_stepped(cache.vectors(self.method, texts), fitted))
+            fitted += (step,)
+        if isinstance(embedder, Encoder):
+            embedder = replace(embedder, post=fitted)
+        return replace(self, cache=cache, post=fitted, embedder=embedder)
+
+
+def _is_fitted(method: AnyMethod) -> bool:
+    return all(member.weigh.fitted for member in method.members)
+
+
+def _fitted(encoder: Encoder, method: AnyMethod, texts: Sequence[str]) -> AnyMethod:
+    return method if _is_fitted(method) else replace(encoder, method=method, post=()).fit(texts).method
+
+
+def _stepped(vectors: Array, steps: Sequence[Post]) -> Array:
+    """Apply post-processing steps to vectors (n, D), to (n, D')."""
+    if not steps:
+        return vectors
+    rows = torch.from_numpy(np.ascontiguousarray(vectors))
+    for step in steps:
+        rows = step(rows)
+    return np.asarray(rows.numpy())
+
+
+def candidates(
+    encoder: Encoder,
+    methods: Mapping[str, AnyMethod],
+    posts: Mapping[str, tuple[Post, ...]],
+    options: Mapping[str, Any] | None = None,
+    fitting: Fitting | None = None,
+) -> list[Candidate]:
+    """Candidates for every combination of methods and steps, on an encoder's model. Methods share forwards if possible.
+
+    Args:
+        encoder: gives the model; its post-processing steps are applied before those of `posts`.
+        methods: methods by name.
+        posts: tuples of steps by name; {"none": ()} for none.
+        options: keyword arguments for `Encoder.encode_many`: batch_tokens, on_long ...
+        fitting: methods with fitted parameters are fitted on its texts now; if each task has its texts, later.
+    """
+    options = options or {}
+    if fitting is not None and fitting.texts is not None:
+        methods = {name: _fitted(encoder, method, fitting.texts) for name, method in methods.items()}
+    caches = _caches(encoder, methods, options)
+    weights = weights_digest(encoder.backbone.model)
+
+    def candidate(name: str, post: str) -> Candidate:
+        steps = (*encoder.post, *resolved(posts[post], encoder.backbone))
+        own = replace(encoder, method=methods[name], post=steps)
+        about = {"method": name, "post": post, "identity": identity(own, weights)}
+        digest = fingerprint(own, weights)
+        return Candidate(label(name, post), own, caches[name], name, steps, digest, about, options)
+
+    return [candidate(name, post) for name in methods for post in posts]
+
+
+def _caches(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any]) -> dict[str, VectorCache]:
+    """The cache of each method: one for all methods that share forward passes, an empty one for an unfitted method."""
+    single = {name: method for name, method in methods.items() if isinstance(method, Method) and _is_fitted(method)}
+    groups = [[list(single)[i] for i in share.methods] for share in shares(list(single.values()), encoder.backbone)]
+    groups += [[name] for name, method in methods.items() if name not in single and _is_fitted(method)]
+    caches = {name: VectorCache((), lambda texts, on_progress: {}) for name in methods}
+    for group in groups:
+        caches |= dict.fromkeys(group, _cache(encoder, {name: methods[name] for name in group}, options))
+    return caches
+
+
+def _cache(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any]) -> VectorCache:
+    plain = replace(encoder, post=())
+
+    def run(texts: list[str], on_progress: OnProgress) -> dict[str, Array]:
+        return plain.encode_many(texts, methods, show_progress_bar=on_progress, **options)
+
+    return VectorCache(tuple(methods), run)
+
+
+def candidates_of(
+    embedder: Embedder, name: str, posts: Mapping[str, tuple[Post, ...]], fingerprint: str
+) -> list[Candidate]:
+    """Candidates for an embedder that is not an `Encoder`, one for each list of steps."""
+
+    def run(texts: list[str], on_progress: OnProgress) -> dict[str, Array]:
+        vectors = embedder.encode(texts)
+        on_progress(len(texts))
+        return {name: vectors}
+
+    cache = VectorCache((name,), run)
+    return [
+        Candidate(label(name, post), embedder, cache, name, steps, f"{fingerprint}+{steps!r}", {"method": name})
+        for post, steps in posts.items()
+    ]
+
+
+def label(method: str, post: str) -> str:
+    """The name of a candidate, as in "echo+whiten+normalise"."""
+    return method if post == "none" else f"{method}+{post}"
+
+
+def file_name(name: str) -> str:
+    """A file or folder name that is valid on any system.
+
+    >>> file_name("openai-community/gpt2"), file_name("reba:pool=mean+whiten:dimensions=64")
+    ('openai-community__gpt2', 'reba-pool=mean+whiten-dimensions=64')
+    """
+    plain = name.replace(":", "-").replace("/", "__")
+    safe = re.sub(r"[^\w=,.+-]", "_", plain).strip(".") or "_"
+    if safe == plain and len(safe) < 120:
+        return safe
+    return f"{safe[:60]}~{blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A task that failed.
-
-    Attributes:
-        task: name of the job.
-        error: the exception.
-        candidate: name of the encoder; None if the task failed for all.
-    """
+    """The error of a task, for one encoder, or for all where `candidate` is None."""
 
     task: str
     error: Exception
     candidate: str | None = None
 
 
-class ProgressListener:
-    """Progress listener of an evaluation; the default does nothing."""
-
-    def task(self, name: str, number: int, total: int) -> None:
-        """Called when a task starts, with its number among the unfinished ones."""
-
-    def texts(self, count: int) -> None:
-        """Called with the number of vectors that the task still needs."""
-
-    def done(self, count: int) -> None:
-        """Called with the number of vectors that were just computed."""
-
-    def scored(self, result: Result, candidate: str) -> None:
-        """Called when an encoder has finished a task."""
-
-    def failed(self, failure: Failure) -> None:
-        """Called when a task has failed."""
-
-    def replaced(self, name: str) -> None:
-        """Called when a task will run again because its data have changed since its saved result."""
+@contextmanager
+def no_bar(what: str, vectors: int) -> Iterator[OnProgress]:
+    """A progress bar that is not drawn."""
+    yield lambda count: None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Plan:
-    """The unfinished part of a job.
-
-    Attributes:
-        job: the job.
-        revision: a hash of its data.
-        keys: result keys by encoder.
-        kept: saved scores by encoder and seed.
-        left: the encoders that are not finished.
-    """
+    """The unfinished part of a job: result keys of all encoders, saved scores of some, and those that are left."""
 
     job: TaskRun
     revision: str
     keys: Mapping[str, str]
-    kept: Mapping[str, Mapping[int, Scores]]
-    left: Sequence[Candidate]
+    saved: dict[str, Mapping[int, Scores]] = field(default_factory=dict)
+    left: list[Candidate] = field(default_factory=list)
 
 
 @dataclass
@@ -78,10 +279,13 @@ class Evaluation:
     Args:
         candidates: the encoders.
         folder: folder of the model's results; it gets a folder per encoder.
-        listener: is called on progress.
         about: information about the model that is saved with every result.
         seeds: random seeds for tasks with folds, classifiers or clusterings.
         fitting: the texts that unfitted methods and steps are fitted on.
+        overwrite: delete results of a different encoder under the same name.
+        bar: opens a progress bar for a task, given its name and the number of vectors.
+        on_result: called with the task ("2/7 STS13"), the name of the encoder and its result.
+        on_failure: called with the error of a task.
 
     Attributes:
         results: results of this run and of earlier ones, by encoder and task, in the order of the jobs.
@@ -90,10 +294,13 @@ class Evaluation:
 
     candidates: Sequence[Candidate]
     folder: Path
-    listener: ProgressListener = field(default_factory=ProgressListener)
     about: Mapping[str, Any] = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
     fitting: Fitting | None = None
+    overwrite: bool = False
+    bar: Callable[[str, int], AbstractContextManager[OnProgress]] = no_bar
+    on_result: Callable[[str, str, Result], object] = lambda task, candidate, result: None
+    on_failure: Callable[[Failure], object] = lambda failure: None
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     _fitted: dict[str, Candidate] = field(default_factory=dict)
@@ -102,41 +309,19 @@ class Evaluation:
         """Validate that unfitted candidates have texts to be fitted on."""
         for c in self.candidates:
             if c.unfitted and self.fitting is None:
-                raise NotFitted(f"{c.name} must be fitted: give texts with --fit FILE, or --fit target")
-
-    def check_earlier(self, jobs: Sequence[TaskRun]) -> None:
-        """Refuse folders that hold results of another encoder, or of other settings.
-
-        A custom method keeps its name when its code is edited: that is allowed if all its results are run again.
-
-        Args:
-            jobs: the tasks that will run.
-
-        Raises:
-            DataError: a result is of another encoder.
-        """
-        for c in self.candidates:
-            again = {self.path(c.name, job) for job in jobs}
-            about = self._about(c)
-            for path in sorted((self.folder / file_name(c.name)).glob("*.json")):
-                try:
-                    theirs = results.read(path).about
-                except DataError:
-                    continue  # cut off, and run again
-                differ = results.differences(theirs, about)
-                if _encoder(theirs) != _encoder(about) and not (path in again and differ.keys() == {"method"}):
-                    which = ", ".join(f"{name} {a} there, {b} here" for name, (a, b) in differ.items())
-                    raise DataError(
-                        f"{path} is of another encoder ({which or 'unknown'}): give another --name or --out"
-                    )
+                raise NotFitted(f"{c.name} must be fitted: pass texts as fit=FILE, or fit=target")
 
     def run(self, jobs: Sequence[TaskRun]) -> None:
-        """Run the unfinished jobs. An error in one task does not stop the others."""
+        """Run the unfinished jobs. An error in one task does not stop the others.
+
+        Raises:
+            DataError: the folder has results of a different encoder under the same name.
+        """
+        self._check_saved()
         self.folder.mkdir(parents=True, exist_ok=True)
         plans = [plan for job in jobs if (plan := self._plan(job)) is not None and plan.left]
         for number, plan in enumerate(plans, 1):
-            self.listener.task(plan.job.name, number, len(plans))
-            self._run(plan)
+            self._run(plan, f"{number}/{len(plans)} {plan.job.name}")
         ordered = [(c.name, job.name) for c in self.candidates for job in jobs]
         self.results = {at: self.results[at] for at in ordered if at in self.results}
 
@@ -144,55 +329,64 @@ class Evaluation:
         """The file of a result."""
         return self.folder / file_name(candidate) / f"{file_name(job.name)}.json"
 
+    def _check_saved(self) -> None:
+        """Refuse or delete results of a different encoder: a row of a table is one encoder."""
+        for c in self.candidates:
+            for path in sorted((self.folder / file_name(c.name)).glob("*.json")):
+                saved = _saved(path)
+                if saved is None or _encoder(saved.about) == _encoder(self._about(c)):
+                    continue
+                if not self.overwrite:
+                    raise DataError(
+                        f"{path} is the result of a different encoder (its weights, code, max_length, dtype, prompts "
+                        "or fit differ): pass another name= or out=, or overwrite=True"
+                    )
+                path.unlink()
+
     def _plan(self, job: TaskRun) -> _Plan | None:
         """The unfinished part of a job; None if its data cannot be read."""
         try:
             digests = job.task.digests(job.source)
-            keys = {c.name: results.key(job.task, digests, c.digest, self._fit(c)) for c in self.candidates}
+            keys = {c.name: results.key(job.task, digests, c.fingerprint, self._fit(c)) for c in self.candidates}
         except Exception as e:
             self._fail(job, e)
             return None
-        revision = results.revision(digests)
-        kept, left = {}, []
+        plan = _Plan(job, results.revision(digests), keys)
+        changed = False
         for c in self.candidates:
-            result = self._finished(c.name, job, keys[c.name])
-            kept[c.name] = {} if result is None else result.scores
-            if result is not None and set(job.seeds(self.seeds)) <= set(result.scores):
-                self._collect(job, c.name, result)
-            else:
-                left.append(c)
-        if any(_revision(self.path(c.name, job)) not in (None, revision) for c in left):
-            self.listener.replaced(job.name)
-        return _Plan(job, revision, keys, kept, left)
+            saved = _saved(self.path(c.name, job))
+            changed = changed or (saved is not None and saved.revision != plan.revision)
+            if saved is not None and saved.key == keys[c.name]:
+                plan.saved[c.name] = saved.scores
+                if set(job.seeds(self.seeds)) <= set(saved.scores):
+                    self._collect(job, c.name, saved)
+                    continue
+            plan.left.append(c)
+        if changed:
+            warn(f"{job.name}: its data have changed: its saved results are replaced")
+        return plan
 
     def _fit(self, candidate: Candidate) -> str | None:
         return self.fitting.digest if candidate.unfitted and self.fitting else None
 
-    def _finished(self, candidate: str, job: TaskRun, key: str) -> Result | None:
-        try:
-            result = results.read(self.path(candidate, job))
-        except DataError:
-            return None
-        return result if result.key == key else None
-
     def _collect(self, job: TaskRun, candidate: str, result: Result) -> None:
-        asked = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
-        self.results[candidate, job.name] = replace(result, scores=asked)
+        wanted = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
+        self.results[candidate, job.name] = replace(result, scores=wanted)
 
-    def _run(self, plan: _Plan) -> None:
+    def _run(self, plan: _Plan, at: str) -> None:
         try:
             loaded = plan.job.task.load(plan.job.source)
             texts = list(dict.fromkeys(as_read(t) for t in loaded.texts()))
         except Exception as e:
             self._fail(plan.job, e)
             return
-        caches = {id(c.cache): c.cache for c in plan.left}.values()
-        self.listener.texts(sum(len(cache.missing(texts)) * len(cache.names) for cache in caches))
-        for cache in caches:
+        for cache in {id(c.cache): c.cache for c in plan.left}.values():
             members = [c for c in plan.left if c.cache is cache]
             cache.keep(texts)
             try:
-                cache.add(texts, self.listener.done)
+                if vectors := len(cache.missing(texts)) * len(cache.names):
+                    with self.bar(at, vectors) as on_progress:
+                        cache.add(texts, on_progress)
             except Exception as e:
                 self._fail(plan.job, e, *members)
                 continue
@@ -201,21 +395,27 @@ class Evaluation:
                     self._score(plan, c, loaded, texts)
                 except Exception as e:
                     self._fail(plan.job, e, c)
+                else:
+                    self.on_result(at, c.name, self.results[c.name, plan.job.name])
 
     def _score(self, plan: _Plan, candidate: Candidate, loaded: Loaded, texts: Sequence[str]) -> None:
-        ready = self._ready(candidate, texts)
-        lookup = CachedEmbedder(ready.embedder, ready.cache, ready.raw, ready.post)
-        scores = dict(plan.kept[candidate.name])
+        fitted, task = self._ready(candidate, texts), plan.job.task
+        about = {
+            **self.about, **self._about(candidate), "options": asdict(task), "versions": results.versions(task)
+        }  # fmt: skip
+        scores = dict(plan.saved.get(candidate.name, {}))
         for seed in plan.job.seeds(self.seeds):
             if seed not in scores:
-                scores[seed] = loaded.score(lookup, seed)
-                result = self._result(plan, candidate, dict(sorted(scores.items())))
+                scores[seed] = loaded.score(fitted, seed)
+                result = Result(
+                    plan.job.name, task.group, task.metric, task.languages, plan.keys[candidate.name], plan.revision,
+                    dict(sorted(scores.items())), about,
+                )  # fmt: skip
                 results.write(self.path(candidate.name, plan.job), result)
         self._collect(plan.job, candidate.name, result)
-        self.listener.scored(self.results[candidate.name, plan.job.name], candidate.name)
 
     def _ready(self, candidate: Candidate, texts: Sequence[str]) -> Candidate:
-        """The candidate with its steps fitted: once if texts were given, else again on each task's own."""
+        """The candidate with its steps fitted: once if texts were passed, else on each task's texts."""
         if not candidate.unfitted or self.fitting is None:
             return candidate
         if self.fitting.texts is None:
@@ -224,38 +424,25 @@ class Evaluation:
             self._fitted[candidate.name] = candidate.fit(self.fitting.texts)
         return self._fitted[candidate.name]
 
-    def _result(self, plan: _Plan, candidate: Candidate, scores: Mapping[int, Scores]) -> Result:
-        task = plan.job.task
-        about = {
-            **self.about,
-            **self._about(candidate),
-            "options": results.options(task),
-            "versions": results.versions(task),
-        }
-        return Result(
-            plan.job.name, task.group, task.metric, task.languages, plan.keys[candidate.name], plan.revision,
-            scores, about,
-        )  # fmt: skip
-
     def _about(self, candidate: Candidate) -> dict[str, Any]:
         """What is saved about an encoder with its results."""
-        named = {"name": candidate.name, "encoder": candidate.digest, "fit": self._fit(candidate)}
-        return {**candidate.about, **named}
+        saved = {"name": candidate.name, "encoder": candidate.fingerprint, "fit": self._fit(candidate)}
+        return {**candidate.about, **saved}
 
     def _fail(self, job: TaskRun, error: Exception, *members: Candidate) -> None:
         for failure in [Failure(job.name, error, c.name) for c in members] or [Failure(job.name, error)]:
             self.failures.append(failure)
-            self.listener.failed(failure)
+            self.on_failure(failure)
+
+
+def _saved(path: Path) -> Result | None:
+    """The result in a file; None if there is no complete one."""
+    try:
+        return results.read(path)
+    except DataError:
+        return None
 
 
 def _encoder(about: Mapping[str, Any]) -> tuple[Any, Any]:
     """The identity of an encoder, which does not depend on library versions, and the texts that it was fitted on."""
     return about.get("identity", about.get("encoder")), about.get("fit")
-
-
-def _revision(path: Path) -> str | None:
-    """The hash of the data of a saved result; None if there is no complete one."""
-    try:
-        return results.read(path).revision
-    except DataError:
-        return None
