@@ -1,30 +1,297 @@
-"""``afterword index``: what its options ask for, and what is refused."""
+"""An index holds the vectors of `encode`; an update embeds what is new, and deletes what is gone."""
 
+import csv
+import itertools
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from tests.cli.conftest import Run
+from tests.cli.conftest import Ended, Run
+
+from afterword import Encoder
+from afterword.search.index import Index
+
+ROWS = [
+    ("1", "The bank raised its rates.", "mail"), ("O'Brien", "We walked along the river.", "chat"),
+    ("👩‍👩‍👧", "银行昨天提高了利率。", "chat"), ('say "no"', "first\nsecond line", "mail"),
+]  # fmt: skip
+
+
+class Indexed:
+    """A command line, its input and its index."""
+
+    def __init__(self, run: Run, model: Path, folder: Path) -> None:
+        self.run, self.model, self.folder, self.input = run, model, folder / "index", folder / "in.csv"
+
+    def __call__(self, rows: list[tuple[str, ...]], *words: object, method: str = "classical") -> Ended:
+        with self.input.open("w", newline="") as file:
+            csv.writer(file).writerows([("n", "body", "channel"), *rows])
+        usual = ("-m", self.model, "--method", method, "-i", self.input, "--column", "body", "--id", "n")
+        return self.run("index", self.folder, *usual, *words)
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        return {row["id"]: row for row in Index.open(self.folder).table.to_arrow().to_pylist()}
+
+
+@pytest.fixture
+def indexed(run: Run, gpt2: Path, tmp_path: Path) -> Indexed:
+    return Indexed(run, gpt2, tmp_path)
+
+
+def test_vectors_are_those_of_encode(indexed: Indexed):
+    ended = indexed(ROWS, "--keep", "channel")
+    assert ended.code == 0
+    assert ended.last == f"4 embedded; {indexed.folder} has 4 rows"
+    expected = Encoder.load(str(indexed.model), "classical").encode([text for _, text, _ in ROWS])
+    for (id, text, channel), vector in zip(ROWS, expected, strict=True):
+        row = indexed.rows[id]
+        assert (row["text"], row["channel"], row["doc"]) == (text, channel, id)
+        assert np.array_equal(np.array(row["vector"], np.float32), vector)
+    assert sorted(path.name for path in indexed.folder.iterdir()) == ["rows.lance"]
+
+
+def test_an_update_embeds_what_is_new(indexed: Indexed):
+    indexed(ROWS)
+    changed = [ROWS[0], ("O'Brien", "We ran along the river.", "chat"), *ROWS[2:], ("5", "new", "mail")]
+    assert indexed(changed).last == f"2 embedded, 3 known; {indexed.folder} has 5 rows"
+    assert indexed.rows["O'Brien"]["text"] == "We ran along the river."
+    assert indexed(changed).last == f"0 embedded, 5 known; {indexed.folder} has 5 rows"
+    expected = Encoder.load(str(indexed.model), "classical").encode(["new"])[0]
+    assert np.array_equal(np.array(indexed.rows["5"]["vector"], np.float32), expected)
+
+
+def test_prune_deletes_what_the_input_no_longer_has(indexed: Indexed):
+    indexed(ROWS)
+    assert indexed(ROWS[2:]).last.startswith("0 embedded, 2 known;")
+    assert len(indexed.rows) == 4
+    ended = indexed(ROWS[2:], "--prune")
+    assert ended.last == f"0 embedded, 2 known, 2 deleted; {indexed.folder} has 2 rows"
+    assert set(indexed.rows) == {ROWS[2][0], ROWS[3][0]}
+    long = ("😀'" * 3000, "text", "x")
+    assert "1 embedded, 2 known" in indexed([*ROWS[2:], long]).last
+    assert "1 embedded, 2 deleted" in indexed([(long[0], "other", "x")], "--prune").last
+    assert indexed.rows[long[0]]["text"] == "other" and len(indexed.rows) == 1
+
+
+def test_chunks_of_a_rejected_text_stay(indexed: Indexed):
+    indexed([("a", "One. Two.", "x"), ("b", "Three.", "x")], "--chunk", "sentences")
+    before = set(indexed.rows)
+    assert indexed([("a", " ", "x")], "--chunk", "sentences").code == 1
+    assert set(indexed.rows) == before
+    assert indexed([("a", " ", "x"), ("c", "Four.", "x")], "--chunk", "sentences", "--prune").code == 1
+    assert set(indexed.rows) == {*(id for id in before if id[0] == "a"), "c#0"}
+
+
+def test_rows_without_a_vector_are_listed_and_left_out(indexed: Indexed):
+    ended = indexed([*ROWS, ("9", " ", "mail"), ("1", "another text", "mail")])
+    assert ended.code == 1 and ended.last == f"2 rejected, listed in {indexed.folder / 'rejects.jsonl'}"
+    listed = [json.loads(line) for line in (indexed.folder / "rejects.jsonl").read_text().splitlines()]
+    assert [row["reason"] for row in listed] == ["is blank", "has the id '1' of the row in line 2"]
+    assert len(indexed.rows) == 4
+    assert indexed([*ROWS, ("9", " ", "mail")]).code == 1
+    (again,) = (indexed.folder / "rejects.jsonl").read_text().splitlines()
+    assert json.loads(again) == {"row": 4, "line": 7, "reason": "is blank"} == {**listed[0], "line": 7}
+
+
+def test_a_rejected_row_has_its_number_in_the_input_at_the_first_build_and_at_an_update(indexed: Indexed):
+    given, lists = [ROWS[0], ROWS[0], ("9", " ", "mail"), ROWS[1], ROWS[0], ("8", "", "mail")], []
+    for _ in range(2):
+        assert indexed(given, "--window", 2).code == 1
+        lists.append((indexed.folder / "rejects.jsonl").read_text())
+    assert [json.loads(line)["row"] for line in lists[0].splitlines()] == [2, 5] and lists[1] == lists[0]
+
+
+def test_chunks_that_share_tokens_are_an_index_of_their_own(indexed: Indexed):
+    text = "  The bank raised its rates, and so did O'Brien's. 银行提高了利率。"
+    words = ("--chunk", "16", "--overlap", "5")
+    assert indexed([("a", text, "x")], *words, method="echo").code == 0
+    rows = sorted(indexed.rows.values(), key=lambda row: row["chunk"])
+    assert len(rows) > 3 and all(text[row["start"] : row["end"]] == row["text"] for row in rows)
+    shared = [a["end"] - b["start"] for a, b in itertools.pairwise(rows)]
+    assert min(shared) > 0 and rows[0]["start"] == 2 and rows[-1]["end"] == len(text)
+    assert f"0 embedded, {len(rows)} known" in indexed([("a", text, "x")], *words, method="echo").last
+    for other in ["--overlap", "4"], []:
+        ended = indexed([("a", text, "x")], "--chunk", "16", *other, method="echo")
+        assert ended.code == 2 and "--overlap" in ended.err
+    status = json.loads(indexed.run("index", indexed.folder, "--status", "--json").out)
+    assert status["chunk"] == "16, overlap 5"
+
+
+@pytest.mark.parametrize("late", [[], ["--late"]])
+def test_chunks_have_exact_offsets_and_those_of_a_shorter_text_go(indexed: Indexed, late: list[str]):
+    text = "  The bank raised.\n\n The river rose.  银行提高了利率。 Rates fell again."
+    indexed([("a", text, "x"), ("b", "One more.", "x")], "--chunk", "sentences", *late, method="echo")
+    rows = indexed.rows
+    assert all(text[row["start"] : row["end"]] == row["text"] for id, row in rows.items() if row["doc"] == "a")
+    assert len([row for row in rows.values() if row["doc"] == "a"]) >= 3 and "b#0" in rows
+    ended = indexed([("a", "The bank raised.", "x")], "--chunk", "sentences", *late, method="echo")
+    assert "deleted" in ended.last and set(indexed.rows) == {"a#0", "b#0"}
+
+
+def test_the_same_file_of_any_types_is_known_again(run: Run, gpt2: Path, tmp_path: Path):
+    columns = {"text": ["a bank", "river"], "l": [[1], [2, 3]], "d": pa.array(["x", "y"]).dictionary_encode(),
+               "t": pa.array([1, 2], pa.timestamp("us")), "m": [{"a": 1}, {"a": None}], "b": [b"x", None],
+               "v": pa.array(["x", "y"], pa.large_string()), "f": pa.array([1, 2.5], pa.float32())}  # fmt: skip
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    given = ("index", tmp_path / "a", "-m", gpt2, "-i", tmp_path / "t.parquet", "--keep", "l,d,t,m,b,v,f")
+    assert run(*given).code == 0
+    assert "0 embedded, 2 known" in run(*given).last
+
+
+def test_rejected_rows_are_not_pruned_and_one_without_an_id_stops_pruning(indexed: Indexed):
+    indexed(ROWS)
+    ended = indexed([("1", " ", "mail"), *ROWS[1:3]], "--prune")
+    assert ended.code == 1 and "2 known, 1 deleted" in ended.err
+    assert set(indexed.rows) == {"1", "O'Brien", ROWS[2][0]}
+    ended = indexed([("", "text", "mail"), *ROWS[1:3]], "--prune")
+    assert ended.code == 1 and "nothing is pruned" in ended.err and len(indexed.rows) == 3
+    ended = indexed([], "--prune")
+    assert ended.code == 2 and "nothing is pruned" in ended.last and len(indexed.rows) == 3
+
+
+def test_an_unreadable_line_stops_pruning(run: Run, gpt2: Path, tmp_path: Path):
+    path = tmp_path / "t.jsonl"
+    given = ("index", tmp_path / "a", "-m", gpt2, "-i", path)
+    lines = ['{"text": "a bank"}', '{"text": "a river"}']
+    path.write_text("\n".join(lines))
+    assert run(*given).code == 0
+    path.write_text("\n".join([lines[0], lines[1][:9], '{"text": "new"}']))
+    ended = run(*given, "--prune")
+    assert ended.code == 1 and "nothing is pruned" in ended.err and Index.open(tmp_path / "a").rows == 3
+
+
+def test_kept_values_change_and_columns_are_added_without_embedding(indexed: Indexed):
+    indexed(ROWS)
+    ended = indexed(ROWS[1:], "--keep", "channel")
+    assert ended.last.startswith("0 embedded, 3 updated")
+    assert [row["channel"] for row in indexed.rows.values()].count(None) == 1
+    assert "0 embedded, 1 known, 3 updated" in indexed([*ROWS[:3], (*ROWS[3][:2], "letter")]).last.replace(
+        "2 known, 2 updated", "1 known, 3 updated"
+    )
+    assert indexed.rows['say "no"']["channel"] == "letter" and indexed.rows["1"]["channel"] == "mail"
+    assert indexed.run("search", indexed.folder, "bank", "--by", "text", "--where", "channel = 'letter'").code == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["-m", "x", "--status", "--optimize"], "give --status or --optimize"),
-        ([], "Give one, such as -m minilm"),
-        (["-m", "x", "--kind", "hnsw"], "'hnsw': write sq or pq"),
-        (["-m", "x", "--kind", "pq", "--exact"], "--exact asks for none"),
-        (["-m", "x", "--late"], "it needs chunks"),
-        (["-m", "x", "--keep", "hash"], "'hash'"),
-        (["-m", "x", "--keep", "_distance"], "'_distance'"),
-        (["-m", "x", "--keep", "a.b"], "'a.b'"),
-    ],
+    "words", [("--method", "echo"), ("--chunk", "8"), ("--late", "--chunk", "8"), ("--id", "body")]
 )
-def test_wrong_options_are_refused(run: Run, tmp_path: Path, words: list[str], told: str):
+def test_another_encoder_or_setting_is_refused(indexed: Indexed, words: tuple[str, ...]):
+    indexed(ROWS)
+    ended = indexed(ROWS, *words)
+    assert ended.code == 2 and str(indexed.folder) in ended.last and len(indexed.rows) == 4
+
+
+def test_nothing_to_embed_makes_no_index(indexed: Indexed):
+    ended = indexed([])
+    assert ended.code == 2 and "the input is empty" in ended.last and not indexed.folder.exists()
+    ended = indexed([("1", " ", "a")])
+    assert ended.code == 2 and "1 rejected" in ended.last
+    assert indexed.run("search", indexed.folder, "bank").code == 2
+    assert indexed(ROWS).code == 0
+
+
+STORED = 'n,text,channel\n1,The bank.,mail\n2," ",chat\n3,银行,chat\n3,river,chat\n'
+
+
+def rows_of(folder: Path) -> pa.Table:
+    return Index.open(folder).table.to_arrow().sort_by("id")
+
+
+@pytest.mark.parametrize("output", ["v.parquet", "job/"])
+def test_it_is_the_index_of_the_texts(run: Run, gpt2: Path, tmp_path: Path, output: str):
+    (tmp_path / "t.csv").write_text(STORED)
+    usual, vectors = ("-m", gpt2, "--method", "classical"), tmp_path / output
+    written = ("-o", f"{tmp_path}/{output}")
+    assert run("embed", *usual, "-i", tmp_path / "t.csv", "--keep", "n,channel", *written).code == 1
+    columns = ("--id", "n", "--keep", "channel")
+    assert run("index", tmp_path / "a", *usual, *columns, "-i", tmp_path / "t.csv").code == 1
+    ended = run("index", tmp_path / "b", *usual, *columns, "--from", vectors)
+    assert ended.code == 1 and f"2 embedded; {tmp_path / 'b'} has 2 rows" in ended.err
+    listed, wanted = ((tmp_path / name / "rejects.jsonl").read_text() for name in "ba")
+    reason = "is blank" if output == "job/" else "has no vector"
+    assert listed.splitlines()[0] == json.dumps({"row": 1, "line": 3 if output == "job/" else None, "reason": reason})
+    assert len(listed.splitlines()) == len(wanted.splitlines()) == 2 and ended.last.startswith("2 rejected, listed in")
+    assert rows_of(tmp_path / "a") == rows_of(tmp_path / "b")
+    again = run("index", tmp_path / "b", *usual, *columns, "--from", vectors)
+    assert again.code == 1 and "0 embedded, 2 known" in again.err and again.last.startswith("2 rejected")
+    (tmp_path / "t.csv").write_text(STORED.replace("1,The bank.", "1, "))
+    assert (
+        run("embed", *usual, "-i", tmp_path / "t.csv", "--keep", "n,channel", "-o", f"{tmp_path}/2{output}").code == 1
+    )
+    pruned = run("index", tmp_path / "b", *usual, *columns, "--from", tmp_path / f"2{output}", "--prune")
+    assert pruned.code == 1 and rows_of(tmp_path / "b")["id"].to_pylist() == ["1", "3"]  # a rejected row is not pruned
+    (tmp_path / "t.csv").write_text(STORED)
+    assert "0 embedded, 2 known" in run("index", tmp_path / "b", *usual, *columns, "-i", tmp_path / "t.csv").err
+
+
+def test_the_ids_of_a_job_go_by_their_own_name(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "t.csv").write_text("n,text\n7,The bank.\n8,river\n")
+    usual = ("-m", gpt2, "--method", "classical")
+    assert run("embed", *usual, "-i", tmp_path / "t.csv", "--id", "n", "-o", f"{tmp_path}/job/").code == 0
+    told = run("index", tmp_path / "a", *usual, "--id", "n", "--from", tmp_path / "job").last
+    assert told == f"2 embedded; {tmp_path / 'a'} has 2 rows"
+    assert rows_of(tmp_path / "a")["id"].to_pylist() == ["7", "8"]
+    assert "0 embedded, 2 known" in run("index", tmp_path / "a", *usual, "--id", "n", "-i", tmp_path / "t.csv").last
+    assert run("index", tmp_path / "b", *usual, "--id", "id", "--from", tmp_path / "job").code == 0
+    assert rows_of(tmp_path / "b")["id"].to_pylist() == ["7", "8"]
+    assert run("index", tmp_path / "d", *usual, "--from", tmp_path / "job").code == 0  # they are taken without a word
+    assert rows_of(tmp_path / "d")["id"].to_pylist() == ["7", "8"]
+    ended = run("index", tmp_path / "c", *usual, "--id", "m", "--from", tmp_path / "job")
+    assert ended.code == 2 and "has no column 'm': it has row, text, id, problem, vector" in ended.last
+
+
+def test_stored_vectors_that_cannot_be_used_are_named(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "t.csv").write_text(STORED)
+    classical, path, index = ("-m", gpt2, "--method", "classical"), tmp_path / "v.parquet", tmp_path / "a"
+    assert run("index", index, *classical, "-i", tmp_path / "t.csv").code == 1
+    ended = run("index", tmp_path / "b", *classical, "--from", index)
+    assert ended.code == 2 and str(index) in ended.last
+    run("embed", "-m", gpt2, "--method", "echo", "-i", tmp_path / "t.csv", "-o", path)
+    ended = run("index", tmp_path / "b", *classical, "--from", path)
+    assert ended.code == 2 and str(path) in ended.last
+    pq.write_table(pq.read_table(path).slice(1, 1), path)
+    ended = run("index", tmp_path / "b", "-m", gpt2, "--method", "echo", "--from", path)
+    assert ended.code == 2 and "1 rejected" in ended.last and not (tmp_path / "b" / "rows.lance").exists()
+    run("embed", *classical, "--chunk", "4", "-i", tmp_path / "t.csv", "-o", path, "--overwrite")
+    ended = run("index", tmp_path / "b", *classical, "--from", path)
+    assert ended.code == 2 and "--chunk" in ended.last
+
+
+def test_a_jobs_kept_columns_are_taken_and_a_daily_update_adds_one(run: Run, gpt2: Path, tmp_path: Path):
+    """Conditions read the columns of the job, without naming them again."""
+    usual, index = ("-m", gpt2, "--method", "classical"), tmp_path / "a"
+    for day, (keep, rows) in enumerate({"channel": "1,the bank,mail,en\n2,river,chat,en\n",
+                                        "channel,lang": "2,river,chat,en\n3,sea,chat,de\n"}.items()):  # fmt: skip
+        (tmp_path / "t.csv").write_text("n,text,channel,lang\n" + rows)
+        job = f"{tmp_path}/job{day}/"
+        assert run("embed", *usual, "-i", tmp_path / "t.csv", "--id", "n", "--keep", keep, "-o", job).code == 0
+        assert run("index", index, *usual, "--from", job).code == 0
+    found = run("search", index, "river", "--where", "channel = 'chat' and lang = 'de'", "--json").rows[0]["hits"]
+    assert [hit["id"] for hit in found] == ["3"] and found[0]["kept"] == {"channel": "chat", "lang": "de"}
+    assert rows_of(index)["lang"].to_pylist() == [None, "en", "de"]
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ([], "--model"), (["-m", "x", "--late"], "--chunk"), (["-m", "x", "--keep", "hash"], "hash"),
+        (["-m", "x", "--keep", "a.b"], "a.b"), (["-m", "x", "--from", "v", "-i", "t"], "--from"),
+        (["-m", "x", "--from", "v", "--chunk", "8"], "--chunk"), (["--status"], "does not exist"),
+    ],
+)  # fmt: skip
+def test_wrong_options_are_refused(run: Run, tmp_path: Path, words: list[str], value: str):
     ended = run("index", tmp_path / "a", *words)
-    assert ended.code == 2 and told in ended.err
-    assert not (tmp_path / "a").exists()
+    assert ended.code == 2 and value in ended.err and not (tmp_path / "a").exists()
 
 
-def test_no_index_is_named(run: Run, tmp_path: Path):
-    ended = run("index", tmp_path / "none", "--status")
-    assert ended.code == 2 and "none does not exist" in ended.err
+def test_status_and_optimize_need_no_model(run: Run, gpt2: Path, tmp_path: Path):
+    (tmp_path / "t.txt").write_text("the bank\nthe river\n")
+    assert run("index", tmp_path / "a", "-m", gpt2, "--method", "classical", "-i", tmp_path / "t.txt").code == 0
+    for word in ("--status", "--optimize"):
+        found = json.loads(run("index", tmp_path / "a", word, "--json").out)
+        assert (found["rows"], found["vector index"], found["text search"]) == (2, "no", "English")

@@ -2,6 +2,10 @@
 
 import json
 import math
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +15,11 @@ import pytest
 from tests.cli.conftest import Run
 
 pytest.importorskip("lancedb")
+
+from afterword.cli.option_groups import Model
+from afterword.cli.search import encoder_of
+from afterword.errors import DataError, ModelError
+from afterword.search.index import Index
 
 ROWS = [("O'Brien", "The parcel is late."), ("😀", "银行提高了利率"), ("3", "The bank raised its rates.")]
 
@@ -56,22 +65,6 @@ def test_no_word_in_any_row_is_said_once(run: Run, folder: Path):
     assert ended.err == "found by vectors alone: no row has a word of 2 of 3 queries\n"
     one = run("search", folder, "parcel", "--where", "id = '3'")
     assert one.err == "found by vectors alone: no row that fits --where has a word of the query\n"
-
-
-def test_a_query_without_a_word_says_what_text_search_finds(run: Run, folder: Path):
-    told = "no letter or digit, and text search finds words, not emoji or punctuation"
-    for query in ("😀", "!!!", "→ €", "❤️"):
-        ended = run("search", folder, query, "--by", "text")
-        assert (ended.code, ended.out) == (0, "no row was found\n")
-        assert ended.err == f"the query has {told}: search --by vector\n"
-    both = run("search", folder, "-i", of_file(folder, "...", "zebra", "?!", "parcel"))
-    assert both.err.splitlines() == [
-        f"2 of 4 queries have {told}: found by vectors alone",
-        "found by vectors alone: no row has a word of 1 of 4 queries",
-    ]
-    for query in ("3", "银", "½", "zebra"):
-        assert run("search", folder, query, "--by", "text").err == ""
-    assert run("search", folder, "😀", "--by", "vector").err == ""
 
 
 def test_empty_cells_are_empty_texts_and_null_is_null(run: Run, tmp_path: Path):
@@ -169,3 +162,50 @@ def test_queries_with_judgements_need_both_files(run: Run, judged: list[object])
     assert "--qrels" in run(*judged[:4]).err
     assert "--queries" in run(*judged[:2], *judged[4:]).err
     assert "QUERY" in run(*judged, "parcel").err
+
+
+@pytest.fixture
+def moved(run: Run, gpt2: Path, tmp_path: Path) -> Path:
+    """An index next to the model that made it."""
+    shutil.copytree(gpt2, tmp_path / "model")
+    (tmp_path / "t.txt").write_text("the bank\nthe river\n")
+    given = ["-m", tmp_path / "model", "--method", "reba:copies=3", "-i", tmp_path / "t.txt"]
+    assert run("index", tmp_path / "a", *given).code == 0
+    return tmp_path / "a"
+
+
+def test_the_index_names_its_encoder_and_refuses_another(moved: Path):
+    index = Index.open(moved)
+    assert encoder_of(index, Model(""), None).identity == index.info.identity
+    with pytest.raises(ModelError, match=str(moved)):
+        encoder_of(index, Model(""), "classical")
+
+
+def test_a_model_that_no_longer_exists_is_named(run: Run, moved: Path):
+    (moved.parent / "model").rename(moved.parent / "elsewhere")
+    ended = run("search", moved, "bank")
+    assert ended.code == 2 and "--model" in ended.err and str(moved) in ended.err
+    assert run("search", moved, "bank", "-m", moved.parent / "elsewhere").code == 0
+    assert run("search", moved, "bank", "--by", "text").code == 0  # words need no model
+
+
+def test_a_class_that_an_index_names_is_not_imported(moved: Path):
+    index = Index.open(moved)
+    own = {**index.info.method, "weigh": {"kind": "mine", "class": "mine.Mine"}}
+    index.info = replace(index.info, method=own)
+    with pytest.raises(DataError, match="mine"):
+        encoder_of(index, Model(""), None)
+
+
+@pytest.mark.parametrize(
+    ("words", "unneeded"),
+    [
+        (["--by", "text"], {"torch", "transformers", "sklearn", "scipy", "mteb", "sentence_transformers"}),
+        ([], {"sklearn", "mteb", "sentence_transformers", "datasets", "matplotlib"}),
+    ],
+)
+def test_a_search_imports_only_what_it_needs(folder: Path, words: list[str], unneeded: set[str]):
+    script = "import sys; from afterword.cli import main; main(sys.argv[1:]); print(*sys.modules)"
+    given = [sys.executable, "-c", script, "search", folder, "parcel", *words]
+    ended = subprocess.run(given, capture_output=True, text=True, check=True)
+    assert "O'Brien" in ended.stdout and not unneeded & set(ended.stdout.split())

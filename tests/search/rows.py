@@ -1,39 +1,58 @@
-"""Small indexes of given rows, for tests."""
+"""Small indexes for tests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
-from afterword.search.index import IndexInfo, schema_of
+from afterword.jobs.rows import Item
+from afterword.search.index import Index, IndexInfo
+from afterword.search.rows import Update
 
 DIMENSION = 4
 PROBES = np.random.default_rng(0).standard_normal((8, DIMENSION)).astype(np.float32)
 
 
 def info(**values: Any) -> IndexInfo:
-    """What an index of four components was made by."""
+    """What an index of four components was made by; ids are those of the column "id"."""
     usual: dict[str, Any] = {
         "model": "a/model", "method": {"name": "m"}, "fingerprint": "f" * 32, "identity": "1" * 32,
-        "dimension": DIMENSION, "normalized": False, "prompt": None, "probes": PROBES,
+        "dimension": DIMENSION, "normalized": False, "prompt": None, "probes": PROBES, "id_column": "id",
+        "language": "none",
     }  # fmt: skip
     return IndexInfo(**{**usual, **values})
 
 
-def reader(
-    texts: Sequence[str], made_by: IndexInfo | None = None, ids: Sequence[str] | None = None, seed: int = 0
-) -> pa.RecordBatchReader:
-    """Rows of an index: each text with random components."""
-    made_by = made_by or info()
-    n = len(texts)
-    vectors = np.random.default_rng(seed).standard_normal(n * made_by.dimension).astype(np.float32)
-    ids = list(ids or map(str, range(n)))
-    values = pa.FixedSizeListArray.from_arrays(pa.array(vectors), made_by.dimension)
-    zeros, lengths = pa.array([0] * n, pa.int64()), pa.array([len(text) for text in texts], pa.int64())
-    texts_ = pa.array(texts, pa.string())
-    schema = schema_of(made_by)
-    columns = [pa.array(ids, pa.string()), pa.array(ids, pa.string()), zeros, zeros, lengths, texts_, texts_, values]
-    return pa.RecordBatchReader.from_batches(schema, [pa.record_batch(columns, schema=schema)])
+def items(texts: Sequence[str], ids: Sequence[str] | None = None) -> list[Item]:
+    """Rows of an input, by default with the ids "0", "1" and so on."""
+    ids = ids or [str(i) for i in range(len(texts))]
+    return [Item(i + 1, text, kept={"id": id}) for i, (text, id) in enumerate(zip(texts, ids, strict=True))]
+
+
+def random_vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
+    """Vectors (count, DIMENSION)."""
+    return np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
+
+
+def add(index: Index, texts: Sequence[str], ids: Sequence[str] | None = None, vectors: Any = None) -> Update:
+    """Add texts to an index."""
+    update = Update(index, {})
+    new = update.new(update.documents(items(texts, ids)))
+    vectors = random_vectors(len(texts)) if vectors is None else vectors
+    update.write(new, vectors[[item.line - 1 for item in new]])
+    update.finish(prune=False)
+    return update
+
+
+def made(
+    folder: Path, texts: Sequence[str], ids: Sequence[str] | None = None, vectors: Any = None, **values: Any
+) -> Index:
+    """A finished index of texts."""
+    index = Index.create(folder, info(**values))
+    add(index, texts, ids, vectors)
+    index.optimize()
+    return index.publish()

@@ -1,5 +1,7 @@
 """Near-duplicates are those of all pairs; clusters are numbered by size, and are the same for the same seed."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -131,22 +133,16 @@ def test_the_nearest_rows_of_a_cluster_come_first():
     vectors, _ = blobs([40, 20])
     found = cluster(vectors, 2)
     rows = found.nearest(1)
-    assert len(rows) == 5 and set(found.labels[rows]) == {1}
-    assert found.nearness[rows].min() >= np.delete(found.nearness, rows)[np.delete(found.labels, rows) == 1].max()
-    assert np.all(np.diff(found.nearness[rows]) <= 0) and len(found.nearest(1, 100)) == 20
+    assert sorted(rows) == np.flatnonzero(found.labels == 1).tolist()
+    assert np.all(np.diff(found.nearness[rows]) <= 0)
 
 
 @pytest.mark.parametrize(
-    ("vectors", "k", "seed", "value"),
-    [
-        (np.eye(3), 1, 0, "1 cluster"), (np.eye(3), 4, 0, "3 different vectors"),
-        (np.ones((9, 3)), "auto", 0, "1 different vector"), (np.zeros((0, 3)), 2, 0, "0 different vectors"),
-        (np.eye(3), 2, -1, "seed -1"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_clustered_is_refused(vectors: NDArray[np.float64], k: int, seed: int, value: str):
-    with pytest.raises(InputError, match=value):
-        cluster(vectors, k, seed)
+    ("vectors", "k"), [(np.eye(3), 1), (np.eye(3), 4), (np.ones((9, 3)), "auto"), (np.zeros((0, 3)), 2)]
+)
+def test_a_number_of_clusters_that_cannot_be_is_named(vectors: NDArray[np.float64], k: Any):
+    with pytest.raises(InputError, match=f"k={k!r}"):
+        cluster(vectors, k)
 
 
 def test_as_many_clusters_as_rows_and_few_rows():
@@ -155,6 +151,6 @@ def test_as_many_clusters_as_rows_and_few_rows():
 
 
 def test_distinctive_words_are_those_that_other_clusters_do_not_have():
-    texts = [(0, f"the train {i} was late") for i in range(5)] + [(1, f"银行{i}的利率") for i in range(5)]
-    first, second = distinctive_words(texts, 2)
+    texts = [f"the train {i} was late" for i in range(5)] + [f"银行{i}的利率" for i in range(5)]
+    first, second = distinctive_words(texts, np.repeat([0, 1], 5))
     assert first == ["late", "train"] and "利率" in second

@@ -1,4 +1,4 @@
-"""An index is made in one commit, and opened as it was made; what is none is refused by name."""
+"""An index is opened as it was made, anything else is refused by name; its words are found in any script."""
 
 import os
 import shutil
@@ -7,84 +7,105 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.search.rows import PROBES, info, reader
+
+pytest.importorskip("lancedb")
+
+from tests.search.rows import PROBES, info, made, random_vectors
 
 from afterword.errors import DataError, MissingDataset
-from afterword.search.index import JOB, OWN, TABLE, Index, exists, schema_of
+from afterword.search import index as module
+from afterword.search.index import COLUMNS, TABLE, VECTOR, Index, check_folder, exists, schema_of, writing
 
-TEXTS = ["the bank of the river", "银行提高了利率", 'O\'Brien "quoted" 👩‍👩‍👧']
-
-
-def test_rows_come_back_as_they_were_given(tmp_path: Path):
-    made = Index.create(tmp_path / "a", reader(TEXTS), info())
-    found = Index.open(tmp_path / "a")
-    assert found.rows == made.rows == 3
-    assert found.table.to_arrow().drop_columns("vector") == reader(TEXTS).read_all().drop_columns("vector")
-    expected = reader(TEXTS).read_all()["vector"].combine_chunks().flatten().to_numpy()
-    vectors = found.table.to_arrow()["vector"].combine_chunks().flatten().to_numpy()
-    assert np.array_equal(vectors, expected)
-    assert found.info.identity == info().identity
-    assert found.kept == []
-    assert found.table.version == 1
+TEXTS = ["the bank of the river", "银行昨天提高了利率", "running water", "café society", "the red fox", "猫坐在垫子上"]
 
 
-def test_kept_columns_stand_before_the_vector():
-    names = schema_of(info(), [pa.field("channel", pa.string())]).names
-    assert names == [*OWN[:-1], "channel", "vector"]
+def test_rows_and_what_made_them_come_back(tmp_path: Path):
+    settings = {"chunking": "256", "query_prompt_name": "query", "language": "English", "prompt": "p: "}
+    made(tmp_path / "a", TEXTS[:2], **{**settings, "chunking": ""})
+    opened = Index.open(tmp_path / "a")
+    rows = opened.read(["id", "text", VECTOR]).to_pylist()
+    assert [(row["id"], row["text"]) for row in rows] == [("0", TEXTS[0]), ("1", TEXTS[1])]
+    assert np.array_equal(np.array([row[VECTOR] for row in rows], np.float32), random_vectors(2))
+    assert (opened.rows, opened.kept) == (2, []) and np.array_equal(opened.info.probes, PROBES)  # type: ignore[arg-type]
+    assert {**vars(opened.info), "probes": 0} == {**vars(info(**{**settings, "chunking": ""})), "probes": 0}
 
 
-def test_an_index_is_not_replaced(tmp_path: Path):
-    Index.create(tmp_path, reader(TEXTS), info())
-    with pytest.raises(DataError, match="is an index already"):
-        Index.create(tmp_path, reader(TEXTS[:1]), info())
-    assert Index.open(tmp_path).rows == 3
+def test_kept_columns_are_before_the_vector():
+    assert schema_of(info(), {"n": pa.int64(), "m": "json"}).names == [*COLUMNS[:-1], "n", "m", VECTOR]
 
 
-def test_what_is_no_index_is_refused(tmp_path: Path):
-    with pytest.raises(MissingDataset, match="does not exist"):
+def words(index: Index, query: str) -> list[str]:
+    return sorted(row["id"] for row in index.table.search(query, query_type="fts").limit(9).to_list())
+
+
+def test_every_word_is_found_in_any_script(tmp_path: Path):
+    index = made(tmp_path / "a", TEXTS, language="English")
+    index.optimize()
+    for query, ids in {"银行": ["1"], "BANK": ["0"], "runs": ["2"], "cafe": ["3"], "the": ["0", "4"], "fox": ["4"],
+                       "猫": ["5"]}.items():  # fmt: skip
+        assert words(index, query) == ids, query
+    assert not index.has_index(VECTOR)
+    exactly = made(tmp_path / "b", TEXTS, language="none")
+    assert (words(exactly, "runs"), words(exactly, "利率")) == ([], ["1"])
+    with pytest.raises(DataError, match="Klingon"):
+        made(tmp_path / "c", TEXTS, language="Klingon")
+
+
+def test_a_large_index_has_an_index_of_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "FLAT_BELOW", 300)
+    index = made(tmp_path / "a", [f"text {i}" for i in range(300)], text_search=False)
+    assert index.has_index(VECTOR) and not index.has_index("text")
+
+
+@pytest.mark.parametrize("other", [{"chunking": "256"}, {"id_column": "n"}, {"late": True}, {"overlap": 8}])
+def test_another_setting_is_named(tmp_path: Path, other: dict):
+    index = Index.create(tmp_path / "a", info())
+    index.check_settings(info())
+    with pytest.raises(DataError, match=rf"{index.folder} .*{module.SAME[next(iter(other))]}="):
+        index.check_settings(info(**other))
+
+
+def test_what_is_not_an_index_is_refused(tmp_path: Path):
+    import lancedb
+
+    with pytest.raises(MissingDataset, match="none"):
         Index.open(tmp_path / "none")
+    check_folder(tmp_path / "none")
     with pytest.raises(DataError, match="is not an index"):
         Index.open(tmp_path)
-    (tmp_path / JOB).mkdir()
-    with pytest.raises(DataError, match="first build"):
+    Index.create(tmp_path / "first", info())
+    check_folder(tmp_path / "first")
+    with pytest.raises(DataError, match="is not complete"):
+        Index.open(tmp_path / "first")
+    (tmp_path / "letters.txt").write_text("dear")
+    for path in tmp_path, tmp_path / "letters.txt":
+        with pytest.raises(DataError, match=str(path)):
+            check_folder(path)
+    lancedb.connect(tmp_path).create_table(TABLE, pa.table({"id": ["a"], "text": ["b"]}))
+    with pytest.raises(DataError, match="chunk, doc"):
         Index.open(tmp_path)
-
-
-def test_what_made_it_comes_back(tmp_path: Path):
-    given = info(chunking="256", query_prompt_name="query", language="Chinese", text_search=False, prompt="p: ")
-    Index.create(tmp_path / "a", reader(TEXTS, given), given)
-    opened = Index.open(tmp_path / "a").info
-    assert np.array_equal(opened.probes, PROBES)  # type: ignore[arg-type]
-    assert {**vars(opened), "probes": 0} == {**vars(given), "probes": 0}
 
 
 def test_a_damaged_index_is_one_line(tmp_path: Path):
-    Index.create(tmp_path / "a", reader(TEXTS), info())
+    made(tmp_path / "a", TEXTS)
     versions = tmp_path / "a" / f"{TABLE}.lance" / "_versions"
     for manifest in versions.glob("*.manifest"):
         manifest.write_bytes(manifest.read_bytes()[:20])
     with pytest.raises(DataError, match="cannot be opened") as caught:
         Index.open(tmp_path / "a")
     assert "\n" not in str(caught.value)
-
-
-def test_a_build_that_left_no_version_is_no_index(tmp_path: Path):
-    Index.create(tmp_path / "a", reader(TEXTS), info())
-    shutil.rmtree(tmp_path / "a" / f"{TABLE}.lance" / "_versions")
+    shutil.rmtree(versions)
     assert not exists(tmp_path / "a")
-    assert Index.create(tmp_path / "a", reader(TEXTS[:2]), info()).rows == 2
+
+
+def test_one_process_writes_at_a_time_and_leaves_no_empty_folder(tmp_path: Path):
+    with writing(tmp_path / "a"), pytest.raises(DataError, match="another process"), writing(tmp_path / "a"):
+        pass
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes to read-only folders")
 def test_a_folder_that_cannot_be_written(tmp_path: Path):
     tmp_path.chmod(0o500)
     with pytest.raises(DataError, match="cannot be written"):
-        Index.create(tmp_path / "a", reader(TEXTS), info())
-
-
-def test_a_foreign_table_is_refused(tmp_path: Path):
-    import lancedb
-
-    lancedb.connect(tmp_path).create_table(TABLE, pa.table({"id": ["a"], "text": ["b"]}))
-    with pytest.raises(DataError, match="it has no column chunk, doc"):
-        Index.open(tmp_path)
+        Index.create(tmp_path / "a", info())

@@ -20,6 +20,9 @@ VERBS = (
     "train", "evaluate", "tune", "compare",
 )  # fmt: skip
 
+MODULES = {"duplicates": "groups", "cluster": "groups"}
+"""The modules of verbs that are not named like the verb."""
+
 
 class Afterword(Verbs):
     """All verbs, each in the module of its name, which is imported when the verb is needed."""
@@ -40,7 +43,7 @@ class Afterword(Verbs):
 @cache
 def verb(name: str) -> Any:
     """A verb, built from its function or from its own `typer.Typer`."""
-    defined = getattr(import_module(f".{name}", __name__), name)
+    defined = getattr(import_module(f".{MODULES.get(name, name)}", __name__), name)
     if not isinstance(defined, typer.Typer):
         alone = typer.Typer(**SETTINGS)
         alone.command(name, cls=Verb)(expanded(defined))

@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import DataError, TextsUnknown, plural
 from . import options as o
 from .chunked import read_chunking
-from .index_status import maintain
-from .index_stored import build_from
-from .indexing import IndexWanted, Tuning, build, check_names
-from .inputs import check_one, open_reader, read_form
-from .keep import read_keep
-from .model import ModelChoice, check_condition, read_methods
+from .console import REJECTED, interruptible, say
+from .option_groups import Input, Model, Speed, check_condition, check_one, read_keep, read_methods
+from .progress import RowsBar, say_loading
+
+if TYPE_CHECKING:
+    from ..files.lines import Reader
+    from ..jobs.output import Rejects
+    from ..jobs.recipe import Chunking, MethodsEmbedder
+    from ..jobs.rows import Array, Item
+    from ..methods import AnyMethod
+    from ..search.index import Index, IndexInfo
+    from ..search.rows import Update
+
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # as `Encoder.encode_document` looks for them
+SAMPLE = 1000  # rows that are read before the model is loaded, and whose texts tell the language
+STORED_STEP = 50_000  # stored rows of one merge
+
+
+@dataclass(frozen=True)
+class IndexedModel(Model):
+    """The model of an index, which --status and --optimize do not need."""
+
+    model: Annotated[
+        str,
+        typer.Option("-m", "--model", metavar="MODEL", show_default=False, help="The model, as for `afterword embed`."),
+    ] = ""
 
 
 def index(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the index.")],
-    model: Annotated[
-        str | None,
-        typer.Option("-m", "--model", metavar="MODEL", show_default=False, help="The model, as for `afterword embed`."),
-    ] = None,
-    input: o.Input = None,
+    model: IndexedModel,
+    source: Input,
+    speed: Speed,
     stored: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="PATH",
             help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder. "
-            "-m names the model that they were made by.",
+            "-m names the model that made them.",
         ),
     ] = None,
-    format: o.Format = None,
-    field: o.Field = None,
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = None,
-    no_header: o.NoHeader = False,
     id: Annotated[
         str | None,
         typer.Option(
@@ -54,7 +72,7 @@ def index(
         typer.Option(
             "--prompt-name",
             metavar="NAME",
-            help="Put the model's prompt of this name in front of every text. Default: its prompt for documents.",
+            help="Put the model's prompt of this name before every text. Default: its prompt for documents.",
         ),
     ] = None,
     query_prompt_name: Annotated[
@@ -75,7 +93,7 @@ def index(
     ] = None,
     late: Annotated[
         bool,
-        typer.Option("--late", help="Late chunking: a chunk's vector is taken from a forward of its whole text."),
+        typer.Option("--late", help="Late chunking: a chunk's vector is taken from a forward of its complete text."),
     ] = False,
     overlap: o.Overlap = None,
     language: Annotated[
@@ -88,33 +106,16 @@ def index(
         ),
     ] = None,
     no_text_search: Annotated[bool, typer.Option("--no-text-search", help="Build no text index.")] = False,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="No vector index: every search compares all vectors, however many.")
-    ] = False,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--kind", metavar="KIND", help="Kind of vector index: sq or pq. Default: none below 100,000 rows, else sq."
-        ),
-    ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Delete what the input no longer has.")] = False,
     status: Annotated[bool, typer.Option("--status", help="Print what is in the index, and nothing else.")] = False,
     optimize: Annotated[
-        bool, typer.Option("--optimize", help="Only put new rows into the indexes, and remove old versions.")
+        bool, typer.Option("--optimize", help="Only add new rows to the indexes, and remove old versions.")
     ] = False,
-    max_length: o.MaxLength = None,
     on_long: o.OnLong = "warn",
-    batch_tokens: o.BatchTokens = None,
-    window: o.Window = 2048,
-    device: o.Device = None,
-    dtype: o.Dtype = None,
-    revision: o.Revision = None,
-    trust_remote_code: o.Trust = False,
     rejects: o.RejectsFile = None,
     as_json: o.AsJson = False,
-    progress: o.Progress = None,
 ) -> int:
-    """Build an index of texts, or update it: texts that are in it are not embedded again.
+    """Build an index of texts, or update it: texts that it already has are not embedded again.
 
     Search it by `afterword search`. A row that cannot be embedded is left out and listed, and the run ends with exit
     code 1.
@@ -123,51 +124,265 @@ def index(
         afterword index tickets -m minilm -i tickets.csv --column body --id id
         afterword index tickets --status
     """
-    from ..search.tune import KINDS
-
-    check_one(status=status or None, optimize=optimize or None)
-    if kind is not None and kind not in KINDS:
-        raise typer.BadParameter(f"{kind!r}: write {' or '.join(KINDS)}", param_hint="--kind")
-    if kind is not None and exact:
-        raise typer.BadParameter("it is a kind of index, and --exact asks for none", param_hint="--kind")
     if status or optimize:
-        others = {"--input": input, "--from": stored, "--prune": prune, "--keep": keep}
-        for option in (name for name, value in others.items() if value):
-            raise typer.BadParameter(
-                f"it goes with rows, and --{'status' if status else 'optimize'} takes none", param_hint=option
-            )
-        return maintain(folder, optimize, as_json)
-    if model is None:
-        raise typer.BadParameter("Give one, such as -m minilm.", param_hint="--model")
+        return _maintain(folder, optimize, as_json)
+    if not model.model:
+        raise typer.BadParameter("pass one, such as -m minilm", param_hint="--model")
+    if stored is not None and chunk is not None:
+        raise typer.BadParameter("stored vectors are those of complete texts: leave out --chunk", param_hint="--from")
+    check_one(**{"input": source.input, "from": stored})
+    from ..search.index import REJECTS, Index, check_folder, exists, writing
+
     methods = read_methods([method] if method else None)
     check_condition(methods.values(), "another template", False)
-    wanted = IndexWanted(
-        folder,
-        ModelChoice(model, device, dtype, max_length, revision, trust_remote_code),
-        methods,
-        {
-            "prompt": None, "prompt_name": prompt_name, "normalize_embeddings": False, "truncate_dim": None,
-            "batch_tokens": batch_tokens, "on_long": on_long,
-        },
-        chunk or "", read_chunking(chunk, late, 1, False, overlap), id, _read_keep(folder, keep), query_prompt_name,
-        language or "", not no_text_search, prune, Tuning(exact, kind), rejects,
-        window, progress,
-    )  # fmt: skip
-    if stored is not None:
-        for name, value in {"input": input, "chunk": chunk}.items():
-            if value is not None:
-                raise typer.BadParameter(f"it takes stored vectors: leave out --{name}", param_hint="--from")
-        return build_from(wanted, stored, keep is None)
-    beside = {"--keep": wanted.keep, "--id": [id] if id is not None and id not in wanted.keep else []}
-    form = read_form(delimiter, encoding, no_header)
-    with closing(open_reader(None, input, format, field, beside, form)) as reader:
-        return build(wanted, reader)
+    chunking = read_chunking(chunk, late, 1, False, overlap)
+    check_folder(folder)
+    names = _kept_names(Index.open(folder).kept if exists(folder) else [], keep)
+    options = {"prompt": None, "prompt_name": prompt_name, "normalize_embeddings": False, "truncate_dim": None,
+               "batch_tokens": speed.batch_tokens, "on_long": on_long}  # fmt: skip
+    settings = {
+        "chunking": chunk or "", "late": late, "overlap": overlap or 0, "language": language or "",
+        "query_prompt_name": query_prompt_name, "text_search": not no_text_search,
+        "loading": {name: getattr(model, name) for name in ("revision", "max_length", "dtype")},
+    }  # fmt: skip
+    build = Build(folder, model, methods, options, settings, prune, rejects or folder / REJECTS, speed.progress)
+    with writing(folder), interruptible(lambda: "rows that were merged are kept; the same command goes on from there"):
+        if stored is not None:
+            return build.from_stored(stored, names, id, keep is None)
+        with closing(source.open(source.input, columns=_with_id(names, id))) as reader:
+            return build.from_texts(reader, names, id, chunking, speed.window)
 
 
-def _read_keep(folder: Path, keep: list[str] | None) -> list[str]:
-    """The names of the columns to keep: those that the index has, and --keep."""
-    from ..search.index import Index, exists
+def _with_id(names: Sequence[str], id: str | None) -> list[str]:
+    return [*names, *([] if id is None or id in names else [id])]
 
-    names = read_keep(keep, ())
-    check_names(names)
-    return list(dict.fromkeys([*(Index.open(folder).kept if exists(folder) else []), *names]))
+
+def _kept_names(known: Sequence[str], keep: Sequence[str] | None) -> list[str]:
+    """The columns that the index has, and those of --keep.
+
+    Raises:
+        typer.BadParameter: a name is reserved, or holds a dot, which LanceDB reads as a part of a column.
+    """
+    from ..search.index import COLUMNS, RESERVED
+
+    names = list(dict.fromkeys([*known, *read_keep(keep, ())]))
+    for name in names:
+        if name in (*COLUMNS, *RESERVED) or "." in name:
+            raise typer.BadParameter(f"an index cannot have a column {name!r}: rename it", param_hint="--keep")
+    return names
+
+
+@dataclass(frozen=True)
+class Build:
+    """A run that builds or updates an index.
+
+    Attributes:
+        folder: of the index.
+        choice: the model.
+        methods: the method by name, or nothing.
+        options: of `Encoder.encode`.
+        settings: of the index, by the names of `IndexInfo`.
+        prune: delete what the input no longer has.
+        listing: the file that lists rejected rows.
+        progress: as --progress.
+    """
+
+    folder: Path
+    choice: Model
+    methods: dict[str, AnyMethod]
+    options: dict[str, Any]
+    settings: dict[str, Any]
+    prune: bool
+    listing: Path
+    progress: bool | None
+
+    def from_texts(
+        self, reader: Reader, names: Sequence[str], id: str | None, chunking: Chunking | None, window: int
+    ) -> int:
+        """Embed the texts of an open input that the index does not have. Returns the exit code.
+
+        Raises:
+            DataError: no row can be embedded.
+        """
+        from ..jobs.output import Rejects
+        from ..jobs.rows import items_of
+        from ..search.rows import STEP, Update
+
+        items = items_of(reader, None, None, _with_id(names, id))
+        first = list(islice(items, SAMPLE))  # mistakes in the input are found before the model is loaded
+        if not first and not self.prune:
+            raise DataError(f"the input is empty: {self.folder} is not written")
+        embedder, info = self._load(id)
+        kinds = {name: reader.kinds[name] for name in names}
+        index = self._open(embedder, info, kinds, [item.text for item in first if item.text])
+        update = Update(index, kinds, min(window, STEP))
+        rows = update.documents(chain(first, items))
+        rows = rows if chunking is None else chunking.items(rows, embedder)
+        with Rejects(self.listing, say) as rejected, RowsBar(reader.total, self.progress) as bar:
+            _embed(update, rows, embedder, chunking, window, reader, bar, rejected)
+        return self._finish(update)
+
+    def from_stored(self, path: Path, names: Sequence[str], id: str | None, every: bool) -> int:
+        """Take the texts and vectors of a file or a job. Returns the exit code.
+
+        Args:
+            path: the .parquet file, or the folder of the job.
+            names: the columns to keep.
+            id: the column of ids.
+            every: keep all columns that the file or job has.
+        """
+        from ..jobs.output import Rejects
+        from ..search.rows import Update
+        from ..search.stored import StoredRows, same_encoder
+
+        stored = StoredRows(path, id)
+        names = _kept_names(names, stored.columns if every else None)
+        kinds = stored.kinds(names)
+        stored.kinds([] if stored.id is None else [stored.id])
+        if stored.unknown:
+            say(f"warning: {path}: {TextsUnknown(stored.unknown)}")
+        embedder, info = self._load(stored.id)
+        same_encoder(embedder.encoder, stored.info, path)
+        info = replace(info, **{name: getattr(stored.info, name) for name in ("prompt", "dimension", "normalized")})
+        blocks = stored.blocks(_with_id(names, stored.id))
+        first = list(islice(blocks, 1))
+        index = self._open(embedder, info, kinds, [item.text for items, _ in first for item in items if item.text])
+        update = Update(index, kinds, STORED_STEP)
+        with Rejects(self.listing, say) as rejected:
+            for items, vectors in chain(first, blocks):
+                start = items[0].line if items else 0
+                new = update.new(update.documents(items))
+                _list(update, new, rejected)
+                update.write(new, vectors[[item.line - start for item in new]])
+        return self._finish(update)
+
+    def _load(self, id: str | None) -> tuple[MethodsEmbedder, IndexInfo]:
+        """Load the model: what embeds texts, and what the index is made by."""
+        from ..jobs.recipe import MethodsEmbedder
+        from ..jobs.shard import made_by
+        from ..search.index import IndexInfo
+
+        say_loading(self.choice.model, self.progress)
+        embedder = MethodsEmbedder.open(self.choice, self.methods, self.options)
+        if self.options["prompt_name"] is None:
+            prompts = embedder.encoder.prompts or {}
+            name = next((name for name in DOCUMENT_PROMPTS if name in prompts), None)
+            prompt = {"prompt_name": name, "prompt": "" if name is None else None}
+            embedder = replace(embedder, options={**self.options, **prompt})
+        (base,) = made_by(embedder.encoder, embedder.methods, embedder.options, self.choice.model, probed=True).values()
+        return embedder, IndexInfo(**vars(base), **self.settings, id_column=id)
+
+    def _open(
+        self, embedder: MethodsEmbedder, info: IndexInfo, kinds: Mapping[str, Any], texts: Sequence[str]
+    ) -> Index:
+        """The index, with these kept columns; the unfinished first build, if there is one; else a new one.
+
+        Raises:
+            ModelError: another encoder made it.
+            DataError: it was made in another way.
+        """
+        from ..search.index import FIRST, TABLE, Index, exists, language_of
+        from ..search.stored import same_encoder
+
+        name = next((name for name in (TABLE, FIRST) if exists(self.folder, name)), None)
+        if name is None:
+            return Index.create(self.folder, replace(info, language=info.language or language_of(texts)), kinds)
+        index = Index.open(self.folder, name)
+        same_encoder(embedder.encoder, index.info, self.folder)
+        index.check_settings(info)
+        index.add_columns(kinds)
+        if name == FIRST and index.rows:
+            say(f"{plural(index.rows, 'row')} done before")
+        return index
+
+    def _finish(self, update: Update) -> int:
+        """Delete what is gone, build the indexes, and say what was done. Returns the exit code.
+
+        Raises:
+            DataError: the index has no rows.
+        """
+        from ..search.index import exists
+
+        counts, prune = update.counts, self.prune
+        if prune and update.nameless:
+            nameless = plural(update.nameless, "rejected row")
+            say(f"nothing is pruned: {nameless} without an id may be any row of the index")
+            prune = False
+        deleted = update.finish(prune)
+        index = update.index
+        if not exists(self.folder):
+            if not index.rows:
+                index.remove()
+                raise DataError(f"no row could be embedded: {counts['rejected']:,} rejected, listed in {self.listing}")
+            index.optimize()
+            index = index.publish()
+        else:
+            index.optimize()
+        done = [f"{counts['embedded']:,} embedded"]
+        done += [f"{counts[name]:,} {name}" for name in ("known", "updated", "repeated") if counts[name]]
+        done += [f"{deleted:,} deleted"] if deleted else []
+        say(f"{', '.join(done)}; {self.folder} has {plural(index.rows, 'row')}")
+        if counts["rejected"]:
+            say(f"{counts['rejected']:,} rejected, listed in {self.listing}")
+        return REJECTED if counts["rejected"] else 0
+
+
+def _embed(
+    update: Update, rows: Iterator[Item], embedder: MethodsEmbedder, chunking: Chunking | None, window: int,
+    reader: Reader, bar: RowsBar, rejected: Rejects,
+) -> None:  # fmt: skip
+    """Embed new rows a window at a time, and merge them.
+
+    Windows are cut by the input alone, so that a build that goes on has the vectors of an uninterrupted one.
+    """
+    from ..jobs.rows import Item, embed_window, windows
+
+    def encode(items: Sequence[Item]) -> dict[str, Array]:
+        if chunking is None:
+            return embedder([item.text or "" for item in items], None, bar.more)
+        return chunking.encode([Item(i.line, i.text, None, i.beside.context) for i in items], embedder, bar.more)
+
+    empty, read = encode([]), 0
+    for part in windows(rows, window):
+        new = update.new(part)
+        read += len(part)
+        if not new:
+            bar.skip(reader.at, read)
+            continue
+        bar.begin(reader.at, read, [len(item.text or "") for item in new if item.problem is None])
+        (vectors,) = embed_window(new, encode, embedder.why_nan, empty).values()
+        _list(update, new, rejected, lines=True)
+        update.write(new, vectors)
+        bar.end()
+
+
+def _list(update: Update, items: Sequence[Item], rejected: Rejects, lines: bool = False) -> None:
+    """List the rows with a problem."""
+    for item in items:
+        if item.problem is not None:
+            rejected.add(update.row_number(item), item.line if lines else item.beside, item.problem)
+
+
+def _maintain(folder: Path, optimize: bool, as_json: bool) -> int:
+    """Print what is in an index, which --optimize puts in order before."""
+    from ..search.index import VECTOR, Index, writing
+
+    index = Index.open(folder)
+    if optimize:
+        with writing(folder):
+            index.optimize()
+    info = index.info
+    values = {
+        "rows": index.rows,
+        "model": info.model,
+        "method": info.method.get("name", ""),
+        "dimension": info.dimension,
+        "chunk": (info.chunking or "none") + (f", overlap {info.overlap}" if info.overlap else ""),
+        "kept": ", ".join(index.kept) or "none",
+        "text search": info.language if info.text_search else "no",
+        "vector index": "yes" if index.has_index(VECTOR) else "no",
+        "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+    }
+    lines = [json.dumps(values, ensure_ascii=False)] if as_json else [f"{k:<12} {v}" for k, v in values.items()]
+    typer.echo("\n".join(lines))
+    return 0

@@ -33,18 +33,11 @@ Method = Annotated[
     ),
 ]  # fmt: skip
 ModelOfTexts = Annotated[
-    str | None,
+    str,
     typer.Option(
-        "-m", "--model", metavar="MODEL",
+        "-m", "--model", metavar="MODEL", show_default=False,
         help="The model that embeds the texts of the input, as for `afterword embed`. Without it, the input is a "
         ".parquet file of vectors that `afterword embed` wrote, or the folder of an index.",
-    ),
-]  # fmt: skip
-MethodOrColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--method", metavar="METHOD",
-        help="The method for texts; see `afterword methods`. In a file with vectors of several methods: which to take.",
     ),
 ]  # fmt: skip
 Input = Annotated[

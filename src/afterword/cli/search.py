@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..errors import DataError, plural
+from ..errors import AfterwordError, DataError, MethodError, plural
 from . import options as o
-from .console import say
-from .inputs import open_reader, read_form
-from .model import ModelChoice
-from .searching import encoder_of
+from .console import say, without_advice
+from .option_groups import Input, Model
+from .sides import with_method_of
 from .tables import Column, page_width, table
 
 if TYPE_CHECKING:
+    from ..encoder import Encoder
     from ..files.lines import Reader
     from ..search.find import Result, Search
     from ..search.index import Index
@@ -27,20 +27,25 @@ if TYPE_CHECKING:
 By = Literal["hybrid", "vector", "text"]
 
 
+@dataclass(frozen=True)
+class IndexModel(Model):
+    """The model that made an index."""
+
+    model: Annotated[
+        str,
+        typer.Option(
+            "-m", "--model", metavar="MODEL", show_default=False,
+            help="The model. Default: the one that the index names.",
+        ),
+    ] = ""  # fmt: skip
+
+
 def search(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the index.")],
+    model: IndexModel,
+    source: Input,
     query: Annotated[
         list[str] | None, typer.Argument(metavar="QUERY", help="The query. Default: those of --input or stdin.")
-    ] = None,
-    input: o.Input = None,
-    format: o.Format = None,
-    field: o.Field = None,
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = None,
-    no_header: o.NoHeader = False,
-    model: Annotated[
-        str | None,
-        typer.Option("-m", "--model", metavar="MODEL", help="The model. Default: the one that the index names."),
     ] = None,
     method: Annotated[
         str | None,
@@ -83,11 +88,6 @@ def search(
     exact: Annotated[bool, typer.Option("--exact", help="Compare all vectors, and use no vector index.")] = False,
     each: Annotated[bool, typer.Option("--each", help="One row a document: its best chunk.")] = False,
     on_long: o.OnLong = "warn",
-    device: o.Device = None,
-    dtype: o.Dtype = None,
-    revision: o.Revision = None,
-    max_length: o.MaxLength = None,
-    trust_remote_code: o.Trust = False,
     as_json: o.AsJson = False,
 ) -> int:
     """Search an index that `afterword index` made, by meaning and by words.
@@ -103,58 +103,88 @@ def search(
         afterword search tickets "refund" --by text --top 3
         afterword search tickets --queries queries.jsonl --qrels judged.tsv
     """
-    from ..search.find import Search, find, resolve_by
+    from ..search.find import Search, check_search, find
     from ..search.index import Index
 
     if (judged_queries is None) != (qrels is None):
         missing = "--queries" if judged_queries is None else "--qrels"
         raise typer.BadParameter("pass both --queries and --qrels", param_hint=missing)
-    if judged_queries is not None and (query or input is not None):
+    if judged_queries is not None and (query or source.input is not None):
         raise typer.BadParameter("the queries are those of --queries: leave out QUERY and --input", param_hint="QUERY")
     index = Index.open(folder)
     settings = Search(top, by, where, exact, each)
-    by_text = resolve_by(index, settings) == "text"
-    choice = ModelChoice(model or "", device, dtype, max_length, revision, trust_remote_code)
+    by_text = check_search(index, settings) == "text"
 
     def vectors_of(texts: list[str]) -> Any:
         if by_text:
             return None
-        encoder = encoder_of(index, choice, method)
+        encoder = encoder_of(index, model, method)
         return encoder.encode_query(texts, index.info.query_prompt_name, on_long=on_long, on_empty="nan")
 
     if judged_queries is not None and qrels is not None:
-        typer.echo("\n".join(measured(index, (judged_queries, qrels), settings, vectors_of, as_json)))
+        typer.echo("\n".join(_measured(index, judged_queries, qrels, settings, vectors_of, as_json)))
         return 0
-    form = read_form(delimiter, encoding, no_header)
-    with closing(open_reader([" ".join(query)] if query else None, input, format, field, form=form)) as reader:
-        texts = read_queries(reader)
+    with closing(source.open(source.input, [" ".join(query)] if query else None)) as reader:
+        texts = _read_queries(reader)
     results = find(index, texts, vectors_of(texts), settings)
-    typer.echo("\n".join(_json(results) if as_json else page(results)))
-    for line in notes(results, by_text, where):
-        say(line)
+    typer.echo("\n".join(_json(results) if as_json else _page(results)))
+    unmatched = 0 if by == "vector" else sum(not result.matched for result in results)
+    if unmatched and not by_text and index.info.text_search:
+        where_ = " that fits --where" if where else ""
+        share = "the query" if len(results) == 1 else f"{unmatched:,} of {len(results):,} queries"
+        say(f"found by vectors alone: no row{where_} has a word of {share}")
     return 0
 
 
-def measured(
-    index: Index, files: tuple[Path, Path], settings: Search, vectors_of: Callable[[list[str]], Any], as_json: bool
-) -> list[str]:
-    """A line of JSON, or a table with a row for each way of searching and the number of queries below.
+def encoder_of(index: Index, choice: Model, method: str | None) -> Encoder:
+    """The encoder that made an index; code is never run because an index names it.
 
     Args:
         index: the index.
-        files: of the queries, and of their judgements.
-        settings: `by` chooses one way; None = all that the index has.
-        vectors_of: embeds queries.
-        as_json: whether the line is of JSON.
-    """
-    from ..search.qrels import METRICS, measure, read_qrels, read_query_file, select
+        choice: the model, "" for the one that the index names, and options in place of the index's.
+        method: as --method; None = the one that the index names.
 
-    judged = select(index, read_query_file(files[0]), read_qrels(files[1]))
+    Raises:
+        DataError: it cannot be loaded, or its method is a class that is not imported.
+        ModelError: it is not the encoder that made the index.
+    """
+    from ..methods.serialize import from_json, parse_method
+    from ..search.stored import same_encoder
+
+    info = index.info
+    try:
+        wanted = from_json(info.method) if method is None else parse_method(method)
+    except MethodError as e:
+        if method is not None:
+            raise
+        raise DataError(
+            f"the method of {index.folder} needs code, which an index does not run: pass method=: {e}"
+        ) from None
+    loading = {name: getattr(choice, name) or value for name, value in info.loading.items()}
+    try:
+        with without_advice():
+            encoder = replace(choice, model=choice.model or info.model, **loading).load(
+                None if method is None else wanted
+            )
+    except AfterwordError as e:
+        if choice.model:
+            raise
+        raise DataError(f"the model of {index.folder}, {info.model}, cannot be loaded: pass model=: {e}") from None
+    encoder = encoder if method else with_method_of(encoder, info, wanted)
+    same_encoder(encoder, info, index.folder)
+    return encoder
+
+
+def _measured(
+    index: Index, queries: Path, qrels: Path, settings: Search, vectors_of: Callable[[list[str]], Any], as_json: bool
+) -> list[str]:
+    """JSON, or a table with a row for each way of searching: the metrics on queries with judgements."""
+    from ..search.find import METRICS, JudgedQueries, measure
+
+    judged = JudgedQueries.read(index, queries, qrels)
     if judged.missing:
-        say(
-            f"warning: {len(judged.missing):,} of {plural(judged.documents, 'judged document')} not in the index, such "
-            f"as {judged.missing[0]!r:.60}: they count as not found"
-        )
+        number = f"{len(judged.missing):,} of {plural(judged.documents, 'judged document')}"
+        say(f"warning: {number} are not in the index, such as {judged.missing[0]!r:.60}: they count as not found")
     vectors = vectors_of(list(judged.queries.values()))
     ways: tuple[By, ...] = ("hybrid", "vector", "text") if index.info.text_search else ("vector",)
     ways = ways if settings.by is None else (settings.by,)
@@ -169,41 +199,24 @@ def measured(
     return [*table(columns, page_width()), count + skipped]
 
 
-def notes(found: Sequence[Result], by_text: bool, where: str | None) -> Iterator[str]:
-    """Lines on queries whose words match no row; a word has a letter or a digit, as ICU breaks words."""
-    without = [one for one in found if one.wordless or (by_text and not one.hits)]
-    signs = sum(not any(sign.isalnum() for sign in one.query) for one in without)
-    if signs:
-        instead = "search --by vector" if by_text else "found by vectors alone"
-        many = f"{_share(signs, len(found))} {'has' if signs == 1 else 'have'} no letter or digit"
-        yield f"{many}, and text search finds words, not emoji or punctuation: {instead}"
-    if not by_text and len(without) > signs:
-        fits = " that fits --where" if where else ""
-        yield f"found by vectors alone: no row{fits} has a word of {_share(len(without) - signs, len(found))}"
-
-
-def _share(count: int, queries: int) -> str:
-    return "the query" if queries == 1 else f"{count:,} of {queries:,} queries"
-
-
-def read_queries(reader: Reader) -> list[str]:
-    """Read the queries of an input.
+def _read_queries(reader: Reader) -> list[str]:
+    """The queries of an input.
 
     Raises:
         DataError: a row has no query, or there is none.
     """
     from ..jobs.rows import items_of
 
-    items = list(items_of(reader, None, None, []))
+    items = list(items_of(reader))
     for item in items:
         if item.problem is not None:
             raise DataError(f"query {item.line} {item.problem}: write what to search for")
     if not items:
-        raise DataError("no query: write one after the folder, or give --input FILE")
+        raise DataError("no query: write one after the folder, or pass input=")
     return [item.text or "" for item in items]
 
 
-def _json(found: Sequence[Result]) -> list[str]:
+def _json(results: Sequence[Result]) -> list[str]:
     """A line of JSON for each query; kept values are written as `embed` writes them."""
     from ..jobs.rows import as_json
 
@@ -212,36 +225,25 @@ def _json(found: Sequence[Result]) -> list[str]:
             {"query": one.query, "hits": [{**vars(hit), "kept": as_json(hit.kept)} for hit in one.hits]},
             ensure_ascii=False,
         )
-        for one in found
+        for one in results
     ]
 
 
-def page(found: Sequence[Result]) -> list[str]:
-    """The lines of a page: a block for each query, with a row for each hit."""
+def _page(results: Sequence[Result]) -> list[str]:
+    """A table for each query, with a row for each hit."""
+    from ..jobs.rows import as_json, as_text
+
     lines: list[str] = []
-    for one in found:
-        lines += [""] * bool(lines) + ([one.query] if len(found) > 1 else [])
-        lines += table(_columns(one), page_width()) if one.hits else ["no row was found"]
+    for result in results:
+        hits = result.hits
+        lines += [""] * bool(lines) + ([result.query] if len(results) > 1 else [])
+        if not hits:
+            lines.append("no row was found")
+            continue
+        columns = [Column([f"{hit.score:.4f}" for hit in hits], "label", "score")]
+        columns.append(Column([hit.id for hit in hits], "text", "id"))
+        for name in hits[0].kept:
+            head = f"kept_{name}" if name in ("score", "id", "text") else name
+            columns.append(Column([as_text(as_json(hit.kept[name])) or "" for hit in hits], "text", head))
+        lines += table([*columns, Column([hit.text for hit in hits], "text", "text")], page_width())
     return lines
-
-
-def _columns(found: Result) -> list[Any]:
-    from ..jobs.rows import as_json
-
-    hits = found.hits
-    kept = list(hits[0].kept)
-    return [
-        Column([f"{hit.score:.4f}" for hit in hits], "label", "score"),
-        Column([hit.id for hit in hits], "text", "id"),
-        *(Column([_cell(as_json(hit.kept[name])) for hit in hits], "text", _head(name)) for name in kept),
-        Column([hit.text for hit in hits], "text", "text"),
-    ]
-
-
-def _head(name: str) -> str:
-    """The head of a kept column, as the lists of `duplicates` have it."""
-    return f"kept_{name}" if name in ("score", "id", "text") else name
-
-
-def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,28 +1,41 @@
-"""Search an index by meaning, by words, or by both."""
+"""Search an index by meaning, by words or by both, and measure it by queries with relevance judgements (qrels)."""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError, InputError
-from .index import METRIC, OWN, VECTOR, Index, first_line
-from .tune import has_index
+from ..errors import BadRow, DataError, InputError
+from ..files.lines import TEXT
+from ..files.read import TABLES, format_of, open_rows, open_texts
+from .index import COLUMNS, METRIC, VECTOR, Index, first_line
 
 By = Literal["hybrid", "vector", "text"]
+Vectors = NDArray[np.floating[Any]]
+
 NO_COLUMN = re.compile(r'No field named "?([^".]+)"?\.')
-NPROBES = 20  # partitions of the vector index that are searched first; LanceDB goes on where too few rows are in them
-REFINE = 10  # times more rows than are asked for are compared by their exact vectors
-LEAST = 40  # rows that are read at least: hybrid ranks are fused of both sides' rows
+NPROBES = 20  # partitions of the vector index that are searched first; LanceDB goes on where they hold too few rows
+REFINE = 10  # times the requested rows are compared by their exact vectors
+LEAST = 40  # rows that are read at least: hybrid fuses the ranks of this many rows of each list
 SCORES: dict[By, str] = {"vector": "_distance", "text": "_score", "hybrid": "_relevance_score"}
 """LanceDB's column of scores."""
 
-Row = dict[str, Any]
+METRICS = ("nDCG@10", "recall@10", "MRR@10")
+CUT = 10
+QUERY_COLUMNS = (("_id", "id", "query-id"), ("text", "query"))
+QRELS_COLUMNS = (("query-id", "query_id", "qid"), ("corpus-id", "corpus_id", "docid"), ("score", "relevance", "rel"))
+"""The columns of a file, each by the names that it may have."""
+
+Qrels = dict[str, dict[str, int]]
+"""For each query's id, the relevance of documents: above 0, a document is relevant."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +44,8 @@ class Hit:
 
     Attributes:
         id, doc, chunk, start, end, text: the columns of the index.
-        score: by vector, the cosine; by text, BM25; hybrid, the sum of 1 / (60 + rank) over both sides.
-        kept: the columns that were kept of the input.
+        score: by vector, the cosine; by text, BM25; hybrid, the sum of 1 / (60 + rank) over both lists.
+        kept: the columns kept from the input.
     """
 
     id: str
@@ -51,10 +64,10 @@ class Search:
 
     Attributes:
         top: the number of hits.
-        by: hybrid, vector or text; None = hybrid where the index has a text index, else vector.
+        by: hybrid, vector or text; None = hybrid if the index has a text index, else vector.
         where: a condition on the columns, in SQL.
-        exact: compare all vectors, and use no vector index.
-        each: one hit a document: its best chunk.
+        exact: compare all vectors instead of using the vector index.
+        each: one hit per document: its best chunk.
     """
 
     top: int = 10
@@ -71,44 +84,38 @@ class Result:
     Attributes:
         query: its text.
         hits: at most `Search.top`.
-        wordless: whether a hybrid search matched no row by words, so that its hits are those of the vectors alone.
+        matched: whether a search by words, alone or in a hybrid one, matched any row.
     """
 
     query: str
     hits: list[Hit]
-    wordless: bool = False
+    matched: bool = True
 
 
-def resolve_by(index: Index, search: Search) -> By:
-    """By what an index is searched; a search that LanceDB refuses is reported here, before a model is loaded.
+def check_search(index: Index, search: Search) -> By:
+    """Check a search before a model is loaded; returns what it searches by.
 
     Raises:
-        DataError: `where` cannot be used, or a search by words of an index without a text index.
+        DataError: LanceDB refuses `where`, or the index has no text index.
     """
     if search.where is not None:
         try:
             index.table.search().where(f"({search.where})").select(["id"]).limit(1).to_arrow()
         except (ValueError, RuntimeError, OSError) as e:
-            raise _unreadable(index, search.where, e) from None
+            raise _refused(index, search.where, e) from None
     by = search.by or ("hybrid" if index.info.text_search else "vector")
-    if by != "vector" and not has_index(index, "text"):
-        raise DataError(
-            f"{index.folder} has no text index yet: run the same `afterword index` again, or search --by vector"
-            if index.info.text_search
-            else f"{index.folder} was made with --no-text-search: search --by vector"
-        )
+    if by != "vector" and not index.has_index("text"):
+        raise DataError(f"{index.folder} has no text index: pass by='vector'")
     return by
 
 
-def find(
-    index: Index, texts: Sequence[str], vectors: NDArray[np.floating[Any]] | None, search: Search | None = None
-) -> list[Result]:
+def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Search | None = None) -> list[Result]:
     """Search an index for each of q queries.
 
     Args:
         index: the index.
         texts: the q queries.
-        vectors: (q, D), by `Encoder.encode_query`; None goes with a search by text.
+        vectors: (q, D), from `Encoder.encode_query`; None for a search by text.
         search: the settings; None = ten hits.
 
     Returns:
@@ -116,47 +123,43 @@ def find(
 
     Raises:
         InputError: a query is blank, or has no vector.
-        DataError: LanceDB refuses `where`, or there is no text index.
+        DataError: LanceDB refuses `where`, or the index has no text index.
     """
     search = search or Search()
-    by = resolve_by(index, search)
-    for number, text in enumerate(texts, 1):
+    by = check_search(index, search)
+    results = []
+    for i, text in enumerate(texts):
         if not text.strip():
-            raise InputError(f"query {number} is blank: write what to search for")
-        if by != "text" and (vectors is None or not np.isfinite(vectors[number - 1]).all()):
-            raise InputError(f"query {number} has no vector: {text!r:.60}: search --by text, or use other words")
-    return [
-        _find(index, text, None if vectors is None else vectors[number], search, by)
-        for number, text in enumerate(texts)
-    ]
+            raise InputError(f"query {i + 1} is blank: write what to search for")
+        vector = None if vectors is None else vectors[i]
+        if by != "text" and (vector is None or not np.isfinite(vector).all()):
+            raise InputError(f"query {i + 1} has no vector: {text!r:.60}: pass by='text', or change its words")
+        results.append(_find(index, text, vector, search, by))
+    return results
 
 
-def _find(index: Index, text: str, vector: NDArray[np.floating[Any]] | None, search: Search, by: By) -> Result:
-    """Read more and more rows, until they hold enough documents."""
+def _find(index: Index, text: str, vector: Vectors | None, search: Search, by: By) -> Result:
+    """Read more rows until they hold enough documents."""
     count = max(search.top, LEAST)
     while True:
         rows = _rows(index, text, vector, search, by, count)
-        hits = [_hit(index, row, by) for row in rows]
-        hits.sort(key=lambda hit: (-hit.score, hit.id))
+        hits = sorted((_hit(index, row, by) for row in rows), key=lambda hit: (-hit.score, hit.id))
         if search.each:
             best: dict[str, Hit] = {}
             for hit in hits:
                 best.setdefault(hit.doc, hit)
             hits = list(best.values())
         if len(hits) >= search.top or len(rows) < count:
-            wordless = by == "hybrid" and all(row.get("_score") is None for row in rows)
-            return Result(text, hits[: search.top], bool(rows) and wordless)
+            return Result(text, hits[: search.top], any(row.get("_score") is not None for row in rows))
         count *= 4
 
 
-def _rows(
-    index: Index, text: str, vector: NDArray[np.floating[Any]] | None, search: Search, by: By, count: int
-) -> list[Row]:
+def _rows(index: Index, text: str, vector: Vectors | None, search: Search, by: By, count: int) -> list[dict[str, Any]]:
     """The best rows, as LanceDB returns them."""
     from lancedb.query import MatchQuery
     from lancedb.rerankers import RRFReranker
 
-    words = MatchQuery(text, "text")  # a plain text in quotes would be a phrase
+    words = MatchQuery(text, "text")  # a string in quotes would be a phrase
     if by == "text":
         query: Any = index.table.search(words, query_type="fts")
     elif by == "vector":
@@ -165,17 +168,17 @@ def _rows(
         query = index.table.search(query_type="hybrid", vector_column_name=VECTOR, fts_columns="text")
         query = query.vector(vector).text(words).rerank(RRFReranker(return_score="all"))
     if by != "text":
-        query = query.distance_type(METRIC).refine_factor(REFINE)
-        query = query.minimum_nprobes(NPROBES).maximum_nprobes(0)
+        query = query.distance_type(METRIC).refine_factor(REFINE).minimum_nprobes(NPROBES).maximum_nprobes(0)
         query = query.bypass_vector_index() if search.exact else query
     if search.where is not None:
         query = query.where(f"({search.where})", prefilter=True)  # LanceDB ignores what follows a complete condition
     if by != "hybrid":
         query = query.select([*_columns(index), SCORES[by]])
     try:
-        rows: list[Row] = query.limit(count).to_arrow().drop_columns([VECTOR] if by == "hybrid" else []).to_pylist()
+        table = query.limit(count).to_arrow()
     except (ValueError, RuntimeError, OSError) as e:
-        raise _unreadable(index, search.where, e) from None
+        raise _refused(index, search.where, e) from None
+    rows: list[dict[str, Any]] = table.select([name for name in table.schema.names if name != VECTOR]).to_pylist()
     return rows
 
 
@@ -183,17 +186,159 @@ def _columns(index: Index) -> list[str]:
     return [name for name in index.table.schema.names if name not in (VECTOR, "hash")]
 
 
-def _unreadable(index: Index, where: str | None, error: Exception) -> DataError:
+def _refused(index: Index, where: str | None, error: Exception) -> DataError:
     """The error of a search that LanceDB refuses: of its condition, or of its files."""
     reason = first_line(error)
     if where is None:
         return DataError(f"{index.folder} cannot be read: {reason}")
     missing = NO_COLUMN.search(reason)
-    fix = f"no column {missing[1]!r}; the columns are {', '.join(_columns(index))}" if missing else reason
-    return DataError(f"--where {where!r:.200}: {fix}")
+    if missing:
+        reason = f"there is no column {missing[1]!r}: the columns are {', '.join(_columns(index))}"
+    return DataError(f"where={where!r:.200}: {reason}")
 
 
-def _hit(index: Index, row: Row, by: By) -> Hit:
-    own = {name: row[name] for name in OWN if name not in (VECTOR, "hash")}
+def _hit(index: Index, row: Mapping[str, Any], by: By) -> Hit:
+    columns = {name: row[name] for name in COLUMNS if name not in (VECTOR, "hash")}
     score = row[SCORES[by]]
-    return Hit(**own, score=1 - score if by == "vector" else score, kept={name: row[name] for name in index.kept})
+    return Hit(**columns, score=1 - score if by == "vector" else score, kept={name: row[name] for name in index.kept})
+
+
+@dataclass(frozen=True)
+class JudgedQueries:
+    """Queries by which an index is measured.
+
+    Attributes:
+        queries: the texts of the queries with a relevant document, by their ids.
+        qrels: their judgements.
+        skipped: the number of queries without a relevant document.
+        documents: the number of judged documents.
+        missing: those that the index does not hold.
+    """
+
+    queries: Mapping[str, str]
+    qrels: Qrels
+    skipped: int
+    documents: int
+    missing: Sequence[str]
+
+    @classmethod
+    def read(cls, index: Index, queries: Path, qrels: Path) -> JudgedQueries:
+        """Read the queries that have a relevant document, and look for the judged documents in an index.
+
+        Args:
+            index: the index.
+            queries: a .jsonl, .csv, .tsv or .parquet file with an id and a text in each row.
+            qrels: a file of these formats with BEIR's columns query-id, corpus-id and score; or a file with another
+                ending and TREC's four columns: query, 0, document, score.
+
+        Raises:
+            MissingDataset: there is no such file.
+            DataError: a row cannot be read, or the files and the index do not fit together.
+        """
+        texts, judged = read_queries(queries), read_qrels(qrels)
+        relevant = {id: judged[id] for id in texts if max(judged.get(id, {}).values(), default=0) > 0}
+        if not relevant:
+            raise DataError(
+                f"no query of {queries} has a relevant document in {qrels}: its ids are like "
+                f"{next(iter(texts), '')!r:.60}, those of the judgements like {next(iter(judged), '')!r:.60}"
+            )
+        documents = dict.fromkeys(document for scores in relevant.values() for document in scores)
+        held = set(index.read(["doc"])["doc"].to_pylist())
+        missing = [document for document in documents if document not in held]
+        if len(missing) == len(documents):
+            raise DataError(
+                f"{index.folder} holds none of {len(documents):,} judged documents, such as {missing[0]!r:.60}: make "
+                "the index with id=, the column of these ids"
+            )
+        used = {id: texts[id] for id in relevant}
+        return cls(used, relevant, len(texts) - len(relevant), len(documents), missing)
+
+
+def read_queries(path: Path) -> dict[str, str]:
+    """Read queries by their ids; the file is as for `JudgedQueries.read`.
+
+    Raises:
+        DataError: a row cannot be read or repeats an id, or there are no rows.
+    """
+    queries: dict[str, str] = {}
+    for line, (id, text) in _read_rows(path, QUERY_COLUMNS):
+        if id in queries:
+            raise BadRow(path, line, f"repeats the id {id!r:.60}")
+        queries[id] = text
+    return queries
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Read relevance judgements; the file is as for `JudgedQueries.read`.
+
+    Raises:
+        DataError: a row cannot be read or judges a document again, or there are no rows.
+    """
+    qrels: Qrels = {}
+    for line, (query, document, score) in _read_rows(path, QRELS_COLUMNS) if format_of(path) in TABLES else _trec(path):
+        if not re.fullmatch(r"[+-]?\d+(\.0*)?", score):
+            raise BadRow(path, line, f"the score is not a whole number: {score!r:.40}")
+        if document in qrels.setdefault(query, {}):
+            raise BadRow(path, line, f"judges document {document!r:.60} for query {query!r:.60} again")
+        qrels[query][document] = int(float(score))
+    return qrels
+
+
+def _read_rows(path: Path, columns: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[str]]]:
+    """The values of some columns of each row, with its line."""
+    line = 0
+    with closing(open_rows(path)) as reader:
+        for record in reader:
+            fields, line = record.fields, record.line
+            if fields is None:
+                raise BadRow(path, line, record.problem or "cannot be read")
+            values = [next((str(fields[name]).strip() for name in names if fields.get(name) is not None), "")
+                      for names in columns]  # fmt: skip
+            for value, names in zip(values, columns, strict=True):
+                if not value:
+                    raise BadRow(path, line, f"has no {' or '.join(names)}, only {', '.join(fields):.160}")
+            yield line, values
+    if not line:
+        raise DataError(f"{path} has no rows")
+
+
+def _trec(path: Path) -> Iterator[tuple[int, list[str]]]:
+    with closing(open_texts(path, io.BytesIO(), kind="txt")) as reader:
+        for record in reader:
+            cells = str((record.fields or {}).get(TEXT, "")).split()
+            if cells and len(cells) != 4:
+                raise BadRow(path, record.line, f"has {len(cells)} columns, not TREC's four: query 0 document score")
+            if cells:
+                yield record.line, [cells[0], *cells[2:]]
+
+
+def measure(index: Index, judged: JudgedQueries, vectors: Vectors | None, search: Search) -> dict[str, float]:
+    """Search for each query, and compare the documents of the first ten hits with the judgements.
+
+    The metrics are trec_eval's: nDCG with the relevance as the gain (K. Järvelin and J. Kekäläinen, TOIS 20(4), 2002),
+    recall, and the reciprocal rank. Of a chunked document, the best chunk counts.
+
+    Args:
+        index: the index.
+        judged: the q queries.
+        vectors: (q, D), from `Encoder.encode_query`; None for a search by text.
+        search: the settings; `top` and `each` have no effect.
+
+    Returns:
+        The mean of each of `METRICS` over the queries, between 0 and 1.
+
+    Raises:
+        InputError, DataError: as `find` does.
+    """
+    discounts = 1 / np.log2(np.arange(2, CUT + 2))
+    results = find(index, list(judged.queries.values()), vectors, replace(search, top=CUT, each=True))
+    scores: list[Any] = []
+    for result, qrels in zip(results, judged.qrels.values(), strict=True):
+        gains = np.array([max(qrels.get(hit.doc, 0), 0) for hit in result.hits])
+        relevant = np.array(sorted((score for score in qrels.values() if score > 0), reverse=True))
+        best = relevant[:CUT] @ discounts[: len(relevant)]
+        ranks = np.flatnonzero(gains) + 1
+        scores.append(
+            [gains @ discounts[: len(gains)] / best, len(ranks) / len(relevant), 1 / ranks[0] if len(ranks) else 0.0]
+        )
+    return dict(zip(METRICS, np.mean(scores, axis=0).tolist(), strict=True))

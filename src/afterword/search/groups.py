@@ -1,18 +1,16 @@
-"""Groups of vectors: near-duplicates among all pairs, and clusters by k-means of directions."""
+"""Groups of vectors: near-duplicates among all pairs, and clusters by k-means, named by their distinctive words."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import InputError, MissingExtra, plural
+from ..errors import InputError, MissingExtra
 
 Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -20,7 +18,7 @@ Rows = NDArray[np.int64]
 BLOCK = 2048  # rows of a block; its products with another block are 16 MiB
 ROUNDING = 1e-6  # of a cosine in float32
 TRIED = (2, 3, 5, 8, 12, 20, 30, 50)  # numbers of clusters that "auto" tries
-SAMPLE = 5000  # rows whose silhouette is taken
+SAMPLE = 5000  # rows of which the silhouette is computed
 PRIOR = 0.5  # added to the count of each word
 WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff]+|[^\\W\\d_]+")
 """A run of Chinese or Japanese characters, or of other letters."""
@@ -52,9 +50,9 @@ class Duplicates:
     """Near-duplicates among n rows.
 
     Attributes:
-        kept: (n,) for each row, the first row of its group; its own number where it is that row, or repeats none.
-        cosines: (n,) the cosine with that row, rounded to six decimals; 1 where the row is kept. It may lie below the
-            threshold where a row is like another that is like the kept one.
+        kept: (n,) for each row, the first row of its group, which may be itself.
+        cosines: (n,) the cosine with that row, rounded to six decimals; 1 where the row is kept. It may be below the
+            threshold where a row is similar to another that is similar to the kept one.
     """
 
     kept: Rows
@@ -66,6 +64,13 @@ class Duplicates:
         return np.flatnonzero(self.kept != np.arange(len(self.kept)))
 
 
+def check_threshold(over: float) -> None:
+    """Raise InputError for a threshold that is not above 0 and at most 1."""
+    if not 0 < over <= 1:  # nan is neither
+        close = f": over={over / 100:g}?" if 1 < over <= 100 else ": over=0.9 is usual"
+        raise InputError(f"over={over:g} is not a cosine between 0 and 1{close}")
+
+
 def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int], None] = lambda _: None) -> Duplicates:
     """Group rows by transitive closure: a row is in a group if its cosine with any row of it is at least ``over``.
 
@@ -74,7 +79,7 @@ def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int]
     Args:
         vectors: (n, D), finite. A vector of zeros repeats none.
         over: the threshold, above 0 and at most 1; cosines are rounded up by 1e-6.
-        on_progress: is called with the number of rows that were finished since its last call.
+        on_progress: called with the number of rows that were finished since its last call.
 
     Raises:
         InputError: the threshold is out of range, or the vectors are not a finite table.
@@ -86,14 +91,14 @@ def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int]
     scaled = unit(vectors)
     first = np.arange(len(scaled))
     for start in range(0, len(scaled), BLOCK):
-        rows = scaled[start : start + BLOCK]
+        rows = slice(start, start + BLOCK)
         for other in range(start, len(scaled), BLOCK):
-            products = rows @ scaled[other : other + BLOCK].T
-            near = products >= over - ROUNDING
-            near &= first[start : start + BLOCK, None] != first[None, other : other + BLOCK]
+            columns = slice(other, other + BLOCK)
+            near = scaled[rows] @ scaled[columns].T >= over - ROUNDING
+            near &= first[rows, None] != first[None, columns]
             pairs = np.nonzero(near)
-            first = joined(first, pairs[0] + start, pairs[1] + other)
-        on_progress(len(rows))
+            first = _joined(first, pairs[0] + start, pairs[1] + other)
+        on_progress(len(scaled[rows]))
     cosines = np.ones(len(scaled))
     repeats = np.flatnonzero(first != np.arange(len(scaled)))
     for start in range(0, len(repeats), BLOCK):
@@ -102,46 +107,34 @@ def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int]
     return Duplicates(first, np.clip(cosines.round(6), -1, 1))
 
 
-def check_threshold(over: float) -> None:
-    """Raise InputError for a threshold that is not above 0 and at most 1."""
-    if not 0 < over <= 1:  # nan is neither
-        raise InputError(f"the threshold is not a cosine above 0 and at most 1: {over}: give one such as 0.9")
-
-
-def joined(first: Rows, rows: Rows, columns: Rows) -> Rows:
-    """The groups after pairs of rows were joined: for each row (n,), the first row of its group.
-
-    >>> joined(np.arange(5), np.array([3, 1]), np.array([4, 3])).tolist()
-    [0, 1, 2, 1, 1]
-    """
+def _joined(first: Rows, rows: Rows, columns: Rows) -> Rows:
+    """The groups after pairs of rows were joined (union-find): for each row (n,), the first row of its group."""
     if not len(rows):
         return first
     first = first.copy()
-    a, b = first[rows], first[columns]
-    pairs = np.unique(np.minimum(a, b) * len(first) + np.maximum(a, b))
-    for low, high in zip(*(part.tolist() for part in np.divmod(pairs, len(first))), strict=True):
-        x, y = _root(first, low), _root(first, high)
+
+    def root(row: int) -> int:
+        while first[row] != row:
+            first[row] = first[first[row]]
+            row = int(first[row])
+        return row
+
+    for a, b in np.unique(np.stack([first[rows], first[columns]], axis=1), axis=0).tolist():
+        x, y = root(a), root(b)
         first[max(x, y)] = min(x, y)
     while not np.array_equal(first, shorter := first[first]):
         first = shorter
     return first
 
 
-def _root(first: Rows, row: int) -> int:
-    while first[row] != row:
-        first[row] = first[first[row]]
-        row = int(first[row])
-    return row
-
-
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters of n rows, numbered from 0 by falling size; of equal sizes that with the earlier row is first.
+    """The clusters of n rows, numbered from 0 by falling size; of equal sizes, the one with the earlier row is first.
 
     Attributes:
         labels: (n,) the cluster of each row.
         nearness: (n,) the cosine of each row with the centre of its cluster.
-        scores: by number of clusters, the silhouette that it got; empty unless the number was chosen.
+        scores: the silhouette by number of clusters; empty unless the number was chosen.
     """
 
     labels: Rows
@@ -153,10 +146,10 @@ class Clusters:
         """The number of rows of each cluster."""
         return np.bincount(self.labels)
 
-    def nearest(self, label: int, most: int = 5) -> Rows:
-        """The rows of a cluster that are nearest to its centre, the nearest first."""
+    def nearest(self, label: int) -> Rows:
+        """The rows of a cluster, those that are nearest to its centre first."""
         rows = np.flatnonzero(self.labels == label)
-        return rows[np.argsort(-self.nearness[rows], kind="stable")[:most]]
+        return rows[np.argsort(-self.nearness[rows], kind="stable")]
 
 
 def cluster(vectors: ArrayLike, k: int | Literal["auto"], seed: int = 0) -> Clusters:
@@ -168,24 +161,20 @@ def cluster(vectors: ArrayLike, k: int | Literal["auto"], seed: int = 0) -> Clus
         vectors: (n, D), finite.
         k: the number of clusters, at least 2; "auto" takes the one of 2, 3, 5, 8, 12, 20, 30 and 50 with the best
             silhouette on 5,000 rows, of equal ones the smallest.
-        seed: of the random choices, at least 0.
+        seed: of the random choices.
 
     Raises:
-        InputError: k or the seed is out of range; the vectors are not a finite table, or fewer than k differ.
+        InputError: k is out of range; the vectors are not a finite table, or fewer than k differ.
         MissingExtra: scikit-learn is not installed.
 
     >>> cluster([[1, 0], [0, 1], [0.1, 1], [0.2, 1]], 2).labels.tolist()
     [1, 0, 0, 0]
     """
-    if not 0 <= seed < 2**32:
-        raise InputError(f"seed {seed}: give a number from 0 to {2**32 - 1}")
-    if k != "auto" and k < 2:
-        raise InputError(f"{plural(k, 'cluster')}: give at least 2")
     rows = unit(vectors)
-    different = len({row.tobytes() for row in rows})
-    if different < (3 if k == "auto" else k):
-        least = "to choose their number, 3 are needed" if k == "auto" else f"{k} clusters need {k}"
-        raise InputError(f"{plural(different, 'different vector')}: {least}")
+    different = len(np.unique(rows, axis=0))
+    least = 3 if k == "auto" else k
+    if least < 2 or different < least:
+        raise InputError(f"k={k!r}: pass a number from 2 to {different}, the number of different vectors")
     if k != "auto":
         return _numbered(rows, *_fitted(rows, k, seed), {})
     fitted = {one: _fitted(rows, one, seed) for one in TRIED if one < different}
@@ -216,12 +205,11 @@ def _silhouette(rows: Vectors, labels: Rows, seed: int) -> float:
 
 def _numbered(rows: Vectors, labels: Rows, centres: Vectors, scores: Mapping[int, float]) -> Clusters:
     """The clusters, renumbered by size."""
-    found, first, index, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
+    used, first, index, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     order = np.lexsort((first, -sizes))
-    number = np.empty(len(found), np.int64)
-    number[order] = np.arange(len(found))
-    nearness = np.einsum("nd,nd->n", rows, unit(centres)[labels])
-    return Clusters(number[index], nearness, scores)
+    number = np.empty(len(used), np.int64)
+    number[order] = np.arange(len(used))
+    return Clusters(number[index], np.einsum("nd,nd->n", rows, unit(centres)[labels]), scores)
 
 
 def words_of(text: str) -> list[str]:
@@ -237,45 +225,35 @@ def words_of(text: str) -> list[str]:
     return words
 
 
-def distinctive_words(labelled: Iterable[tuple[int, str]], clusters: int, most: int = 4) -> list[list[str]]:
+def distinctive_words(texts: Sequence[str], labels: Rows, most: int = 4) -> list[list[str]]:
     """The words by which each cluster differs most from the others.
 
     Ranks words by the z-score of their log odds ratio, with the number of texts that hold a word as its count
     (B. L. Monroe et al., Fightin' Words, Political Analysis 16(4), 2008, equations 15 to 22, an uninformative prior).
 
     Args:
-        labelled: the cluster and the text of each row.
-        clusters: the number of clusters.
+        texts: n texts.
+        labels: (n,) the cluster of each.
         most: words of a cluster.
 
     Returns:
         For each cluster at most this many words, the most distinctive first. Each is in two of its texts or more, has
         two characters or more, and is not one of scikit-learn's English stop words.
 
-    >>> distinctive_words([(0, "the river"), (0, "a river"), (1, "the rates"), (1, "rates rose")], 2)
+    >>> distinctive_words(["the river", "a river", "the rates", "rates rose"], np.array([0, 0, 1, 1]))
     [['river'], ['rates']]
     """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
-    counts: list[Counter[str]] = [Counter() for _ in range(clusters)]
-    for label, text in labelled:
-        counts[label].update(set(words_of(text)))
-    every = sum(counts, Counter[str]())
-    total, prior = every.total(), PRIOR * len(every)
-
-    def score(word: str, here: Counter[str], size: int) -> float:
-        y, other = here[word] + PRIOR, every[word] - here[word] + PRIOR
-        odds = math.log(y / (size + prior - y)) - math.log(other / (total - size + prior - other))
-        return odds / math.sqrt(1 / y + 1 / other)
-
-    named = []
-    for here in counts:
-        size = here.total()
-        scores = {
-            word: score(word, here, size)
-            for word, n in here.items()
-            if n > 1 and len(word) > 1 and word not in ENGLISH_STOP_WORDS
-        }
-        best = sorted(scores, key=lambda word: (-scores[word], word))
-        named.append([word for word in best if scores[word] > 0][:most])
-    return named
+    counter = CountVectorizer(analyzer=words_of, binary=True)
+    texts_of_words = counter.fit_transform(texts)
+    words = counter.get_feature_names_out()
+    wanted = np.array([len(word) > 1 and word not in ENGLISH_STOP_WORDS for word in words])
+    inside = np.stack([np.asarray(texts_of_words[labels == c].sum(0)).ravel() for c in range(int(labels.max()) + 1)])
+    total, prior = inside.sum(), PRIOR * len(words)
+    here, size = inside + PRIOR, inside.sum(1, keepdims=True) + prior
+    other, rest = inside.sum(0) - inside + PRIOR, total - inside.sum(1, keepdims=True) + prior
+    odds = np.log(here / (size - here)) - np.log(other / (rest - other))
+    scores = np.where(wanted & (inside > 1), odds / np.sqrt(1 / here + 1 / other), 0)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :most]
+    return [[str(words[i]) for i in row if score[i] > 0] for row, score in zip(order, scores, strict=True)]

@@ -5,34 +5,48 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
 
 from ..errors import DataError, MissingDataset, MissingExtra
 from ..jobs.stored import PREFIX, VectorsInfo, to_notes
 
 if TYPE_CHECKING:
-    from pyarrow import Field, RecordBatchReader, Schema
+    from pyarrow import Schema
 
 TABLE = "rows"
-JOB = "job"  # the folder of the first build
-LOCK = "writing"  # the folder of the lock
+FIRST = "first_build"  # the table until the first build is complete
+LOCK = "writing.lock"
+REJECTS = "rejects.jsonl"
 VECTOR = "vector"
 METRIC = "cosine"
-OWN = ("id", "doc", "chunk", "start", "end", "text", "hash", VECTOR)
-"""The columns that every index has; the kept ones stand before the vector."""
+COLUMNS = ("id", "doc", "chunk", "start", "end", "text", "hash", VECTOR)
+"""The columns of every index; those kept from the input come before the vector."""
 RESERVED = (
     "_score", "_distance", "_relevance_score", "_query_index", "_rowid", "_rowaddr", "_rowoffset",
     "_row_created_at_version", "_row_last_updated_at_version",
 )  # fmt: skip
-"""Names of LanceDB's own, which no column may have."""
-UNIQUE = {"lance-schema:unenforced-primary-key": "true"}  # without it, two merges at once add an id twice
-PLACE = re.compile(r",? /\S+:\d+:\d+")  # in the source of LanceDB
+"""LanceDB's names, which no column may have."""
+UNIQUE = {"lance-schema:unenforced-primary-key": "true"}  # without it, two merges at the same time add an id twice
+PLACE = re.compile(r",? /\S+:\d+:\d+")  # a line of LanceDB's source
 SETTINGS = ("chunking", "late", "overlap", "id_column", "query_prompt_name", "language", "text_search", "loading")
-"""What an index has beyond a file of vectors."""
+"""What an index records that a file of vectors does not."""
+SAME = {
+    "prompt": "prompt_name", "chunking": "chunk", "late": "late", "overlap": "overlap", "id_column": "id",
+    "dimension": "dimension",
+}  # fmt: skip
+"""Settings that all rows of an index share, and the argument that sets each."""
+
+FLAT_BELOW = 100_000  # rows; comparing fewer with a query is quick, and exact
+NOT_LATIN = 0.5  # share of letters from which texts have no stems
+UNKNOWN_LANGUAGE = "does not support the requested language"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +55,11 @@ class IndexInfo(VectorsInfo):
 
     Attributes:
         chunking: how texts are split, such as ``256`` or ``sentences``; "" if each text is a row.
-        late: whether a chunk's vector knows the rest of its text.
+        late: whether a chunk's vector depends on the rest of its text.
         overlap: the number of tokens that two chunks share.
         id_column: the column of the input that holds ids; None = ids are hashes of texts.
         query_prompt_name: the model's prompt for queries; None = the one that `Encoder.encode_query` chooses.
-        language: of the text index, such as English; ``none`` for no stems; "" = by the texts.
+        language: of the text index, such as English; ``none`` for no stems; "" = detected from the texts.
         text_search: whether there is a text index.
         loading: options that the model was loaded with, by the names of `Encoder.load`.
     """
@@ -60,17 +74,13 @@ class IndexInfo(VectorsInfo):
     loading: Mapping[str, Any] = field(default_factory=dict)
 
     def to_metadata(self) -> dict[str, str]:
-        """The values of a column of vectors, and one more, of JSON."""
-        values = {name: getattr(self, name) for name in SETTINGS}
-        return {**super().to_metadata(), "index": json.dumps(values, ensure_ascii=False)}
-
-    def to_schema(self) -> dict[str, str]:
-        """The metadata of a table."""
-        return to_notes({VECTOR: self})
+        """The metadata of a column of vectors, and the settings of the index as JSON."""
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        return {**super().to_metadata(), "index": json.dumps(settings, ensure_ascii=False)}
 
     @classmethod
     def from_schema(cls, metadata: Mapping[bytes, bytes] | None) -> IndexInfo:
-        """The inverse of `to_schema`.
+        """The inverse of `to_notes` for a table.
 
         Raises:
             KeyError: a value is missing.
@@ -93,44 +103,53 @@ class Index:
         self.folder, self.table, self.info = folder, table, info
 
     @classmethod
-    def open(cls, folder: Path) -> Index:
+    def open(cls, folder: Path, name: str = TABLE) -> Index:
         """Open an index.
 
+        Args:
+            folder: of the index.
+            name: of the table.
+
         Raises:
-            MissingDataset: there is no such folder.
-            DataError: it is not an index, its first build has not ended, or it is damaged.
+            MissingDataset: the folder does not exist.
+            DataError: the folder is not an index, its first build is not complete, or it is damaged.
             MissingExtra: lancedb is not installed.
         """
         if not folder.is_dir():
             raise MissingDataset(f"{folder} does not exist: `afterword index {folder} -m MODEL -i FILE` makes an index")
-        if not exists(folder):
-            if (folder / JOB).is_dir() or (folder / LOCK).is_dir():
-                raise DataError(f"{folder} has no rows yet: the same `afterword index` goes on with its first build")
+        if not exists(folder, name):
+            if exists(folder, FIRST) or (folder / LOCK).exists():
+                raise DataError(f"{folder} is not complete: run the same `afterword index` again to finish it")
             raise DataError(f"{folder} is not an index: `afterword index` makes one in a new folder")
         try:
-            table = connect(folder).open_table(TABLE)
+            table = _connect(folder).open_table(name)
             schema = table.schema
         except (RuntimeError, ValueError, OSError) as e:
-            raise DataError(f"{folder} cannot be opened: {str(e).splitlines()[0]:.200}") from None
-        return cls(folder, table, _read_info(folder, schema))
+            raise DataError(f"{folder} cannot be opened: {first_line(e)}") from None
+        missing = set(COLUMNS) - set(schema.names)
+        if missing:
+            raise DataError(f"{folder} was not made by Afterword: it has no column {', '.join(sorted(missing))}")
+        try:
+            return cls(folder, table, IndexInfo.from_schema(schema.metadata))
+        except (KeyError, ValueError, TypeError) as e:
+            raise DataError(f"{folder} does not say what made it ({type(e).__name__} {e}): make a new index") from None
 
     @classmethod
-    def create(cls, folder: Path, reader: RecordBatchReader, info: IndexInfo) -> Index:
-        """Make an index of rows in one commit: when it fails or is killed, there is none.
+    def create(cls, folder: Path, info: IndexInfo, kept: Mapping[str, Any] | None = None, name: str = FIRST) -> Index:
+        """Create an index without rows.
 
         Args:
-            folder: of the index; it is made where it does not exist.
-            reader: the rows, in the columns of `schema_of`.
-            info: what they were made by.
+            folder: of the index; it is created if it does not exist.
+            info: what its rows will be made by.
+            kept: the types of the columns kept from the input, as `Reader.kinds` has them.
+            name: of the table; `publish` gives a first build its final name.
 
         Raises:
-            DataError: the folder holds an index, or cannot be written.
+            DataError: the folder cannot be written.
         """
-        if exists(folder):
-            raise DataError(f"{folder} is an index already")
         with written(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            table = connect(folder).create_table(TABLE, reader)
+            table = _connect(folder).create_table(name, schema=schema_of(info, kept or {}))
         return cls(folder, table, info)
 
     @property
@@ -140,30 +159,165 @@ class Index:
 
     @property
     def kept(self) -> list[str]:
-        """The names of the columns that were kept of the input."""
-        return [name for name in self.table.schema.names if name not in OWN]
+        """The names of the columns kept from the input."""
+        return [name for name in self.table.schema.names if name not in COLUMNS]
 
-    def add_columns(self, kinds: Mapping[str, Any]) -> None:
-        """Add kept columns that the index does not have yet; they are null in its rows.
+    def has_index(self, column: str) -> bool:
+        """Whether a column has an index: "text" or "vector"."""
+        return any(column in index.columns for index in self.table.list_indices())
 
-        Args:
-            kinds: the types of columns, as `Reader.kinds` has them.
+    def read(self, columns: Sequence[str]) -> Any:
+        """Some columns of all rows, as an Arrow table.
+
+        Raises:
+            DataError: the index cannot be read.
+        """
+        try:
+            return self.table.search().select(list(columns)).limit(max(1, self.rows)).to_arrow()
+        except (ValueError, RuntimeError, OSError) as e:
+            raise DataError(f"{self.folder} cannot be read: {first_line(e)}") from None
+
+    def add_columns(self, kept: Mapping[str, Any]) -> None:
+        """Add the columns that the index does not have yet, null in its rows; types as for `create`.
 
         Raises:
             DataError: the index cannot be written.
         """
-        import pyarrow as pa
-
-        new = {name: kind for name, kind in kinds.items() if name not in self.kept}
-        fields = [pa.field(name, pa.string() if isinstance(kind, str) else kind) for name, kind in new.items()]
-        if fields:
+        new = [field for field in _fields(kept) if field.name not in self.kept]
+        if new:
             with written(self.folder):
-                self.table.add_columns(fields)
+                self.table.add_columns(new)
+
+    def check_settings(self, now: IndexInfo) -> None:
+        """Refuse rows that are made in a different way than those of the index.
+
+        Raises:
+            DataError: a setting differs; the first is named.
+        """
+        for name, argument in SAME.items():
+            old, new = getattr(self.info, name), getattr(now, name)
+            if old != new:
+                made = f"with {argument}={old!r}" if old else f"without {argument}="
+                raise DataError(
+                    f"{self.folder} was made {made}, not {f'with {new!r}' if new else 'without it'}: pass the same "
+                    "options, or make a new index"
+                )
+
+    def optimize(self) -> None:
+        """Build the missing indexes of words and vectors, add new rows to them, and remove versions older than a day.
+
+        Vectors are indexed from 100,000 rows on: partitions of scalar-quantised vectors (IVF_SQ).
+
+        Raises:
+            DataError: LanceDB has no stems for the language, or the index cannot be written.
+        """
+        from lancedb.index import FTS, IvfSq
+
+        with written(self.folder):
+            if self.info.text_search and not self.has_index("text"):
+                stems = self.info.language != "none"
+                # LanceDB 0.40 drops the neighbours of stop words too ("the dog" is not found by "dog"): they stay.
+                config = FTS(
+                    base_tokenizer="icu", stem=stems, remove_stop_words=False, lower_case=True, ascii_folding=True,
+                    **({"language": self.info.language} if stems else {}),
+                )  # fmt: skip
+                try:
+                    self.table.create_index("text", config=config)
+                except ValueError as e:
+                    if UNKNOWN_LANGUAGE not in str(e):
+                        raise
+                    raise DataError(f"no text index for language={self.info.language!r}: {e!s:.160}") from None
+            if self.rows >= FLAT_BELOW and not self.has_index(VECTOR):
+                self.table.create_index(VECTOR, config=IvfSq(distance_type=METRIC))
+            self.table.optimize(cleanup_older_than=timedelta(days=1))
+
+    def remove(self) -> None:
+        """Remove the table of a first build."""
+        shutil.rmtree(_path(self.folder, FIRST), ignore_errors=True)
+
+    def publish(self) -> Index:
+        """Give the table of a first build its final name; returns the index."""
+        with written(self.folder):
+            os.replace(_path(self.folder, FIRST), _path(self.folder, TABLE))
+        return Index.open(self.folder)
+
+
+def language_of(texts: Sequence[str]) -> str:
+    """The language whose stems fit texts: English, or none where most letters are not Latin.
+
+    >>> language_of(["The bank."]), language_of(["银行提高了利率 by 2 %"])
+    ('English', 'none')
+    """
+    letters = [c for text in texts for c in text if c.isalpha()]
+    return "none" if sum(ord(c) > 0x24F for c in letters) > NOT_LATIN * len(letters) else "English"
+
+
+def schema_of(info: IndexInfo, kept: Mapping[str, Any]) -> Schema:
+    """The columns of an index with these kept ones, and its metadata."""
+    import pyarrow as pa
+
+    types = {
+        "chunk": pa.int64(),
+        "start": pa.int64(),
+        "end": pa.int64(),
+        VECTOR: pa.list_(pa.float32(), info.dimension),
+    }
+    fields = [pa.field(name, types.get(name, pa.string())) for name in COLUMNS]
+    fields[0] = pa.field("id", pa.string(), nullable=False, metadata=UNIQUE)
+    return pa.schema([*fields[:-1], *_fields(kept), fields[-1]], to_notes({VECTOR: info}))
+
+
+def _fields(kept: Mapping[str, Any]) -> list[Any]:
+    import pyarrow as pa
+
+    return [pa.field(name, pa.string() if isinstance(kind, str) else kind) for name, kind in kept.items()]
+
+
+def exists(folder: Path, name: str = TABLE) -> bool:
+    """Whether a folder holds a table that LanceDB can open."""
+    return any((_path(folder, name) / "_versions").glob("*.manifest"))
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but an index.
+
+    Raises:
+        DataError: it does, or it is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file: pass the name of a folder")
+    names = {path.name for path in folder.glob("[!.]*")}  # an interrupted run may leave hidden files
+    if not exists(folder) and names - {LOCK, REJECTS, _path(folder, FIRST).name}:
+        raise DataError(f"{folder} is not an index: pass the name of a new folder")
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Lock an index: one process writes at a time. A folder that is empty at the end is removed.
+
+    Raises:
+        DataError: another process is writing, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK, timeout=0)
+        lock.acquire()
+    except Timeout:
+        raise DataError(f"{folder} is being written by another process: wait for it") from None
+    except OSError as e:
+        raise DataError(f"{folder} cannot be written: {e.strerror}") from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / LOCK).unlink()
+            folder.rmdir()
+        lock.release()
 
 
 @contextmanager
 def written(folder: Path) -> Iterator[None]:
-    """Report a write that LanceDB refuses as one line.
+    """Report a write that LanceDB refuses in one line.
 
     Raises:
         DataError: the index cannot be written.
@@ -175,57 +329,18 @@ def written(folder: Path) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error of LanceDB, without places in its source."""
+    """The first line of LanceDB's error, without lines of its source."""
     return PLACE.sub("", str(error).split("\n")[0])[:300] or type(error).__name__
 
 
-def connect(folder: Path) -> Any:
-    """LanceDB's connection to a folder.
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.lance"
 
-    Raises:
-        MissingExtra: lancedb is not installed.
-    """
-    os.environ.setdefault("LANCEDB_LOG", "error")  # before the import; it writes to stderr
+
+def _connect(folder: Path) -> Any:
+    os.environ.setdefault("LANCEDB_LOG", "error")  # read at the import
     try:
         import lancedb
     except ImportError:
         raise MissingExtra("lancedb", "search") from None
     return lancedb.connect(folder)
-
-
-def exists(folder: Path) -> bool:
-    """Whether a folder holds a table that a build has finished."""
-    versions = folder / f"{TABLE}.lance" / "_versions"
-    return versions.is_dir() and any(versions.glob("*.manifest"))
-
-
-def schema_of(info: IndexInfo, kept: list[Field] | None = None) -> Schema:
-    """The columns of an index with these kept ones, and its metadata."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            pa.field("id", pa.string(), nullable=False, metadata=UNIQUE),
-            pa.field("doc", pa.string()),
-            pa.field("chunk", pa.int64()),
-            pa.field("start", pa.int64()),
-            pa.field("end", pa.int64()),
-            pa.field("text", pa.string()),
-            pa.field("hash", pa.string()),
-            *(kept or []),
-            pa.field(VECTOR, pa.list_(pa.float32(), info.dimension)),
-        ],
-        info.to_schema(),
-    )
-
-
-def _read_info(folder: Path, schema: Schema) -> IndexInfo:
-    missing = set(OWN) - set(schema.names)
-    if missing:
-        raise DataError(f"{folder} was not made by Afterword: it has no column {', '.join(sorted(missing))}")
-    try:
-        return IndexInfo.from_schema(schema.metadata)
-    except (KeyError, ValueError, TypeError) as e:
-        raise DataError(
-            f"{folder} does not say what it was made by ({type(e).__name__} {e}): make a new index"
-        ) from None

@@ -1,31 +1,35 @@
-"""The rows of an index: their ids and hashes, which of them are new, and which are no longer in the input."""
+"""Update an index: which rows of an input are new, changed, repeated or gone, merged into LanceDB by their ids."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError
-from ..jobs.rows import Item, as_text, kept_columns
-from .index import Index, IndexInfo, first_line, written
-from .write import MERGED, column, columns_of, merge
+import numpy as np
 
-BATCH = 8192  # rows that are read of a table at a time
-IDS = 1000  # ids in one deletion
-SIZE = 16  # bytes of a digest
+from ..errors import DataError, plural
+from ..jobs.rows import Array, Item, as_text, kept_columns
+from .index import COLUMNS, VECTOR, Index, written
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Schema
+
+STEP = 1024  # rows of one merge
+DELETED = 1000  # ids of one deletion
 
 
 @dataclass(frozen=True)
-class RowPlace:
-    """A row of an index, without its text.
+class Row:
+    """A row of an index without its text.
 
     Attributes:
         id, doc, chunk, start, end, hash: the columns.
-        context: what its vector depends on beside its text; `encode` reads it.
+        context: the chunk's place in its document, from which late chunks are embedded; None if texts are not split.
     """
 
     id: str
@@ -37,213 +41,195 @@ class RowPlace:
     context: Any = field(default=None, repr=False, compare=False)
 
 
-class Located(NamedTuple):
-    """Where the text of a row stands: its number in its document, its span, and the document's text or digest."""
-
-    chunk: int
-    start: int
-    end: int
-    document: str
-
-
-def hash_of(text: str, info: IndexInfo, beside: str = "") -> str:
-    """A hash of all that a vector depends on: its text, the encoder, the prompt and how texts are split.
+class Update:
+    """An update of an index by the rows of an input, which may be interrupted and repeated.
 
     Args:
-        text: of the row.
-        info: what the index is made by.
-        beside: what else the vector depends on: the whole text of a late chunk.
-    """
-    return _digest([text, info.identity, info.prompt, info.chunking, info.dimension, beside]).hex()
-
-
-def _digest(values: Any) -> bytes:
-    return hashlib.blake2b(json.dumps(values, ensure_ascii=False).encode(), digest_size=SIZE).digest()
-
-
-class NewRows:
-    """Takes the rows of an input, and hands on those that must be embedded.
-
-    Args:
-        info: what the index is made by.
-        identify: from an item to the id of its document, or None where the hash of its text is its id.
-        locate: from an item to where it stands.
-        columns: the types of the kept columns.
-        index: the index as it is; None at the first build.
-        stored: the items are rows of stored vectors; their `line` is a number from 1, and no line of a file of texts.
+        index: the index.
+        kept: the types of the kept columns, as `Reader.kinds` has them.
+        step: the number of rows of one merge, which an interruption loses.
 
     Attributes:
-        counts: the rows that were ``known``, those of them whose other columns were ``updated``, and those that were
-            ``repeated`` in the input.
-        nameless: the lines of rejected rows without an id, which may be any row of the index.
+        counts: the rows that were ``embedded``, ``known``, ``updated`` (only their kept values), ``repeated`` in the
+            input and ``rejected``.
+        nameless: the number of rejected rows without an id, each of which may be any row of the index.
     """
 
-    def __init__(
-        self,
-        info: IndexInfo,
-        identify: Callable[[Item], str | None],
-        locate: Callable[[Item], Located],
-        columns: Mapping[str, Any],
-        index: Index | None = None,
-        stored: bool = False,
-    ) -> None:
-        self.info, self.identify, self.locate, self.columns, self.stored = info, identify, locate, columns, stored
+    def __init__(self, index: Index, kept: Mapping[str, Any], step: int = STEP) -> None:
+        self.index, self.kept, self.step = index, kept, step
         self.counts: Counter[str] = Counter()
-        self._index, self._known = index, {} if index is None else known_rows(index)
+        self.nameless = 0
+        self._known = dict(_known_rows(index))
+        self._lines: list[int] = []
+        self._documents: dict[str, tuple[str, int]] = {}
+        self._rejected: set[str] = set()
+        self._ids: set[str] = set()
+        self._held: list[RecordBatch] = []
         self._changed: list[Item] = []
-        self._seen: dict[bytes, bytes] = {}
-        self._docs: dict[bytes, bytes] = {}
-        self._rejected: set[bytes] = set()  # documents
-        self.nameless: list[int] = []
 
-    def new(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The rows that must be embedded; a row that is rejected passes on."""
-        return (new for item in items if (new := self.take(item)) is not None)
+    def documents(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The rows of the input, repeated ones left out; one without an id, or with another row's, has a problem."""
+        for item in items:
+            self._lines.append(item.line)
+            doc = self._document(item, item.text)
+            if item.problem is None and not doc:
+                item.problem = "has an empty id"
+            if item.problem is not None:
+                self._rejected.add(doc)
+                self.nameless += not doc
+                yield item
+                continue
+            value = _digest([item.text, *self._values(item)])
+            first, line = self._documents.setdefault(doc, (value, item.line))
+            if line == item.line:
+                yield item
+            elif first == value:
+                self.counts["repeated"] += 1
+            else:
+                item.problem = f"has the id {doc[:80]!r} of the row in line {line}"
+                if self.index.info.id_column is None:
+                    item.problem = f"has the text of the row in line {line} but different kept values: pass id="
+                yield item
 
-    def take(self, item: Item) -> Item | None:
-        """A row that must be embedded or is rejected, with its place; None if there is nothing to do."""
-        place = located = None
-        if item.problem is None:
-            located = self.locate(item)
-            item, place = self._placed(item, located)
-        if place is None or located is None:
-            self._stays(item)
-            return item
-        key, value = _digest(place.id), self._value(item, place)
-        doc, whole = _digest(place.doc), self._value(item, place, located.document)
-        if self.info.chunking:  # chunks of one document, or of two that have one id
-            first, wanted = self._docs.get(doc), whole
-            first = None if first is not None and first[len(whole) :] == item.line.to_bytes(8) else first
+    def new(self, items: Iterable[Item]) -> list[Item]:
+        """The rows that must be embedded, each with its `Row`, and those with a problem."""
+        return [item for item in items if item.problem is not None or self._is_new(item)]
+
+    def _is_new(self, item: Item) -> bool:
+        item.beside = row = self._row(item)
+        self._ids.add(row.id)
+        hash, rest = self._known.get(row.id, ("", ""))
+        if hash != row.hash:
+            return True
+        if rest == _digest([row.start, row.end, *self._values(item)]):
+            self.counts["known"] += 1
         else:
-            first, wanted = self._seen.get(key), value
-        if first is None:
-            self._seen[key] = value + item.line.to_bytes(8)  # less than a tuple; there may be millions
-            self._docs[doc] = whole + item.line.to_bytes(8)
-            known = self._known.get(key)
-            if known is None or known[:SIZE] != value[:SIZE]:
-                return replace(item, beside=place)
-            self.counts["known" if known == value else "updated"] += 1
-            if known != value:
-                self._change(replace(item, beside=place))
-        elif first[: len(wanted)] == wanted:
-            self.counts["repeated"] += 1
-        elif located.chunk == 0:  # a document is rejected once
-            other = self.named(int.from_bytes(first[len(wanted) :]))
-            problem = f"has the id {place.doc[:80]!r} of {other}"
-            if self.identify(item) is None:
-                problem = f"has the text of {other} and different kept values: --id NAME keeps both"
-            return replace(item, problem=problem, beside=place)
-        return None
+            self.counts["updated"] += 1
+            self._changed.append(item)
+            if len(self._changed) >= self.step:
+                self._merge_changed()
+        return False
 
-    def _change(self, item: Item) -> None:
-        """Take new kept values of a row whose vector stays."""
-        self._changed.append(item)
-        if len(self._changed) >= MERGED:
-            self.flush()
+    def _row(self, item: Item) -> Row:
+        text, place, info = item.text or "", item.beside, self.index.info
+        if place is None:
+            doc = self._document(item, text)
+            return Row(doc, doc, 0, 0, len(text), _digest(text))
+        doc, (a, b) = self._document(item, place.text), place.span
+        start = b - len(place.text[a:b].lstrip())
+        hash = _digest([text, place.text if info.late else ""])
+        return Row(f"{doc}#{place.number}", doc, place.number, start, start + len(text), hash, place)
 
-    def flush(self) -> None:
-        """Write the kept values that changed.
+    def _document(self, item: Item, text: str | None) -> str:
+        """The id of a row's document; "" if it has none."""
+        column = self.index.info.id_column
+        if column is not None:
+            return as_text(item.kept.get(column)) or ""
+        return "" if text is None else _digest(text)
+
+    def _values(self, item: Item) -> list[str | None]:
+        return [as_text(value) for (value,) in kept_columns([item], self.kept, parquet=True).values()]
+
+    def row_number(self, item: Item) -> int:
+        """The number of an item's row in the input, from 0."""
+        return bisect_left(self._lines, item.line)
+
+    def write(self, items: Sequence[Item], vectors: Array) -> None:
+        """Merge rows with their vectors (n, D); a row with a problem is counted.
 
         Raises:
-            DataError: the index cannot be written, or a value does not fit its column.
+            DataError: the index cannot be written, or a kept value does not fit its column.
         """
+        good = [i for i, item in enumerate(items) if item.problem is None]
+        self.counts["embedded"] += len(good)
+        self.counts["rejected"] += len(items) - len(good)
+        if good:
+            schema = self.index.table.schema
+            self._held.append(_batch([items[i] for i in good], schema, self.kept, vectors[good]))
+        if sum(map(len, self._held)) >= self.step:
+            self._merge_held()
+
+    def _merge_held(self) -> None:
         import pyarrow as pa
 
-        if self._changed and self._index is not None:
-            columns = columns_of(self._changed, self.columns)
-            schema = pa.schema([field for field in self._index.table.schema if field.name in columns])
-            arrays = [column(columns[field.name], field) for field in schema]
-            merge(self._index, pa.table(arrays, schema=schema), insert=False)
+        if self._held:
+            with written(self.index.folder):
+                merging = self.index.table.merge_insert("id").when_matched_update_all()
+                merging.when_not_matched_insert_all().execute(pa.Table.from_batches(self._held))
+        self._held = []
+
+    def _merge_changed(self) -> None:
+        """Write new kept values; the vectors stay."""
+        import pyarrow as pa
+
+        if self._changed:
+            schema = pa.schema([field for field in self.index.table.schema if field.name in {*COLUMNS, *self.kept}])
+            batch = _batch(self._changed, schema.remove(schema.get_field_index(VECTOR)), self.kept)
+            with written(self.index.folder):
+                merging = self.index.table.merge_insert("id").when_matched_update_all()
+                merging.execute(pa.Table.from_batches([batch]))
         self._changed = []
 
-    def named(self, line: int) -> str:
-        """A row in a message, as the list of rejected rows has it."""
-        return f"row {line - 1}" if self.stored else f"the row in line {line}"
+    def finish(self, prune: bool) -> int:
+        """Merge the last rows, and delete what is gone: surplus chunks, and with ``prune`` what the input lacks.
 
-    def _placed(self, item: Item, located: Located) -> tuple[Item, RowPlace | None]:
-        chunk, start, end, document = located
-        id = self.identify(item)
-        if id == "":
-            return replace(item, problem="has an empty id"), None
-        own = hash_of(item.text or "", self.info, document if self.info.late else "")
-        doc = id or hash_of(document if self.info.chunking else item.text or "", self.info)
-        number = f"#{chunk}" if self.info.chunking else ""
-        return item, RowPlace(f"{doc}{number}", doc, chunk, start, end, own, item.beside)
+        Rows of the index stay if their row in the input is rejected.
 
-    def _stays(self, item: Item) -> None:
-        """A row of the index is not gone because its row in the input is rejected, unless its text is its id."""
-        id = self.identify(item)
-        if id:
-            self._rejected.add(_digest(id))
-        elif id == "" or item.text is None:
-            self.nameless.append(item.line)
+        Returns:
+            The number of deleted rows.
 
-    @property
-    def empty(self) -> bool:
-        """Whether no row of the input could be used."""
-        return not self._seen
-
-    def _value(self, item: Item, place: RowPlace, document: str | None = None) -> bytes:
-        """A hash of a row, or of its whole document."""
-        kept = [values[0] for values in kept_columns([item], self.columns, parquet=True).values()]
-        if document is not None:
-            return _value_of(document, 0, 0, kept)
-        return _value_of(place.hash, place.start, place.end, kept)
-
-    def stale(self, index: Index, prune: bool) -> list[str]:
-        """The ids of rows that are no longer in the input, which does not mean those that were rejected.
-
-        Args:
-            index: the index, after it was updated.
-            prune: of all documents; else only of those that are in the input, of which some chunks are gone.
+        Raises:
+            DataError: with ``prune``, no row of the input could be used; or the index cannot be written.
         """
-        return [
-            id
-            for batch in batches(index, ["id", "doc"])
-            for id, doc in zip(batch["id"].to_pylist(), batch["doc"].to_pylist(), strict=True)
-            if _digest(id) not in self._seen
-            and (prune or _digest(doc) in self._docs)
-            and _digest(doc) not in self._rejected
-        ]
+        self._merge_held()
+        self._merge_changed()
+        if prune and self._known and not self._documents:
+            rows = plural(self.index.rows, "row")
+            raise DataError(f"no row of the input can be used: nothing is pruned of {self.index.folder} with {rows}")
+        gone = [id for id in self._known.keys() - self._ids if self._is_gone(id, prune)]
+        with written(self.index.folder):
+            for first in range(0, len(gone), DELETED):
+                quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in gone[first : first + DELETED])
+                self.index.table.delete(f"id IN ({quoted})")
+        return len(gone)
+
+    def _is_gone(self, id: str, prune: bool) -> bool:
+        doc = id.rpartition("#")[0] if self.index.info.chunking else id
+        return doc not in self._rejected and (prune or doc in self._documents)
 
 
-def _value_of(hash: str, start: int, end: int, kept: Sequence[Any]) -> bytes:
-    return _digest(hash) + _digest([start, end, *(as_text(value) for value in kept)])
+def _digest(values: Any) -> str:
+    return hashlib.blake2b(json.dumps(values, ensure_ascii=False).encode(), digest_size=16).hexdigest()
 
 
-def batches(index: Index, columns: Sequence[str]) -> Iterator[Any]:
-    """Some columns of all rows, batch by batch.
-
-    Raises:
-        DataError: the index cannot be read.
-    """
-    search = index.table.search().select(list(columns)).limit(None)
-    try:
-        yield from search.to_batches(BATCH)
-    except (ValueError, RuntimeError, OSError) as e:
-        raise DataError(f"{index.folder} cannot be read: {first_line(e)}") from None
-
-
-def known_rows(index: Index) -> dict[bytes, bytes]:
-    """For each row of an index, by the digest of its id: that of what its vector depends on, and that of the rest."""
-    found = {}
+def _known_rows(index: Index) -> Iterator[tuple[str, tuple[str, str]]]:
+    """For each row of an index, by its id: what its vector depends on, and a digest of its other columns."""
     names = ["id", "hash", "start", "end", *index.kept]
-    for batch in batches(index, names):
-        columns = [batch[name].to_pylist() for name in names]
-        for id, hash, start, end, *kept in zip(*columns, strict=True):
-            found[_digest(id)] = _value_of(hash, start, end, kept)
-    return found
+    for batch in index.read(names).to_batches():
+        for id, hash, start, end, *kept in zip(*(batch[name].to_pylist() for name in names), strict=True):
+            yield id, (hash, _digest([start, end, *map(as_text, kept)]))
 
 
-def delete(index: Index, ids: Sequence[str]) -> None:
-    """Delete rows by their ids, whatever characters these hold.
+def _batch(items: Sequence[Item], schema: Schema, kept: Mapping[str, Any], vectors: Array | None = None) -> RecordBatch:
+    """Rows with a `Row` as an Arrow batch.
 
     Raises:
-        DataError: the index cannot be written.
+        DataError: a kept value does not fit its column.
     """
-    if not ids:
-        return
-    with written(index.folder):
-        for first in range(0, len(ids), IDS):
-            quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in ids[first : first + IDS])
-            index.table.delete(f"id IN ({quoted})")
+    import pyarrow as pa
+
+    columns = {name: [getattr(item.beside, name, None) for item in items] for name in COLUMNS}
+    columns |= {"text": [item.text for item in items], **kept_columns(items, kept, parquet=True)}
+    arrays = []
+    for one in schema:
+        if one.name == VECTOR and vectors is not None:
+            flat = pa.array(vectors.astype(np.float32).reshape(-1))
+            arrays.append(pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]))
+            continue
+        try:
+            arrays.append(pa.array(columns.get(one.name, [None] * len(items)), one.type))
+        except (pa.ArrowException, OverflowError) as e:
+            raise DataError(
+                f"the column {one.name!r} is {one.type} in the index: {str(e).splitlines()[0]:.200}"
+            ) from None
+    return pa.record_batch(arrays, schema=schema)

@@ -1,144 +1,139 @@
-"""Rows of an index from stored vectors: a .parquet file that ``embed`` wrote, or the parts of a finished job."""
+"""Stored vectors: those of a file or a job as rows of an index, and the encoder that made them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError
+import numpy as np
+
+from ..errors import DataError, JobError, ModelError, plural
 from ..jobs.job import Job
-from ..jobs.rows import Block, Item
-from ..jobs.stored import VectorsInfo, read_info, read_unknown
+from ..jobs.rows import Array, Item
+from ..jobs.stored import TOLERANCE, StoredVectors, VectorsInfo, probe_difference, probes
 from .index import VECTOR, exists
-from .rows import NewRows
-from .write import columns_of
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
 
 READ = 4096  # rows that are read at a time
+PROBLEM = "problem"
 
 
-class Reject(NamedTuple):
-    """A row that is not taken: its number from 0, its line in the file of texts if a job has listed it, the reason."""
+def same_encoder(encoder: Encoder, info: VectorsInfo, path: Path) -> None:
+    """Refuse an encoder whose vectors cannot be compared with stored ones.
 
-    row: int
-    line: int | None
-    reason: str
+    Compares its identity, and its vectors of the probe texts, which reveal changed weights and another precision.
+
+    Args:
+        encoder: the encoder.
+        info: what the stored vectors were made by.
+        path: where they are stored.
+
+    Raises:
+        ModelError: it is a different encoder.
+    """
+    difference = 0.0 if info.probes is None else probe_difference(info.probes, probes(encoder))
+    if encoder.identity == info.identity and difference <= TOLERANCE:
+        return
+    made = f"the vectors of {path} were made by {info.model} with {info.method.get('name')}"
+    if encoder.identity == info.identity:
+        reason = f"whose vectors of the probe texts differ by {difference:.1e} of their length"
+    else:
+        reason = f"not by this encoder with {encoder.method.name} (probe texts differ by {difference:.1e})"
+    raise ModelError(f"{made}, {reason}: pass the same model=, method= and max_length=, or embed the texts again")
+
+
+def open_stored(path: Path) -> StoredVectors:
+    """The vectors of a .parquet file, or of a job.
+
+    Raises:
+        DataError: they are not vectors of texts.
+        JobError: the job is not complete.
+    """
+    if not path.is_dir():
+        return StoredVectors(path)
+    if exists(path):
+        raise DataError(f"{path} is an index, not a job: pass a .parquet file or a job's folder")
+    job = Job.open(path)
+    if not job.complete:
+        done = f"{job.result().rows:,} of {plural(job.rows, 'row')} done"
+        raise JobError(f"{path} is not complete: {done}: the command that began it finishes it")
+    return StoredVectors(path, job.parts(), job.result().unknown)
 
 
 class StoredRows:
-    """Stored texts and vectors.
+    """Stored texts and vectors as rows of an index.
 
     Args:
         path: a .parquet file, or the folder of a job.
+        id: the column of ids; None = the job's ids, or the column "id" of a file, if there is one.
 
     Attributes:
         info: what the vectors were made by.
-        id: the column of ids: that of a job's input, which the job writes as "id", or "id" of a file; or None.
-        unknown: how many texts are mostly unknown to the model; 0 where that was not written down.
-        without: the rows of a job without a vector, as it lists them, by their numbers.
+        id: the column of ids; None = the texts have none.
+        columns: the names of the columns that `embed` kept.
+        unknown: the number of texts that are mostly unknown to the model.
 
     Raises:
-        DataError: there are no such vectors; the job has not ended; the file holds chunks, or vectors of several
-            methods.
+        DataError: the vectors are of chunks, or of several methods.
+        JobError: the job is not complete.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.parts = path, parts_of(path)
-        job = Job.open(path) if path.is_dir() else None
-        self.unknown = read_unknown(path) if job is None else job.result().unknown
-        self.without = {} if job is None else {row["row"]: row for row in job.rejects()}
-        own_id = "id" if "id" in self._schema.names else None
-        self.id = own_id if job is None else job.id
-        infos = read_info(self.parts[0])
-        if list(infos) != [VECTOR]:
-            raise DataError(f"{path} holds vectors of {len(infos)} methods, {', '.join(infos)}: embed by one")
-        self.info: VectorsInfo = infos[VECTOR]
-        if "text" not in self._schema.names or "chunk" in self._schema.names:
-            raise DataError(f"{path} does not hold whole texts with their vectors: give the texts by --input")
-
-    @property
-    def _schema(self) -> Any:
+    def __init__(self, path: Path, id: str | None = None) -> None:
         import pyarrow.parquet as pq
 
-        return pq.read_schema(self.parts[0])
+        file = open_stored(path)
+        self.path, self.unknown, self._parts = path, file.unknown, file.parts
+        if list(file.infos) != [VECTOR]:
+            raise DataError(f"{path} holds vectors of {len(file.infos)} methods, {', '.join(file.infos)}: embed by one")
+        self.info = file.infos[VECTOR]
+        self._schema = pq.read_schema(self._parts[0])
+        if "chunk" in self._schema.names:
+            raise DataError(f"{path} holds chunks of texts: index the texts themselves, with chunk=")
+        of_job = Job.open(path).id if path.is_dir() else None
+        self._alias = {of_job: "id"} if of_job is not None and of_job not in self._schema.names else {}
+        self.id = id or of_job or ("id" if "id" in self._schema.names else None)
+        taken = {"row", "line", PROBLEM, "id", "text", VECTOR, self.id}
+        self.columns = [name for name in self._schema.names if name not in taken]
 
-    def kinds(self, names: list[str]) -> dict[str, Any]:
-        """The types of columns; the ids of a job go by the name of their column in its input too.
+    def kinds(self, names: Sequence[str]) -> dict[str, Any]:
+        """The Arrow types of columns.
 
         Raises:
             DataError: there is no such column.
         """
-        schema = self._schema
         for name in names:
-            if self._own(name) not in schema.names:
-                raise DataError(f"{self.path} has no column {name!r}: it has {', '.join(schema.names)}")
-        return {name: schema.field(self._own(name)).type for name in names}
+            if self._alias.get(name, name) not in self._schema.names:
+                raise DataError(f"{self.path} has no column {name!r}: it has {', '.join(self._schema.names)}")
+        return {name: self._schema.field(self._alias.get(name, name)).type for name in names}
 
-    def kept(self, id: str | None) -> list[str]:
-        """The columns that `embed --keep` wrote, without that of the ids."""
-        known = {"row", "line", "problem", "id", "text", VECTOR, id}
-        return [name for name in self._schema.names if name not in known]
+    def blocks(self, names: Sequence[str]) -> Iterator[tuple[list[Item], Array]]:
+        """The rows block by block, with these columns, and their vectors (n, D); a row without one has a problem.
 
-    def _own(self, name: str) -> str:
-        return "id" if name == self.id and name not in self._schema.names else name
-
-    def blocks(self, rows: NewRows, names: list[str], kinds: Mapping[str, Any]) -> Iterator[tuple[list[Reject], Block]]:
-        """The rows that are new to an index, block by block, with their vectors; and those that are rejected.
-
-        Args:
-            rows: takes the rows.
-            names: the columns that `rows` needs, and the kept ones.
-            kinds: the types of the kept columns.
+        Their `line` is the number of the row, from 1; `beside` is the input's line of one with a problem, if known.
         """
-        import pyarrow as pa
-
-        own = {name: self._own(name) for name in names}
-        for first, batch in self._batches(["text", *own.values(), VECTOR]):
-            texts, columns = batch["text"].to_pylist(), {name: batch[own[name]].to_pylist() for name in names}
-            there = batch[VECTOR].is_valid().to_pylist()
-            items = [
-                Item(
-                    first + i, text, None if there[i] else self._listed(first + i).reason,
-                    kept={name: columns[name][i] for name in names},
-                )
-                for i, text in enumerate(texts)
-            ]  # fmt: skip
-            found = list(rows.new(items))
-            good = [item for item in found if item.problem is None]
-            rejected = [self._listed(item.line, item.problem) for item in found if item.problem is not None]
-            lists = batch[VECTOR].take(pa.array([item.line - first for item in good], pa.int64()))
-            vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, lists.type.list_size)
-            yield rejected, Block(columns_of(good, kinds), {VECTOR: vectors})
-
-    def _listed(self, number: int, problem: str | None = None) -> Reject:
-        """A rejected row with a number from 1: as the job has listed it, where it did."""
-        said = self.without.get(number - 1)
-        if said is not None:
-            return Reject(said["row"], said["line"], said["reason"])
-        return Reject(number - 1, None, problem or "has no vector")
-
-    def _batches(self, columns: list[str]) -> Iterator[tuple[int, Any]]:
         import pyarrow.parquet as pq
 
-        start = 1
-        for part in self.parts:
+        stored = {name: self._alias.get(name, name) for name in names}
+        problems = [PROBLEM] if PROBLEM in self._schema.names else []
+        read = list(dict.fromkeys(["text", VECTOR, *stored.values(), *problems]))
+        line = 0
+        for part in self._parts:
             with pq.ParquetFile(part, pre_buffer=False) as file:
-                for batch in file.iter_batches(READ, columns=list(dict.fromkeys(columns))):
-                    yield start, batch
-                    start += batch.num_rows
-
-
-def parts_of(path: Path) -> list[Path]:
-    """The files of vectors: the file itself, or the parts of a finished job in their order.
-
-    Raises:
-        DataError: there is no such file or job, or the job has not ended or is damaged.
-    """
-    if not path.is_dir():
-        return [path]
-    if exists(path):
-        raise DataError(f"{path} is an index, not a job: give the texts by --input")
-    job = Job.open(path)
-    if not job.complete:
-        raise DataError(f"{path} is no finished job: the command that began it goes on with it")
-    return job.parts()
+                for batch in file.iter_batches(READ, columns=read):
+                    columns = {name: batch[of].to_pylist() for name, of in stored.items()}
+                    reasons = batch[PROBLEM].to_pylist() if problems else [None] * len(batch)
+                    valid = batch[VECTOR].is_valid().to_pylist()
+                    items = []
+                    for i, text in enumerate(batch["text"].to_pylist()):
+                        line += 1
+                        kept = {name: columns[name][i] for name in names}
+                        why = {"line": None, "reason": "has no vector", **(reasons[i] or {})}
+                        problem, at = (None, None) if valid[i] else (why["reason"], why["line"])
+                        items.append(Item(line, text, problem, at, kept))
+                    vectors = np.full((len(items), self.info.dimension), np.nan, np.float32)
+                    lists = batch[VECTOR].drop_null()
+                    vectors[valid] = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.info.dimension)
+                    yield items, vectors

@@ -1,0 +1,261 @@
+"""Texts with their vectors, as `similar`, `duplicates` and `cluster` compare them: embedded now, or stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import ModelError, TextsUnknown, plural
+from .console import without_advice
+from .option_groups import Method, Model, check_condition
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
+    from ..files.lines import Reader
+    from ..jobs.recipe import MethodsEmbedder
+    from ..jobs.rows import Array, Item
+    from ..jobs.stored import StoredVectors, VectorsInfo
+    from ..methods import AnyMethod
+
+
+MOST = 10_000  # maximum number of rows that are embedded here
+NAMED = 3  # number of rejected rows that are named
+
+
+@dataclass(frozen=True)
+class Side:
+    """The n different texts of an input that have a vector.
+
+    Attributes:
+        texts: the n texts.
+        rows: for each text, the rows that hold it: lines of a file from 1, or numbers of stored rows from 0.
+        vectors: by method, (n, D).
+        key: what `named` gives: the "line", "row" or "id" of a row.
+        rejected: lines without a vector, with the reason.
+        missing: the number of rows without a vector.
+        notes: lines to print on rows without a vector and repeated ones.
+        ids: the ids of stored rows, if they have any.
+        kept: reads the columns that were kept with the stored rows, as an Arrow table.
+    """
+
+    texts: Sequence[str]
+    rows: Sequence[Sequence[int]]
+    vectors: dict[str, Array]
+    key: str = "line"
+    rejected: Sequence[tuple[int, str]] = ()
+    missing: int = 0
+    notes: Sequence[str] = ()
+    ids: Sequence[str] | None = None
+    kept: Callable[[], Any] | None = None
+
+    def named(self, row: int) -> int | str:
+        """A row's line, number or id."""
+        return row if self.ids is None else self.ids[row]
+
+
+def encode_options(method: Method, batch_tokens: int | None) -> dict[str, Any]:
+    """The options of `Encoder.encode` that a command line has."""
+    return {
+        "prompt": method.prompt, "prompt_name": method.prompt_name, "normalize_embeddings": method.normalize,
+        "truncate_dim": method.truncate_dim, "on_long": method.on_long, "batch_tokens": batch_tokens,
+    }  # fmt: skip
+
+
+def read_items(reader: Reader) -> list[Item]:
+    """The rows of an input that is embedded now; closes it.
+
+    Raises:
+        typer.BadParameter: there are more than `MOST`, or none has a text.
+    """
+    from ..jobs.rows import items_of
+
+    with closing(reader):
+        items = list(islice(items_of(reader), MOST + 1))
+    if len(items) > MOST:
+        raise typer.BadParameter(
+            f"more than {MOST:,} texts: run `afterword embed -o FILE.parquet`, and pass that file instead",
+            param_hint="--input",
+        )
+    rejected = [(item.line, item.problem) for item in items if item.problem is not None]
+    if len(rejected) == len(items):
+        raise typer.BadParameter(f"there is no text: {_reasons(rejected)}", param_hint="--input")
+    return items
+
+
+def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, path: Path | None) -> Side:
+    """Embed each different text once.
+
+    Args:
+        items: the rows.
+        embedder: embeds them.
+        path: the file that they are from.
+
+    Raises:
+        typer.BadParameter: no row can be embedded.
+    """
+    from ..jobs.rows import Item, embed_window
+
+    def encode(part: Sequence[Item]) -> dict[str, Array]:
+        return embedder([item.text or "" for item in part])
+
+    lines: dict[str, list[int]] = {}
+    for item in items:
+        if item.problem is None:
+            lines.setdefault(item.text or "", []).append(item.line)
+    distinct = [Item(first[0], text) for text, first in lines.items()]
+    vectors = embed_window(distinct, encode, embedder.why_nan, encode([]))
+    rejected = [(item.line, item.problem) for item in items if item.problem is not None]
+    rejected += [(line, item.problem) for item in distinct if item.problem for line in lines[item.text or ""]]
+    rejected.sort()
+    good = [i for i, item in enumerate(distinct) if item.problem is None]
+    if not good:
+        raise typer.BadParameter(f"no text can be embedded: {_reasons(rejected)}", param_hint="--input")
+    texts = [distinct[i].text or "" for i in good]
+    rows = [lines[text] for text in texts]
+    repeated = sum(map(len, rows)) - len(rows)
+    of = plural(len(items), "row") + ("" if path is None else f" of {path}")
+    notes = [f"equal texts: {repeated:,} of {of} repeat an earlier one"] if repeated else []
+    notes += [f"rejected: {len(rejected):,} of {of}: {_reasons(rejected)}"] if rejected else []
+    return Side(texts, rows, {n: v[good] for n, v in vectors.items()}, "line", rejected, len(rejected), notes)
+
+
+def _reasons(rejected: Sequence[tuple[int, str]]) -> str:
+    """The first rejected rows with their reasons.
+
+    >>> _reasons([(2, "is blank"), (5, "is blank"), (7, "is blank"), (9, "is blank")])
+    'line 2: is blank; line 5: is blank; line 7: is blank; and 1 more'
+    """
+    named = [f"line {line}: {reason}" for line, reason in rejected[:NAMED]]
+    more = len(rejected) - NAMED
+    return "; ".join([*named, f"and {more:,} more"] if more > 0 else named) or "the input is empty"
+
+
+def stored_side(file: StoredVectors, columns: Mapping[str, str]) -> Side:
+    """The stored texts of a file or a job, each once.
+
+    Args:
+        file: the file.
+        columns: the column that holds the vectors of each method.
+    """
+    import numpy as np
+
+    vectors, numbers = {}, np.zeros(0, np.int64)
+    for name, column in columns.items():
+        blocks = list(file.blocks(column))
+        numbers = np.concatenate([numbers[:0], *(rows for rows, _ in blocks)])
+        empty = np.zeros((0, file.infos[column].dimension), np.float32)
+        vectors[name] = np.concatenate([empty, *(block for _, block in blocks)])
+    rows = [[line - 1 for line in lines] for lines in file.lines(numbers)]
+    missing = file.missing()
+    notes = [f"no vector: {missing:,} of {plural(len(file), 'row')} of {file.path}"] if missing else []
+    notes += [f"warning: {file.path}: {TextsUnknown(file.unknown)}"] if file.unknown else []
+    return Side(file.texts(numbers), rows, vectors, "row", (), missing, notes, kept=lambda: _kept(file))
+
+
+def _kept(file: StoredVectors) -> Any:
+    """The columns of a file or a job that `embed` kept."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    other = {"text", "problem", *file.infos, *(["row"] if file.path.is_dir() else [])}
+    names = [name for name in pq.read_schema(file.parts[0]).names if name not in other]
+    return pa.concat_tables([pq.read_table(part, columns=names) for part in file.parts])
+
+
+def indexed_side(folder: Path) -> Side:
+    """The texts of an index, each once; chunks with one text may have several vectors.
+
+    Raises:
+        DataError: the index cannot be read.
+    """
+    import numpy as np
+
+    from ..search.index import VECTOR, Index
+
+    index = Index.open(folder)
+    table = index.read(["id", "text", *index.kept, VECTOR])
+    values = table[VECTOR].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    vectors = np.asarray(values, np.float32).reshape(-1, index.info.dimension)
+    rows: dict[tuple[str, bytes], list[int]] = {}
+    for row, (text, vector) in enumerate(zip(table["text"].to_pylist(), vectors, strict=True)):
+        rows.setdefault((text, vector.tobytes()), []).append(row)
+    first = [each[0] for each in rows.values()]
+    return Side(
+        [text for text, _ in rows], list(rows.values()), {VECTOR: vectors[first]}, "id",
+        ids=table["id"].to_pylist(), kept=lambda: table.select(index.kept),
+    )  # fmt: skip
+
+
+def load_as_stored(
+    file: StoredVectors, choice: Model, methods: dict[str, AnyMethod], settings: dict[str, Any],
+    condition: str | None, queries: bool,
+) -> tuple[MethodsEmbedder, dict[str, str]]:  # fmt: skip
+    """Load the model that made a file's vectors, to embed texts in the same way.
+
+    Without a method, those of the file are used, and so is its prompt if none is passed.
+
+    Args:
+        file: the stored vectors.
+        choice: the model.
+        methods: the requested methods by name.
+        settings: options of `Encoder.encode`.
+        condition: of every text that is embedded.
+        queries: whether texts will be embedded.
+
+    Returns:
+        What embeds texts, and for each method the column of the file.
+
+    Raises:
+        ModelError: the model or a method is a different one.
+        typer.BadParameter: a condition is missing or has no effect.
+    """
+    from ..jobs.recipe import MethodsEmbedder
+    from ..methods.serialize import from_json
+    from ..search.stored import same_encoder
+
+    wanted = methods or {column: from_json(info.method) for column, info in file.infos.items()}
+    if queries:
+        check_condition(wanted.values(), "--condition", condition is not None)
+    with without_advice():
+        encoder = choice.load(next(iter(methods.values()), None))
+    columns, encoders = {}, {}
+    for name, method in wanted.items():
+        encoders[name] = replace(encoder, method=method)
+        column = name
+        if methods:
+            identity = encoders[name].identity
+            column = next((column for column, info in file.infos.items() if info.identity == identity), "")
+        else:
+            encoders[name] = with_method_of(encoder, file.infos[name], method)
+        if not column:
+            made = ", ".join(f"{info.model} with {info.method.get('name')}" for info in file.infos.values())
+            raise ModelError(
+                f"the vectors of {file.path} were made by {made}, not by {choice.model} with {method}: pass the same "
+                "model=, method= and max_length="
+            )
+        same_encoder(encoders[name], file.infos[column], file.path)
+        columns[name] = column
+    info = file.infos[next(iter(columns.values()))]
+    first = next(iter(encoders.values()))
+    if settings["truncate_dim"] not in (None, info.dimension):
+        raise typer.BadParameter(f"the vectors of {file.path} have {info.dimension}", param_hint="--truncate-dim")
+    settings = {**settings, "normalize_embeddings": info.normalized}
+    settings["truncate_dim"] = info.dimension if info.dimension < first.dimension else None
+    if settings["prompt"] is None and settings["prompt_name"] is None:
+        settings["prompt"] = info.prompt or ""
+    return MethodsEmbedder(first, {name: one.method for name, one in encoders.items()}, settings, condition), columns
+
+
+def with_method_of(encoder: Encoder, info: VectorsInfo, method: AnyMethod) -> Encoder:
+    """The encoder that made stored vectors: the model as it is saved, or with their method, scaled or not."""
+    from ..post import Normalise
+
+    scaled = tuple(step for step in encoder.post if isinstance(step, Normalise))
+    tried = [encoder, replace(encoder, method=method), replace(encoder, method=method, post=scaled)]
+    return next((one for one in tried if one.identity == info.identity), tried[1])
