@@ -34,12 +34,11 @@ from afterword.backbone.attention_masks import current
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
 from afterword.st import sentence_transformer
-from afterword.train.callbacks import StepsBar
 from afterword.train.lora import attach
 from afterword.train.losses import make_loss
 from afterword.train.rows import TrainingRows
 from afterword.train.settings import Settings
-from afterword.train.trainer import Trainer, evaluator
+from afterword.train.trainer import StepsBar, Trainer, evaluator
 
 
 class Gates(nn.Module):

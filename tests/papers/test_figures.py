@@ -34,7 +34,7 @@ from afterword.papers.importance import Impact
 from afterword.papers.isotropy import Isotropy
 from afterword.papers.lengths import Lengths
 from afterword.papers.turning import Curve, turning_point
-from afterword.train.callbacks import SCORE
+from afterword.train.trainer import SCORE
 
 HOSTILE = "a$\\frac{1$ <b>&\x1b[31m\n\u202eb|\ud800"
 SHOWN = "a$\\frac{1$ <b>& [31m b|"

@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 import torch
 from tests.eager import Eager
+from tests.tiny import tiny
 from tests.train.conftest import TEXTS
 from torch import Tensor, nn
+from transformers import AutoModel
 
 from afterword import Encoder, bellm, classical
-from afterword.errors import InputError, MissingExtra, ModelError
-from afterword.train.lora import attach, check_four_bit, merge, merge_into
+from afterword.errors import InputError, MissingExtra, ModelError, UnsupportedModel
+from afterword.train.lora import append_layers, attach, check_four_bit, merge, merge_into
 from afterword.train.settings import Settings
 
 LORA = Settings(rank=4, alpha=8, dropout=0.0)
@@ -90,7 +92,7 @@ def test_all_linear_layers_get_matrices_and_nothing_else_is_trained(models: Path
     adapted = attach(model, Settings(rank=4, targets=("q_proj", "up_proj")))
     found = {n.split(".lora_")[0].rpartition(".")[2] for n, p in adapted.named_parameters() if p.requires_grad}
     assert found == {"q_proj", "up_proj"}
-    with pytest.raises(InputError, match=r"targets=c_attn: the linear layers are .*q_proj"):
+    with pytest.raises(InputError, match=r"targets=c_attn: .*q_proj"):
         attach(Encoder.load(models / "llama", bellm()).backbone.model, Settings(targets=("c_attn",)))
 
 
@@ -122,12 +124,53 @@ def test_what_is_not_finite_is_not_merged(models: Path):
         merge(adapted)
 
 
-def test_four_bits_are_asked_for_where_they_are(models: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_four_bits_need(models: Path, monkeypatch: pytest.MonkeyPatch):
     llama, gpt2 = (Encoder.load(models / kind, classical()).backbone.model for kind in ("llama", "gpt2"))
     with pytest.raises(InputError, match="on cpu"):
         check_four_bit(llama, torch.device("cpu"))
-    with pytest.raises(InputError, match="layers of the class Conv1D cannot be held in 4 bits"):
+    with pytest.raises(InputError, match="Conv1D"):
         check_four_bit(gpt2, torch.device("cuda"))
     monkeypatch.setattr("afterword.train.lora.find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match="bitsandbytes is not installed"):
+    with pytest.raises(MissingExtra, match="bitsandbytes"):
         check_four_bit(llama, torch.device("cuda"))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "opt"])
+@pytest.mark.parametrize("fresh", [False, True], ids=["copied", "fresh"])
+def test_the_old_weights_stay_and_the_new_layers_come_last(kind: str, fresh: bool, tmp_path: Path):
+    start = Encoder.load(tiny(kind, tmp_path / "a"), classical())
+    before, layers = start.encode(["a text"]), start.backbone.stack.layers
+    grown = append_layers(start.backbone, 2, fresh)
+    assert grown.facts.layers == 5 and start.backbone.facts.layers == 3
+    for i, layer in enumerate(grown.stack.layers):
+        same = [
+            torch.equal(a, b)
+            for a, b in zip(layer.parameters(), layers[i if i < 3 else i - 2].parameters(), strict=True)
+        ]
+        assert all(same) or (fresh and i > 2 and not all(same))
+    assert (start.encode(["a text"]) == before).all()
+    Encoder(grown, bellm(last=2)).save(tmp_path / "b")
+    again = Encoder.load(tmp_path / "b")
+    assert (again.encode(["a text"]) == Encoder(grown, bellm(last=2)).encode(["a text"])).all()
+    assert len(AutoModel.from_pretrained(tmp_path / "b").state_dict()) == len(grown.model.state_dict())
+
+
+def test_new_layers_with_outputs_of_0_change_nothing(tmp_path: Path):
+    """They come after the old ones and before the norm."""
+    start = Encoder.load(tiny("llama", tmp_path), classical())
+    grown = append_layers(start.backbone, 1)
+    with torch.no_grad():
+        for name, p in grown.stack.layers[-1].named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                p.zero_()
+    texts = ["a text", "another one, longer"]
+    assert abs(Encoder(grown, classical()).encode(texts) - start.encode(texts)).max() < 1e-6
+
+
+def test_a_model_that_cannot_grow_is_named(tmp_path: Path):
+    for kind, count in (("bloom", 2), ("albert", 2), ("llama4_text", 2), ("llama", 4)):
+        backbone = Encoder.load(tiny(kind, tmp_path / kind), classical()).backbone
+        with pytest.raises(UnsupportedModel) as caught:
+            append_layers(backbone, count)
+        assert "\n" not in str(caught.value)
+    assert append_layers(backbone, 4, fresh=True).facts.layers == 7

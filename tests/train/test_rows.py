@@ -1,12 +1,27 @@
+"""Rows: every format is read, errors name the line, and each loss gets the rows that it learns from."""
+
+import csv
 import gzip
+import io
 import json
+import math
+import warnings
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
+from sentence_transformers.sentence_transformer import losses as theirs
+from tests.train.conftest import DEV, ROWS
 
-from afterword.errors import AfterwordError, BadRow, DataError, MissingDataset
-from afterword.train.rows import TrainingRows
+from afterword import Encoder, classical
+from afterword.errors import AfterwordError, BadRow, DataError, InputError, MissingDataset
+from afterword.st import sentence_transformer
+from afterword.train.losses import RankingByClass, check_rows, make_loss
+from afterword.train.rows import TrainingRows, contrasted
+from afterword.train.settings import Settings
 
 TRIPLETS = [{"anchor": "a", "positive": "b", "negative": "c"}, {"anchor": "d,e", "positive": 'f"g', "negative": "ü"}]
 SCORED = [{"sentence1": "an anchor", "sentence2": "b", "score": 0.5}, {"sentence1": "c", "sentence2": "d", "score": 5}]
@@ -17,15 +32,9 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     kind = path.name.removesuffix(".gz")
     text = "".join(json.dumps(row) + "\n" for row in rows)
     if kind.endswith("parquet"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         pq.write_table(pa.Table.from_pylist(rows), path)
         return path
     if kind.endswith("csv"):
-        import csv
-        import io
-
         file = io.StringIO()
         table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()
@@ -57,11 +66,6 @@ def test_columns_by_form():
     assert TrainingRows.read(TRIPLETS).digest != TrainingRows.read(TRIPLETS[::-1]).digest
 
 
-def test_the_triplets_beside_the_project(data: Path):
-    found = TrainingRows.read(data / "nli" / "triplets_10k.jsonl.gz")
-    assert len(found) == 10_000 and found.form == "triplets"
-
-
 GOOD = '{"anchor": "a", "positive": "b", "negative": "c"}\n'
 
 
@@ -71,15 +75,17 @@ GOOD = '{"anchor": "a", "positive": "b", "negative": "c"}\n'
         (GOOD + '{"anchor": "a", "positive": "b"}\n', 2, "has no field 'negative'"),
         (GOOD + '{"anchor": "a", "positive": " ", "negative": "c"}\n', 2, "'positive' is empty"),
         (GOOD * 2 + '{"anchor": null, "positive": "b", "negative": "c"}\n', 3, "'anchor' is empty"),
-        (GOOD + '{"anchor": 5, "positive": "b", "negative": "c"}\n', 2, "'anchor' is a int, 5"),
+        (GOOD + '{"anchor": 5, "positive": "b", "negative": "c"}\n', 2, "'anchor'"),
+        ('{"text": "a", "label": " "}\n', 1, "'label' is empty"),
+        ('{"text": "a", "label": 0.5}\n', 1, "'label'"),
         (GOOD + '{"anchor": "a\\u0000", "positive": "b", "negative": "c"}\n', 2, "holds a NUL character"),
         (GOOD + "{broken\n", 2, "is not JSON"),
         (GOOD + "\n", 2, "is a blank line"),
-        ('{"anchor": "a", "positive": "b"}\n' + GOOD, 2, "has a field 'negative', the rows before it have none"),
-        ('{"sentence1": "a", "sentence2": "b", "score": "high"}\n', 1, "'score' is 'high', not a number"),
-        ('{"sentence1": "a", "sentence2": "b", "score": NaN}\n', 1, "'score' is nan, not a number"),
-        ('{"sentence1": "a", "sentence2": "b", "score": true}\n', 1, "'score' is True, not a number"),
-        ('{"sentence1": "a", "sentence2": "b", "condition": "c", "label": -1}\n', 1, "the labels of this split are"),
+        ('{"anchor": "a", "positive": "b"}\n' + GOOD, 2, "'negative'"),
+        ('{"sentence1": "a", "sentence2": "b", "score": "high"}\n', 1, "'score' is 'high'"),
+        ('{"sentence1": "a", "sentence2": "b", "score": NaN}\n', 1, "'score' is nan"),
+        ('{"sentence1": "a", "sentence2": "b", "score": true}\n', 1, "'score' is True"),
+        ('{"sentence1": "a", "sentence2": "b", "condition": "c", "label": -1}\n', 1, "'label' is -1"),
     ],
 )
 def test_a_bad_row_is_named_by_its_line(text: str, line: int, said: str, tmp_path: Path):
@@ -90,37 +96,123 @@ def test_a_bad_row_is_named_by_its_line(text: str, line: int, said: str, tmp_pat
     assert str(found.value).startswith(f"{path}:{line}: ") and "\n" not in str(found.value)
 
 
-def test_csv_lines_are_counted_as_an_editor_counts_them(tmp_path: Path):
-    path = tmp_path / "a.csv"
-    path.write_text('anchor,positive\n"two\nlines",b\nc,\n')
-    with pytest.raises(BadRow, match=r"a\.csv:4: 'positive' is empty"):
-        TrainingRows.read(path)
+@pytest.mark.parametrize(
+    ("name", "content", "error", "value"),
+    [
+        ("a.txt", b"a", DataError, r"a\.txt"),
+        ("a.jsonl", b"", DataError, r"a\.jsonl"),
+        ("a.csv", b"question,answer\na,b\n", DataError, "question, answer"),
+        ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99, mtime=0)[:-9], DataError, r"a\.jsonl\.gz"),
+        ("a.csv", b"question,answer\n", DataError, r"a\.csv"),
+        ("a.csv", b'anchor,positive\n"two\nlines",b\nc,\n', BadRow, r"a\.csv:4: 'positive'"),
+        ("a.parquet", b"no parquet", DataError, r"a\.parquet"),
+    ],
+)
+def test_an_unusable_file_is_named(name: str, content: bytes, error: type[AfterwordError], value: str, tmp_path: Path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=value):
+        TrainingRows.read(tmp_path / name)
+    with pytest.raises(MissingDataset, match="none"):
+        TrainingRows.read(tmp_path / "none.jsonl")
+
+
+def csts(*rows: tuple[str, str, str, float]) -> TrainingRows:
+    return TrainingRows.read(
+        [dict(zip(("sentence1", "sentence2", "condition", "label"), r, strict=True)) for r in rows]
+    )
+
+
+def labelled(**classes: str) -> TrainingRows:
+    return TrainingRows.read([{"text": text, "label": name} for name, texts in classes.items() for text in texts])
+
+
+def test_triplets_of_a_similar_and_a_dissimilar_condition():
+    rows = csts(("a", "b", "size", 5), ("c", "d", "age", 1), ("a", "b", "animal", 2), ("c", "d", "name", 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # every row is used
+        made = contrasted(rows)
+    pairs = TrainingRows.read(ROWS)
+    assert made.columns == {
+        "anchor": [["a", "size"], ["c", "name"]],
+        "positive": [["b", "size"], ["d", "name"]],
+        "negative": [["b", "animal"], ["d", "age"]],
+    }
+    assert made.conditioned and not made.scored and contrasted(pairs) is pairs
+    several = csts(("a", "b", "x", 5), ("a", "b", "y", 4), ("a", "b", "z", 1))
+    assert contrasted(several).columns["negative"] == [["b", "z"], ["b", "z"]]
+
+
+def test_rows_that_are_not_used_are_counted():
+    rows = csts(("a", "b", "size", 5), ("a", "b", "animal", 2), ("a", "b", "age", 3), ("c", "d", "x", 5))
+    with pytest.warns(UserWarning, match="row: 2 of 4 rows"):
+        assert len(contrasted(rows)) == 1
+    for alike in (csts(("a", "b", "x", 5), ("a", "b", "y", 4)), csts(("a", "b", "x", 1), ("b", "a", "y", 5))):
+        with pytest.raises(DataError, match="row has no two sentences"):
+            contrasted(alike)
+
+
+def test_texts_of_a_class():
+    made = contrasted(labelled(x="abca", y="de"))
+    assert made.columns == {"anchor": [*"abcde"], "positive": [*"bcaed"], "label": [0, 0, 0, 1, 1]}
+    numbered = TrainingRows.read([{"text": t, "label": int(t > "b")} for t in "abcd"])
+    assert contrasted(numbered).columns["label"] == [0, 0, 1, 1]
+    with pytest.raises(DataError, match="the label 'x'"):
+        contrasted(labelled(x="ab"))
+    with pytest.raises(DataError, match="the label 'y'"):
+        contrasted(labelled(x="ab", y="cc"))
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "error", "said"),
+    ("loss", "takes"),
     [
-        ("a.txt", b"a", DataError, "unknown format: give a .jsonl, .csv, .tsv, .parquet file"),
-        ("a.jsonl", b"", DataError, "holds no rows"),
-        ("a.jsonl", b'{"text": "a"}\n', DataError, "has the columns text: give one of anchor"),
-        ("a.csv", b"question,answer\na,b\n", DataError, "has the columns question, answer: give one of anchor"),
-        ("a.jsonl.gz", b"no gzip", DataError, r"a\.jsonl\.gz"),
-        ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99, mtime=0)[:-9], DataError, r"a\.jsonl\.gz"),
-        ("a.csv", b"question,answer\n", DataError, "holds no rows"),
-        ("a.parquet", b"no parquet", DataError, "is not a parquet file"),
+        ("ranking", {"pairs", "triplets", "classes"}),
+        ("cached_ranking", {"pairs", "triplets"}),
+        ("angle", {"triplets", "binary", "scored"}),
+        ("cosent", {"binary", "scored"}),
+        ("released", {"triplets", "binary"}),
     ],
 )
-def test_a_file_that_is_none_is_said(name: str, content: bytes, error: type[AfterwordError], said: str, tmp_path: Path):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(error, match=said):
-        TrainingRows.read(tmp_path / name)
+def test_which_rows_a_loss_takes(loss: str, takes: set[str]):
+    forms = {
+        "pairs": TrainingRows.read(ROWS),
+        "triplets": TrainingRows.read([{**row, "negative": "n"} for row in ROWS]),
+        "binary": TrainingRows.read(DEV),
+        "scored": TrainingRows.read([{**row, "score": i} for i, row in enumerate(DEV)]),
+        "classes": contrasted(labelled(x="abca", y="de")),
+    }
+    for name, rows in forms.items():
+        if name in takes:
+            check_rows(Settings(loss=loss), rows)
+        else:
+            with pytest.raises(DataError, match=f"row holds .*{loss}"):
+                check_rows(Settings(loss=loss), rows)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path):
-    with pytest.raises(MissingDataset, match="does not exist"):
-        TrainingRows.read(tmp_path / "a.jsonl")
-    (tmp_path / "b.jsonl").mkdir()
-    with pytest.raises(DataError, match="is a folder: give a file"):
-        TrainingRows.read(tmp_path / "b.jsonl")
-    with pytest.raises(BadRow, match="row:2: 'positive' is empty"):
-        TrainingRows.read([TRIPLETS[0], {**TRIPLETS[0], "positive": ""}])
+def test_the_losses_of_the_library(models):
+    model = sentence_transformer(Encoder.load(models / "llama", classical()))
+    ranking = make_loss(model, Settings(temperature=0.1), gather=True)
+    assert type(ranking) is theirs.MultipleNegativesRankingLoss
+    assert ranking.scale == pytest.approx(10) and ranking.gather_across_devices
+    cached = make_loss(model, Settings(loss="cached_ranking", mini_batch=7, matryoshka=(64, 8)))
+    assert type(cached) is theirs.MatryoshkaLoss and type(cached.loss) is theirs.CachedMultipleNegativesRankingLoss
+    assert cached.loss.mini_batch_size == 7 and list(cached.matryoshka_dims) == [64, 8]
+    assert type(make_loss(model, Settings(loss="angle"))) is theirs.AnglELoss
+    assert type(make_loss(model, Settings(loss="cosent"))) is theirs.CoSENTLoss
+    with pytest.raises(InputError, match="matryoshka=65"):
+        make_loss(model, Settings(matryoshka=(8, 65)))
+
+
+def test_negatives_are_of_different_classes(models):
+    model = sentence_transformer(Encoder.load(models / "llama", classical()))
+    loss = make_loss(model, Settings(temperature=0.1), classes=True)
+    assert isinstance(loss, RankingByClass)
+    anchor, positive = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    classes, terms = [0, 1, 0, 2, 1], []
+    for i, a in enumerate(anchor):
+        cosines = {j: torch.cosine_similarity(a, p, 0).item() / 0.1 for j, p in enumerate(positive)}
+        below = [cosines[j] for j in cosines if j == i or classes[j] != classes[i]]
+        terms.append(math.log(sum(map(math.exp, below))) - cosines[i])
+    found = loss.compute_loss_from_embeddings([anchor, positive], torch.tensor(classes))
+    assert found.item() == pytest.approx(sum(terms) / 5, rel=1e-9)
+    one = loss.compute_loss_from_embeddings([anchor, positive], torch.zeros(5, dtype=torch.long))
+    assert one.item() == 0  # a batch of one class has no negatives

@@ -165,9 +165,8 @@ def train(
         afterword train -m afterword-mini --method bellm:last=2 --data triplets.jsonl --out my-encoder
     """
     given: dict[str, Any] = dict(locals())
-    from ..train.checkpoints import is_first
     from ..train.rows import TrainingRows
-    from ..train.settings import Settings
+    from ..train.settings import Settings, is_first
 
     given |= {
         "targets": _list(targets), "matryoshka": _numbers(matryoshka, "--matryoshka", int, "256,128"),
@@ -196,7 +195,7 @@ def train(
 
 def kept(out: Path) -> str:
     """What is kept of a run that ends now, and how it goes on."""
-    from ..train.checkpoints import Place
+    from ..train.settings import Place
 
     last = Place(out).last()
     if last is None:
@@ -206,7 +205,7 @@ def kept(out: Path) -> str:
 
 def summary(out: Path) -> str:
     """The last line of a finished run: its number of steps and its best score."""
-    from ..train.checkpoints import Place
+    from ..train.settings import Place
 
     done = (Place(out).record() or {})["finished"]
     best = "" if done["best_dev"] is None else f", best on dev {100 * done['best_dev']:.2f} at step {done['best_step']}"

@@ -1,7 +1,8 @@
-"""LoRA by PEFT: attach low-rank matrices to a model's linear layers, and merge them into the weights after training."""
+"""The weights that are trained: LoRA by PEFT, weights in 4 bits, and new layers after a model's last one."""
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Sequence
@@ -12,13 +13,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import InputError, MissingExtra, ModelError
+from ..backbone.attention import NAME
+from ..backbone.backbone import Backbone
+from ..backbone.self_check import check
+from ..errors import InputError, MissingExtra, ModelError, UnsupportedModel
 from .settings import Settings
 
 try:
     from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 except ImportError as e:
     raise MissingExtra("peft", "train") from e
+
+COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+"""Names of the number of layers in a model's configuration."""
 
 
 def attach(model: nn.Module, settings: Settings, full: Sequence[nn.Module] = ()) -> Any:
@@ -32,14 +39,14 @@ def attach(model: nn.Module, settings: Settings, full: Sequence[nn.Module] = ())
         full: modules without LoRA, all of whose weights are trained.
 
     Returns:
-        PEFT's model, which wraps the given one.
+        PEFT's model, which wraps the model.
 
     Raises:
         InputError: a target is not the name of a linear layer.
     """
-    there = {name.rpartition(".")[2] for name, m in model.named_modules() if is_linear(m)}
-    if wrong := [t for t in settings.targets if t not in there]:
-        raise InputError(f"targets={','.join(wrong)}: the linear layers are {', '.join(sorted(there))}")
+    linear = {name.rpartition(".")[2] for name, m in model.named_modules() if is_linear(m)}
+    if wrong := [name for name in settings.targets if name not in linear]:
+        raise InputError(f"targets={','.join(wrong)}: choose from the linear layers {', '.join(sorted(linear))}")
     if settings.four_bit:
         quantise(model)
     names = {id(m): re.escape(name) for name, m in model.named_modules()}
@@ -78,13 +85,13 @@ def merge_into(adapted: Any, base: nn.Module, settings: Settings) -> nn.Module:
         base: the model that is changed, in place.
         settings: the settings given to `attach`.
     """
-    other = attach(base, replace(settings, four_bit=False))
-    set_peft_model_state_dict(other, get_peft_model_state_dict(adapted))
-    return merge(other)
+    target = attach(base, replace(settings, four_bit=False))
+    set_peft_model_state_dict(target, get_peft_model_state_dict(adapted))
+    return merge(target)
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Whether LoRA can be added to a module: a linear layer, or GPT-2's Conv1D, which is one too."""
+    """Whether LoRA can be added to a module: a linear layer, which GPT-2's Conv1D is too."""
     return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
 
 
@@ -92,13 +99,13 @@ def check_four_bit(model: nn.Module, device: torch.device) -> None:
     """Check that a model's weights can be held in 4 bits.
 
     Raises:
-        InputError: the model is not on a CUDA GPU, or its layers are of a class that bitsandbytes has no 4 bits for.
+        InputError: the model is not on a CUDA GPU, or bitsandbytes does not support the class of its layers.
         MissingExtra: bitsandbytes is not installed.
     """
     if device.type != "cuda":
-        raise InputError(f"weights in 4 bits need a CUDA GPU, and the model is on {device}: leave four_bit out")
-    if other := {type(m).__name__ for m in model.modules() if is_linear(m) and type(m) is not nn.Linear}:
-        raise InputError(f"layers of the class {min(other)} cannot be held in 4 bits: leave four_bit out")
+        raise InputError(f"four_bit=True needs a CUDA GPU, and the model is on {device}")
+    if others := {type(m).__name__ for m in model.modules() if is_linear(m) and type(m) is not nn.Linear}:
+        raise InputError(f"four_bit=True: the model's layers of class {min(others)} cannot be held in 4 bits")
     if find_spec("bitsandbytes") is None:
         raise MissingExtra("bitsandbytes", "qlora")
 
@@ -120,3 +127,52 @@ def quantise(model: Any) -> None:
         if parameter.is_floating_point():
             parameter.data = parameter.data.float()
     model.is_loaded_in_4bit = True  # PEFT looks for this attribute
+
+
+def append_layers(backbone: Backbone, count: int, fresh: bool = False) -> Backbone:
+    """Copy a model and append new layers with separate weights: the "addition" of BeLLM's Table 4.
+
+    The last `count` layers of the result are the new ones: `Sight(last=count)` makes them bidirectional. They come
+    before the final norm.
+
+    Args:
+        backbone: the model; it is not changed.
+        count: number of new layers.
+        fresh: initialise the new layers at random, as the model's class does; otherwise as copies of the last layers,
+            in order.
+
+    Raises:
+        UnsupportedModel: the layers are not in a list, there are too few to copy, or the model's class cannot be built
+            from its configuration.
+    """
+    model: Any = backbone.model
+    first, old = backbone.stack.layers[0], len(backbone.modules)
+    if not fresh and count > old:
+        raise UnsupportedModel(f"added={count}: the model has {old} layers to copy: pass fresh=True")
+    lists = ((name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList))
+    path = next(name for name, m in lists if len(m) and m[0] is first)
+    new = re.compile(rf"{re.escape(path)}\.({'|'.join(str(i) for i in range(old, old + count))})\.")
+    try:
+        grown: Any = type(model)(_longer(model.config, old, count)).to(model.device, backbone.dtype)
+        difference = grown.load_state_dict(model.state_dict(), strict=False)
+        if difference.unexpected_keys or not all(new.match(name) for name in difference.missing_keys):
+            raise ValueError("its class creates additional weights")
+        layers = grown.get_submodule(path)
+        for i in () if fresh else range(count):
+            layers[old + i].load_state_dict(layers[old - count + i].state_dict())
+    except (RuntimeError, TypeError, ValueError) as e:
+        reason = str(e).splitlines()[0]
+        raise UnsupportedModel(f"added={count}: {backbone.facts.kind} cannot have new layers: {reason:.160}") from None
+    return check(grown.eval(), backbone.tokenizer)
+
+
+def _longer(config: Any, old: int, count: int) -> Any:
+    """A configuration with `count` more layers; its per-layer lists repeat their last `count` values for them."""
+    config = copy.deepcopy(config)
+    for name, value in list(vars(config).items()):
+        if isinstance(value, list) and len(value) == old and name != "architectures":
+            setattr(config, name, value + (value * count)[-count:])
+    name = next(n for n in COUNTS if isinstance(getattr(config, n, None), int))
+    setattr(config, name, old + count)
+    config._attn_implementation = NAME
+    return config

@@ -1,15 +1,8 @@
-"""Losses by name: sentence-transformers' own classes, and the weighted sum of the released code.
+"""Losses by name: sentence-transformers' classes, and the weighted sum of the released code.
 
-Tests compare their values and gradients with the authors' code on the same vectors:
-
-- "ranking" is Equation 6 of BeLLM as a mean over the batch, where the equation as printed sums; it is SimCSE's loss
-  with hard negatives and AnglE's ``contrastive_with_negative_loss``. Its scale is 1 / temperature.
-- "cosent" is AnglE's ``cosine_loss`` and "angle" its ``angle_loss``, both with scale = tau. ``angle_loss`` with
-  ``pooling_strategy="mean"`` is "angle" with scale = tau / D.
-- "released" is ``AngleLoss`` of angle_emb 0.3.x, which BeLLM's train.py calls. That script names its weights
-  ``cosine_w``, ``ibn_w`` and ``angle_w``, which 0.3.x does not know and drops: what it optimises is the sum with all
-  three weights 1.
-- "ranking" of pairs of a class is `RankingByClass`, whose negatives are of different classes.
+Tests compare their values and gradients with the authors' code. "ranking" is Equation 6 of BeLLM as a mean over the
+batch (SimCSE's loss with hard negatives, AnglE's contrastive_with_negative_loss); "cosent" and "angle" are AnglE's
+cosine_loss and angle_loss with scale = tau (tau / D for its pooling_strategy="mean").
 """
 
 from __future__ import annotations
@@ -27,22 +20,31 @@ from ..errors import DataError, InputError
 from .rows import BY_CLASS, LABELLED, TrainingRows
 from .settings import Settings
 
+ACCEPTED: dict[str, tuple[str, ...]] = {
+    "ranking": ("pairs", "triplets", "conditioned triplets", LABELLED, BY_CLASS),
+    "cached_ranking": ("pairs", "triplets", "conditioned triplets"),
+    "angle": ("triplets", "scored pairs", "conditioned pairs"),
+    "cosent": ("scored pairs", "conditioned pairs"),
+    "released": ("triplets", "scored pairs", "conditioned pairs"),
+}
+"""The forms of rows that each loss learns from."""
+
 
 class Released(nn.Module):
     """The weighted sum of the released code: cosine, contrastive and angle objectives.
 
-    Source: SeanLee97/AnglE, ``AngleLoss`` of angle_emb 0.3.10; 4AI/BeLLM, train.py.
+    Source: SeanLee97/AnglE, ``AngleLoss`` of angle_emb 0.3.10; 4AI/BeLLM, train.py. That script passes weights under
+    names that 0.3.x ignores: it optimises the sum with all three weights 1.
+
+    For triplets the contrastive objective is "ranking", and positives and negatives are pairs with scores 1 and 0.
+    For pairs with scores 1 and 0 it is `in_batch`.
 
     Args:
         model: a SentenceTransformer.
         weights: of the cosine, contrastive and angle objectives, in this order.
         temperature: of the contrastive objective.
-        cosine_scale, angle_scale: of these two. angle_emb 0.3.10 uses 1 for the angle, BeLLM's train.py
-            20.
+        cosine_scale, angle_scale: of these two; angle_emb 0.3.10 uses 1 for the angle, BeLLM's train.py 20.
         gather: take in-batch negatives from all processes.
-
-    For triplets the contrastive objective is "ranking", and positives and negatives are pairs with scores 1 and 0.
-    For pairs with scores 1 and 0 it is `in_batch`.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class Released(nn.Module):
         return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
-        """The loss of given vectors.
+        """The loss of vectors.
 
         Args:
             embeddings: one (N, D) per column: anchor, positive, negative; or the two sides of pairs.
@@ -85,9 +87,7 @@ class Released(nn.Module):
 
 
 class RankingByClass(nn.Module):
-    """Equation 6 of BeLLM for pairs of a class: the negatives are the positives of the rows of different classes.
-
-    In a batch of two classes every second text would else be a false negative.
+    """Equation 6 of BeLLM for pairs of a class: the negatives are the positives of rows of different classes only.
 
     Args:
         model: a SentenceTransformer.
@@ -105,7 +105,7 @@ class RankingByClass(nn.Module):
         return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
-        """The loss of given vectors.
+        """The loss of vectors.
 
         Args:
             embeddings: of anchors and of positives, (N, D) each.
@@ -113,15 +113,15 @@ class RankingByClass(nn.Module):
         """
         anchor, positive = embeddings
         everyone, classes = (all_gather_with_grad(positive), all_gather(labels)) if self.gather else (positive, labels)
-        own = torch.arange(len(anchor), device=anchor.device)
-        own = own + (torch.distributed.get_rank() * len(anchor) if self.gather else 0)
+        partner = torch.arange(len(anchor), device=anchor.device)
+        partner = partner + (torch.distributed.get_rank() * len(anchor) if self.gather else 0)
         scores = F.normalize(anchor, dim=1) @ F.normalize(everyone, dim=1).T * self.scale
-        others = (labels[:, None] == classes).scatter(1, own[:, None], False)
-        return F.cross_entropy(scores.masked_fill(others, -torch.inf), own)
+        same_class = (labels[:, None] == classes).scatter(1, partner[:, None], False)
+        return F.cross_entropy(scores.masked_fill(same_class, -torch.inf), partner)
 
 
 def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather: bool = False) -> Tensor:
-    """Cross-entropy of picking the partner of each text of a pair with score 1 among the 2N - 1 other texts.
+    """Cross-entropy of choosing the partner of each text of a pair with score 1 among the 2N - 1 other texts.
 
     The mean is over all 2N texts; those of pairs with score 0 count as 0.
 
@@ -142,13 +142,7 @@ def in_batch(first: Tensor, second: Tensor, labels: Tensor, scale: float, gather
 
 
 def make_loss(model: Any, settings: Settings, gather: bool = False, classes: bool = False) -> nn.Module:
-    """The loss that the settings name.
-
-    Args:
-        model: a SentenceTransformer.
-        settings: of the run.
-        gather: take in-batch negatives from all processes.
-        classes: whether the rows are pairs of a class.
+    """The loss of the settings; `classes` says whether the rows are pairs of a class.
 
     Raises:
         InputError: a Matryoshka dimension is larger than the model's vectors.
@@ -176,21 +170,10 @@ def make_loss(model: Any, settings: Settings, gather: bool = False, classes: boo
 
 
 def check_rows(settings: Settings, rows: TrainingRows) -> None:
-    """Check that the loss can learn from rows of this form.
-
-    Raises:
-        DataError: it cannot; the message names a loss that can.
-    """
+    """Raise a DataError that names the losses that learn from these rows, if the loss does not."""
     form, loss = rows.form, settings.loss
-    if form in (LABELLED, BY_CLASS):
-        if loss != "ranking":
-            raise DataError(f"{rows.source} holds {LABELLED}, and {loss} does not learn from classes: use ranking")
-        return
-    if loss in ("ranking", "cached_ranking") and rows.scored:
-        raise DataError(f"{rows.source} holds {form}, and {loss} learns from pairs or triplets: use cosent or angle")
-    if loss == "cosent" and not rows.scored:
-        raise DataError(f"{rows.source} holds {form}, and cosent learns from scored pairs: use ranking")
-    if loss in ("angle", "released") and form == "pairs":
-        raise DataError(f"{rows.source} holds pairs, and {loss} learns from scored pairs or triplets: use ranking")
+    if form not in ACCEPTED[loss]:
+        better = ", ".join(name for name, forms in ACCEPTED.items() if form in forms)
+        raise DataError(f"{rows.source} holds {form}, from which loss={loss!r} does not learn: choose {better}")
     if loss == "released" and rows.scored and not set(rows.columns["score"]) <= {0.0, 1.0}:
-        raise DataError(f"{rows.source} holds scores that are not 0 or 1, which released needs: use cosent or angle")
+        raise DataError(f"{rows.source} holds scores that are not 0 or 1, as loss='released' needs: choose cosent")

@@ -1,4 +1,4 @@
-"""Training rows: pairs, triplets, scored pairs, with or without a condition, labelled texts. Errors name the line."""
+"""Training rows: pairs, triplets, scored pairs with or without a condition, labelled texts. Errors name the line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import cycle
@@ -27,7 +27,7 @@ FORMS = {
 }  # fmt: skip
 MIDDLE = 3
 """C-STS's labels are 1 to 5: above the middle two texts are similar under the condition, below it they are not."""
-NUMBERS, HIDDEN = ("score", "label"), -1  # C-STS writes -1 for the hidden labels of its test split
+HIDDEN = -1  # C-STS writes -1 for the hidden labels of its test split
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TrainingRows:
     """Rows to train on, or to evaluate on.
 
     Args:
-        form: a key of `FORMS`, or what `contrasted` makes of one.
+        form: a key of `FORMS`, or the result of `contrasted`.
         columns: name to N values, in the order of the form; ``score`` holds numbers; a text with a condition is a
             list of the two.
         source: the file, or "row"; named in errors.
@@ -72,9 +72,9 @@ class TrainingRows:
         """Read and check the rows of a file or of an iterable; a `TrainingRows` is returned unchanged.
 
         Args:
-            data: a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or mappings. Columns: anchor, positive and
-                optionally negative; sentence1, sentence2 and score; those of C-STS: sentence1, sentence2, condition
-                and label; or text and label, a class. Other columns are ignored, but for a split that is "test".
+            data: a .jsonl, .csv, .tsv or .parquet file, or mappings. Columns: anchor, positive and optionally
+                negative; sentence1, sentence2 and score; those of C-STS: sentence1, sentence2, condition and label; or
+                text and label, a class. Other columns are ignored.
 
         Raises:
             MissingDataset: there is no such file.
@@ -84,14 +84,9 @@ class TrainingRows:
         if isinstance(data, TrainingRows):
             return data
         if isinstance(data, str | Path):
-            return _rows(str(data), _records(Path(data)))
+            with closing(open_rows(Path(data))) as reader:
+                return _rows(str(data), reader)
         return _rows("row", (Record(i, row) for i, row in enumerate(data, 1)))
-
-
-def _records(path: Path) -> Iterator[Record]:
-    """The records of a file, in the format that its ending names."""
-    with closing(open_rows(path)) as reader:
-        yield from reader
 
 
 def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
@@ -105,9 +100,7 @@ def _rows(source: str, records: Iterable[Record]) -> TrainingRows:
             form = _form(source, fields)
             columns = {name: [] for name in FORMS[form]}
         if form == "pairs" and "negative" in fields:
-            raise BadRow(source, record.line, "has a field 'negative', the rows before it have none")
-        if form == LABELLED and fields.get("split") == "test":
-            raise BadRow(source, record.line, "'split' is 'test': train on the rows of another split")
+            raise BadRow(source, record.line, "has a field 'negative', which earlier rows lack")
         for name, values in columns.items():
             values.append(_value(fields, name, source, record.line, form != LABELLED))
     if not form:
@@ -122,8 +115,10 @@ def _form(source: str, fields: Mapping[str, Any]) -> str:
         return "conditioned pairs" if "condition" in fields else "scored pairs"
     if "text" in fields and "label" in fields:
         return LABELLED
-    known = "; ".join(", ".join(names) for names in FORMS.values())
-    raise DataError(f"{source} has the columns {', '.join(map(str, fields)) or 'none'}: give one of {known}")
+    forms = "; ".join(", ".join(names) for names in FORMS.values())
+    raise DataError(
+        f"{source} has the columns {', '.join(map(str, fields)) or 'none'}: it needs those of a form: {forms}"
+    )
 
 
 def _value(fields: Mapping[str, Any], name: str, source: str, line: int, numbers: bool) -> Any:
@@ -131,7 +126,7 @@ def _value(fields: Mapping[str, Any], name: str, source: str, line: int, numbers
     if name not in fields:
         raise BadRow(source, line, f"has no field {name!r}, only {', '.join(map(repr, fields)) or 'none'}")
     value = fields[name]
-    if name in NUMBERS and numbers:
+    if name in ("score", "label") and numbers:
         return _number(value, name, source, line)
     if name == "label" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -166,10 +161,9 @@ def _conditioned(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def contrasted(rows: TrainingRows) -> TrainingRows:
-    """The rows as a loss with in-batch negatives takes them; pairs and triplets stay as they are.
+    """The rows for a loss with in-batch negatives: of C-STS's rows triplets, of labelled texts pairs of a class.
 
-    BeLLM trains on C-STS with Equation 6 (sections 3.3 and 5.1), and does not say what is positive there: this is our
-    reading. Rows of C-STS become triplets, labelled texts pairs of a class.
+    BeLLM trains on C-STS with Equation 6 (sections 3.3 and 5.1) without saying what is positive: this is one reading.
 
     Raises:
         DataError: there is no positive, or no negative.
@@ -180,11 +174,7 @@ def contrasted(rows: TrainingRows) -> TrainingRows:
 
 
 def _by_condition(rows: TrainingRows) -> TrainingRows:
-    """Triplets of two texts that are similar under one condition and not under another.
-
-    The anchor is the first text under the first condition, the positive the second text under it, and the negative the
-    second text under the other condition.
-    """
+    """Triplets: the first text under a condition, the second under it, and the second under a dissimilar condition."""
     by_texts: defaultdict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
     for (first, condition), (second, _), label in zip(*rows.columns.values(), strict=True):
         by_texts[first, second].append((condition, label))
@@ -199,31 +189,24 @@ def _by_condition(rows: TrainingRows) -> TrainingRows:
             negatives += [[second, condition] for condition, _ in zip(cycle(different), similar, strict=False)]
     if not anchors:
         raise DataError(
-            f"{rows.source} has no two sentences with a label above {MIDDLE} under one condition and below {MIDDLE} "
-            "under another: use cosent or angle"
+            f"{rows.source} has no two sentences with labels above and below {MIDDLE}: choose loss='cosent' or 'angle'"
         )
     if used < len(rows):
-        warn(
-            f"{rows.source}: {len(rows) - used} of {len(rows)} rows are left out: their label is {MIDDLE}, or their "
-            f"sentences have no label above {MIDDLE} under one condition and below {MIDDLE} under another"
-        )
+        unused = f"{rows.source}: {len(rows) - used} of {len(rows)} rows are not used"
+        warn(f"{unused}: their sentences do not have labels both above and below {MIDDLE}")
     columns = {"anchor": anchors, "positive": positives, "negative": negatives}
     return TrainingRows("conditioned triplets", columns, rows.source)
 
 
 def _by_class(rows: TrainingRows) -> TrainingRows:
-    """Pairs of each text and the next one of its class, with the number of the class; the last goes with the first."""
+    """Pairs of each text and the next one of its class (of the last and the first), with the number of the class."""
     classes: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for text, label in zip(*rows.columns.values(), strict=True):
         classes[label][text] = None
     if len(classes) < 2:
-        raise DataError(
-            f"{rows.source} holds one label, {next(iter(classes))!r}: texts of another one are the negatives"
-        )
+        raise DataError(f"{rows.source} holds the label {next(iter(classes))!r} only: add texts of a different class")
     if single := next((label for label, texts in classes.items() if len(texts) < 2), None):
-        raise DataError(
-            f"{rows.source} holds one text with the label {single!r}: a positive is another text of its class"
-        )
+        raise DataError(f"{rows.source} holds one text with the label {single!r}: add a second text of its class")
     columns: dict[str, list[object]] = {"anchor": [], "positive": [], "label": []}
     for number, texts in enumerate(map(list, classes.values())):
         columns["anchor"] += texts

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -10,33 +12,38 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import set_seed
 
+from ..backbone.bidirectional import AUTO
 from ..backbone.self_check import check as self_check
 from ..encoder import Encoder
-from ..errors import InputError, MissingExtra
+from ..errors import DataError, InputError, MethodError, MissingExtra
 from ..files.fingerprint import LIBRARIES, weights_digest
-from ..methods import Method, one_method
+from ..methods import Method, classical, one_method
 from ..methods.serialize import parse_method
 from ..papers.figure import draw_losses
-from .callbacks import SCORE
-from .checkpoints import ADAPTER, PLOT, Place, is_first, processes, stopped
+from ..papers.turning import resolve
+from ..tasks.pairs import ScoredPairs
 from .rows import TrainingRows, contrasted
-from .settings import Settings
+from .settings import ADAPTER, CURVE, PLOT, Place, Precision, Settings, is_first, processes
 
 try:
     import accelerate  # noqa: F401  (the trainer imports it when it is created)
     import datasets  # noqa: F401
 
     from ..st import sentence_transformer
-    from .lora import attach, merge, merge_into
-    from .prepare import check, complete, load
-    from .trainer import make_trainer
+    from .lora import append_layers, attach, check_four_bit, merge, merge_into
+    from .losses import check_rows
+    from .trainer import SCORE, make_trainer
 except ImportError as e:
     raise MissingExtra(getattr(e, "package", None) or e.name or "sentence-transformers", "train") from e
 
 Data = TrainingRows | str | Path | Iterable[Mapping[str, Any]]
+
+EMBEDDINGS = ("static", "static_h0", "layer:0", "normed:0")
+"""Kinds of states that no layer computes: LoRA would have nothing to train."""
 
 
 def train(
@@ -63,26 +70,25 @@ def train(
         data: rows, as `TrainingRows.read` takes them.
         out: the folder that the encoder is saved to; ``training.json``, ``loss.jsonl`` and ``loss.png`` are written
             to it too, and ``checkpoints`` until the run is finished.
-        method: the embedding method; None keeps the encoder's own. A string is parsed.
-        dev: scored pairs. They are evaluated at every checkpoint, with the maximum length of the encoder that is
-            saved, and the best checkpoint is the result.
+        method: the embedding method; None keeps the encoder's. A string is parsed.
+        dev: scored pairs. They are evaluated at every checkpoint, with the maximum length of the saved encoder, and
+            the best checkpoint is the result.
         settings: everything that the result depends on.
         resume: resume from the last checkpoint in `out`; the final weights equal those of an uninterrupted run. Without
             a checkpoint, start from the beginning; if the run is finished, load its result.
-        keep_adapter: save the LoRA matrices to ``out/adapter`` too; they are merged into the weights in any case.
+        keep_adapter: also save the LoRA matrices, which are merged into the weights, to ``out/adapter``.
         device: None = a GPU where there is one.
         trust_remote_code: run the model's own code.
         progress: show a progress bar on stderr.
         log_every: number of steps between two lines of ``loss.jsonl``; the last step and those with an evaluation are
             logged in any case.
-        changes: single settings by name; they replace those of `settings`.
+        changes: single settings by name, which replace those of `settings`.
 
     Returns:
         The trained encoder, equal to the one that `out` loads to.
 
     Raises:
-        InputError: a setting is invalid; or `out` holds an unfinished or another run, or a file that the run did not
-            write under a name that it needs.
+        InputError: a setting is invalid; or `out` holds an unfinished or a different run, or other files.
         MethodError: the method does not fit the model.
         DataError: the rows cannot be used, or are too few.
         ModelError: a loss is NaN or infinite, or a file cannot be written; the last complete checkpoint is kept.
@@ -91,10 +97,6 @@ def train(
     >>> train("afterword-mini", "triplets.jsonl", "mini-bellm", method="bellm:last=2", epochs=2)  # doctest: +SKIP
     """
     settings = _settings(settings or Settings(), method, changes)
-    if log_every < 1:
-        raise InputError(f"log_every={log_every}: give 1 or more")
-    if keep_adapter and not settings.lora:
-        raise InputError("every weight is trained, so there is no adapter to keep: leave keep_adapter out")
     rows, scored = TrainingRows.read(data), None if dev is None else TrainingRows.read(dev)
     if settings.loss in ("ranking", "cached_ranking"):
         rows = contrasted(rows)
@@ -103,28 +105,25 @@ def train(
     check(settings, encoder, rows, scored)
     place = Place(Path(out))
     record = _record(str(model) if not isinstance(model, Encoder) else None, settings, encoder, rows, scored)
-    with place.held():
+    with place.locked():
         checkpoint = place.begin(record["fixed"], resume)
-        if resume and place.finished:
+        if resume and "finished" in (place.record() or {}):
             return Encoder.load(out, device=device, trust_remote_code=trust_remote_code)
         if is_first():
             place.write(record)
         run = Run(encoder, settings, place)
         try:
             trainer = make_trainer(run.model, settings, place, rows, scored, log_every, progress, encoder.max_length)
-            if checkpoint is not None and stopped(checkpoint):
-                trainer.finish(checkpoint)
-            else:
-                trainer.fit(checkpoint)
+            trainer.fit(checkpoint)
             encoder = run.finished(keep_adapter)
         finally:
             run.close()
         if is_first():
             place.save(encoder)
             place.write({**record, "finished": trainer.summary()})
-            place.clear()
+            shutil.rmtree(place.checkpoints, ignore_errors=True)
             with suppress(MissingExtra):  # without matplotlib there is no plot
-                draw_losses(place.curve, place.folder / PLOT, SCORE, place.folder.name)
+                draw_losses(place.folder / CURVE, place.folder / PLOT, SCORE, place.folder.name)
     return encoder
 
 
@@ -139,7 +138,7 @@ class Run:
 
     def __init__(self, encoder: Encoder, settings: Settings, place: Place) -> None:
         self.encoder, self.settings, self.place = encoder, settings, place
-        self.before = _copied(encoder.backbone.model) if settings.four_bit else None  # the weights not quantised
+        self.before = _copied(encoder.backbone.model) if settings.four_bit else None  # before quantisation
         self.adapted: Any = None
         set_seed(settings.seed)
         self.model = sentence_transformer(encoder)
@@ -179,7 +178,7 @@ class Run:
 
 
 def _copied(model: Any) -> Any:
-    """A copy of the model in main memory: the GPU's may be too small for two."""
+    """A copy of the model in main memory: the GPU may be too small for two."""
     device = model.device
     copied = copy.deepcopy(model.cpu())
     model.to(device)
@@ -193,9 +192,9 @@ def _checkpointing(model: Any, what: str, *options: Any) -> None:
 
 
 def _settings(settings: Settings, method: Method | str | None, changes: Mapping[str, Any]) -> Settings:
-    known = [f.name for f in fields(Settings)]
-    if wrong := [name for name in changes if name not in known]:
-        raise InputError(f"there is no setting {wrong[0]!r}: there are {', '.join(known)}")
+    names = [f.name for f in fields(Settings)]
+    if wrong := [name for name in changes if name not in names]:
+        raise InputError(f"no setting {wrong[0]!r}: choose from {', '.join(names)}")
     if method is not None:
         parsed = parse_method(method) if isinstance(method, str) else method
         changes = {**changes, "method": one_method(parsed, "training")}
@@ -205,11 +204,11 @@ def _settings(settings: Settings, method: Method | str | None, changes: Mapping[
 def _record(
     name: str | None, settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None
 ) -> dict[str, Any]:
-    """The content of ``training.json``; under "fixed" are the settings that a resumed run must have too."""
+    """The content of ``training.json``; a resumed run must equal what is under "fixed"."""
     fixed = {
         "settings": settings.to_json(),
         "processes": processes(),
-        "weights": weights_digest(encoder.backbone.model).hex(),
+        "model": weights_digest(encoder.backbone.model).hex(),
         "data": rows.digest,
         "dev": None if dev is None else dev.digest,
     }
@@ -221,3 +220,106 @@ def _record(
         "versions": {library: version(library) for library in libraries},
         "fixed": fixed,
     }
+
+
+def load(
+    model: str | Path | Encoder,
+    settings: Settings,
+    dev: TrainingRows | None = None,
+    device: Any = None,
+    trust_remote_code: bool = False,
+) -> Encoder:
+    """Load the encoder to train, with the settings' method, float32 weights and the new layers, if any.
+
+    Args:
+        model: as for `Encoder.load`, or an encoder, whose model is used without a copy.
+        settings: of the run.
+        dev: scored pairs, from which bellm(last="auto") finds the turning point.
+        device: None = a GPU where there is one, each process its own.
+        trust_remote_code: run the model's own code.
+
+    Raises:
+        MethodError: the method asks for bidirectional layers in a model that is bidirectional already, or for a
+            number of them that differs from the number of new layers.
+    """
+    if isinstance(model, Encoder):
+        encoder = model
+    else:
+        if device is None and torch.cuda.is_available():
+            device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        start = None if settings.method is None else classical()
+        encoder = Encoder.load(model, start, device=device, trust_remote_code=trust_remote_code)
+    method, facts = one_method(settings.method or encoder.method, "training"), encoder.backbone.facts
+    if method.sight.both_ways and not facts.causal:
+        raise MethodError(f"{facts.kind} is bidirectional already, in every layer: use classical or prompt, not bellm")
+    if method.sight.last == AUTO and dev is not None and dev.scored and not dev.conditioned:
+        left, right, gold = dev.columns.values()
+        pairs = ScoredPairs(tuple(left), tuple(right), np.array(gold), ("dev",) * len(dev))
+        method = resolve(method, encoder, pairs)
+    if settings.added and method.sight.last != settings.added:
+        raise MethodError(
+            f"added={settings.added} new layers are bidirectional, and the method has last={method.sight.last}: pass "
+            f"bellm(last={settings.added})"
+        )
+    backbone = encoder.backbone
+    if backbone.dtype in (torch.float16, torch.bfloat16) and not settings.four_bit:
+        backbone.model.float()
+    if settings.added:
+        set_seed(settings.seed)
+        backbone = append_layers(backbone, settings.added, settings.fresh)
+    encoder = replace(encoder, backbone=backbone, method=method)
+    if settings.prompt is None:
+        return encoder
+    prompts = {**(encoder.prompts or {}), "trained": settings.prompt}
+    return replace(encoder, prompts=prompts, default_prompt_name="trained")
+
+
+def complete(settings: Settings, encoder: Encoder) -> Settings:
+    """Complete the settings with the encoder's method and default prompt, and the device's precision."""
+    prompt = settings.prompt
+    if prompt is None and settings.prompts is None and encoder.default_prompt_name is not None:
+        prompt = (encoder.prompts or {}).get(encoder.default_prompt_name) or None
+    bfloat16 = encoder.device.type == "cuda" and torch.cuda.is_bf16_supported()
+    precision: Precision = settings.precision or ("bfloat16" if bfloat16 else "float32")
+    return replace(settings, method=one_method(encoder.method, "training"), prompt=prompt, precision=precision)
+
+
+def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None) -> None:
+    """Validate settings, model and data together, before anything is written.
+
+    Raises:
+        DataError: too few rows, or of a form that the loss, the method or the evaluation cannot use.
+        InputError: patience without dev pairs; a prompt for a column that is missing; 4 bits without CUDA.
+        MethodError: LoRA with a method that reads states from before the first layer.
+        MissingExtra: 4 bits without bitsandbytes.
+    """
+    check_rows(settings, rows)
+    needed = settings.batch_size * processes()
+    if len(rows) < needed:
+        raise DataError(f"{rows.source} holds {len(rows)} rows, fewer than a batch of {needed}: lower batch_size")
+    if dev is not None and not dev.scored:
+        raise DataError(f"{dev.source} holds {dev.form}: dev needs scored pairs: sentence1, sentence2, score")
+    method = one_method(encoder.method, "training")
+    wanted = "condition" in method.layout.fields
+    for part in (rows, dev):
+        if part is not None and wanted and not part.conditioned:
+            raise DataError(
+                f"{part.source} holds {part.form}, and the method's template holds {{condition}}: pass sentence1, "
+                "sentence2, condition, label"
+            )
+        if part is not None and part.conditioned and not wanted:
+            raise DataError(f"{part.source} holds conditions: use a method whose template holds {{condition}}")
+    if dev is not None and len(set(dev.columns["score"])) < 2:
+        raise DataError(
+            f"{dev.source} holds the score {dev.columns['score'][0]:g} for all pairs: no ranking follows it"
+        )
+    if settings.patience and dev is None:
+        raise InputError(f"patience={settings.patience} waits for a better score on dev: pass dev=")
+    columns = list(rows.columns)
+    if wrong := [name for name in settings.prompts or {} if name not in columns]:
+        raise InputError(f"prompts: no column {wrong[0]!r}: {rows.source} holds {', '.join(columns)}")
+    states = method.states.kind
+    if settings.lora and states in EMBEDDINGS:
+        raise MethodError(f"states={states!r} reads no layer, and LoRA adapts layers only: pass rank=0")
+    if settings.four_bit:
+        check_four_bit(encoder.backbone.model, encoder.device)

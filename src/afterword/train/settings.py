@@ -1,15 +1,27 @@
-"""The settings of a training run, in one value: saved with the result, and compared before a run is resumed."""
+"""The settings of a training run, and its folder: its record, its checkpoints, and whether it can be resumed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from math import inf
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..errors import InputError
+from ..errors import InputError, ModelError
+from ..files.atomic import atomic_file, lock_folder
 from ..methods import Method, one_method
 from ..methods.serialize import from_json, to_json
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
+
+RECORD, CURVE, PLOT, ADAPTER = "training.json", "loss.jsonl", "loss.png", "adapter"
+WEIGHTS, STATE = "trained.safetensors", "trainer_state.json"
 
 Loss = Literal["ranking", "cached_ranking", "angle", "cosent", "released"]
 Precision = Literal["float32", "bfloat16"]
@@ -17,16 +29,16 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Settings:
-    """The hyperparameters of training. The defaults are those of the BeLLM paper, section 4.1, where it gives them.
+    """The hyperparameters of training. The defaults are those of the BeLLM paper, section 4.1, if it states them.
 
     Args:
-        method: the embedding method; None keeps the encoder's own.
+        method: the embedding method; None keeps the encoder's.
         rank: LoRA rank r; 0 trains every weight.
         alpha: LoRA alpha: the product of the two matrices is scaled by alpha / rank.
         dropout: LoRA dropout probability.
         targets: names of the linear layers that get LoRA; empty = all.
         four_bit: keep the frozen weights in 4 bits (QLoRA); needs CUDA and bitsandbytes.
-        added: number of new bidirectional layers after the last one (Table 4's "addition"; see `new_layers.append`).
+        added: number of new bidirectional layers after the last one (Table 4's "addition"; see `lora.append_layers`).
         fresh: initialise the new layers at random, not as copies of the last layers.
         loss: name of the loss: "ranking", "cached_ranking", "angle", "cosent" or "released".
         temperature: of the ranking losses, whose scale is 1 / temperature.
@@ -36,21 +48,20 @@ class Settings:
         mini_batch: texts per forward of "cached_ranking".
         matryoshka: numbers of leading components; the loss is summed over the vectors truncated to each.
         learning_rate: peak learning rate.
-        warmup: number of warm-up steps, or their share of all steps; then the learning rate falls linearly to 0. A
-            run of one step has none.
+        warmup: number of warm-up steps, or their share of all steps; then the learning rate falls linearly to 0.
         weight_decay: of AdamW.
         clip: maximum norm of the gradient.
         batch_size: rows per batch and process.
         accumulate: batches per step (gradient accumulation).
         epochs: passes over the rows.
         steps: number of steps; replaces `epochs`.
-        max_length: maximum number of tokens per text in training; None = the model's limit, which the encoder that is
-            saved has in any case.
+        max_length: maximum number of tokens per text in training; None = the model's limit, which the saved encoder
+            has in any case.
         distinct: never put a text into a batch twice, if the loss uses in-batch negatives.
         prompt: prepended to every text.
         prompts: prepended to the texts of a column, by column name.
         precision: of the matrix products; "bfloat16" is autocast over float32 weights.
-        checkpointing: gradient checkpointing: keep only the layers' inputs, and run layers again for their gradients.
+        checkpointing: gradient checkpointing: store the layers' inputs only, and run layers again for their gradients.
         seed: random seed of LoRA's initial weights, the order of the rows, and dropout.
         every: number of steps between two checkpoints, each with an evaluation on dev.
         patience: stop after this many evaluations without a better dev score; 0 = never.
@@ -96,49 +107,28 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Validate the values."""
-        object.__setattr__(self, "targets", tuple(self.targets))
-        object.__setattr__(self, "matryoshka", tuple(self.matryoshka))
-        object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
+        for name in ("targets", "matryoshka", "weights"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, allowed in (("loss", get_args(Loss)), ("precision", (None, *get_args(Precision)))):
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(filter(None, allowed))}")
-        least = {
-            "warmup": 0,
-            "weight_decay": 0,
-            "clip": 0,
-            "rank": 0,
-            "added": 0,
-            "patience": 0,
-            "mini_batch": 1,
-            "batch_size": 1,
-            "accumulate": 1,
-            "every": 1,
-            "seed": 0,
-        }
-        for name, bound in least.items():
-            if not getattr(self, name) >= bound:
-                raise InputError(f"{name}={getattr(self, name)}: give {bound} or more")
+        minima = dict.fromkeys("warmup weight_decay clip rank added patience seed".split(), 0)
+        minima |= dict.fromkeys("mini_batch batch_size accumulate every steps max_length".split(), 1)
+        for name, minimum in minima.items():
+            value = getattr(self, name)
+            if value is not None and not value >= minimum:
+                raise InputError(f"{name}={value}: pass {minimum} or more")
         for name in ("temperature", "scale", "learning_rate", "epochs", "alpha"):
             if not getattr(self, name) > 0:
-                raise InputError(f"{name}={getattr(self, name)}: give more than 0")
-        for name in ("steps", "max_length"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name}={value}: give 1 or more")
+                raise InputError(f"{name}={getattr(self, name)}: pass more than 0")
         if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout={self.dropout}: give 0 or more, less than 1")
-        if self.four_bit and not self.lora:
-            raise InputError("weights in 4 bits are frozen: give a LoRA rank above 0")
-        if self.four_bit and self.added:
-            raise InputError("all weights of new layers are trained, which 4 bits do not allow: leave four_bit out")
-        if self.steps == 1 and self.warmup >= 1:
-            raise InputError(f"warmup={self.warmup:g} steps, and the run has one step: give less than 1")
-        if len(self.weights) != 3 or not all(0 <= w < inf for w in self.weights) or not any(self.weights):
-            given = ",".join(f"{w:g}" for w in self.weights)
-            raise InputError(
-                f"weights={given}: give three numbers from 0, not all 0: cosine, in-batch negatives, angle"
-            )
+            raise InputError(f"dropout={self.dropout}: pass a number from 0 to less than 1")
+        if len(self.weights) != 3:
+            raise InputError(f"weights={self.weights}: pass three numbers: cosine, in-batch negatives, angle")
+        if self.four_bit and (self.added or not self.lora):
+            raise InputError("four_bit=True freezes the weights: pass a LoRA rank above 0 and no added layers")
         if self.prompt and self.prompts:
-            raise InputError("give prompt, for every column, or prompts, by column, not both")
+            raise InputError("pass prompt, for every column, or prompts, by column, not both")
 
     @property
     def lora(self) -> bool:
@@ -165,3 +155,121 @@ class Settings:
         """Settings from the result of `to_json`."""
         method = data.get("method")
         return cls(**{**data, "method": None if method is None else one_method(from_json(method), "training")})
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of a training run: ``training.json``, ``loss.jsonl`` and, until it is finished, ``checkpoints``.
+
+    Args:
+        folder: the trained model is saved here.
+    """
+
+    folder: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints; it is removed when the run is finished."""
+        return self.folder / "checkpoints"
+
+    def record(self) -> dict[str, Any] | None:
+        """The content of ``training.json``: settings, data, versions; None if no run was started here.
+
+        Raises:
+            ModelError: the file cannot be read.
+        """
+        path = self.folder / RECORD
+        if not path.exists():
+            return None
+        try:
+            record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            record["fixed"]["settings"]
+        except (OSError, ValueError, TypeError, LookupError) as e:
+            raise ModelError(f"{path} is not the record of a run: {e!r}") from None
+        return record
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Write ``training.json`` atomically."""
+        with atomic_file(self.folder / RECORD) as file:
+            file.write(f"{json.dumps(record, indent=2, ensure_ascii=False)}\n".encode())
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create and lock the folder; of several processes that train together, the first does.
+
+        Raises:
+            ModelError: another run holds the lock, or the folder cannot be written.
+        """
+        if not is_first():
+            yield
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise ModelError(f"{self.folder} cannot be written: {e.strerror or e}") from e
+        with lock_folder(self.folder / ".afterword-training", "training into"):
+            yield
+
+    def begin(self, fixed: Mapping[str, Any], resume: bool) -> Path | None:
+        """Check the folder, and find the checkpoint to resume from.
+
+        Args:
+            fixed: everything the run depends on, as plain data; stored under "fixed" in ``training.json``.
+            resume: resume from the last complete checkpoint, if there is one.
+
+        Returns:
+            A checkpoint, or None to start from the beginning.
+
+        Raises:
+            InputError: the folder holds other files, a run that is not to be resumed, or one with different settings.
+        """
+        record = self.record()
+        if record is None:
+            if other := next((p.name for p in sorted(self.folder.glob("[!.]*"))), None):
+                raise InputError(f"{self.folder} is not empty: it holds {other}; choose a different folder")
+            return None
+        if not resume:
+            if self.last() is not None or "finished" in record:
+                raise InputError(f"{self.folder} holds a run: pass resume=True, or choose a different folder")
+            return None
+        was, now = record["fixed"], json.loads(json.dumps(fixed))
+        for name in (*now["settings"], *now):
+            before, after = (values["settings"].get(name, values.get(name)) for values in (was, now))
+            if before != after:
+                before, after = (v["name"] if isinstance(v, dict) and "name" in v else v for v in (before, after))
+                raise InputError(
+                    f"{self.folder} holds a run with {name}={before!r:.60}, not {after!r:.60}: set it back, or choose "
+                    "a different folder"
+                )
+        return self.last()
+
+    def last(self) -> Path | None:
+        """The last complete checkpoint: the trainer writes its state last."""
+        steps = {int(m[1]): p for p in self.checkpoints.glob("*") if (m := re.fullmatch(r"checkpoint-(\d+)", p.name))}
+        for step in sorted(steps, reverse=True):
+            try:
+                json.loads((steps[step] / STATE).read_text("utf-8"))
+            except (OSError, ValueError):
+                continue
+            return steps[step]
+        return None
+
+    def save(self, encoder: Encoder) -> None:
+        """Save the trained model in the folder: config.json, without which it does not load, is moved in last."""
+        new = self.checkpoints / "model"
+        encoder.save(new, overwrite=True)
+        for path in sorted(new.iterdir(), key=lambda path: (path.name == "config.json", path.name)):
+            target = self.folder / path.name
+            if target.is_dir():  # of a save that was interrupted
+                shutil.rmtree(target)
+            path.replace(target)
+
+
+def processes() -> int:
+    """The number of processes that train together (torchrun's WORLD_SIZE)."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this is the process of rank 0, which writes the files."""
+    return int(os.environ.get("RANK", "0")) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -13,27 +14,58 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 from torch import Tensor, nn
-from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerState
+from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback, TrainerState
 
-from ..errors import DataError, InputError, ModelError
-from .callbacks import SCORE, LossLog, StepsBar
-from .checkpoints import STATE, WEIGHTS, Place, processes
+from ..errors import DataError, ModelError
 from .losses import make_loss
 from .rows import BY_CLASS, TrainingRows
-from .settings import Settings
+from .settings import CURVE, STATE, WEIGHTS, Place, Settings, processes
+
+SCORE = "eval_dev_spearman_cosine"
+"""The trainer's name for the score on the dev pairs: Spearman's correlation with the cosines."""
+
+
+class LossLog(TrainerCallback):
+    """Write the logged losses to a file, one JSON object per line.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Log the last step, and every step with an evaluation, so that a short run has a curve too."""
+        control.should_log |= control.should_evaluate or state.global_step >= state.max_steps
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the history, which begins with that of the checkpoint."""
+        if state.is_world_process_zero:
+            self.path.write_text("".join(json.dumps(row) + "\n" for row in state.log_history), encoding="utf-8")
+
+
+class StepsBar(ProgressCallback):
+    """The trainer's progress bar, followed by the latest loss and dev score."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Update the loss and the dev score."""
+        names = {"loss": "loss", SCORE: "dev"}
+        if state.is_world_process_zero and self.training_bar is not None and logs:
+            self.training_bar.set_postfix({names[k]: f"{v:.4f}" for k, v in logs.items() if k in names})
 
 
 class Trainer(SentenceTransformerTrainer):
     """sentence-transformers' trainer, whose checkpoints hold only the trained weights.
 
     Attributes:
-        saved_length: maximum number of tokens of the encoder that is saved, with which dev is evaluated.
+        saved_length: maximum number of tokens of the saved encoder, with which dev is evaluated.
     """
 
     saved_length: int | None = None
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Add no model card: the encoder writes the folder."""
+        """Do not write a model card: the encoder writes the folder."""
 
     def training_step(self, model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
         """Run one batch forward and backward, and keep its loss for `_get_grad_norm`."""
@@ -52,9 +84,7 @@ class Trainer(SentenceTransformerTrainer):
             if not math.isfinite(value):
                 kept = _kept(Path(self.args.output_dir))
                 step = self.state.global_step + 1
-                raise ModelError(
-                    f"step {step}: {name} is {value}; {kept}; lower the learning rate, or train in float32"
-                )
+                raise ModelError(f"step {step}: {name} is {value}; {kept}; lower learning_rate, or train in float32")
         return norm
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
@@ -72,7 +102,7 @@ class Trainer(SentenceTransformerTrainer):
         path = Path(checkpoint_path) / WEIGHTS
         weights, parameters = load_file(path), _trained(self.model)
         if weights.keys() != parameters.keys() or any(weights[n].shape != p.shape for n, p in parameters.items()):
-            raise ModelError(f"{path} holds different weights from those trained here: choose the folder of this run")
+            raise ModelError(f"{path} holds weights of a different run: choose the folder of this run")
         with torch.no_grad():
             for name, parameter in parameters.items():
                 parameter.copy_(weights[name])
@@ -82,7 +112,7 @@ class Trainer(SentenceTransformerTrainer):
         self._load_from_checkpoint(str(self.state.best_model_checkpoint))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint, or leave nothing of it.
+        """Write a checkpoint completely or not at all.
 
         Raises:
             ModelError: a weight is NaN or infinite, or the checkpoint cannot be written. Earlier ones are kept.
@@ -91,31 +121,25 @@ class Trainer(SentenceTransformerTrainer):
         folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
-        except Exception as e:  # libraries report a full disk by errors of many classes
+        except Exception as e:  # on a full disk, libraries raise errors of many classes
             shutil.rmtree(folder, ignore_errors=True)
             reason = (e.strerror if isinstance(e, OSError) else None) or str(e).splitlines()[0]
             raise ModelError(f"{folder} cannot be written: {reason}; {_kept(folder.parent)}") from e
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Evaluate on dev with the maximum length of the encoder that is saved; the weights are checked first."""
+        """Evaluate on dev with the maximum length of the saved encoder; the weights are checked first."""
         self._check_weights()
         first: Any = self.model[0]
-        trained_on, first.max_seq_length = first.max_seq_length, self.saved_length
+        training_length, first.max_seq_length = first.max_seq_length, self.saved_length
         try:
             scores: dict[str, float] = super().evaluate(*args, **kwargs)
         finally:
-            first.max_seq_length = trained_on
+            first.max_seq_length = training_length
         return scores
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Warm up and fall to 0 linearly. A run of one step has no warm-up, in which its learning rate would be 0.
-
-        Raises:
-            InputError: warm-up steps are asked for in a run of one step.
-        """
+        """Warm up and fall to 0 linearly; a run of one step has no warm-up, in which its learning rate would be 0."""
         if num_training_steps == 1:
-            if self.args.warmup_steps >= 1:
-                raise InputError(f"warmup={self.args.warmup_steps:g} steps, and the run has one step: give less than 1")
             self.args.warmup_steps = 0
         return super().create_scheduler(num_training_steps, optimizer)
 
@@ -123,7 +147,7 @@ class Trainer(SentenceTransformerTrainer):
         """Check the weights: an update can overflow although loss and gradient are finite."""
         if bad := next((name for name, p in _trained(self.model).items() if not p.isfinite().all()), None):
             kept = _kept(Path(self.args.output_dir))
-            raise ModelError(f"step {self.state.global_step}: {bad} is not finite; {kept}; lower the learning rate")
+            raise ModelError(f"step {self.state.global_step}: {bad} is not finite; {kept}; lower learning_rate")
 
     def fit(self, checkpoint: Path | None) -> None:
         """Train, from the start or from a checkpoint.
@@ -132,6 +156,8 @@ class Trainer(SentenceTransformerTrainer):
             ModelError: a value is NaN or infinite, or a file cannot be written.
             DataError: the rows are too few for one batch of distinct texts.
         """
+        if checkpoint is not None and self._has_ended(checkpoint):
+            return
         try:
             self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         except OSError as e:
@@ -141,20 +167,19 @@ class Trainer(SentenceTransformerTrainer):
         self._check_weights()
         if not self.state.global_step:
             size = self.args.per_device_train_batch_size
-            many = f"too many rows share a text to fill a batch of {size}"
-            raise DataError(f"{many}: lower the batch size, or allow equal texts (--no-distinct, distinct=False)")
+            many = f"too many rows share a text to fill a batch of {size} distinct texts"
+            raise DataError(f"{many}: lower batch_size, or pass distinct=False")
         self.accelerator.wait_for_everyone()
 
-    def finish(self, checkpoint: Path) -> None:
-        """Restore the final state of a run that ended right after a checkpoint: load its best or last weights.
-
-        Args:
-            checkpoint: the last checkpoint of the run.
-        """
-        self.state = TrainerState.load_from_json(str(checkpoint / STATE))
-        best = self.state.best_model_checkpoint if self.args.load_best_model_at_end else None
+    def _has_ended(self, checkpoint: Path) -> bool:
+        """Whether training had ended with this checkpoint; if so, load the best or last weights."""
+        state = TrainerState.load_from_json(str(checkpoint / STATE))
+        if not state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
+            return False
+        self.state = state
+        best = state.best_model_checkpoint if self.args.load_best_model_at_end else None
         self._load_from_checkpoint(best or str(checkpoint))
-        self.accelerator.wait_for_everyone()
+        return True
 
     def summary(self) -> dict[str, Any]:
         """Steps, epochs, and the best dev score with its step; None without dev."""
@@ -194,9 +219,9 @@ def make_trainer(
         dev: scored pairs, or None.
         log_every: number of steps between two lines of losses.
         progress: show a progress bar on stderr.
-        saved_length: maximum number of tokens of the encoder that is saved; dev is evaluated with it.
+        saved_length: maximum number of tokens of the saved encoder; dev is evaluated with it.
     """
-    callbacks: list[Any] = [LossLog(place.curve)]
+    callbacks: list[Any] = [LossLog(place.folder / CURVE)]
     if settings.patience and dev is not None:
         callbacks.append(EarlyStoppingCallback(settings.patience))
     options: dict[str, Any] = {}
@@ -205,28 +230,10 @@ def make_trainer(
                    "metric_for_best_model": SCORE, "greater_is_better": True}  # fmt: skip
     if model.device.type == "cpu":
         options |= {"use_cpu": True, "ddp_backend": "gloo" if processes() > 1 else None}
-    trainer = Trainer(
-        model=model,
-        args=arguments(settings, place, logging_steps=log_every, disable_tqdm=not progress, **options),
-        train_dataset=Dataset.from_dict(dict(rows.columns)),
-        evaluator=None if dev is None else evaluator(dev),
-        loss=make_loss(model, settings, gather=processes() > 1, classes=rows.form == BY_CLASS),
-        callbacks=callbacks,
-    )
-    trainer.saved_length = saved_length
-    trainer.remove_callback(ProgressCallback)
-    trainer.remove_callback(PrinterCallback)
-    if progress:
-        trainer.add_callback(StepsBar())
-    return trainer
-
-
-def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTransformerTrainingArguments:
-    """The settings as the trainer's arguments. Several processes split one batch, in which no text occurs twice."""
-    result = SentenceTransformerTrainingArguments(
+    arguments = SentenceTransformerTrainingArguments(
         output_dir=str(place.checkpoints),
         per_device_train_batch_size=settings.batch_size * processes(),
-        accelerator_config={"split_batches": processes() > 1},
+        accelerator_config={"split_batches": processes() > 1},  # processes split one batch of distinct texts
         gradient_accumulation_steps=settings.accumulate,
         num_train_epochs=settings.epochs,
         max_steps=settings.steps or -1,
@@ -240,16 +247,31 @@ def arguments(settings: Settings, place: Place, **options: Any) -> SentenceTrans
         prompts=settings.prompt or (dict(settings.prompts) if settings.prompts else None),
         dataloader_drop_last=True,  # every step has the same number of negatives
         dataloader_pin_memory=False,
+        logging_steps=log_every,
         logging_nan_inf_filter=False,  # the filter would hide a NaN or infinite loss
         save_strategy="steps",
         save_steps=settings.every,
         save_total_limit=2,  # the last and the best, or the last two
         restore_callback_states_from_checkpoint=True,  # early stopping's count of evaluations without gain
+        disable_tqdm=not progress,
         report_to=[],
         **options,
     )
-    result._n_gpu = min(result.n_gpu, 1)  # each process trains on one GPU; torchrun starts a process per GPU
-    return result
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # each process trains on one GPU; torchrun starts a process per GPU
+    trainer = Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=Dataset.from_dict(dict(rows.columns)),
+        evaluator=None if dev is None else evaluator(dev),
+        loss=make_loss(model, settings, gather=processes() > 1, classes=rows.form == BY_CLASS),
+        callbacks=callbacks,
+    )
+    trainer.saved_length = saved_length
+    trainer.remove_callback(ProgressCallback)
+    trainer.remove_callback(PrinterCallback)
+    if progress:
+        trainer.add_callback(StepsBar())
+    return trainer
 
 
 def evaluator(dev: TrainingRows) -> Any:
