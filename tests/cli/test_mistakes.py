@@ -55,11 +55,10 @@ evaluate -m enc --tasks sts | --data hub
 # what is fitted
 embed -m enc --post whiten a | --post --fit
 embed -m enc --fit nope.txt --post centre a | nope.txt
-# options without effect
-tune -m enc --texts rows.txt --out new --copies 2 | --texts
-train -m enc --data pairs.jsonl --out new --loss cosent --full-rank --rank 8 | --rank
-train -m enc --data pairs.jsonl --out new --steps 8 --epochs 2 | --epochs --steps
-train -m enc --data pairs.jsonl --out new --steps 1 --warmup 5 | --warmup 5
+# tune and train
+tune -m enc --texts rows.txt --dev pairs.jsonl --out new | --dev --texts
+tune -m enc --dev pairs.jsonl --out new --copies two | --copies 'two'
+train -m enc --data pairs.jsonl --out new | pairs.jsonl --loss cosent
 """
 """A command line, and what its message must hold: the value that is wrong, and the fix."""
 

@@ -38,7 +38,7 @@ def test_it_trains_and_says_what_it_did(run: Run, gpt2: Path, rows: Path, tmp_pa
     assert full.code == 0
     assert json.loads((tmp_path / "b" / "training.json").read_text())["fixed"]["settings"]["rank"] == 0
     again = run("train", *words[:5], tmp_path / "b", *words[6:], "--full-rank", "--steps", 1)
-    assert str(tmp_path / "b") in again.last and "--resume" in again.last
+    assert again.code == 2 and str(tmp_path / "b") in again.last
 
 
 def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -55,36 +55,32 @@ def test_ctrl_c_says_what_is_kept(run: Run, gpt2: Path, rows: Path, tmp_path: Pa
     out = tmp_path / "out"
     words = ["train", "-m", gpt2, "--data", rows, "--out", out, "--batch-size", 3, "--every", 1, "--epochs", 2]
     ended = run(*words)
-    assert ended.code == 130 and ended.last == (
-        f"interrupted: {out}/checkpoints/checkpoint-2 is kept; the same command with --resume goes on from it"
-    )
+    assert ended.code == 130 and f"{out}/checkpoints/checkpoint-2 is kept" in ended.last
     opened = run("similar", "-m", out, "a", "b")
     assert str(out) in opened.last and "resume" in opened.last
     assert run(*words, "--resume").out == f"{out}: 4 steps\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "value"),
     [
-        (["--batch-size", "7"], "6 rows, fewer than a batch of 7"),
-        (["--method", "bellm:last=99"], "last=99: the model has"),
-        (["--method", "nothing"], "no method 'nothing'"),
+        (["--batch-size", "7"], "6 rows"),
+        (["--method", "bellm:last=99"], "last=99"),
         (["--loss", "cosent"], "cosent"),
-        (["--loss", "mse"], "'mse' is not one of"),
-        (["--matryoshka", "8,x"], "write numbers, as in 256,128"),
-        (["--rank", "0"], "'--rank'"),
+        (["--loss", "mse"], "'mse'"),
+        (["--matryoshka", "8,x"], "'8,x'"),
         (["--patience", "3"], "--patience 3"),
-        (["--four-bit"], "CUDA GPU"),
-        (["--device", "nowhere"], "'nowhere' is no device"),
-        (["--dev", "nowhere.csv"], "nowhere.csv does not exist"),
+        (["--four-bit"], "CUDA"),
+        (["--device", "nowhere"], "'nowhere'"),
+        (["--dev", "nowhere.csv"], "nowhere.csv"),
         (["--add", "2"], "--add 2"),
     ],
 )
-def test_a_wrong_word_is_one_line_and_exit_code_2(
-    words: list[str], said: str, run: Run, gpt2: Path, rows: Path, tmp_path: Path
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    words: list[str], value: str, run: Run, gpt2: Path, rows: Path, tmp_path: Path
 ):
     ended = run("train", "-m", gpt2, "--data", rows, "--out", tmp_path / "out", "--batch-size", 3, *words)
-    assert ended.code == 2 and said in ended.last and not ended.out
+    assert ended.code == 2 and value in ended.last and not ended.out
     assert not (tmp_path / "out").exists()
 
 

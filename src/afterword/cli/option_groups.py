@@ -490,6 +490,21 @@ def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
     return names
 
 
+def numbers(spelled: str | None, option: str, kind: Callable[[str], Any] = int) -> tuple[Any, ...]:
+    """The numbers of a list such as ``1,2``.
+
+    Raises:
+        typer.BadParameter: one is not a number.
+
+    >>> numbers("1, 2", "--copies")
+    (1, 2)
+    """
+    try:
+        return tuple(kind(part) for part in spelled.split(",")) if spelled else ()
+    except ValueError:
+        raise typer.BadParameter(f"{spelled!r}: write numbers separated by commas", param_hint=option) from None
+
+
 def check_plot(plot: Path | None, dark: bool = False) -> None:
     """Check, before a long computation, that a figure can be drawn."""
     if plot is not None:
