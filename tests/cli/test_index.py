@@ -289,9 +289,8 @@ def test_wrong_options_are_refused(run: Run, tmp_path: Path, words: list[str], v
     assert ended.code == 2 and value in ended.err and not (tmp_path / "a").exists()
 
 
-def test_status_and_optimize_need_no_model(run: Run, gpt2: Path, tmp_path: Path):
+def test_status_needs_no_model(run: Run, gpt2: Path, tmp_path: Path):
     (tmp_path / "t.txt").write_text("the bank\nthe river\n")
     assert run("index", tmp_path / "a", "-m", gpt2, "--method", "classical", "-i", tmp_path / "t.txt").code == 0
-    for word in ("--status", "--optimize"):
-        found = json.loads(run("index", tmp_path / "a", word, "--json").out)
-        assert (found["rows"], found["vector index"], found["text search"]) == (2, "no", "English")
+    found = json.loads(run("index", tmp_path / "a", "--status", "--json").out)
+    assert (found["rows"], found["vector index"], found["language"]) == (2, "no", "English")

@@ -71,7 +71,6 @@ def test_a_killed_first_build_goes_on(run: Run, model: Path, whole: Build, tmp_p
 CHANGES: dict[str, tuple[object, ...]] = {
     "update": (),
     "prune": ("--prune",),
-    "optimize": ("--optimize",),
 }
 
 
@@ -81,10 +80,7 @@ class Change(Build):
     def __init__(self, folder: Path, base: Build, how: str) -> None:
         super().__init__(folder, Path(str(base.words[3])))
         (folder / "in.csv").write_text(LATER)
-        if how == "optimize":
-            self.words = ["index", self.index, *CHANGES[how]]
-        else:
-            self.words += CHANGES[how]
+        self.words += CHANGES[how]
         shutil.copytree(base.index, self.index)
 
     @property
@@ -101,7 +97,7 @@ def test_a_killed_change_goes_on(
     assert run(*whole.words).code == 1
     unbroken = Change(tmp_path, whole, how)
     code, calls = unbroken.forked()
-    assert sum(call.endswith("/table") for call in calls) > (0 if how == "optimize" else 1)
+    assert sum(call.endswith("/table") for call in calls) > 1
     soaking = request.node.get_closest_marker("soak") is not None
     chosen = range(len(calls)) if soaking else [i for i, call in enumerate(calls) if call.startswith("delete")]
     assert chosen

@@ -116,18 +116,16 @@ def test_a_query_without_a_vector_is_refused(index: Index):
         find(index, ["bank"], np.full((1, DIMENSION), np.nan))
 
 
-def test_strange_ids_are_returned_and_an_index_without_words_is_named(tmp_path: Path):
+def test_strange_ids_are_returned(tmp_path: Path):
     strange = ["O'Brien", '"', "😀", "x" * 10_000, "a\nb"]
-    index = made(tmp_path / "i", TEXTS[:5], strange, text_search=False)
+    index = made(tmp_path / "i", TEXTS[:5], strange)
     (found,) = find(index, ["any"], QUERY)
     assert {hit.id: hit.text for hit in found.hits} == dict(zip(strange, TEXTS[:5], strict=True))
-    with pytest.raises(DataError, match="by='vector'"):
-        find(index, ["any"], QUERY, Search(by="text"))
 
 
 def with_documents(folder: Path, documents: list[str]) -> Index:
     """An index whose rows are chunks of these documents."""
-    index = made(folder, [f"text {i}" for i in range(len(documents))], text_search=False)
+    index = made(folder, [f"text {i}" for i in range(len(documents))])
     rows = index.table.to_arrow()
     place = rows.schema.get_field_index("doc")
     index.table.merge_insert("id").when_matched_update_all().execute(rows.set_column(place, "doc", [documents]))
@@ -233,14 +231,14 @@ def test_the_metrics_are_their_formulas(tmp_path: Path):
 def test_the_metrics_are_those_of_trec_eval(tmp_path: Path):
     pytrec_eval = pytest.importorskip("pytrec_eval")
     draw = np.random.default_rng(5)
-    index = made(tmp_path / "i", [f"text {i}" for i in range(40)], text_search=False)
+    index = made(tmp_path / "i", [f"text {i}" for i in range(40)])
     lines = [f"q{q} 0 {d} {draw.integers(-1, 4)}" for q in range(9) for d in draw.permutation(40)[:25]]
     found = judged(index, tmp_path, {f"q{q}": f"query {q}" for q in range(9)}, lines)
     vectors = random_vectors(9, seed=3)
-    runs = {}
-    for id, result in zip(found.queries, find(index, list(found.queries.values()), vectors), strict=True):
+    runs, by_vector = {}, Search(by="vector")
+    for id, result in zip(found.queries, find(index, list(found.queries.values()), vectors, by_vector), strict=True):
         runs[id] = {hit.doc: -float(rank) for rank, hit in enumerate(result.hits)}
     names = {"nDCG@10": "ndcg_cut_10", "recall@10": "recall_10", "MRR@10": "recip_rank"}
     scores = pytrec_eval.RelevanceEvaluator(found.qrels, {"ndcg_cut.10", "recall.10", "recip_rank"}).evaluate(runs)
     wanted = {name: np.mean([one[key] for one in scores.values()]) for name, key in names.items()}
-    assert measure(index, found, vectors, Search()) == pytest.approx(wanted)
+    assert measure(index, found, vectors, by_vector) == pytest.approx(wanted)

@@ -53,8 +53,8 @@ def test_every_word_is_found_in_any_script(tmp_path: Path):
 
 def test_a_large_index_has_an_index_of_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "FLAT_BELOW", 300)
-    index = made(tmp_path / "a", [f"text {i}" for i in range(300)], text_search=False)
-    assert index.has_index(VECTOR) and not index.has_index("text")
+    index = made(tmp_path / "a", [f"text {i}" for i in range(300)])
+    assert index.has_index(VECTOR) and index.has_index("text")
 
 
 @pytest.mark.parametrize("other", [{"chunking": "256"}, {"id_column": "n"}, {"late": True}, {"overlap": 8}])

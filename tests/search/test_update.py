@@ -118,14 +118,6 @@ def worker(folder: Path, turns: int) -> "subprocess.Popen[bytes]":
     return process
 
 
-def test_two_updates_with_the_same_ids_leave_no_duplicates(tmp_path: Path):
-    made(tmp_path / "a", ["x", "y"])
-    processes = [worker(tmp_path / "a", 3) for _ in range(2)]
-    assert any(process.wait() == 0 for process in processes)
-    ids = Index.open(tmp_path / "a").read(["id"])["id"].to_pylist()
-    assert sorted(ids, key=int) == [str(i) for i in range(len(ids))] and len(ids) == 400
-
-
 def test_a_killed_process_leaves_a_usable_index(tmp_path: Path):
     made(tmp_path / "a", ["x", "y"])
     process = worker(tmp_path / "a", 10_000)

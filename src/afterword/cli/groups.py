@@ -56,15 +56,14 @@ def duplicates(
     repeats: Annotated[
         Path | None,
         typer.Option(
-            "--repeats",
-            metavar="FILE",
+            "--repeats", metavar="FILE",
             help="Write the other rows to this file: row, line or id, text, the row that each repeats, their cosine.",
         ),
     ] = None,
     overwrite: Overwrite = False,
     as_json: o.AsJson = False,
     progress: o.Progress = None,
-) -> int:
+) -> int:  # fmt: skip
     """Find texts that repeat others, or nearly so, and keep one of each.
 
     All pairs are compared. A text is in a group if it is near any text of it; the first row is kept.

@@ -35,7 +35,7 @@ STORED_STEP = 50_000  # stored rows of one merge
 
 @dataclass(frozen=True)
 class IndexedModel(Model):
-    """The model of an index, which --status and --optimize do not need."""
+    """The model of an index, which --status does not need."""
 
     model: Annotated[
         str,
@@ -51,8 +51,7 @@ def index(
     stored: Annotated[
         Path | None,
         typer.Option(
-            "--from",
-            metavar="PATH",
+            "--from", metavar="PATH",
             help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder. "
             "-m names the model that made them.",
         ),
@@ -60,8 +59,7 @@ def index(
     id: Annotated[
         str | None,
         typer.Option(
-            "--id",
-            metavar="NAME",
+            "--id", metavar="NAME",
             help="The column or field that holds each text's id. Default: a hash of the text, so equal texts are one.",
         ),
     ] = None,
@@ -70,24 +68,21 @@ def index(
     prompt_name: Annotated[
         str | None,
         typer.Option(
-            "--prompt-name",
-            metavar="NAME",
+            "--prompt-name", metavar="NAME",
             help="Put the model's prompt of this name before every text. Default: its prompt for documents.",
         ),
     ] = None,
     query_prompt_name: Annotated[
         str | None,
         typer.Option(
-            "--query-prompt-name",
-            metavar="NAME",
+            "--query-prompt-name", metavar="NAME",
             help="The model's prompt for queries. Default: the one named query, if there is one.",
         ),
     ] = None,
     chunk: Annotated[
         str | None,
         typer.Option(
-            "--chunk",
-            metavar="HOW",
+            "--chunk", metavar="HOW",
             help="Split texts, each chunk a row: N tokens, sentences, paragraphs, or sentences:N for as many as fit.",
         ),
     ] = None,
@@ -99,22 +94,16 @@ def index(
     language: Annotated[
         str | None,
         typer.Option(
-            "--language",
-            metavar="NAME",
+            "--language", metavar="NAME",
             help="Language of the text index, such as English or German: its stems; or none. "
             "Default: English, or none where most letters are not Latin.",
         ),
     ] = None,
-    no_text_search: Annotated[bool, typer.Option("--no-text-search", help="Build no text index.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Delete what the input no longer has.")] = False,
     status: Annotated[bool, typer.Option("--status", help="Print what is in the index, and nothing else.")] = False,
-    optimize: Annotated[
-        bool, typer.Option("--optimize", help="Only add new rows to the indexes, and remove old versions.")
-    ] = False,
     on_long: o.OnLong = "warn",
-    rejects: o.RejectsFile = None,
     as_json: o.AsJson = False,
-) -> int:
+) -> int:  # fmt: skip
     """Build an index of texts, or update it: texts that it already has are not embedded again.
 
     Search it by `afterword search`. A row that cannot be embedded is left out and listed, and the run ends with exit
@@ -124,14 +113,14 @@ def index(
         afterword index tickets -m minilm -i tickets.csv --column body --id id
         afterword index tickets --status
     """
-    if status or optimize:
-        return _maintain(folder, optimize, as_json)
+    if status:
+        return _print_status(folder, as_json)
     if not model.model:
         raise typer.BadParameter("pass one, such as -m minilm", param_hint="--model")
     if stored is not None and chunk is not None:
         raise typer.BadParameter("stored vectors are those of complete texts: leave out --chunk", param_hint="--from")
     check_one(**{"input": source.input, "from": stored})
-    from ..search.index import REJECTS, Index, check_folder, exists, writing
+    from ..search.index import Index, check_folder, exists, writing
 
     methods = read_methods([method] if method else None)
     check_condition(methods.values(), "another template", False)
@@ -142,10 +131,10 @@ def index(
                "batch_tokens": speed.batch_tokens, "on_long": on_long}  # fmt: skip
     settings = {
         "chunking": chunk or "", "late": late, "overlap": overlap or 0, "language": language or "",
-        "query_prompt_name": query_prompt_name, "text_search": not no_text_search,
+        "query_prompt_name": query_prompt_name,
         "loading": {name: getattr(model, name) for name in ("revision", "max_length", "dtype")},
     }  # fmt: skip
-    build = Build(folder, model, methods, options, settings, prune, rejects or folder / REJECTS, speed.progress)
+    build = Build(folder, model, methods, options, settings, prune, speed.progress)
     with writing(folder), interruptible(lambda: "rows that were merged are kept; the same command goes on from there"):
         if stored is not None:
             return build.from_stored(stored, names, id, keep is None)
@@ -161,13 +150,13 @@ def _kept_names(known: Sequence[str], keep: Sequence[str] | None) -> list[str]:
     """The columns that the index has, and those of --keep.
 
     Raises:
-        typer.BadParameter: a name is reserved, or holds a dot, which LanceDB reads as a part of a column.
+        typer.BadParameter: a name is one of the index's or LanceDB's.
     """
-    from ..search.index import COLUMNS, RESERVED
+    from ..search.index import COLUMNS
 
     names = list(dict.fromkeys([*known, *read_keep(keep, ())]))
     for name in names:
-        if name in (*COLUMNS, *RESERVED) or "." in name:
+        if name in COLUMNS or name.startswith("_") or "." in name:
             raise typer.BadParameter(f"an index cannot have a column {name!r}: rename it", param_hint="--keep")
     return names
 
@@ -183,7 +172,6 @@ class Build:
         options: of `Encoder.encode`.
         settings: of the index, by the names of `IndexInfo`.
         prune: delete what the input no longer has.
-        listing: the file that lists rejected rows.
         progress: as --progress.
     """
 
@@ -193,8 +181,14 @@ class Build:
     options: dict[str, Any]
     settings: dict[str, Any]
     prune: bool
-    listing: Path
     progress: bool | None
+
+    @property
+    def listing(self) -> Path:
+        """The file that lists rejected rows."""
+        from ..search.index import REJECTS
+
+        return self.folder / REJECTS
 
     def from_texts(
         self, reader: Reader, names: Sequence[str], id: str | None, chunking: Chunking | None, window: int
@@ -363,14 +357,11 @@ def _list(update: Update, items: Sequence[Item], rejected: Rejects, lines: bool 
             rejected.add(update.row_number(item), item.line if lines else item.beside, item.problem)
 
 
-def _maintain(folder: Path, optimize: bool, as_json: bool) -> int:
-    """Print what is in an index, which --optimize puts in order before."""
-    from ..search.index import VECTOR, Index, writing
+def _print_status(folder: Path, as_json: bool) -> int:
+    """Print what is in an index."""
+    from ..search.index import VECTOR, Index
 
     index = Index.open(folder)
-    if optimize:
-        with writing(folder):
-            index.optimize()
     info = index.info
     values = {
         "rows": index.rows,
@@ -379,7 +370,7 @@ def _maintain(folder: Path, optimize: bool, as_json: bool) -> int:
         "dimension": info.dimension,
         "chunk": (info.chunking or "none") + (f", overlap {info.overlap}" if info.overlap else ""),
         "kept": ", ".join(index.kept) or "none",
-        "text search": info.language if info.text_search else "no",
+        "language": info.language,
         "vector index": "yes" if index.has_index(VECTOR) else "no",
         "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
     }

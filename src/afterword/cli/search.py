@@ -54,8 +54,7 @@ def search(
     judged_queries: Annotated[
         Path | None,
         typer.Option(
-            "--queries",
-            metavar="FILE",
+            "--queries", metavar="FILE",
             help="Measure the index by this .jsonl, .csv, .tsv or .parquet file of queries, with an id (_id or id) and "
             "a text in each row: print nDCG@10, recall@10 and MRR@10 by the judgements of --qrels.",
         ),
@@ -63,8 +62,7 @@ def search(
     qrels: Annotated[
         Path | None,
         typer.Option(
-            "--qrels",
-            metavar="FILE",
+            "--qrels", metavar="FILE",
             help="Relevance judgements: BEIR's columns query-id, corpus-id and score, or TREC's four columns. A "
             "document with a score above 0 is relevant.",
         ),
@@ -75,10 +73,9 @@ def search(
     by: Annotated[
         By | None,
         typer.Option(
-            "--by",
-            metavar="BY",
+            "--by", metavar="BY",
             help="vector finds by meaning and scores by the cosine; text finds by words and scores by BM25; hybrid "
-            "joins both by their ranks. Default: hybrid where the index has a text index, else vector.",
+            "joins both by their ranks. Default: hybrid.",
         ),
     ] = None,
     where: Annotated[
@@ -89,7 +86,7 @@ def search(
     each: Annotated[bool, typer.Option("--each", help="One row a document: its best chunk.")] = False,
     on_long: o.OnLong = "warn",
     as_json: o.AsJson = False,
-) -> int:
+) -> int:  # fmt: skip
     """Search an index that `afterword index` made, by meaning and by words.
 
     The words after FOLDER are one query; --input takes a file with a query in each row. The model is the one that made
@@ -129,7 +126,7 @@ def search(
     results = find(index, texts, vectors_of(texts), settings)
     typer.echo("\n".join(_json(results) if as_json else _page(results)))
     unmatched = 0 if by == "vector" else sum(not result.matched for result in results)
-    if unmatched and not by_text and index.info.text_search:
+    if unmatched and not by_text:
         where_ = " that fits --where" if where else ""
         share = "the query" if len(results) == 1 else f"{unmatched:,} of {len(results):,} queries"
         say(f"found by vectors alone: no row{where_} has a word of {share}")
@@ -186,8 +183,7 @@ def _measured(
         number = f"{len(judged.missing):,} of {plural(judged.documents, 'judged document')}"
         say(f"warning: {number} are not in the index, such as {judged.missing[0]!r:.60}: they count as not found")
     vectors = vectors_of(list(judged.queries.values()))
-    ways: tuple[By, ...] = ("hybrid", "vector", "text") if index.info.text_search else ("vector",)
-    ways = ways if settings.by is None else (settings.by,)
+    ways: tuple[By, ...] = ("hybrid", "vector", "text") if settings.by is None else (settings.by,)
     scores = {by: measure(index, judged, vectors, replace(settings, by=by)) for by in ways}
     if as_json:
         counts = {"queries": len(judged.queries), "skipped": judged.skipped, "not_in_index": len(judged.missing)}

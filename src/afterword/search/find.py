@@ -64,7 +64,7 @@ class Search:
 
     Attributes:
         top: the number of hits.
-        by: hybrid, vector or text; None = hybrid if the index has a text index, else vector.
+        by: hybrid (None), vector or text.
         where: a condition on the columns, in SQL.
         exact: compare all vectors instead of using the vector index.
         each: one hit per document: its best chunk.
@@ -96,17 +96,14 @@ def check_search(index: Index, search: Search) -> By:
     """Check a search before a model is loaded; returns what it searches by.
 
     Raises:
-        DataError: LanceDB refuses `where`, or the index has no text index.
+        DataError: LanceDB refuses `where`.
     """
     if search.where is not None:
         try:
             index.table.search().where(f"({search.where})").select(["id"]).limit(1).to_arrow()
         except (ValueError, RuntimeError, OSError) as e:
             raise _refused(index, search.where, e) from None
-    by = search.by or ("hybrid" if index.info.text_search else "vector")
-    if by != "vector" and not index.has_index("text"):
-        raise DataError(f"{index.folder} has no text index: pass by='vector'")
-    return by
+    return search.by or "hybrid"
 
 
 def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Search | None = None) -> list[Result]:
@@ -123,7 +120,7 @@ def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Se
 
     Raises:
         InputError: a query is blank, or has no vector.
-        DataError: LanceDB refuses `where`, or the index has no text index.
+        DataError: LanceDB refuses `where`.
     """
     search = search or Search()
     by = check_search(index, search)

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,15 +29,7 @@ VECTOR = "vector"
 METRIC = "cosine"
 COLUMNS = ("id", "doc", "chunk", "start", "end", "text", "hash", VECTOR)
 """The columns of every index; those kept from the input come before the vector."""
-RESERVED = (
-    "_score", "_distance", "_relevance_score", "_query_index", "_rowid", "_rowaddr", "_rowoffset",
-    "_row_created_at_version", "_row_last_updated_at_version",
-)  # fmt: skip
-"""LanceDB's names, which no column may have."""
-UNIQUE = {"lance-schema:unenforced-primary-key": "true"}  # without it, two merges at the same time add an id twice
 PLACE = re.compile(r",? /\S+:\d+:\d+")  # a line of LanceDB's source
-SETTINGS = ("chunking", "late", "overlap", "id_column", "query_prompt_name", "language", "text_search", "loading")
-"""What an index records that a file of vectors does not."""
 SAME = {
     "prompt": "prompt_name", "chunking": "chunk", "late": "late", "overlap": "overlap", "id_column": "id",
     "dimension": "dimension",
@@ -60,7 +52,6 @@ class IndexInfo(VectorsInfo):
         id_column: the column of the input that holds ids; None = ids are hashes of texts.
         query_prompt_name: the model's prompt for queries; None = the one that `Encoder.encode_query` chooses.
         language: of the text index, such as English; ``none`` for no stems; "" = detected from the texts.
-        text_search: whether there is a text index.
         loading: options that the model was loaded with, by the names of `Encoder.load`.
     """
 
@@ -70,12 +61,11 @@ class IndexInfo(VectorsInfo):
     id_column: str | None = None
     query_prompt_name: str | None = None
     language: str = ""
-    text_search: bool = True
     loading: Mapping[str, Any] = field(default_factory=dict)
 
     def to_metadata(self) -> dict[str, str]:
         """The metadata of a column of vectors, and the settings of the index as JSON."""
-        settings = {name: getattr(self, name) for name in SETTINGS}
+        settings = {f.name: getattr(self, f.name) for f in fields(self)[len(fields(VectorsInfo)) :]}
         return {**super().to_metadata(), "index": json.dumps(settings, ensure_ascii=False)}
 
     @classmethod
@@ -83,8 +73,7 @@ class IndexInfo(VectorsInfo):
         """The inverse of `to_notes` for a table.
 
         Raises:
-            KeyError: a value is missing.
-            ValueError: a value cannot be read.
+            KeyError, ValueError: a value is missing, or cannot be read.
         """
         notes = {name.decode().removeprefix(PREFIX): value.decode() for name, value in (metadata or {}).items()}
         return cls(**vars(VectorsInfo.from_metadata(notes)), **json.loads(notes["index"]))
@@ -214,7 +203,7 @@ class Index:
         from lancedb.index import FTS, IvfSq
 
         with written(self.folder):
-            if self.info.text_search and not self.has_index("text"):
+            if not self.has_index("text"):
                 stems = self.info.language != "none"
                 # LanceDB 0.40 drops the neighbours of stop words too ("the dog" is not found by "dog"): they stay.
                 config = FTS(
@@ -262,9 +251,8 @@ def schema_of(info: IndexInfo, kept: Mapping[str, Any]) -> Schema:
         "end": pa.int64(),
         VECTOR: pa.list_(pa.float32(), info.dimension),
     }
-    fields = [pa.field(name, types.get(name, pa.string())) for name in COLUMNS]
-    fields[0] = pa.field("id", pa.string(), nullable=False, metadata=UNIQUE)
-    return pa.schema([*fields[:-1], *_fields(kept), fields[-1]], to_notes({VECTOR: info}))
+    *columns, vector = [pa.field(name, types.get(name, pa.string())) for name in COLUMNS]
+    return pa.schema([*columns, *_fields(kept), vector], to_notes({VECTOR: info}))
 
 
 def _fields(kept: Mapping[str, Any]) -> list[Any]:

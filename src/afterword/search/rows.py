@@ -38,7 +38,7 @@ class Row:
     start: int
     end: int
     hash: str
-    context: Any = field(default=None, repr=False, compare=False)
+    context: Any = field(default=None, repr=False)
 
 
 class Update:
@@ -64,8 +64,8 @@ class Update:
         self._documents: dict[str, tuple[str, int]] = {}
         self._rejected: set[str] = set()
         self._ids: set[str] = set()
-        self._held: list[RecordBatch] = []
-        self._changed: list[Item] = []
+        self._new: list[RecordBatch] = []
+        self._changed: list[RecordBatch] = []
 
     def documents(self, items: Iterable[Item]) -> Iterator[Item]:
         """The rows of the input, repeated ones left out; one without an id, or with another row's, has a problem."""
@@ -93,22 +93,24 @@ class Update:
 
     def new(self, items: Iterable[Item]) -> list[Item]:
         """The rows that must be embedded, each with its `Row`, and those with a problem."""
-        return [item for item in items if item.problem is not None or self._is_new(item)]
-
-    def _is_new(self, item: Item) -> bool:
-        item.beside = row = self._row(item)
-        self._ids.add(row.id)
-        hash, rest = self._known.get(row.id, ("", ""))
-        if hash != row.hash:
-            return True
-        if rest == _digest([row.start, row.end, *self._values(item)]):
-            self.counts["known"] += 1
-        else:
-            self.counts["updated"] += 1
-            self._changed.append(item)
-            if len(self._changed) >= self.step:
-                self._merge_changed()
-        return False
+        new, changed = [], []
+        for item in items:
+            if item.problem is None:
+                item.beside = row = self._row(item)
+                self._ids.add(row.id)
+                hash, rest = self._known.get(row.id, ("", ""))
+                if hash == row.hash:
+                    known = rest == _digest([row.start, row.end, *self._values(item)])
+                    self.counts["known" if known else "updated"] += 1
+                    changed += [] if known else [item]
+                    continue
+            new.append(item)
+        if changed:
+            schema = self.index.table.schema
+            vectorless = schema.remove(schema.get_field_index(VECTOR))
+            self._changed.append(_batch(changed, vectorless, self.kept))
+            self._merge(self._changed, self.step)
+        return new
 
     def _row(self, item: Item) -> Row:
         text, place, info = item.text or "", item.beside, self.index.info
@@ -135,7 +137,7 @@ class Update:
         return bisect_left(self._lines, item.line)
 
     def write(self, items: Sequence[Item], vectors: Array) -> None:
-        """Merge rows with their vectors (n, D); a row with a problem is counted.
+        """Merge rows with their vectors (n, D); those with a problem are counted.
 
         Raises:
             DataError: the index cannot be written, or a kept value does not fit its column.
@@ -144,31 +146,19 @@ class Update:
         self.counts["embedded"] += len(good)
         self.counts["rejected"] += len(items) - len(good)
         if good:
-            schema = self.index.table.schema
-            self._held.append(_batch([items[i] for i in good], schema, self.kept, vectors[good]))
-        if sum(map(len, self._held)) >= self.step:
-            self._merge_held()
+            self._new.append(_batch([items[i] for i in good], self.index.table.schema, self.kept, vectors[good]))
+            self._merge(self._new, self.step)
 
-    def _merge_held(self) -> None:
+    def _merge(self, batches: list[RecordBatch], least: int = 1) -> None:
+        """Merge batches and empty their list, if they have enough rows."""
         import pyarrow as pa
 
-        if self._held:
+        if sum(map(len, batches)) >= least:
             with written(self.index.folder):
                 merging = self.index.table.merge_insert("id").when_matched_update_all()
-                merging.when_not_matched_insert_all().execute(pa.Table.from_batches(self._held))
-        self._held = []
-
-    def _merge_changed(self) -> None:
-        """Write new kept values; the vectors stay."""
-        import pyarrow as pa
-
-        if self._changed:
-            schema = pa.schema([field for field in self.index.table.schema if field.name in {*COLUMNS, *self.kept}])
-            batch = _batch(self._changed, schema.remove(schema.get_field_index(VECTOR)), self.kept)
-            with written(self.index.folder):
-                merging = self.index.table.merge_insert("id").when_matched_update_all()
-                merging.execute(pa.Table.from_batches([batch]))
-        self._changed = []
+                merging = merging.when_not_matched_insert_all() if batches is self._new else merging
+                merging.execute(pa.Table.from_batches(batches))
+            batches.clear()
 
     def finish(self, prune: bool) -> int:
         """Merge the last rows, and delete what is gone: surplus chunks, and with ``prune`` what the input lacks.
@@ -181,21 +171,21 @@ class Update:
         Raises:
             DataError: with ``prune``, no row of the input could be used; or the index cannot be written.
         """
-        self._merge_held()
-        self._merge_changed()
+        self._merge(self._new)
+        self._merge(self._changed)
         if prune and self._known and not self._documents:
             rows = plural(self.index.rows, "row")
             raise DataError(f"no row of the input can be used: nothing is pruned of {self.index.folder} with {rows}")
-        gone = [id for id in self._known.keys() - self._ids if self._is_gone(id, prune)]
+        chunked, gone = bool(self.index.info.chunking), []
+        for id in self._known.keys() - self._ids:
+            doc = id.rpartition("#")[0] if chunked else id
+            if doc not in self._rejected and (prune or doc in self._documents):
+                gone.append(id)
         with written(self.index.folder):
             for first in range(0, len(gone), DELETED):
                 quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in gone[first : first + DELETED])
                 self.index.table.delete(f"id IN ({quoted})")
         return len(gone)
-
-    def _is_gone(self, id: str, prune: bool) -> bool:
-        doc = id.rpartition("#")[0] if self.index.info.chunking else id
-        return doc not in self._rejected and (prune or doc in self._documents)
 
 
 def _digest(values: Any) -> str:
@@ -218,18 +208,16 @@ def _batch(items: Sequence[Item], schema: Schema, kept: Mapping[str, Any], vecto
     """
     import pyarrow as pa
 
-    columns = {name: [getattr(item.beside, name, None) for item in items] for name in COLUMNS}
+    columns: dict[str, Any] = {name: [getattr(item.beside, name, None) for item in items] for name in COLUMNS}
     columns |= {"text": [item.text for item in items], **kept_columns(items, kept, parquet=True)}
+    if vectors is not None:
+        flat = pa.array(vectors.astype(np.float32).reshape(-1))
+        columns[VECTOR] = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
     arrays = []
-    for one in schema:
-        if one.name == VECTOR and vectors is not None:
-            flat = pa.array(vectors.astype(np.float32).reshape(-1))
-            arrays.append(pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]))
-            continue
+    for column in schema:
         try:
-            arrays.append(pa.array(columns.get(one.name, [None] * len(items)), one.type))
+            arrays.append(pa.array(columns[column.name], column.type))
         except (pa.ArrowException, OverflowError) as e:
-            raise DataError(
-                f"the column {one.name!r} is {one.type} in the index: {str(e).splitlines()[0]:.200}"
-            ) from None
+            reason = str(e).splitlines()[0]
+            raise DataError(f"the column {column.name!r} is {column.type} in the index: {reason:.200}") from None
     return pa.record_batch(arrays, schema=schema)
