@@ -1,12 +1,14 @@
-"""``afterword methods``: told from the catalogue, so that it cannot differ from it."""
+"""``afterword methods`` describes the catalogue, and ``afterword inspect`` a model."""
 
 import inspect
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.cli.conftest import Run
 
-from afterword import parse_method
+from afterword import Encoder, classical, parse_method
 from afterword.cli.methods import entry
 from afterword.methods import CATALOGUE
 from afterword.methods.prompts import TEMPLATES
@@ -27,7 +29,7 @@ def test_a_method_in_full(run: Run):
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_option_is_told_and_its_default_is_the_default(name: str):
+def test_every_option_is_described_with_its_default(name: str):
     found = entry(CATALOGUE[name])
     assert found.summary.endswith(".") and found.source and found.cost
     assert [o["name"] for o in found.options] == list(inspect.signature(CATALOGUE[name]).parameters)
@@ -48,3 +50,28 @@ def test_json(run: Run):
     assert found["templates"] == TEMPLATES
     pool = next(o for o in found["methods"][0]["options"] if o["name"] == "pool")
     assert (pool["default"], pool["choices"]) == ("mean", ["mean", "last", "cls", "weighted"])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "llama_gqa", "roberta"])
+def test_facts(run: Run, oracle: Path, name: str):
+    folder = oracle / "models" / name
+    ended = run("inspect", "-m", folder, "--json", "--method", "classical")
+    assert (ended.code, ended.err) == (0, "")
+    found, facts = json.loads(ended.out), Encoder.load(folder, classical()).backbone.facts
+    for key in ("kind", "layers", "heads", "width", "causal", "way", "attention"):
+        assert found[key] == getattr(facts, key)
+    assert found["self_check"] == facts.checks and "from eager" in found["self_check"]["flat"]
+    assert found["causal"] == (name in ("gpt2", "llama_gqa"))
+    for suggested in found["methods"]:
+        vector = Encoder.load(folder, parse_method(suggested["method"])).encode("a text")
+        assert np.isfinite(vector).all(), suggested
+
+
+@pytest.mark.parametrize("model", ["minilm", "afterword-mini"])
+def test_the_page_has_at_most_fifteen_lines(run: Run, model: str, request: pytest.FixtureRequest):
+    name = request.getfixturevalue("minilm") if model == "minilm" else model
+    page = run("inspect", "-m", name)
+    assert (page.code, page.err) == (0, "")
+    assert len(page.out.splitlines()) <= 15
+    for shown in ("M parameters", "6 of", "from eager", "linear layers", "--method classical"):
+        assert shown in page.out

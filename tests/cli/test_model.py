@@ -5,14 +5,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from tests.cli.conftest import Run, array
 
-from afterword import Encoder, classical, reba
+from afterword import Encoder, reba
 from afterword.cli.option_groups import Model
-from afterword.jobs.stored import VectorsInfo, to_notes
-from afterword.methods.serialize import to_json
 
 
 def test_how_a_model_is_loaded(gpt2: Path):
@@ -47,7 +43,6 @@ LIGHT = """
 2 embed -m minilm -i rows.csv --field nope
 2 embed -m minilm -o out.foo a
 2 embed -m ./nope -o out.npy a
-2 similar -m minilm --method reba a --against classical.parquet
 2 words -m minilm --span 1 a b
 2 inspect -m minilm --method ecco
 2 train -m minilm --data nope.jsonl --out out
@@ -67,12 +62,9 @@ for line in sys.stdin.read().split("\\n"):
 """
 
 
-def test_what_is_wrong_is_told_before_torch_is_imported(tmp_path: Path):
+def test_mistakes_are_reported_before_torch_is_imported(tmp_path: Path):
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
     (tmp_path / "pairs.jsonl").write_text('{"sentence1": "a", "sentence2": "b", "score": 1}\n' * 2)
-    info = VectorsInfo("minilm", to_json(classical()), "0" * 32, "1" * 32, 1, False, None, np.zeros((8, 1), np.float32))
-    table = pa.table({"text": ["a"], "vector": pa.array([[1.0]], pa.list_(pa.float32(), 1))})
-    pq.write_table(table.replace_schema_metadata(to_notes({"vector": info})), tmp_path / "classical.parquet")
     lines = LIGHT.strip().splitlines()
     asked = "\n".join(line.partition(" ")[2] for line in lines)
     done = subprocess.run([sys.executable, "-c", CHILD], input=asked, capture_output=True, text=True, cwd=tmp_path)

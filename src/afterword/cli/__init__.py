@@ -15,17 +15,16 @@ import typer
 from .console import State, guarded
 from .help import SETTINGS, Verb, Verbs, expanded
 
-VERBS = (
-    "embed", "job", "words", "similar", "duplicates", "cluster", "index", "search", "methods", "inspect", "analyse",
-    "train", "evaluate", "tune", "compare",
-)  # fmt: skip
-
-MODULES = {"duplicates": "groups", "cluster": "groups"}
-"""The modules of verbs that are not named like the verb."""
+VERBS = {
+    "embed": "embed", "job": "job", "words": "words", "similar": "similar", "duplicates": "groups",
+    "cluster": "groups", "index": "index", "search": "search", "methods": "methods", "inspect": "methods",
+    "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune", "compare": "compare",
+}  # fmt: skip
+"""The module of each verb."""
 
 
 class Afterword(Verbs):
-    """All verbs, each in the module of its name, which is imported when the verb is needed."""
+    """All verbs; the module of a verb is imported when the verb is needed."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -43,7 +42,7 @@ class Afterword(Verbs):
 @cache
 def verb(name: str) -> Any:
     """A verb, built from its function or from its own `typer.Typer`."""
-    defined = getattr(import_module(f".{MODULES.get(name, name)}", __name__), name)
+    defined = getattr(import_module(f".{VERBS[name]}", __name__), name)
     if not isinstance(defined, typer.Typer):
         alone = typer.Typer(**SETTINGS)
         alone.command(name, cls=Verb)(expanded(defined))

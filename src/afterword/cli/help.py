@@ -13,7 +13,7 @@ import typer.core
 
 from .console import OPTIONS, option_names
 from .option_groups import TITLES
-from .tables import wrapped
+from .tables import definitions
 
 SETTINGS: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
@@ -22,7 +22,6 @@ SETTINGS: dict[str, Any] = {
     "add_completion": False,
 }
 """Of every `typer.Typer`."""
-LONGEST = 30  # length of the longest option name that has its meaning on the same line
 
 
 def expanded(verb: Callable[..., int]) -> Callable[..., int]:
@@ -90,14 +89,8 @@ class Page:
 
 def write_rows(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
     """Write a section of names and their meanings; unlike click's, it breaks no option at its hyphens."""
-    indent = " " * (min(max(len(name) for name, _ in rows), LONGEST) + 4)
     with formatter.section(title):
-        for name, meaning in rows:
-            head = f"  {name}".ljust(len(indent))
-            if len(name) > LONGEST:
-                formatter.write(f"{head}\n")
-                head = indent
-            formatter.write("\n".join(wrapped(meaning, formatter.width, indent, head)) + "\n")
+        formatter.write("\n".join(definitions(rows, formatter.width, "  ")) + "\n")
 
 
 class Verb(Page, typer.core.TyperCommand):

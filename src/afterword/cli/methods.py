@@ -1,23 +1,33 @@
-"""``afterword methods``: print what each method does, from the docstrings of the catalogue."""
+"""``afterword methods`` prints what each method does, and ``afterword inspect`` what a model is and how it is run."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
-from typing import Annotated, Any
+from inspect import cleandoc, signature
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from ..jobs import VECTOR
 from . import options as o
-from .tables import GAP, page_width, wrapped
+from .console import without_advice
+from .option_groups import Model, read_methods
+from .tables import definitions, page_width, wrapped, wrapped_table
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder
 
 WIDTH = 110  # maximum width of the page
-NARROW = 72  # width below which a table becomes a list
-PAPER, COST = 16, 17  # maximum widths of these columns
+WITH_TEMPLATES = {"prompt", "bellm", "echo"}
+
+WAYS = {
+    "flat": "all texts of a batch concatenated without padding",
+    "stacked": "batches of texts of equal length, without padding",
+    "eager": "batches of texts of equal length, with the model's own attention",
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ def methods(
     ] = None,
     as_json: o.AsJson = False,
 ) -> int:
-    """Print a table of all methods, or all about some: what they do, their options, defaults and papers.
+    """Print a table of all methods, or a description of some: what they do, their options, defaults and papers.
 
     Examples:
         afterword methods
@@ -58,19 +68,22 @@ def methods(
     from ..methods.prompts import TEMPLATES
     from ..spelling import did_you_mean
 
-    if unknown := [name for name in names or () if name not in CATALOGUE]:
-        raise UnknownMethod(
-            f"no method {unknown[0]!r}{did_you_mean(unknown[0], CATALOGUE)}: there are {', '.join(CATALOGUE)}"
-        )
+    for name in names or ():
+        if name not in CATALOGUE:
+            raise UnknownMethod(f"no method {name!r}{did_you_mean(name, CATALOGUE)}: there are {', '.join(CATALOGUE)}")
     entries = [entry(CATALOGUE[name]) for name in names or CATALOGUE]
     if as_json:
         catalogue = {"methods": [asdict(e) for e in entries], "templates": TEMPLATES}
         typer.echo(json.dumps(catalogue, indent=2, ensure_ascii=False))
         return 0
     width = page_width(most=WIDTH)
-    lines = overview(entries, width) if not names else "\n\n".join(printed(e, width) for e in entries).splitlines()
-    if not names or {"prompt", "bellm", "echo"} & set(names):
-        lines += ["", "templates", *(line for t in TEMPLATES.items() for line in _labelled(*t, 18, width))]
+    if names:
+        lines = "\n\n".join("\n".join(described(e, width)) for e in entries).splitlines()
+    else:
+        rows = [(e.name, _sentence(e.summary), _first(e.source), e.cost.rstrip(".")) for e in entries]
+        lines = wrapped_table(("method", "what it does", "paper", "cost"), rows, width)
+    if not names or WITH_TEMPLATES & set(names):
+        lines += ["", "templates", *definitions(list(TEMPLATES.items()), width, "    ")]
     if not names:
         lines += ["", *wrapped("`afterword methods NAME` describes the options of a method.", width)]
         lines += wrapped('Write --method reba:copies=3,pool=mean; a value with a comma in "double quotes".', width)
@@ -85,33 +98,33 @@ def entry(method: Callable[..., Any]) -> Entry:
     >>> entry(reba).options[0]["name"], entry(reba).options[0]["default"]
     ('copies', '2')
     """
-    head, _, rest = inspect.cleandoc(method.__doc__ or "").partition("\nArgs:\n")
+    head, _, rest = cleandoc(method.__doc__ or "").partition("\nArgs:\n")
     paragraphs = [" ".join(p.split()) for p in head.split("\n\n") if p.strip()]
     named = dict(p.split(": ", 1) for p in paragraphs if p.startswith(("Source: ", "Cost: ")))
     notes = [p for p in paragraphs[1:] if p.partition(": ")[0] not in named]
-    meanings = _arguments(rest)
+    arguments = re.split(r"\n\s*\n|\n(?=\S)", rest)[0]
+    meanings = {
+        name: " ".join(text.split())
+        for name, text in re.findall(r"^    (\w+): (.*(?:\n     .*)*)", arguments, flags=re.M)
+    }
+    hints = get_type_hints(method)
     options = [
         {
             "name": name,
             "default": spelled(parameter.default),
-            "choices": _choices(str(parameter.annotation)),
+            "choices": _choices(hints[name]),
             "what": meanings.get(name, ""),
         }
-        for name, parameter in inspect.signature(method, eval_str=True).parameters.items()
+        for name, parameter in signature(method).parameters.items()
     ]
     return Entry(method.__name__, paragraphs[0], named.get("Source", ""), named.get("Cost", ""), notes, options)
 
 
-def _arguments(section: str) -> dict[str, str]:
-    """The entries of a Google style Args section: a name and a colon, with further lines indented deeper."""
-    section = re.split(r"\n\s*\n|\n(?=\S)", section)[0]
-    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", section, flags=re.M)
-    return {name: " ".join(text.split()) for name, text in entries}
-
-
-def _choices(annotation: str) -> list[str]:
-    """The values that a Literal annotation allows."""
-    return re.findall(r"'([^']*)'", annotation.replace('"', "'")) if "Literal[" in annotation else []
+def _choices(hint: Any) -> list[str]:
+    """The strings that the literals of an annotation allow."""
+    if get_origin(hint) is Literal:
+        return [choice for choice in get_args(hint) if isinstance(choice, str)]
+    return [choice for part in get_args(hint) for choice in _choices(part)]
 
 
 def spelled(value: object) -> str:
@@ -125,42 +138,105 @@ def spelled(value: object) -> str:
     return "none" if value == () else '""' if value == "" else str(value)
 
 
-def overview(methods: Sequence[Entry], width: int) -> list[str]:
-    """A table with a row per method; on a narrow page, a list."""
-    rows = [
-        (e.name, _sentence(e.summary), re.split(r"[;,](?![^()]*\))", e.source)[0], e.cost.rstrip(".")) for e in methods
-    ]
-    if width < NARROW:
-        return [line for name, *rest in rows for line in (name, *(w for r in rest for w in wrapped(r, width, "    ")))]
-    first = max(len(name) for name, *_ in rows)
-    widths = [first, width - first - PAPER - COST - 3 * GAP, PAPER, COST]
-    lines = []
-    for row in [("method", "what it does", "paper", "cost"), *rows]:
-        cells = [wrapped(cell, columns) for cell, columns in zip(row, widths, strict=True)]
-        for parts in zip_longest(*cells, fillvalue=""):
-            padded = [f"{part:<{columns}}" for part, columns in zip(parts, widths, strict=True)]
-            lines += [(" " * GAP).join(padded).rstrip()]
-    return lines
-
-
 def _sentence(text: str) -> str:
     return text.partition(". ")[0].rstrip(".")
 
 
-def printed(method: Entry, width: int = WIDTH) -> str:
-    """The description as text."""
+def _first(source: str) -> str:
+    """The first paper of a source."""
+    return re.split(r"[;,](?![^()]*\))", source)[0]
+
+
+def described(method: Entry, width: int = WIDTH) -> list[str]:
+    """The lines of a description."""
     lines = [method.name]
     for paragraph in (method.summary, *method.notes, f"Source: {method.source}", f"Cost: {method.cost}"):
         lines += wrapped(paragraph, width, "    ")
-    lines.append("")
-    for option in method.options:
-        one_of = f" (one of {', '.join(option['choices'])})" if option["choices"] else ""
-        lines += _labelled(f"{option['name']}={option['default']}", f"{option['what']}{one_of}", 29, width)
-    return "\n".join(lines)
+    rows = [
+        (f"{o['name']}={o['default']}", o["what"] + (f" (one of {', '.join(o['choices'])})" if o["choices"] else ""))
+        for o in method.options
+    ]
+    return [*lines, "", *definitions(rows, width, "    ")]
 
 
-def _labelled(label: str, text: str, columns: int, width: int) -> list[str]:
-    """A text beside its label; on a narrow page, or beside a long label, under it."""
-    if width < NARROW or len(label) > columns:
-        return [f"    {label}", *wrapped(text, width, " " * 8)]
-    return wrapped(text, width, " " * (columns + 5), f"    {label:<{columns}} ")
+def inspect(model: Model, method: o.Method = None, as_json: o.AsJson = False) -> int:
+    """Print a model's properties, how it is run, and which methods to try.
+
+    Examples:
+        afterword inspect -m minilm
+    """
+    chosen = read_methods([method] if method else None).get(VECTOR)
+    with without_advice():  # the methods to try are printed below
+        encoder = model.load(chosen)
+    report = {"model": model.model, **facts(encoder), "methods": suggestions(encoder)}
+    typer.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else "\n".join(summary(report)))
+    return 0
+
+
+def facts(encoder: Encoder) -> dict[str, Any]:
+    """The properties of a loaded model."""
+    from ..backbone.packed_linear import packed_layers
+
+    f, backbone, tokenizer = encoder.backbone.facts, encoder.backbone, encoder.backbone.tokenizer
+    return {
+        "kind": f.kind,
+        "parameters": sum(p.numel() for p in backbone.model.parameters()),
+        "layers": f.layers,
+        "heads": f.heads,
+        "width": f.width,
+        "dimension": encoder.dimension,
+        "max_length": encoder.max_length,
+        "causal": f.causal,
+        "way": f.way,
+        "attention": f.attention,
+        "self_check": f.checks,
+        "packed": bool(packed_layers(backbone.model)),
+        "device": str(backbone.device),
+        "dtype": str(backbone.dtype).removeprefix("torch."),
+        "special_tokens": {"before": tokenizer.tokens(tokenizer.prefix), "after": tokenizer.tokens(tokenizer.suffix)},
+        "method": str(encoder.method),
+        "post": [type(step).__name__.lower() for step in encoder.post],
+        "prompts": encoder.prompts or {},
+    }
+
+
+def suggestions(encoder: Encoder) -> list[dict[str, str]]:
+    """Methods that suit the model, as ``--method`` takes them, with the reason."""
+    f = encoder.backbone.facts
+    masked = encoder.backbone.tokenizer.hf.mask_token_id is not None
+    ditto = "ditto" if f.heads >= 10 else f"ditto:head=1-{f.heads}"
+    suited = [("classical", True, "the mean of the last layer: where to start")]
+    if f.causal:
+        suited += [
+            ("reba:pool=mean", f.attention, "the text twice; each token adds the later tokens that attend to it"),
+            ("echo", True, "the text twice, the second copy pooled: its tokens attend to all of the text"),
+            ("prompt:template=eol", True, "the hidden state that predicts one word for the text"),
+            ("bellm", f.way != "eager", "bidirectional attention in the last layer"),
+        ]
+    else:
+        suited += [
+            ("classical:states=first_last", True, "the mean of the first and the last layer"),
+            (ditto, f.attention, "each token weighted by how much it attends to itself in one head"),
+            ("prompt:template=promptbert", masked, "the hidden state of [MASK] in a sentence about the text"),
+        ]
+    return [{"method": name, "why": why} for name, fits, why in suited if fits]
+
+
+def summary(report: Mapping[str, Any]) -> list[str]:
+    """The report in at most fifteen lines on a page of usual width."""
+    steps = "".join(f", {step}" for step in report["post"])
+    weights = "packed" if report["packed"] else "ordinary"
+    rows = [
+        ("model", f"{report['model']} ({report['kind']}, {report['parameters'] / 1e6:.1f} M parameters)"),
+        ("layers", f"{report['layers']} of {report['heads']} heads, width {report['width']}"),
+        ("direction", "causal: a token attends to earlier tokens" if report["causal"] else "bidirectional"),
+        ("limit", f"{report['max_length']} tokens" if report["max_length"] else "no limit"),
+        ("device", f"{report['device']}, {report['dtype']}, {weights} linear layers"),
+        ("runs", WAYS[report["way"]]),
+        ("self-check", f"{report['way']}: {report['self_check'][report['way']]}"),
+        ("attention", "" if report["attention"] else "its weights cannot be read: reba and ditto are not available"),
+        ("method", f"{report['method']} -> {report['dimension']} components{steps}"),
+        ("prompts", ", ".join(report["prompts"])),
+        *(("" if i else "try", f"--method {m['method']}") for i, m in enumerate(report["methods"])),
+    ]
+    return definitions([row for row in rows if row[1]], page_width())

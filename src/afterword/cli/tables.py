@@ -8,14 +8,18 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from ..errors import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 PIPE = 160  # width of the output in cells, if it is not a terminal
 NARROWEST = 20  # width of the narrowest page
 GAP = 2  # spaces between columns
 TEXT = 12  # width in cells that a column of texts has at least, if scores can be moved to another table for it
+LONGEST = 30  # length of the longest name that has its meaning on the same line
 BOLD, RED, YELLOW = "1", "31", "33"
 
 
@@ -45,6 +49,19 @@ def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -
     """Lines of at most `width` characters that break between words, not at hyphens; a longer word is broken."""
     head = indent if first is None else first
     return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False) or [head]
+
+
+def definitions(rows: Sequence[tuple[str, str]], width: int, indent: str = "") -> list[str]:
+    """Lines for names and their meanings, which are wrapped; a long name has a line of its own."""
+    column = min(len(indent) + min(max(len(name) for name, _ in rows), LONGEST) + GAP, width // 2)
+    lines: list[str] = []
+    for name, meaning in rows:
+        head = f"{indent}{name}".ljust(column)
+        if len(head) > column:
+            lines.append(head)
+            head = " " * column
+        lines += wrapped(meaning, width, " " * column, head)
+    return lines
 
 
 def paragraph(text: str, width: int | None, indent: str = "") -> str:
@@ -130,15 +147,23 @@ def _blocks(scores: Sequence[int], widths: Sequence[int], room: int) -> Iterator
     yield block
 
 
+def wrapped_table(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Lines for a table of texts, which are wrapped; the first column is not."""
+    laid = _rich_table()
+    for i, head in enumerate(heads):
+        laid.add_column(head, no_wrap=not i)
+    for row in rows:
+        laid.add_row(*row)
+    return _lines(laid, width)
+
+
 def _laid_out(columns: Sequence[Column], width: int) -> list[str]:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     def cell(text: str) -> Text:
         return Text(one_line(text), no_wrap=True, overflow="ellipsis")
 
-    laid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=any(c.head for c in columns))
+    laid = _rich_table(any(c.head for c in columns))
     for column in columns:
         number = column.kind != "text"
         laid.add_column(
@@ -147,7 +172,19 @@ def _laid_out(columns: Sequence[Column], width: int) -> list[str]:
         )  # fmt: skip
     for row in zip(*(c.cells for c in columns), strict=True):
         laid.add_row(*map(cell, row))
-    console = Console(width=width, height=len(columns[0].cells) + 1, color_system=None, force_terminal=False)
+    return _lines(laid, width)
+
+
+def _rich_table(heads: bool = True) -> Table:
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=heads)
+
+
+def _lines(laid: Table, width: int) -> list[str]:
+    from rich.console import Console
+
+    console = Console(width=width, height=laid.row_count + 1, color_system=None, force_terminal=False, markup=False)
     with console.capture() as captured:
         console.print(laid)
     return [line.rstrip(" ") for line in captured.get().splitlines()]
