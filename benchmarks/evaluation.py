@@ -27,7 +27,7 @@ QUICK = "STSB"
 
 def beginnings(data: Folder, root: Path) -> Folder:
     """The first 50 rows of a set."""
-    (file,) = sts(QUICK).files()
+    file = sts(QUICK).file
     with gzip.open(data.find(file), "rt", encoding="utf-8") as f:
         rows = list(islice(f, 50))
     path = root / f"{file}.jsonl"

@@ -160,7 +160,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def copy(root: Path, name: str, **splits: list[Mapping[str, Any]]) -> Path:
     """A copy of a task's repository, a file per split."""
-    folder = root / mteb_task(name).files()[0]
+    folder = root / mteb_task(name).new().metadata.dataset["path"]
     folder.mkdir(parents=True)
     for split, rows in splits.items():
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -222,7 +222,7 @@ def test_scores_are_those_of_mtebs_own_run(tmp_path: Path):
 def test_the_digest_of_a_copy_is_of_its_files_and_the_hubs_is_the_commit(tmp_path: Path):
     task = mteb_task("ATEC")
     folder = copy(tmp_path, "ATEC", test=pairs())
-    (name,) = task.files()
+    name = task.new().metadata.dataset["path"]
     before = task.digests(Folder(tmp_path))
     (folder / ".cache").mkdir()
     (folder / ".cache" / "x.lock").write_text("hf download leaves such files")
@@ -234,7 +234,7 @@ def test_the_digest_of_a_copy_is_of_its_files_and_the_hubs_is_the_commit(tmp_pat
 
 def test_a_task_by_mtebs_name():
     assert mteb_task("STSB") == mteb_task("STSB-zh") and mteb_task("STSB").split == "test"
-    assert mteb_task("STS22") == MtebTask("STS22.mteb", "STS22") and mteb_task("STS22").group == "mteb"
+    assert mteb_task("STS22") == MtebTask("STS22.mteb", official="STS22") and mteb_task("STS22").group == "mteb"
     with pytest.raises(InputError, match="TNewss"):
         mteb_task("TNewss")
     with pytest.raises(InputError, match="CIFAR10"):

@@ -152,8 +152,8 @@ def test_bad_files(tmp_path: Path):
 
 def test_every_set_has_its_file():
     assert [task.name for task in STS if task.group == "sts"] == list(SETS)
-    assert sts("STS12").files() == ("en/sts/sts12.test",)
-    assert sts("STS12", text="raw").files() == ("en/sts_raw/sts12.test",)
+    assert sts("STS12").file == "en/sts/sts12.test"
+    assert sts("STS12", text="raw").file == "en/sts_raw/sts12.test"
     assert (sts("SICKR", split="dev").name, sts("SICKR", split="dev").group) == ("SICKR.dev", "sts-dev")
     assert len({task.name for task in STS}) == len(STS) == 23
 

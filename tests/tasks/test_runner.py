@@ -21,7 +21,7 @@ from afterword.tasks import results
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder, Source
 from afterword.tasks.runner import Evaluation, Fitting, VectorCache, candidates
-from afterword.tasks.task import Embedder, Loaded, Scores, Task, TaskRun
+from afterword.tasks.task import Embedder, Loaded, Scores, Task, TaskRun, embed
 
 NONE = {"none": ()}
 
@@ -72,7 +72,7 @@ def evaluate(
     posts: dict | None = None, more: Sequence[Task] = (), **options: object,
 ) -> tuple[Evaluation, Listening]:  # fmt: skip
     encoder = Encoder.load(model, specs[0])
-    made = candidates(encoder, {s: parse_method(s) for s in specs}, posts or NONE, fitting=options.get("fitting"))
+    made = candidates(encoder, {s: parse_method(s) for s in specs}, posts or NONE, fitting=options.pop("fitting", None))
     told = Listening()
     evaluation = Evaluation(made, out / "model", {"model": "model"}, bar=told.bar, on_result=told.scored, **options)
     evaluation.run([TaskRun(task, Folder(data)) for task in (*(Pairs(name, name) for name in tasks), *more)])
@@ -129,9 +129,6 @@ class Drawn(Task):
 
     group, metric, libraries, seeded = "toy", "accuracy", ("scikit-learn",), True
 
-    def files(self) -> Sequence[str]:
-        return ("a",)
-
     def load(self, source: Source) -> Loaded:
         return DrawnLoaded()
 
@@ -143,7 +140,7 @@ class DrawnLoaded(Loaded):
 
 def test_seeds_are_run_once_each(model: Path, data: Path, tmp_path: Path):
     def run(*seeds: int) -> tuple[results.Result, list]:
-        found, told = evaluate(model, data, tmp_path / "out", ["classical"], "a", more=[Drawn("d")], seeds=seeds)
+        found, told = evaluate(model, data, tmp_path / "out", ["classical"], "a", more=[Drawn("d", "a")], seeds=seeds)
         return found.results["classical", "d"], told.ran
 
     result, ran = run(2, 4)
@@ -295,7 +292,7 @@ def test_methods_share_a_forward_where_they_can(model: Path):
     for c in found:
         whole = Encoder.load(gpt2.backbone.model.config._name_or_path, c.method)
         assert np.allclose(c.encode(TEXTS), whole.encode(TEXTS), atol=2e-5)
-        assert c.fingerprint == whole.fingerprint
+        assert c.digests["encoder"] == whole.fingerprint
 
 
 def test_steps_follow_the_encoders_own_on_the_same_vectors(model: Path):
@@ -304,7 +301,18 @@ def test_steps_follow_the_encoders_own_on_the_same_vectors(model: Path):
     posts = {"none": (), "truncate:dimensions=5": parse_post("truncate:dimensions=5")}
     plain, cut = candidates(own, {s: parse_method(s) for s in ("classical",)}, posts)
     assert (plain.name, cut.name) == ("classical", "classical+truncate:dimensions=5")
-    assert plain.cache is cut.cache and plain.fingerprint != cut.fingerprint
+    assert plain.cache is cut.cache and plain.about != cut.about
     vectors = plain.encode(TEXTS)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert np.array_equal(cut.encode(TEXTS), vectors[:, :5])
+
+
+def test_equal_texts_are_embedded_once_and_a_blank_one_is_a_full_stop():
+    class Lengths:
+        def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> np.ndarray:
+            self.seen = texts
+            return np.array([[len(t), ord(t[0])] for t in texts], np.float32)
+
+    lengths = Lengths()
+    assert embed(lengths, ["bb", "", "a", "bb", "  "]).tolist() == [[2, 98], [1, 46], [1, 97], [2, 98], [1, 46]]
+    assert lengths.seen == ["bb", ".", "a"]

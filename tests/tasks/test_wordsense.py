@@ -75,8 +75,8 @@ def test_a_score_by_hand(tmp_path: Path) -> None:
     assert scores.main == scores.metrics["accuracy"] == scores.metrics["accuracy_euclidean"] == 0.25
     assert scores.items["correct"].tolist() == [1, 0, 0, 0]
     assert (scores.metrics["questions"], scores.metrics["asked"]) == (4, 3)
-    assert scores.notes[0].startswith("1 of 4 questions cannot be asked") and scores.notes[0].endswith(": w")
-    assert scores.notes[1].startswith("in 1 of 4 questions no option has") and len(scores.notes) == 2
+    assert scores.notes[0].startswith("1 of 4 questions count as wrong") and scores.notes[0].endswith(": w")
+    assert scores.notes[1].startswith("1 of 4 questions count as wrong (all: NaN)") and len(scores.notes) == 2
 
 
 def test_the_decision_chooses_the_main_score(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_vectors_that_say_nothing_give_nan_and_the_reason(tmp_path: Path) -> Non
     table = Encoder.load("afterword-mini", Method(classical().layout, States("static"), classical().weigh))
     source = folder(tmp_path, question("一行字", "银行", "行人", "行，走", word="行", answer=1))
     scores = TASK.run(table, source)
-    assert math.isnan(scores.main) and "no option has" in scores.notes[0]
+    assert math.isnan(scores.main) and "NaN" in scores.notes[0]
     lost = TASK.run(
         Planted({"a w": [np.nan], "b w": [0.0], "c w": [0.0]}), folder(tmp_path, question("a w", "b w", "c w"))
     )

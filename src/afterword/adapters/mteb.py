@@ -236,7 +236,7 @@ def mteb_task(name: str) -> MtebTask:
     """
     table_name = next((ours for ours, theirs in MTEB_NAMES.items() if theirs == name), name)
     split = "test" if table_name in ON_TEST else None
-    task = MtebTask(table_name + OFFICIAL, MTEB_NAMES.get(table_name, table_name), split)
+    task = MtebTask(table_name + OFFICIAL, official=MTEB_NAMES.get(table_name, table_name), split=split)
     task.new()
     return task
 
@@ -251,7 +251,7 @@ class MtebTask(Task):
         split: the split to evaluate; None = those that mteb evaluates, averaged.
     """
 
-    official: str
+    official: str = ""
     split: str | None = None
 
     metric = "main_score"
@@ -286,10 +286,6 @@ class MtebTask(Task):
             raise InputError(f"mteb's {self.official} is about {', '.join(kind.metadata.modalities)}, not text alone")
         task = kind(seed=SEED + seed)
         return task.filter_eval_splits([self.split]) if self.split else task
-
-    def files(self) -> Sequence[str]:
-        """The repository on the Hub."""
-        return (self.new().metadata.dataset["path"],)
 
     def digests(self, source: Source) -> Mapping[str, str]:
         """The commit that mteb asks the Hub for; of a copy, a hash of its files.
@@ -326,7 +322,7 @@ class MtebTask(Task):
         """The folder of the copy; None for the Hub itself."""
         if not isinstance(source, Folder):
             return None
-        folder = source.root / self.files()[0]
+        folder: Path = source.root / self.new().metadata.dataset["path"]
         if not folder.is_dir():
             raise MissingDataset(f"{folder} does not exist: {self._advice()}")
         return folder

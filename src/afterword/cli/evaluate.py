@@ -82,7 +82,7 @@ class Encoders(Model):
 
             check_device(self.device)
             model = SentenceTransformerModel(self.sentence_transformer, self.device)
-            return candidates_of(model, "sentence-transformers", posts, model.fingerprint)
+            return candidates_of(model, "sentence-transformers", posts, model.fingerprint, fitting)
         encoder = self.load(classical() if methods else None)
         saved = "classical" if encoder.method == classical() else encoder.method.name.replace(" ", "-")
         options = {"batch_tokens": self.batch_tokens}
@@ -171,10 +171,10 @@ def evaluate(
     def say_failure(failure: Failure) -> None:
         say(": ".join(filter(None, [failure.task, failure.candidate, ending(failure.error)[0]])))
 
+    members = encoders.candidates(methods, posts, fitting)
     evaluation = Evaluation(
-        encoders.candidates(methods, posts, fitting), out / file_name(title), {"model": title}, seeds, fitting,
-        results.overwrite, bar, say_result, say_failure,
-    )  # fmt: skip
+        members, out / file_name(title), {"model": title}, seeds, results.overwrite, bar, say_result, say_failure
+    )
     with interruptible(lambda: f"{plural(len(evaluation.results), 'result')} kept in {out}: run it again to continue"):
         evaluation.run(runs)
     return report(evaluation, out)

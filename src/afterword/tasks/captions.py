@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,28 +27,14 @@ class CaptionRetrieval(Task):
     The captions of all images are searched, except for the query itself: in the paper's Table 5 the first caption of
     one image retrieves that of another. Strict accuracy is the share of images whose m other captions are the top m
     (the paper's top 4, of five captions each). Recall@k is the mean share of an image's other captions among the
-    top k; hit rate@k is the share of images with at least one of them there.
-
-    Attributes:
-        file: name of the data set, with rows {"image", "captions"}.
+    top k; hit rate@k is the share of images with at least one of them there. Rows have "image" and "captions".
     """
 
-    file: str
-
-    group: ClassVar[str] = "captions"
-    metric: ClassVar[str] = "strict_accuracy"
-
-    def files(self) -> Sequence[str]:
-        """The one data set."""
-        return (self.file,)
+    group = "captions"
+    metric = "strict_accuracy"
 
     def load(self, source: Source) -> Captions:
-        """Read the captions.
-
-        Raises:
-            DataError: there is no such data set, it has fewer than two images, or an image occurs twice or has only
-                one caption.
-        """
+        """Read the captions of two images or more, each with two or more."""
         images: dict[str, list[str]] = {}
         for n, r in enumerate(source.rows(self.file, {"image": label, "captions": texts}), 1):
             name = r["image"]
@@ -65,14 +50,7 @@ class CaptionRetrieval(Task):
 
 @dataclass(frozen=True)
 class Captions(Loaded):
-    """Captions in memory.
-
-    Attributes:
-        images: names of the images.
-        sentences: n captions, ordered by image.
-        image: for each caption, the index of its image (n,).
-        first: for each image, the index of its first caption.
-    """
+    """n captions, ordered by image; the index of each caption's image (n,), and of each image's first caption."""
 
     images: Sequence[str]
     sentences: Sequence[str]

@@ -118,7 +118,7 @@ def _named(name: str) -> list[Task]:
 
 def spellings(task: Task) -> set[str]:
     """A task's name in lower case without punctuation, alone and with the split that it scores."""
-    split = re.split(r"[._]", task.files()[0])[-1]
+    split = re.split(r"[._]", task.file)[-1]
     splits = ("dev", "validation") if split in ("dev", "validation") else ("test",)
     return {_key(task.name), *(_key(task.name + split) for split in splits)}
 

@@ -44,26 +44,13 @@ class Pairs(Task):
     with three other similarities.
 
     Preprocessing of texts, such as BeLLM's full stop at the end, belongs to the method: `Layout.punctuate`.
-
-    Args:
-        file: name of the data set, as in "en/sts/sts12.test", or a file with its ending, as in "mine/pairs.jsonl".
     """
-
-    file: str
 
     group = "pairs"
     metric = "cosine_spearman"
 
-    def files(self) -> Sequence[str]:
-        """The one file."""
-        return (self.file,)
-
     def load(self, source: Source) -> ScoredPairs:
-        """Read the pairs.
-
-        Raises:
-            DataError: there is no such file, it has fewer than two pairs, or a score is not a number.
-        """
+        """Read the pairs; fewer than two are a DataError, as a score that is not a number."""
         pairs = _read(self.file, source)
         if len(pairs.gold) < 2:
             raise DataError(f"{self.file} has {len(pairs.gold)} pair: a correlation needs at least 2")
@@ -72,15 +59,7 @@ class Pairs(Task):
 
 @dataclass(frozen=True)
 class ScoredPairs(Loaded):
-    """n scored pairs.
-
-    Args:
-        left: the first texts.
-        right: the second texts.
-        gold: scores (n,).
-        subsets: the name of each pair's subset; "" without.
-        notes: remarks for the reader of the scores.
-    """
+    """n scored pairs: the first texts, the second texts, scores (n,), the names of their subsets ("" without)."""
 
     left: tuple[str, ...]
     right: tuple[str, ...]
@@ -257,19 +236,10 @@ class Csts(Task):
     csts_test.csv (princeton-nlp/c-sts); put them into en/csts/ of the data folder (docs/data.md).
 
     Source: Deshpande et al. 2023.
-
-    Args:
-        file: name of the data set, as in "en/csts/csts_validation", with or without its file ending.
     """
-
-    file: str
 
     group = "csts"
     metric = "cosine_spearman"
-
-    def files(self) -> Sequence[str]:
-        """The one file."""
-        return (self.file,)
 
     def load(self, source: Source) -> ConditionalPairs:
         """Read the rows; those of the test split have no labels.
@@ -301,15 +271,7 @@ class CstsTest(Csts):
 
 @dataclass(frozen=True)
 class ConditionalPairs(Loaded):
-    """n pairs, each under a condition.
-
-    Args:
-        left: the first texts.
-        right: the second texts.
-        conditions: one condition per pair.
-        gold: labels (n,); None if they are hidden.
-        notes: remarks for the reader of the score.
-    """
+    """n pairs, each under a condition, with their labels (n,); None if those are hidden."""
 
     left: tuple[str, ...]
     right: tuple[str, ...]

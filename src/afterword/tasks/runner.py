@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -21,20 +22,19 @@ from ..methods import AnyMethod, Method
 from ..post import Post, Unfitted, resolved
 from . import results
 from .results import Result
-from .task import Array, Embedder, Loaded, Scores, TaskRun, as_read
+from .task import Array, Embedder, Loaded, TaskRun, as_read
 
 OnProgress = Callable[[int], object]
 """Called with the number of vectors that were just computed."""
 
 
+def _silent(vectors: int) -> None:
+    """Show no progress."""
+
+
 @dataclass
 class VectorCache:
-    """The vectors of methods that share forward passes, before post-processing; each text runs once.
-
-    Args:
-        names: names of the methods.
-        run: computes the vectors of texts (n, D), by the name of the method.
-    """
+    """The vectors of methods that share forward passes, before post-processing; `run` computes them once per text."""
 
     names: tuple[str, ...]
     run: Callable[[list[str], OnProgress], Mapping[str, Array]]
@@ -44,7 +44,7 @@ class VectorCache:
         """The texts that are not in the cache, without duplicates."""
         return [t for t in dict.fromkeys(texts) if t not in self._vectors]
 
-    def add(self, texts: Sequence[str], on_progress: OnProgress = lambda _: None) -> None:
+    def add(self, texts: Sequence[str], on_progress: OnProgress = _silent) -> None:
         """Embed the texts that are not in the cache."""
         if missing := self.missing(texts):
             made = self.run(missing, on_progress)
@@ -62,12 +62,7 @@ class VectorCache:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The texts that methods and steps with fitted parameters are fitted on.
-
-    Attributes:
-        texts: the texts; None = the different sentences of each task, without their labels.
-        digest: a hash of the texts.
-    """
+    """The texts that methods and steps are fitted on, and their hash; None = the different sentences of each task."""
 
     texts: tuple[str, ...] | None = None
     digest: str = "target"
@@ -88,8 +83,9 @@ class Candidate:
         cache: holds its vectors before post-processing; empty if the method must be fitted first.
         method: the name of its vectors in the cache.
         post: the post-processing steps that turn those into its vectors.
-        fingerprint: a hash of everything that its vectors depend on; for unfitted steps, of their options.
-        about: what is saved about it with its results.
+        digests: "encoder", a hash of everything that its vectors depend on (for unfitted steps, of their options), and
+            "identity", the same without library versions.
+        fitting: the texts that it is fitted on, if its method or a step must be fitted.
         options: keyword arguments for `Encoder.encode_many`.
     """
 
@@ -98,9 +94,20 @@ class Candidate:
     cache: VectorCache
     method: str
     post: tuple[Post, ...]
-    fingerprint: str
-    about: Mapping[str, Any] = field(default_factory=dict)
+    digests: Mapping[str, str]
+    fitting: Fitting | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Validate that there are texts to be fitted on."""
+        if self.unfitted and self.fitting is None:
+            raise NotFitted(f"{self.name} must be fitted: pass texts as fit=FILE, or fit=target")
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is saved about it with its results."""
+        fit = self.fitting.digest if self.fitting and self.unfitted else None
+        return {"name": self.name, **self.digests, "fit": fit}
 
     def encode(self, texts: Sequence[str], /, **options: Any) -> Array:
         """Sentence vectors (n, D); with conditions, prompts or other options, the cache is not used."""
@@ -115,17 +122,23 @@ class Candidate:
     @property
     def unfitted(self) -> bool:
         """Whether its method or one of its steps must be fitted before use."""
-        method = isinstance(self.embedder, Encoder) and not _is_fitted(self.embedder.method)
-        return method or any(isinstance(step, Unfitted) for step in self.post)
+        methods = [self.embedder.method] if isinstance(self.embedder, Encoder) else []
+        return not all(map(_is_fitted, methods)) or any(isinstance(step, Unfitted) for step in self.post)
+
+    def ready(self, texts: Sequence[str]) -> Candidate:
+        """The candidate, fitted if it must be: on its texts, once, or on those of a task."""
+        if not self.unfitted or self.fitting is None:
+            return self
+        return self.fit(texts) if self.fitting.texts is None else self._fitted_once
+
+    @cached_property
+    def _fitted_once(self) -> Candidate:
+        return self.fit(self.fitting.texts if self.fitting and self.fitting.texts else ())
 
     def fit(self, texts: Sequence[str]) -> Candidate:
-        """The candidate with its method and then its steps, one after the other, fitted on texts.
-
-        Raises:
-            InputError: there are no texts, or too few.
-        """
+        """The candidate with its method and then its steps, one after the other, fitted on texts."""
         if not texts:
-            raise InputError(f"{self.name} cannot be fitted: the task has no plain sentences: pass a text file as fit=")
+            raise InputError(f"{self.name} cannot be fitted to a task without plain sentences: pass fit=FILE")
         embedder, cache = self.embedder, self.cache
         if isinstance(embedder, Encoder) and not _is_fitted(embedder.method):
             embedder = replace(embedder, method=_fitted(embedder, embedder.method, texts))
@@ -151,8 +164,6 @@ def _fitted(encoder: Encoder, method: AnyMethod, texts: Sequence[str]) -> AnyMet
 
 def _stepped(vectors: Array, steps: Sequence[Post]) -> Array:
     """Apply post-processing steps to vectors (n, D), to (n, D')."""
-    if not steps:
-        return vectors
     rows = torch.from_numpy(np.ascontiguousarray(vectors))
     for step in steps:
         rows = step(rows)
@@ -173,7 +184,7 @@ def candidates(
         methods: methods by name.
         posts: tuples of steps by name; {"none": ()} for none.
         options: keyword arguments for `Encoder.encode_many`: batch_tokens, on_long ...
-        fitting: methods with fitted parameters are fitted on its texts now; if each task has its texts, later.
+        fitting: the texts that methods and steps are fitted on.
     """
     options = options or {}
     if fitting is not None and fitting.texts is not None:
@@ -181,14 +192,14 @@ def candidates(
     caches = _caches(encoder, methods, options)
     weights = weights_digest(encoder.backbone.model)
 
-    def candidate(name: str, post: str) -> Candidate:
+    def candidate(method: str, post: str) -> Candidate:
         steps = (*encoder.post, *resolved(posts[post], encoder.backbone))
-        own = replace(encoder, method=methods[name], post=steps)
-        about = {"method": name, "post": post, "identity": identity(own, weights)}
-        digest = fingerprint(own, weights)
-        return Candidate(label(name, post), own, caches[name], name, steps, digest, about, options)
+        member = replace(encoder, method=methods[method], post=steps)
+        digests = {"encoder": fingerprint(member, weights), "identity": identity(member, weights)}
+        name = method if post == "none" else f"{method}+{post}"
+        return Candidate(name, member, caches[method], method, steps, digests, fitting, options)
 
-    return [candidate(name, post) for name in methods for post in posts]
+    return [candidate(method, post) for method in methods for post in posts]
 
 
 def _caches(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any]) -> dict[str, VectorCache]:
@@ -212,7 +223,7 @@ def _cache(encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[
 
 
 def candidates_of(
-    embedder: Embedder, name: str, posts: Mapping[str, tuple[Post, ...]], fingerprint: str
+    embedder: Embedder, name: str, posts: Mapping[str, tuple[Post, ...]], fingerprint: str, fitting: Fitting | None
 ) -> list[Candidate]:
     """Candidates for an embedder that is not an `Encoder`, one for each list of steps."""
 
@@ -222,23 +233,15 @@ def candidates_of(
         return {name: vectors}
 
     cache = VectorCache((name,), run)
+    names = {post: name if post == "none" else f"{name}+{post}" for post in posts}
     return [
-        Candidate(label(name, post), embedder, cache, name, steps, f"{fingerprint}+{steps!r}", {"method": name})
+        Candidate(names[post], embedder, cache, name, steps, {"encoder": f"{fingerprint}+{steps!r}"}, fitting)
         for post, steps in posts.items()
     ]
 
 
-def label(method: str, post: str) -> str:
-    """The name of a candidate, as in "echo+whiten+normalise"."""
-    return method if post == "none" else f"{method}+{post}"
-
-
 def file_name(name: str) -> str:
-    """A file or folder name that is valid on any system.
-
-    >>> file_name("openai-community/gpt2"), file_name("reba:pool=mean+whiten:dimensions=64")
-    ('openai-community__gpt2', 'reba-pool=mean+whiten-dimensions=64')
-    """
+    """A file or folder name that is valid on any system, as "openai-community__gpt2"."""
     plain = name.replace(":", "-").replace("/", "__")
     safe = re.sub(r"[^\w=,.+-]", "_", plain).strip(".") or "_"
     if safe == plain and len(safe) < 120:
@@ -255,23 +258,6 @@ class Failure:
     candidate: str | None = None
 
 
-@contextmanager
-def no_bar(what: str, vectors: int) -> Iterator[OnProgress]:
-    """A progress bar that is not drawn."""
-    yield lambda count: None
-
-
-@dataclass
-class _Plan:
-    """The unfinished part of a job: result keys of all encoders, saved scores of some, and those that are left."""
-
-    job: TaskRun
-    revision: str
-    keys: Mapping[str, str]
-    saved: dict[str, Mapping[int, Scores]] = field(default_factory=dict)
-    left: list[Candidate] = field(default_factory=list)
-
-
 @dataclass
 class Evaluation:
     """An evaluation of encoders on tasks, with its results.
@@ -281,11 +267,9 @@ class Evaluation:
         folder: folder of the model's results; it gets a folder per encoder.
         about: information about the model that is saved with every result.
         seeds: random seeds for tasks with folds, classifiers or clusterings.
-        fitting: the texts that unfitted methods and steps are fitted on.
         overwrite: delete results of a different encoder under the same name.
-        bar: opens a progress bar for a task, given its name and the number of vectors.
-        on_result: called with the task ("2/7 STS13"), the name of the encoder and its result.
-        on_failure: called with the error of a task.
+        bar: opens a progress bar for a task and a number of vectors.
+        on_result, on_failure: called with the task ("2/7 STS13"), encoder and result; with an error.
 
     Attributes:
         results: results of this run and of earlier ones, by encoder and task, in the order of the jobs.
@@ -296,20 +280,12 @@ class Evaluation:
     folder: Path
     about: Mapping[str, Any] = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
-    fitting: Fitting | None = None
     overwrite: bool = False
-    bar: Callable[[str, int], AbstractContextManager[OnProgress]] = no_bar
+    bar: Callable[[str, int], AbstractContextManager[OnProgress]] = lambda task, vectors: nullcontext(_silent)
     on_result: Callable[[str, str, Result], object] = lambda task, candidate, result: None
     on_failure: Callable[[Failure], object] = lambda failure: None
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-    _fitted: dict[str, Candidate] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Validate that unfitted candidates have texts to be fitted on."""
-        for c in self.candidates:
-            if c.unfitted and self.fitting is None:
-                raise NotFitted(f"{c.name} must be fitted: pass texts as fit=FILE, or fit=target")
 
     def run(self, jobs: Sequence[TaskRun]) -> None:
         """Run the unfinished jobs. An error in one task does not stop the others.
@@ -317,11 +293,12 @@ class Evaluation:
         Raises:
             DataError: the folder has results of a different encoder under the same name.
         """
-        self._check_saved()
+        for c in self.candidates:
+            self._check_saved(c)
         self.folder.mkdir(parents=True, exist_ok=True)
-        plans = [plan for job in jobs if (plan := self._plan(job)) is not None and plan.left]
-        for number, plan in enumerate(plans, 1):
-            self._run(plan, f"{number}/{len(plans)} {plan.job.name}")
+        unfinished = [(job, left) for job in jobs if (left := self._unfinished(job))]
+        for number, (job, left) in enumerate(unfinished, 1):
+            self._run(job, left, f"{number}/{len(unfinished)} {job.name}")
         ordered = [(c.name, job.name) for c in self.candidates for job in jobs]
         self.results = {at: self.results[at] for at in ordered if at in self.results}
 
@@ -329,105 +306,82 @@ class Evaluation:
         """The file of a result."""
         return self.folder / file_name(candidate) / f"{file_name(job.name)}.json"
 
-    def _check_saved(self) -> None:
+    def _check_saved(self, candidate: Candidate) -> None:
         """Refuse or delete results of a different encoder: a row of a table is one encoder."""
-        for c in self.candidates:
-            for path in sorted((self.folder / file_name(c.name)).glob("*.json")):
-                saved = _saved(path)
-                if saved is None or _encoder(saved.about) == _encoder(self._about(c)):
-                    continue
-                if not self.overwrite:
-                    raise DataError(
-                        f"{path} is the result of a different encoder (its weights, code, max_length, dtype, prompts "
-                        "or fit differ): pass another name= or out=, or overwrite=True"
-                    )
-                path.unlink()
+        for path in sorted((self.folder / file_name(candidate.name)).glob("*.json")):
+            saved = _saved(path)
+            if saved is None or _encoder(saved.about) == _encoder(candidate.about):
+                continue
+            if not self.overwrite:
+                raise DataError(
+                    f"{path} is the result of a different encoder (its weights, code, max_length, dtype, prompts or "
+                    "fit differ): pass another name= or out=, or overwrite=True"
+                )
+            path.unlink()
 
-    def _plan(self, job: TaskRun) -> _Plan | None:
-        """The unfinished part of a job; None if its data cannot be read."""
+    def _unfinished(self, job: TaskRun) -> list[tuple[Candidate, Result]]:
+        """The encoders that are left, each with its result, which has the saved scores of some seeds or none."""
         try:
             digests = job.task.digests(job.source)
-            keys = {c.name: results.key(job.task, digests, c.fingerprint, self._fit(c)) for c in self.candidates}
+            new = {c.name: self._new_result(job, c, digests) for c in self.candidates}
         except Exception as e:
             self._fail(job, e)
-            return None
-        plan = _Plan(job, results.revision(digests), keys)
-        changed = False
+            return []
+        left = []
         for c in self.candidates:
-            saved = _saved(self.path(c.name, job))
-            changed = changed or (saved is not None and saved.revision != plan.revision)
-            if saved is not None and saved.key == keys[c.name]:
-                plan.saved[c.name] = saved.scores
-                if set(job.seeds(self.seeds)) <= set(saved.scores):
-                    self._collect(job, c.name, saved)
-                    continue
-            plan.left.append(c)
-        if changed:
-            warn(f"{job.name}: its data have changed: its saved results are replaced")
-        return plan
+            result, saved = new[c.name], _saved(self.path(c.name, job))
+            if saved is not None and saved.revision != result.revision:
+                warn(f"{job.name}: its data have changed: its saved results are replaced")
+            if saved is not None and saved.key == result.key:
+                result = replace(result, scores=saved.scores)
+            if set(job.seeds(self.seeds)) <= set(result.scores):
+                self._collect(job, c.name, result)
+            else:
+                left.append((c, result))
+        return left
 
-    def _fit(self, candidate: Candidate) -> str | None:
-        return self.fitting.digest if candidate.unfitted and self.fitting else None
+    def _new_result(self, job: TaskRun, candidate: Candidate, digests: Mapping[str, str]) -> Result:
+        about = {**self.about, **candidate.about, "options": asdict(job.task), "versions": results.versions(job.task)}
+        return Result(
+            job.name, job.task.group, job.task.metric, job.task.languages,
+            results.key(job.task, digests, about["encoder"], about["fit"]), results.revision(digests), {}, about,
+        )  # fmt: skip
 
     def _collect(self, job: TaskRun, candidate: str, result: Result) -> None:
         wanted = {seed: result.scores[seed] for seed in job.seeds(self.seeds)}
         self.results[candidate, job.name] = replace(result, scores=wanted)
 
-    def _run(self, plan: _Plan, at: str) -> None:
+    def _run(self, job: TaskRun, left: Sequence[tuple[Candidate, Result]], at: str) -> None:
         try:
-            loaded = plan.job.task.load(plan.job.source)
+            loaded = job.task.load(job.source)
             texts = list(dict.fromkeys(as_read(t) for t in loaded.texts()))
         except Exception as e:
-            self._fail(plan.job, e)
+            self._fail(job, e)
             return
-        for cache in {id(c.cache): c.cache for c in plan.left}.values():
-            members = [c for c in plan.left if c.cache is cache]
+        for cache in {id(c.cache): c.cache for c, _ in left}.values():
+            members = [(c, result) for c, result in left if c.cache is cache]
             cache.keep(texts)
             try:
                 if vectors := len(cache.missing(texts)) * len(cache.names):
                     with self.bar(at, vectors) as on_progress:
                         cache.add(texts, on_progress)
             except Exception as e:
-                self._fail(plan.job, e, *members)
+                self._fail(job, e, *(c for c, _ in members))
                 continue
-            for c in members:
+            for c, result in members:
                 try:
-                    self._score(plan, c, loaded, texts)
+                    self._score(job, c.ready(texts), result, loaded)
                 except Exception as e:
-                    self._fail(plan.job, e, c)
+                    self._fail(job, e, c)
                 else:
-                    self.on_result(at, c.name, self.results[c.name, plan.job.name])
+                    self.on_result(at, c.name, self.results[c.name, job.name])
 
-    def _score(self, plan: _Plan, candidate: Candidate, loaded: Loaded, texts: Sequence[str]) -> None:
-        fitted, task = self._ready(candidate, texts), plan.job.task
-        about = {
-            **self.about, **self._about(candidate), "options": asdict(task), "versions": results.versions(task)
-        }  # fmt: skip
-        scores = dict(plan.saved.get(candidate.name, {}))
-        for seed in plan.job.seeds(self.seeds):
-            if seed not in scores:
-                scores[seed] = loaded.score(fitted, seed)
-                result = Result(
-                    plan.job.name, task.group, task.metric, task.languages, plan.keys[candidate.name], plan.revision,
-                    dict(sorted(scores.items())), about,
-                )  # fmt: skip
-                results.write(self.path(candidate.name, plan.job), result)
-        self._collect(plan.job, candidate.name, result)
-
-    def _ready(self, candidate: Candidate, texts: Sequence[str]) -> Candidate:
-        """The candidate with its steps fitted: once if texts were passed, else on each task's texts."""
-        if not candidate.unfitted or self.fitting is None:
-            return candidate
-        if self.fitting.texts is None:
-            return candidate.fit(texts)
-        if candidate.name not in self._fitted:
-            self._fitted[candidate.name] = candidate.fit(self.fitting.texts)
-        return self._fitted[candidate.name]
-
-    def _about(self, candidate: Candidate) -> dict[str, Any]:
-        """What is saved about an encoder with its results."""
-        saved = {"name": candidate.name, "encoder": candidate.fingerprint, "fit": self._fit(candidate)}
-        return {**candidate.about, **saved}
+    def _score(self, job: TaskRun, candidate: Candidate, result: Result, loaded: Loaded) -> None:
+        for seed in sorted(set(job.seeds(self.seeds)) - set(result.scores)):
+            scores = {**result.scores, seed: loaded.score(candidate, seed)}
+            result = replace(result, scores=dict(sorted(scores.items())))
+            results.write(self.path(candidate.name, job), result)
+        self._collect(job, candidate.name, result)
 
     def _fail(self, job: TaskRun, error: Exception, *members: Candidate) -> None:
         for failure in [Failure(job.name, error, c.name) for c in members] or [Failure(job.name, error)]:

@@ -28,8 +28,8 @@ class Embedder(Protocol):
 def embed(embedder: Embedder, texts: Sequence[str]) -> Array:
     """Sentence vectors (n, D) of n texts; equal texts are embedded once.
 
-    A blank text is replaced by ".", as in SentEval's own examples (facebookresearch/SentEval, examples/bow.py,
-    `batcher`); SimCSE's evaluation runs the special tokens alone.
+    A blank text is replaced by ".", as in SentEval's examples (facebookresearch/SentEval, examples/bow.py, `batcher`);
+    SimCSE's evaluation runs the special tokens alone.
     """
     read = [as_read(t) for t in texts]
     row = {t: i for i, t in enumerate(dict.fromkeys(read))}
@@ -69,12 +69,7 @@ class Loaded(ABC):
 
     @abstractmethod
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Score an encoder.
-
-        Args:
-            embedder: an encoder.
-            seed: random seed of folds, classifiers and clusterings.
-        """
+        """Score an encoder; the seed is that of folds, classifiers and clusterings."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +78,11 @@ class Task(ABC):
 
     Attributes:
         name: name in results, as in "STS12".
+        file: name of the data set, as in "en/sts/sts12.test", with or without its file ending.
     """
 
     name: str
+    file: str = ""
 
     group: ClassVar[str]
     """The name that selects this task together with related ones: "sts", "transfer" ..."""
@@ -97,13 +94,9 @@ class Task(ABC):
     seeded: ClassVar[bool] = False
     """Whether the seed changes the score."""
 
-    @abstractmethod
-    def files(self) -> Sequence[str]:
-        """The data sets that it reads, under the names that a `Source` takes: if one changes, old scores are void."""
-
     def digests(self, source: Source) -> Mapping[str, str]:
-        """Hashes of the data sets that it reads, by name; errors as for `load`."""
-        return {name: source.digest(name) for name in self.files()}
+        """Hashes of the data sets that it reads, by name: if one changes, old scores are void; errors as for `load`."""
+        return {self.file: source.digest(self.file)}
 
     @abstractmethod
     def load(self, source: Source) -> Loaded:
@@ -140,6 +133,6 @@ class TaskRun:
         """The name of its results."""
         return self.label or self.task.name
 
-    def seeds(self, asked: Sequence[int]) -> tuple[int, ...]:
-        """The seeds to run it with; 0 alone if the task uses no seed."""
-        return tuple(asked) if self.task.seeded else (0,)
+    def seeds(self, seeds: Sequence[int]) -> tuple[int, ...]:
+        """The seeds of these to run it with; 0 alone if the task uses no seed."""
+        return tuple(seeds) if self.task.seeded else (0,)

@@ -36,11 +36,9 @@ class Transfer(Task):
     folds; since folds differ by at most one row, the results differ by less than 0.01 %.
 
     Args:
-        file: name of the data set, as in "en/transfer/mr", with or without its file ending.
         folds: number of folds.
     """
 
-    file: str
     folds: int = 10
 
     group = "transfer"
@@ -54,17 +52,8 @@ class Transfer(Task):
         if self.folds < 2:
             raise InputError(f"folds={self.folds}: pass at least 2")
 
-    def files(self) -> Sequence[str]:
-        """The one file."""
-        return (self.file,)
-
     def load(self, source: Source) -> Labelled:
-        """Read the rows.
-
-        Raises:
-            DataError: there is no such file; splits are missing; there is only one class, or a class has fewer rows
-                than there are folds; no test row has a class of the training rows.
-        """
+        """Read the rows; their splits must be those of a protocol, and their classes enough for its folds."""
         rows = source.rows(self.file, {**dict.fromkeys(self.columns, text), "label": label, "split": text})
         sizes = Counter(r["split"] for r in rows)
         splits = next((s for s in (CROSS_VALIDATED, BY_FOLDS, BY_SPLIT) if sizes.keys() == set(s)), None)
@@ -92,14 +81,7 @@ class TransferPairs(Transfer):
 
 @dataclass(frozen=True)
 class Labelled(Loaded):
-    """n labelled texts or pairs of texts, in SentEval's order, split by split.
-
-    Args:
-        rows: tuples of one text or two (n).
-        labels: class labels (n).
-        sizes: numbers of rows: of the only split; of train and test; or of train, dev and test.
-        folds: number of folds.
-    """
+    """n labelled texts or pairs of texts, in SentEval's order, and the sizes of their splits, one to three."""
 
     rows: tuple[tuple[str, ...], ...]
     labels: tuple[str, ...]
@@ -119,12 +101,7 @@ class Labelled(Loaded):
         return np.concatenate([np.abs(u - v), u * v], axis=1)
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
-        """Train and test.
-
-        Args:
-            embedder: an encoder.
-            seed: random seed of the folds; 0 = SentEval's.
-        """
+        """Train and test; seed 0 has SentEval's folds."""
         x = self.features(embedder)
         if bad := int((~np.isfinite(x).all(1)).sum()):
             note = f"undefined: {bad} of {len(x)} vectors are not finite"
@@ -136,13 +113,8 @@ class Labelled(Loaded):
         correct = predicted == gold
         metrics = {"accuracy": float(correct.mean()), "dev_accuracy": dev}
         if len(self.rows[0]) == 2 and list(names) == ["0", "1"]:
-            metrics["f1"] = _f1(predicted == 1, gold == 1)
+            metrics["f1"] = float(2 * (predicted & gold).sum() / (predicted.sum() + gold.sum()))
         return Scores(metrics["accuracy"], metrics, {"correct": correct}, classifier.notes)
-
-
-def _f1(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> float:
-    """F1 of the positive class; 0 if it is never predicted correctly."""
-    return float(2 * (predicted & gold).sum() / (predicted.sum() + gold.sum()))
 
 
 def _check(file: str, data: Labelled) -> None:

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,13 +35,7 @@ def winner(scores: Array) -> int:
 
 
 def word_rows(embedder: Embedder, texts: Sequence[str], words: Sequence[Word]) -> list[Array | None]:
-    """Vectors (D,) of one word in each text; None if the text lacks the word or was truncated before its end.
-
-    Args:
-        embedder: an encoder.
-        texts: the texts.
-        words: one word per text.
-    """
+    """Vectors (D,) of one word in each text; None if the text lacks the word or was truncated before its end."""
     spans = [_span(w, t) for w, t in zip(words, texts, strict=True)]
     present = [i for i, span in enumerate(spans) if span is not None]
     vectors = iter(_rows(embedder, [texts[i] for i in present], [spans[i] for i in present]))
@@ -111,15 +105,8 @@ DECISIONS: Mapping[str, Callable[[Array], Array]] = {
 The option with the largest score is the answer."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """One question.
-
-    Attributes:
-        word: a word that all options should contain.
-        options: three or more sentences.
-        answer: the index of the option that uses the word in a different sense.
-    """
+class Question(NamedTuple):
+    """A word, three sentences or more that should contain it, and the index of the one that uses it differently."""
 
     word: str
     options: tuple[str, ...]
@@ -136,36 +123,27 @@ class OddSense(Task):
     questions of WSD the option without the word is the answer, and token 0 differs from any word: they come out right
     by accident.)
 
-    Attributes:
-        file: name of the data set, with rows {"word", "options", "answer"}; the answer is an index from 0.
+    Rows have "word", "options" and "answer", an index from 0.
+
+    Args:
         decision: the key of `DECISIONS` that gives the main score; all four are among the metrics.
         occurrence: which occurrence of the word in an option is read, from 0; -1 = the last.
     """
 
-    file: str
     decision: str = "euclidean"
     occurrence: int = 0
 
-    group: ClassVar[str] = "wordsense"
-    metric: ClassVar[str] = "accuracy"
-    languages: ClassVar[tuple[str, ...]] = ("cmn-Hans",)
+    group = "wordsense"
+    metric = "accuracy"
+    languages = ("cmn-Hans",)
 
     def __post_init__(self) -> None:
         """Validate the decision."""
         if self.decision not in DECISIONS:
             raise InputError(f"decision={self.decision!r}: choose one of {', '.join(DECISIONS)}")
 
-    def files(self) -> Sequence[str]:
-        """The one data set."""
-        return (self.file,)
-
     def load(self, source: Source) -> Questions:
-        """Read the questions.
-
-        Raises:
-            DataError: there is no such data set; a question has fewer than three options, an answer that is not the
-                index of one, or a word that no option contains.
-        """
+        """Read the questions: the answer must be an index of an option, and an option must contain the word."""
         questions = []
         rows = source.rows(self.file, {"options": texts, "answer": _index, "word": text})
         for n, r in enumerate(rows, 1):
@@ -226,31 +204,17 @@ def _stacked(rows: Sequence[Array | None]) -> Array | None:
 
 
 def _notes(count: int, lacking: Sequence[str], undecided: int) -> tuple[str, ...]:
-    notes = []
-    if lacking:
-        some = ", ".join(lacking[:8]) + (" ..." if len(lacking) > 8 else "")
-        notes.append(
-            f"{len(lacking)} of {count} questions cannot be asked, since an option lacks the word or was truncated "
-            f"before it; they count as wrong: {some}"
-        )
-    if undecided:
-        notes.append(
-            f"in {undecided} of {count} questions no option has the largest score; they count as wrong, or make the "
-            "score NaN where that is all of them"
-        )
-    return tuple(notes)
+    words = ", ".join(lacking[:8]) + (" ..." if len(lacking) > 8 else "")
+    notes = {
+        f"{len(lacking)} of {count} questions count as wrong, as an option lacks the word or was truncated before it: "
+        f"{words}": lacking,
+        f"{undecided} of {count} questions count as wrong (all: NaN), as no option has the largest score": undecided,
+    }
+    return tuple(note for note, present in notes.items() if present)
 
 
-@dataclass(frozen=True)
-class Occurrence:
-    """An occurrence of a word in a sentence.
-
-    Attributes:
-        word: the word.
-        text: the sentence.
-        span: start and end of the word in characters, half-open.
-        sense: the label of its sense.
-    """
+class Occurrence(NamedTuple):
+    """A word in a sentence, where it starts and ends in characters (half-open), and the label of its sense."""
 
     word: str
     text: str
@@ -268,27 +232,15 @@ class NearestSense(Task):
     words; the mean over words is among the metrics. The authors' vectors are sums of the last four layers; here the
     encoder's method decides which states are read.
 
-    Attributes:
-        file: name of the data set, with rows {"word", "index", "text", "sense", "split"}: the word is token `index` of
-            the text split at whitespace, from 0; the split is "train" or "test".
+    Rows have "word", "index", "text", "sense" and "split": the word is token `index` of the text split at whitespace,
+    from 0; the split is "train" or "test".
     """
 
-    file: str
-
-    group: ClassVar[str] = "wordsense"
-    metric: ClassVar[str] = "accuracy"
-
-    def files(self) -> Sequence[str]:
-        """The one data set."""
-        return (self.file,)
+    group = "wordsense"
+    metric = "accuracy"
 
     def load(self, source: Source) -> Occurrences:
-        """Read the occurrences.
-
-        Raises:
-            DataError: there is no such data set, an index does not point at the word, or a word has test rows but no
-                training rows.
-        """
+        """Read the occurrences: an index must point at its word, and a word with test rows needs training rows."""
         fields = {"word": text, "text": text, "index": _index, "sense": label, "split": text}
         words: dict[str, dict[str, list[Occurrence]]] = defaultdict(lambda: {"train": [], "test": []})
         for n, r in enumerate(source.rows(self.file, fields), 1):
