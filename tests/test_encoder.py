@@ -119,7 +119,7 @@ def test_prompts(llama) -> None:
     np.testing.assert_allclose(encoder.encode_query("dog"), written_out, rtol=0, atol=2e-6 * np.abs(written_out).max())
     assert (encoder.encode_document("dog") == encoder.encode("dog")).all()
     assert (encoder.encode("dog", prompt="q: ") == encoder.encode("dog", prompt_name="query")).all()
-    with pytest.raises(InputError, match="there are query, document"):
+    with pytest.raises(InputError, match="query, document"):
         encoder.encode("dog", prompt_name="passage")
 
 

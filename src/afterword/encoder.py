@@ -13,16 +13,14 @@ import torch
 from torch import Tensor
 
 from .backbone.backbone import Backbone
-from .encode.chunks import Chunker, SpanVectors, narrowest, token_vectors
-from .encode.explain import attention_matrix, token_weights
 from .encode.limits import Limits, OnEmpty, OnLong
-from .encode.options import SENTENCES, WAY, Form, also_called, choose_prompt, refuse_others, several
+from .encode.options import SENTENCES, WAY, Form, also_as_inputs, check_device, choose_prompt
 from .encode.processes import Workers, workers
-from .encode.sentences import WINDOW, Array, as_array, joined_rows, own_steps, sentence_vectors, steps_of
-from .encode.similarity import pairwise, similarity
-from .encode.token_states import token_states
-from .encode.words import word_vectors
-from .errors import MissingExtra
+from .encode.sentences import WINDOW, joined_rows, member_steps, sentence_vectors, steps_of
+from .encode.similarity import Array, pairwise, similarity
+from .encode.spans import Chunker, SpanVectors, narrowest, token_vectors, word_vectors
+from .encode.tokens import attention_matrix, token_states, token_weights
+from .errors import InputError, MissingExtra
 from .files.fingerprint import fingerprint, identity
 from .files.read_encoder import read_encoder
 from .files.write_encoder import write_encoder
@@ -201,7 +199,7 @@ class Encoder:
             post += (step,)
         return replace(self, method=method, post=post)
 
-    @also_called(inputs="texts", sentences="texts")
+    @also_as_inputs
     def encode(
         self, texts: str | Sequence[Text], prompt_name: str | None = None, prompt: str | None = None,
         batch_size: int | None = None, show_progress_bar: bool | Callable[[int], object] | None = False,
@@ -246,13 +244,12 @@ class Encoder:
             TooLong: a text is longer than `max_length`, under on_long="error".
             MissingExtra: a precision other than float32 needs sentence-transformers.
         """
-        refuse_others(others)
-        many, single = several(self.backbone, device, pool, chunk_size), isinstance(texts, str)
+        if unknown := [name for name, value in others.items() if value is not None]:
+            raise InputError(f"encode has no argument {unknown[0]!r}; {WAY}")
+        many, single = pool is not None or isinstance(device, list | tuple), isinstance(texts, str)
+        if device is not None and not many:
+            check_device(self.backbone, device)
         form = Form(output_value, precision, convert_to_numpy, convert_to_tensor, self.device)
-        form.check(
-            several=many, out=out, normalize_embeddings=normalize_embeddings, truncate_dim=truncate_dim,
-            on_empty=on_empty == "nan",
-        )  # fmt: skip
         method = self._prompted(self.method, prompt, prompt_name)
         steps = steps_of(self.backbone, [method], self.post, truncate_dim, normalize_embeddings)
         checked = check_texts([texts] if single else texts)
@@ -309,7 +306,7 @@ class Encoder:
         rows = np.array(means, vectors.dtype).reshape(len(checked), vectors.shape[1])
         return np.asarray(after(torch.from_numpy(rows), steps))
 
-    @also_called(inputs="texts", sentences="texts")
+    @also_as_inputs
     def encode_query(
         self, texts: str | Sequence[Text], prompt_name: str | None = None, prompt: str | None = None,
         *args: Any, **options: Any,
@@ -317,7 +314,7 @@ class Encoder:
         """`encode` with the prompt named "query", if there is one."""
         return self._named(("query",), texts, prompt_name, prompt, *args, **options)
 
-    @also_called(inputs="texts", sentences="texts")
+    @also_as_inputs
     def encode_document(
         self, texts: str | Sequence[Text], prompt_name: str | None = None, prompt: str | None = None,
         *args: Any, **options: Any,
@@ -454,12 +451,14 @@ class Encoder:
         limits = Limits(self.max_length, batch_size, batch_tokens, show_progress_bar=show_progress_bar)
         method = self._prompted(self.method, prompt, prompt_name)
         steps = steps_of(self.backbone, [method], self.post, truncate_dim, normalize_embeddings)
-        chunkers, own = [Chunker(self.backbone, one, limits) for one in method.members], own_steps(method, steps)
+        chunkers, own = [Chunker(self.backbone, one, limits) for one in method.members], member_steps(method, steps)
         chunker, single = narrowest(chunkers), isinstance(texts, str)
         listed = check_texts([texts] if single else texts)
         chunks = [chunks] if single and not isinstance(chunks, str | None) else chunks
         spans = chunker.spans(listed, chunks, tokens, 0 if late or overlap is None else overlap)
-        parts = [(each.late if late else each.plain)(listed, spans, overlap, own) for each in chunkers]
+        parts = [
+            each.late(listed, spans, own, overlap) if late else each.alone(listed, spans, own) for each in chunkers
+        ]
         found = [SpanVectors(joined_rows(method, rows, steps), text) for *rows, text in zip(*parts, spans, strict=True)]
         return found[0] if single else found
 
@@ -515,7 +514,7 @@ class Encoder:
         Raises:
             InputError: their numbers of components differ.
         """
-        scores = similarity(as_array(a), as_array(b), self.similarity_fn_name)
+        scores = similarity(a, b, self.similarity_fn_name)
         tensor = next((x for x in (a, b) if isinstance(x, Tensor)), None)
         return scores if tensor is None else torch.from_numpy(scores).to(tensor.device)
 
@@ -525,7 +524,7 @@ class Encoder:
         Raises:
             InputError: their shapes differ.
         """
-        return torch.from_numpy(pairwise(as_array(a), as_array(b), self.similarity_fn_name))
+        return torch.from_numpy(pairwise(a, b, self.similarity_fn_name))
 
     def get_embedding_dimension(self) -> int:
         """D, the number of components of a vector."""

@@ -9,10 +9,22 @@ import statistics
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 
 class AfterwordError(Exception):
     """The base class: catch it to catch every error that is not a bug."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the message and the attributes, whatever arguments a subclass takes."""
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(cls: type[AfterwordError], args: tuple[Any, ...], attributes: dict[str, Any]) -> AfterwordError:
+    error = cls.__new__(cls)
+    error.args = args
+    vars(error).update(attributes)
+    return error
 
 
 class InputError(AfterwordError, ValueError):

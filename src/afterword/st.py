@@ -18,7 +18,7 @@ from .backbone.backbone import Backbone, remove_recorders
 from .backbone.facts import inside
 from .backbone.loading import base_of, load_backbone
 from .backbone.saving import write_model
-from .encode.module_features import features_of, vectors_of
+from .encode.tokens import features_of, vectors_of
 from .errors import InputError, MethodError, MissingExtra, ModelError
 from .files.read_encoder import CONFIG, read_flow, read_ours
 from .files.write_encoder import module_steps, write_config, write_flow

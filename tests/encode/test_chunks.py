@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,15 +106,6 @@ def test_prompts_and_steps_are_those_of_encode_words(backbone: Backbone):
     assert encoder.chunk_spans([TEXT], "sentences") == [encoder.encode_chunks(TEXT, "sentences").spans]
 
 
-def test_a_saved_encoder_gives_the_same_chunks(backbone: Backbone, tmp_path: Path):
-    encoder = Encoder(backbone, reba(), (Normalise(),), max_length=60)
-    encoder.save(tmp_path / "saved")
-    again = Encoder.load(tmp_path / "saved")
-    for call in ("encode_chunks", "encode_tokens"):
-        options = {"tokens": 7} if call == "encode_chunks" else {"on_long": "ignore"}
-        assert np.array_equal(getattr(again, call)(TEXT, **options)[0], getattr(encoder, call)(TEXT, **options)[0])
-
-
 def test_a_causal_model_is_told_of(backbone: Backbone):
     for method in (classical(), classical(temperature=0.9)):  # which does not look back either
         with pytest.warns(UserWarning, match="llama is causal"):
@@ -127,33 +117,30 @@ def test_a_causal_model_is_told_of(backbone: Backbone):
 
 
 @pytest.mark.parametrize(
-    ("chunks", "options", "told"),
+    ("chunks", "options", "value"),
     [
         ([[(0, 3), (2, 5)]], {}, "the span 2:5 of text 0"),
-        ([[(0, 3)], [(0, 3)]], {}, "spans of 2 texts, for 1"),
-        (None, {"tokens": 40}, "tokens=40: max_length=40 leaves 39 for a chunk: give no more"),
-        ("sentences", {"overlap": 39}, "overlap=39: windows hold 39 tokens of a text, give 0 to 38"),
-        ("sentences", {"overlap": 3, "late": False}, "overlap=3: chunks share tokens where tokens=256 alone"),
-        (None, {"tokens": 8, "overlap": 8, "late": False}, "overlap=8: chunks of 8 tokens can share 0 to 7"),
+        ([[(0, 3)], [(0, 3)]], {}, "2 texts, for 1"),
+        (None, {"tokens": 40}, "tokens=40: .* 39"),
+        ("sentences", {"overlap": 39}, "overlap=39: .* 38"),
+        ("sentences", {"overlap": 3, "late": False}, "overlap=3"),
+        (None, {"tokens": 8, "overlap": 8, "late": False}, "overlap=8"),
     ],
 )
-def test_what_cannot_be_used(backbone: Backbone, chunks, options, told: str):
-    with pytest.raises(InputError, match=told):
+def test_what_cannot_be_used(backbone: Backbone, chunks, options, value: str):
+    with pytest.raises(InputError, match=value):
         Encoder(backbone, classical(), max_length=40).encode_chunks([TEXT], chunks, **options)
 
 
-def test_a_template_with_a_condition_is_for_whole_texts(backbone: Backbone):
-    with pytest.raises(InputError, match="'csts'"):
-        Encoder(backbone, prompt("csts")).encode_chunks(TEXT, "sentences")
-
-
 def test_texts_that_cannot_be_used(backbone: Backbone):
+    with pytest.raises(InputError, match="csts"):
+        Encoder(backbone, prompt("csts")).encode_chunks(TEXT, "sentences")
     encoder = Encoder(backbone, classical(), max_length=20)
-    with pytest.raises(WordNotFound, match="text 1 leaves no token: it is blank"):
+    with pytest.raises(WordNotFound, match="text 1"):
         encoder.encode_chunks(["a", " \n"], "sentences")
     with pytest.raises(TooLong, match="0:60 of text 0"):
         encoder.encode_chunks([TEXT], [[(0, 60)]])
     with pytest.warns(TextsCut, match="max_length=20"):
         encoder.encode_chunks([TEXT], [[(0, 60)]], late=False)
-    with pytest.raises(InputError, match="text 0 is a list of token ids"):
+    with pytest.raises(InputError, match="text 0"):
         encoder.encode_chunks([[5, 6]], "sentences")

@@ -1,14 +1,17 @@
-"""How much at a time; what was cut is said once."""
+"""Batches of bounded size; truncated texts are counted, and said once; progress."""
 
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from afterword import Encoder, classical
-from afterword.encode.limits import Limits, Losses
-from afterword.errors import InputError, TextsUnknown, TooLong
+from afterword.encode.limits import Budget, Limits, Truncation, out_of_memory
+from afterword.errors import InputError, ModelError, TextsUnknown, TooLong
 from afterword.text.segments import Segment, TokenizedText
 
 
@@ -20,26 +23,30 @@ def test_limits_that_make_no_sense(options: dict) -> None:
         Limits(**options)
 
 
-def test_what_was_cut_is_counted_and_said_once() -> None:
-    limits, cuts = Limits(max_length=5), Losses()
-    cuts.note([TokenizedText((), kept=5, total=9), TokenizedText((), kept=3, total=3)], limits)
-    cuts.note([TokenizedText((), kept=5, total=7)], limits)
-    with pytest.warns(UserWarning, match=r"2 of 3 texts.*max_length=5 \(median 3, max 4 tokens dropped\)"):
-        cuts.warn(limits)
+def test_what_was_truncated_is_counted_and_said_once() -> None:
+    limits, truncated = Limits(max_length=5), Truncation()
+    texts = [TokenizedText((), kept=5, total=9), TokenizedText((), kept=3, total=3)]
+    truncated.note(texts, limits, [[0, 2, 3], [1]])
+    truncated.note([TokenizedText((), kept=5, total=7)], limits)
+    assert truncated.lost == [4, 4, 4, 2] and truncated.texts == 5
+    with pytest.warns(UserWarning, match=r"4 of 5 texts.*max_length=5 .*median 4, max 4"):
+        truncated.warn(limits)
+    with pytest.raises(TooLong, match="text 8 has 9 tokens"):
+        truncated.note(texts[::-1], Limits(5, on_long="error"), [[0, 1], [8, 9]])
 
 
 def test_texts_that_are_mostly_unknown_are_counted() -> None:
     def text(*ids: int) -> TokenizedText:
         return TokenizedText((Segment([1, *ids, 2], ((1, 1 + len(ids)),)),), kept=len(ids), total=len(ids))
 
-    losses = Losses(unknown_id=9)
+    losses = Truncation(unknown_id=9)
     losses.note([text(9, 9), text(9, 5), text(9, 5, 5), text(), text(5)], Limits(), [[0, 4], [1], [2], [3], [5]])
     with pytest.warns(TextsUnknown, match="^3 texts"):
         losses.warn(Limits(on_long="error"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         losses.warn(Limits(on_long="ignore"))
-        Losses(texts=5, unknown_id=9).warn(Limits())
+        Truncation(texts=5, unknown_id=9).warn(Limits())
 
 
 def test_every_way_of_embedding_warns_of_unknown_texts(minilm: Path) -> None:
@@ -57,13 +64,64 @@ def test_every_way_of_embedding_warns_of_unknown_texts(minilm: Path) -> None:
             way()
 
 
-def test_refusal_names_the_text() -> None:
-    both = [TokenizedText((), kept=3, total=3), TokenizedText((), kept=5, total=9)]
-    with pytest.raises(TooLong, match="text 8 has 9 tokens"):
-        Losses().note(both, Limits(5, on_long="error"), [[0, 1], [8, 9]])
+@given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 40), st.one_of(st.none(), st.integers(1, 4)))
+def test_batches_hold_everything_once(sizes: list[int], tokens: int, texts: int | None) -> None:
+    batches = [batch for batch, _ in Budget(tokens, texts).batches(sizes, len)]
+    assert sorted(i for b in batches for i in b) == list(range(len(sizes)))
+    for batch in batches:
+        assert sum(sizes[i] for i in batch) <= tokens or len(batch) == 1
+        assert texts is None or len(batch) <= texts
+    lengths = [sizes[i] for b in batches for i in b]
+    assert lengths == sorted(lengths, reverse=True)
 
 
-def test_a_text_that_is_there_three_times_is_counted_three_times() -> None:
-    cuts = Losses()
-    cuts.note([TokenizedText((), kept=5, total=9), TokenizedText((), kept=3, total=3)], Limits(5), [[0, 2, 3], [1]])
-    assert cuts.lost == [4, 4, 4] and cuts.texts == 4
+ERRORS = (
+    torch.OutOfMemoryError("x"),
+    MemoryError(),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
+def test_memory_that_runs_out_is_remembered_for_the_rest_of_the_run(error: Exception) -> None:
+    """100 texts of 20 tokens at 1,000 tokens a forward, where 300 fit: two tries are too large, and no more."""
+    ran: list[int] = []
+
+    def run(indices: list[int]) -> list[int]:
+        ran.append(20 * len(indices))
+        if ran[-1] > 300:
+            raise error
+        return [10 * i for i in indices]
+
+    budget, done = Budget(1000), {}
+    for _ in range(2):  # two windows of one run
+        for indices, made in budget.batches([20] * 50, run):
+            done.update(zip(indices, made, strict=True))
+    assert done == {i: 10 * i for i in range(50)}
+    assert ran[:2] == [1000, 500] and max(ran[2:]) <= 250
+    assert sum(ran[2:]) == 2 * 50 * 20
+
+
+def test_one_text_that_does_not_fit_is_said() -> None:
+    def run(indices: list[int]) -> None:
+        raise MemoryError
+
+    with pytest.raises(ModelError, match="max_length"):
+        list(Budget(100).batches([3, 4], run))
+
+
+def test_other_errors_pass() -> None:
+    assert not out_of_memory(RuntimeError("shapes differ"))
+
+    def run(indices: list[int]) -> None:
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        list(Budget(100).batches([3, 4], run))
+
+
+def test_the_bar_counts_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    Encoder.load("afterword-mini").encode(["a", "b", "c"], show_progress_bar=True)
+    seen = capsys.readouterr()
+    assert "3/3" in seen.err and not seen.out

@@ -9,9 +9,8 @@ import pytest
 import torch
 from tests.tiny import tiny
 
-from afterword import Encoder, classical, echo
+from afterword import Encoder, classical
 from afterword.errors import InputError
-from afterword.post import Dense, Normalise
 
 st = pytest.importorskip("sentence_transformers")
 
@@ -48,22 +47,22 @@ def test_tensors_are_ordinary_ones(llama) -> None:
         found.sum().backward()
 
 
-def test_width_needs_no_vector(llama) -> None:
-    narrow = Encoder(llama.backbone, echo(), (Dense(torch.ones(5, 64)), Normalise()))
-    assert narrow.dimension == 5
-    narrow.post = ()
-    assert narrow.dimension == 64, "what it was asked before must not be kept"
+@pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])
+def test_precisions_are_theirs(llama, precision: str) -> None:
+    theirs = llama.sentence_transformer()
+    ours, wanted = (model.encode(TEXTS, precision=precision) for model in (llama, theirs))
+    assert ours.dtype == wanted.dtype and ours.shape == wanted.shape
+    assert (ours == st.quantize_embeddings(llama.encode(TEXTS), precision=precision)).all()
+    tensor = llama.encode(TEXTS, precision=precision, convert_to_tensor=True)
+    assert tensor.dtype == torch.from_numpy(wanted).dtype and (tensor.numpy() == ours).all()
+    if "binary" in precision:
+        assert (llama.encode("dog", precision=precision) == ours[1]).all()
+    else:
+        for one in ("dog", ["dog"]):
+            with pytest.raises(InputError, match=f"'{precision}'"):
+                llama.encode(one, precision=precision)
 
 
-@pytest.mark.parametrize("name", ["normalize_embeddings", "convert_to_tensor", "convert_to_numpy", "show_progress_bar"])
-def test_a_word_is_no_switch(llama, name: str) -> None:
-    with pytest.raises(InputError, match=f"{name}='no'.*True"):
-        llama.encode(["a"], **{name: "no"})
-
-
-def test_one_argument_under_two_names(llama) -> None:
-    for given in ((["a"],), ()):
-        options = {"inputs": ["b"]} if given else {"inputs": ["b"], "texts": ["a"]}
-        with pytest.raises(InputError, match="inputs"):
-            llama.encode(*given, **options)
-    assert (llama.encode(inputs=["b"]) == llama.encode(["b"])).all()
+def test_nothing_is_quantised_with_empty_texts_in_it(llama) -> None:
+    with pytest.raises(InputError, match="precision='int8'"):
+        llama.encode(["dog", "", "cat"], precision="int8", on_empty="nan")

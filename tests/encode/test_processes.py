@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, classical, echo, ensemble, prompt
@@ -52,10 +51,8 @@ def test_a_pool_gives_the_same_vectors_and_the_same_errors(encoder: Encoder) -> 
             short.encode([*["dog"] * 33, "x" * 20], pool=pool, chunk_size=2, on_long="error")
         with pytest.raises(InputError, match="text 9 is blank"):
             encoder.encode([*"abcdefghi", " "], pool=pool, chunk_size=2)
-        with torch.no_grad():
-            next(encoder.backbone.model.parameters()).mul_(1.0)
-        with pytest.raises(InputError, match="as it was before"):
-            encoder.encode(TEXTS, pool=pool)
+        with pytest.raises(InputError, match="another model"):
+            Encoder.load("afterword-mini").encode(TEXTS, pool=pool)
         encoder.stop_multi_process_pool(pool)
 
 
@@ -65,9 +62,7 @@ def test_a_pool_gives_the_same_vectors_and_the_same_errors(encoder: Encoder) -> 
         ({"device": []}, r"device=\[\]"),
         ({"device": "nowhere"}, "nowhere"),
         ({"device": "meta"}, r"Encoder\.load\(\.\.\., device='meta'\)"),
-        ({"pool": {"input": 1}, "device": "cpu"}, "pool and device"),
-        ({"chunk_size": 3}, "chunk_size=3"),
-        ({"device": ["cpu"], "output_value": "token_embeddings"}, "list of devices"),
+        ({"pool": {"input": 1}}, "pool is a dict"),
     ],
     ids=str,
 )

@@ -1,14 +1,18 @@
-"""Which methods share a forward, and texts by windows."""
+"""Which methods share a forward, texts by windows, and the array that vectors are written to."""
 
 import numpy as np
 import pytest
 import torch
 from tests.tiny import tiny
 
-from afterword import Encoder, classical, echo, prompt, reba
+from afterword import Encoder, bellm, classical, echo, prompt, reba
 from afterword.backbone.loading import load_backbone
 from afterword.encode import sentences as room
+from afterword.encode.sentences import combine, shares, steps_of
 from afterword.errors import InputError, TooLong
+from afterword.post import Normalise, Truncate
+from afterword.text.batch import lay
+from afterword.text.segments import Segment, TokenizedText
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +75,6 @@ def test_equal_texts_under_other_conditions_are_others(own, monkeypatch: pytest.
     counted = Forwards(own)
     monkeypatch.setattr(own, "forward", counted)
     assert (encoder.encode(texts, conditions=conditions) == np.stack(alone)).all() and sum(counted.texts) == 3
-    with pytest.raises(InputError, match="1 conditions for 3 texts"):
-        encoder.encode(["dog"] * 3, conditions=["size"])
 
 
 def test_duplicates_are_counted_where_texts_are_cut_empty_or_refused(own) -> None:
@@ -123,3 +125,67 @@ def test_a_text_over_the_models_positions_is_named(kind, tmp_path):
     encoder.max_length = 4 * limit
     with pytest.raises(InputError, match=rf"{kind}.*max_length={limit}"):
         encoder.encode("a king in the park " * limit)
+
+
+def grouped(methods, own) -> list[list[int]]:
+    return sorted(sorted(s.methods) for s in shares(methods, own))
+
+
+def test_copies_share_on_a_causal_model(own) -> None:
+    methods = [classical(), echo(2), reba(3), prompt("eol"), bellm(), reba(2, chunk=4)]
+    assert own.tokenizer.suffix == []
+    assert grouped(methods, own) == [[0, 1, 2], [3], [4], [5]]
+    assert next(s for s in shares(methods, own) if 0 in s.methods).layout.copies == 3
+
+
+def test_special_tokens_keep_apart(own) -> None:
+    assert grouped([classical(), classical(add_special_tokens=False)], own) == [[0], [1]]
+
+
+def test_equal_layouts_share_on_any_model(tmp_path) -> None:
+    bert = load_backbone(tiny("bert", tmp_path))
+    assert grouped([classical(), classical("cls"), reba(2), reba(2, "mean"), prompt("eol")], bert) == [
+        [0, 1],
+        [2, 3],
+        [4],
+    ]
+
+
+@pytest.mark.parametrize("kind", ["phi3", "llama dynamic"])
+def test_copies_share_no_forward_where_rotary_frequencies_know_the_length(kind, tmp_path) -> None:
+    """Both kinds turn to other frequencies beyond 24 tokens: two copies of a text of 15 do, one does not."""
+    encoder = Encoder.load(tiny(kind, tmp_path), classical())
+    methods, text = {"one": classical(), "two": echo(2), "also two": reba(2)}, "a text of 15 to"
+    assert grouped(list(methods.values()), encoder.backbone) == [[0], [1, 2]]
+    many = encoder.encode_many([text], methods)
+    for name, method in methods.items():
+        alone = Encoder(encoder.backbone, method).encode([text])
+        np.testing.assert_allclose(many[name], alone, rtol=0, atol=2e-6 * np.abs(alone).max())
+
+
+def test_a_vector_is_weights_times_states() -> None:
+    """Two texts, the longer one first in the batch; a row of weights each."""
+    batch = lay([TokenizedText((Segment(list(range(20, 20 + n)), ((0, n),)),), kept=n, total=n) for n in (1, 2)])
+    states = torch.tensor([[1.0, 0], [0, 1], [5, 5]])
+    made = combine(batch, [torch.tensor([[[2.0, 3.0]]]), torch.tensor([[[4.0]]])], states)
+    assert made[:, 0].tolist() == [[20, 20], [2, 3]]
+
+
+def test_an_encoders_steps_come_first_then_the_truncation_then_the_length(own) -> None:
+    assert steps_of(own, [classical()], (Truncate(32),), 8, True) == (Truncate(32), Truncate(8), Normalise())
+    with pytest.raises(InputError, match="truncate_dim=33: vectors have 32"):
+        steps_of(own, [classical()], (Truncate(32),), 33, False)
+    with pytest.raises(InputError, match="truncate_dim=0"):
+        steps_of(own, [classical()], (), 0, False)
+
+
+def test_out_must_be_able_to_hold_vectors(own):
+    encoder = Encoder(own, classical())
+    read_only = np.zeros((1, encoder.dimension), np.float32)
+    read_only.setflags(write=False)
+    for out in (np.zeros((1, encoder.dimension), np.float16), read_only, [], np.zeros((2, encoder.dimension))):
+        with pytest.raises(InputError, match="out "):
+            encoder.encode(["a text"], out=out)
+    for order in "CF":
+        out = np.zeros((2, encoder.dimension), np.float32, order=order)
+        assert np.array_equal(encoder.encode(["a text", "another"], out=out), encoder.encode(["a text", "another"]))

@@ -2,11 +2,11 @@ import pytest
 from tests.agreement import close
 from tests.tiny import tiny
 
-from afterword import Encoder, classical, prompt, reba
+from afterword import Encoder, classical, reba
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.loading import load_backbone
 from afterword.encode.limits import Limits
-from afterword.encode.words import word_vectors
+from afterword.encode.spans import word_vectors
 from afterword.errors import InputError, TooLong, WordNotFound
 
 TEXTS = ["the bank of the river", "a bank", "money in the bank of the town", "nothing", "bank by bank"]
@@ -21,13 +21,13 @@ def backbone(tmp_path_factory) -> Backbone:
 @pytest.mark.parametrize("window", [1, 2, 99])
 def test_windows_change_nothing(backbone: Backbone, monkeypatch, window: int) -> None:
     whole = word_vectors(backbone, reba(), TEXTS, WORDS, Limits())
-    monkeypatch.setattr("afterword.encode.words.WINDOW", window)
+    monkeypatch.setattr("afterword.encode.spans.WINDOW", window)
     for one, other in zip(whole, word_vectors(backbone, reba(), TEXTS, WORDS, Limits()), strict=True):
         assert one.shape == other.shape and (not one.size or close(one, other, 1e-5))
 
 
 def test_a_word_that_is_nowhere_is_seen_before_any_text_is_run(backbone: Backbone, monkeypatch) -> None:
-    monkeypatch.setattr("afterword.encode.words.WINDOW", 1)
+    monkeypatch.setattr("afterword.encode.spans.WINDOW", 1)
     done: list[int] = []
     with pytest.raises(WordNotFound, match=r"'shore' .* in text 4"):
         Encoder(backbone, classical()).encode_words(TEXTS, [*WORDS[:4], ["shore"]], show_progress_bar=done.append)
@@ -35,7 +35,7 @@ def test_a_word_that_is_nowhere_is_seen_before_any_text_is_run(backbone: Backbon
 
 
 def test_errors_name_a_text_of_a_later_window_by_its_own_number(backbone: Backbone, monkeypatch) -> None:
-    monkeypatch.setattr("afterword.encode.words.WINDOW", 1)
+    monkeypatch.setattr("afterword.encode.spans.WINDOW", 1)
     encoder = Encoder(backbone, classical(), max_length=12)
     with pytest.raises(WordNotFound, match="'river' of text 1 was cut off"):
         encoder.encode_words(["a bank", "a bank of the wide river"], ["bank", "river"])
@@ -53,13 +53,5 @@ def test_prompts_are_those_of_encode(backbone: Backbone) -> None:
         without = asked.encode_words(text, [word], prompt="")
         assert (without == bare.encode_words(text, [word])).all()
         assert abs(without - by_default).max() > 1e-4
-    with pytest.raises(InputError, match="no prompt is named 'query'"):
+    with pytest.raises(InputError, match="'query'"):
         bare.encode_words("the bank", ["bank"], prompt_name="query")
-
-
-def test_a_prompt_goes_before_a_template(backbone: Backbone) -> None:
-    """As in `encode`; a word that the prompt holds too is still the text's own."""
-    written = Encoder(backbone, prompt("Of a bank: {text} is", pool="last"))
-    templated = Encoder(backbone, prompt("{text} is", pool="last"))
-    one = written.encode_words("the bank", ["bank"])
-    assert (one == templated.encode_words("the bank", ["bank"], prompt="Of a bank: ")).all()

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..encode.chunks import token_rows
+from ..encode.spans import token_rows
+from ..encode.tokens import from_features
 from ..errors import MissingExtra, ModelError
 from ..files.write_encoder import module_steps
 from ..methods import one_method
 from ..post import Dense, Normalise, width_after
 from ..st import Afterword
 from ..text.batch import lay
-from ..text.collate import from_features
 
 if TYPE_CHECKING:
     from ..encoder import Encoder

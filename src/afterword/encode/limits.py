@@ -1,11 +1,11 @@
-"""Limits on texts and batches; batches of bounded size; progress."""
+"""Limits on texts and batches; batches of bounded size; truncated texts; progress."""
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -17,16 +17,13 @@ from ..text.segments import TokenizedText
 OnEmpty = Literal["error", "nan"]
 OnLong = Literal["warn", "error", "ignore"]
 
+Output = TypeVar("Output")
+
+TOKENS = {"cpu": 2048, "cuda": 32_768}  # default number of tokens in a batch
+
 
 def count(name: str, value: object) -> int | None:
-    """Validate an argument that is None or a whole number of at least 1, also one of numpy.
-
-    Raises:
-        InputError: it is neither.
-
-    >>> count("batch_size", 3)
-    3
-    """
+    """Validate an argument that is None or a whole number of at least 1, also one of numpy; raises InputError."""
     if value is None:
         return None
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or int(value) < 1:
@@ -42,9 +39,9 @@ class Limits:
         max_length: maximum number of tokens of a text, or of one chunk of it.
         batch_size: maximum number of texts in a batch.
         batch_tokens: approximate number of tokens in a batch.
-        on_long: a text longer than `max_length` is cut with a warning, refused, or cut without a warning. The last also
-            leaves out the warning that texts are mostly tokens that the model's vocabulary lacks.
-        on_empty: a text without tokens is refused, or gives NaN.
+        on_long: truncate a text longer than `max_length` with a warning ("warn") or without ("ignore"), or refuse it
+            ("error"). "ignore" also omits the warning that texts are mostly tokens that the vocabulary lacks.
+        on_empty: refuse a text without tokens ("error"), or give it a row of NaN ("nan").
         show_progress_bar: show a progress bar on stderr; or a function, called with the number of texts that were
             finished since its last call.
     """
@@ -57,13 +54,10 @@ class Limits:
     show_progress_bar: bool | Callable[[int], object] = False
 
     def __post_init__(self) -> None:
-        """Validate the values."""
         for name in ("max_length", "batch_size", "batch_tokens"):
             object.__setattr__(self, name, count(name, getattr(self, name)))
         if self.on_long not in ("warn", "error", "ignore"):
             raise InputError(f"on_long={self.on_long!r}: choose warn, error or ignore")
-        if isinstance(self.show_progress_bar, str):
-            raise InputError(f"show_progress_bar={self.show_progress_bar!r}: give True, False or a function")
         if self.on_empty not in ("error", "nan"):
             raise InputError(f"on_empty={self.on_empty!r}: choose error or nan")
 
@@ -77,11 +71,11 @@ class Limits:
 
 
 @dataclass
-class Losses:
-    """What is lost of texts on their way to the model.
+class Truncation:
+    """Counts truncated texts, and texts that are mostly tokens that the vocabulary lacks.
 
     Attributes:
-        lost: the number of tokens that each text lost that was cut to the maximum length.
+        lost: the number of tokens that each truncated text lost.
         texts: the number of texts.
         unknown: the number of texts of which half of the tokens or more are unknown.
         unknown_id: the id of the token that stands for what the vocabulary lacks.
@@ -95,16 +89,12 @@ class Losses:
     def note(
         self, writings: Sequence[TokenizedText], limits: Limits, rows: Sequence[Sequence[int]] | None = None
     ) -> None:
-        """Count the texts that were cut, and those that are mostly unknown.
+        """Count texts; raises TooLong for a truncated one under on_long="error".
 
         Args:
             writings: the tokenized texts.
-            limits: say what to do with texts that were cut.
-            rows: for each text, its positions among the user's texts, which may repeat it; None = each text once, in
-                this order.
-
-        Raises:
-            TooLong: a text was cut, under on_long="error".
+            limits: say what to do with truncated texts.
+            rows: for each text, its positions among the user's texts, which may repeat it; None = its index.
         """
         self.texts += len(writings) if rows is None else sum(map(len, rows))
         self.note_unknown(writings, rows)
@@ -114,7 +104,7 @@ class Losses:
                 if limits.on_long == "error":
                     raise TooLong(
                         f"text {at[0]} has {w.total} tokens, max_length={limits.max_length} leaves {w.kept}: "
-                        "shorten it, or on_long='warn' cuts it"
+                        "shorten it, or truncate it by on_long='warn'"
                     )
                 self.lost += [w.total - w.kept] * len(at)
 
@@ -125,7 +115,7 @@ class Losses:
             self.unknown += sum(1 if rows is None else len(rows[i]) for i in mostly)
 
     def warn(self, limits: Limits) -> None:
-        """Warn once, with the number of texts that were cut; and once, with the number of those mostly unknown."""
+        """Warn once of all truncated texts, and once of all that are mostly unknown."""
         if self.lost and limits.on_long == "warn":
             warn(TextsCut(self.lost, self.texts, limits.max_length))
         if self.unknown and limits.on_long != "ignore":
@@ -136,11 +126,6 @@ def _mostly(token: int, writing: TokenizedText) -> bool:
     """Whether half of a text's tokens or more are this one."""
     first, end = writing.segments[0].copies[0]
     return end > first and 2 * writing.segments[0].ids[first:end].count(token) >= end - first
-
-
-Output = TypeVar("Output")
-
-TOKENS = {"cpu": 2048, "cuda": 32_768}  # default number of tokens in a batch
 
 
 @dataclass
@@ -183,9 +168,8 @@ class Budget:
                 if not out_of_memory(e):
                     raise
                 if len(batch) == 1:
-                    raise ModelError(
-                        "one text alone does not fit into memory: lower max_length=, or pass dtype='bfloat16'"
-                    ) from e
+                    fix = "lower max_length, or load the model with dtype='bfloat16'"
+                    raise ModelError(f"one text alone does not fit into memory: {fix}") from e
             else:
                 at += len(batch)
                 yield batch, output
@@ -204,26 +188,13 @@ class Budget:
 
 
 def each(
-    writings: Sequence[TokenizedText],
-    run: Callable[[Batch, list[int]], Output],
-    budget: Budget,
-    device: torch.device,
-    wanted: Sequence[int] | None = None,
-) -> Iterator[tuple[list[int], Output]]:
-    """Run tokenized texts batch by batch, without gradients, the longest first.
-
-    Args:
-        writings: tokenized texts.
-        run: runs a batch, given the batch and the indices of its texts.
-        budget: the largest batch.
-        device: where the tensors of a batch are created.
-        wanted: indices of the texts to run; None = all.
+    writings: Sequence[TokenizedText], run: Callable[[Batch, list[int]], Output], budget: Budget,
+    device: torch.device, wanted: Sequence[int] | None = None,
+) -> Iterator[tuple[list[int], Output]]:  # fmt: skip
+    """Run tokenized texts (the wanted ones; None = all) batch by batch, without gradients, the longest first.
 
     Yields:
-        The indices of a batch, and what `run` returned for it.
-
-    Raises:
-        ModelError: one text alone does not fit into memory.
+        The indices of a batch, and what `run` returned for the batch and these; see `Budget.batches` for errors.
     """
 
     def forward(indices: list[int]) -> Output:
@@ -244,40 +215,36 @@ EXHAUSTED = ("out of memory", "can't allocate memory", "not enough memory", "cub
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error means that memory ran out, on any device."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
-        words in str(error).lower() for words in EXHAUSTED
-    )
+    said = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in said for words in EXHAUSTED)
 
 
-class progress:  # noqa: N801  (reads as a function: a context manager)
-    """A progress bar on stderr, or the user's function, or neither, as `Limits.show_progress_bar` says.
+@contextmanager
+def progress(total: int, limits: Limits, units: int | None = None) -> Iterator[Callable[[int], object]]:
+    """A function that counts finished units, for a bar of texts on stderr or the user's function; see `Limits`.
 
-    Args:
-        total: number of texts.
-        limits: hold the option.
-        units: number of units that are counted, if not texts: of each text its vector by each method of an ensemble.
+    A unit is a text, or its vector by one method of an ensemble.
     """
+    show, units, done = limits.show_progress_bar, total if units is None else units, 0
+    if not show:
+        yield lambda _: None
+        return
+    bar: Any = None
+    if not callable(show):
+        from tqdm.auto import tqdm
 
-    def __init__(self, total: int, limits: Limits, units: int | None = None) -> None:
-        self.total, self.units = total, total if units is None else units
-        self.done = 0
-        self.bar: Any = None
-        self.on_progress = limits.show_progress_bar if callable(limits.show_progress_bar) else None
-        if limits.show_progress_bar and self.on_progress is None:
-            from tqdm.auto import tqdm
+        bar = tqdm(total=total, unit="text", desc="embedding")
+    advance = show if callable(show) else bar.update
 
-            self.bar = tqdm(total=total, unit="text", desc="embedding")
+    def finished(more: int) -> None:
+        nonlocal done
+        before = done * total // units
+        done += more
+        if texts := done * total // units - before:
+            advance(texts)
 
-    def __enter__(self) -> Any:
-        show = self.bar.update if self.bar is not None else self.on_progress
-        return (lambda _: None) if show is None else show if self.units == self.total else partial(self._count, show)
-
-    def _count(self, show: Callable[[int], object], units: int) -> None:
-        before = self.done * self.total // self.units
-        self.done += units
-        if texts := self.done * self.total // self.units - before:
-            show(texts)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
+    try:
+        yield finished
+    finally:
+        if bar is not None:
+            bar.close()

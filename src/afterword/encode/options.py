@@ -1,4 +1,4 @@
-"""The options of `encode`, under sentence-transformers' names; options that are not supported are refused by name."""
+"""The options of `encode` under sentence-transformers' names, and the form in which vectors are returned."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..backbone.backbone import Backbone
-from ..errors import InputError
+from ..errors import InputError, MissingExtra
 from ..spelling import did_you_mean
-from .limits import count
-from .quantise import quantise
-from .sentences import Array
+from .similarity import Array
 
 PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 SENTENCES, TOKENS = "sentence_embedding", "token_embeddings"
@@ -24,41 +23,23 @@ WAY = "encoder.sentence_transformer() is a SentenceTransformer with the same wei
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
-def also_called(**others: str) -> Callable[[Call], Call]:
-    """Accept the first argument of a function also under the names that sentence-transformers gives it.
+def also_as_inputs(call: Call) -> Call:
+    """Accept the argument ``texts`` also as ``inputs`` or ``sentences``, sentence-transformers' names."""
 
-    Args:
-        others: for each other name, the function's own name of that argument.
-    """
+    @wraps(call)
+    def renamed(*args: Any, **options: Any) -> Any:
+        for name in ("inputs", "sentences"):
+            if name in options:
+                options["texts"] = options.pop(name)
+        return call(*args, **options)
 
-    def wrap(call: Call) -> Call:
-        @wraps(call)
-        def renamed(*args: Any, **options: Any) -> Any:
-            for other in others.keys() & options.keys():
-                if others[other] in options or len(args) > 1:
-                    raise InputError(f"{other} is another name of {others[other]}, and both are given: leave one away")
-                options[others[other]] = options.pop(other)
-            return call(*args, **options)
-
-        return renamed  # type: ignore[return-value]
-
-    return wrap
-
-
-def refuse_others(options: Mapping[str, Any]) -> None:
-    """Refuse arguments that `encode` does not have; sentence-transformers would pass them to its modules.
-
-    Raises:
-        InputError: there is one, and it is not None.
-    """
-    if unknown := [name for name, value in options.items() if value is not None]:
-        raise InputError(f"encode has no argument {unknown[0]!r}; {WAY}")
+    return renamed  # type: ignore[return-value]
 
 
 def choose_prompt(
     prompts: Mapping[str, str] | None, default: str | None, prompt: str | None = None, name: str | None = None
 ) -> str | None:
-    """The instruction to put in front of texts. As in sentence-transformers, `prompt` overrides `prompt_name`.
+    """The instruction to put before texts. As in sentence-transformers, `prompt` overrides `prompt_name`.
 
     Raises:
         InputError: no prompt has that name.
@@ -67,41 +48,21 @@ def choose_prompt(
     if prompt is not None or name is None:
         return prompt
     if name not in (prompts or {}):
-        known = ", ".join(prompts or {}) or "none"
+        names = ", ".join(prompts or {}) or "none"
         close = did_you_mean(name, prompts or ())
-        raise InputError(f"no prompt is named {name!r}{close}: there are {known}; pass prompt= for any text")
+        raise InputError(f"no prompt is named {name!r}{close}: the names are {names}; prompt= takes any text")
     return (prompts or {})[name]
 
 
-def several(backbone: Backbone, device: Any, pool: Any, chunk_size: int | None) -> bool:
-    """Whether a call asks for several processes; a single device must be the one that the model is on.
-
-    Raises:
-        InputError: it is another device, or an argument has no effect in combination with the others.
-    """
-    listed = isinstance(device, list | tuple)
-    if pool is not None and device is not None:
-        raise InputError("pool and device are given: a pool has its devices, leave device out")
-    if pool is not None or listed:
-        count("chunk_size", chunk_size)
-        return True
-    if chunk_size is not None:
-        raise InputError(f"chunk_size={chunk_size} is for several processes: give device=[...] or pool= with it")
-    if device is not None:
-        own, wanted = backbone.device, _device(device)
-        if wanted.type != own.type or wanted.index not in (None, own.index or 0):
-            raise InputError(
-                f"device={str(device)!r}: the model is on {own}; load it on the device it should run on, "
-                f"Encoder.load(..., device={str(device)!r})"
-            )
-    return False
-
-
-def _device(device: Any) -> torch.device:
+def check_device(backbone: Backbone, device: Any) -> None:
+    """Check that a device is the one that the model is on."""
     try:
-        return torch.device(device)
+        wanted, current = torch.device(device), backbone.device
     except (RuntimeError, TypeError) as e:
-        raise InputError(f"device={device!r} is no device: give 'cpu' or 'cuda:0', or a list of them") from e
+        raise InputError(f"device={device!r} is not a device: pass 'cpu' or 'cuda:0', or a list of them") from e
+    if wanted.type != current.type or wanted.index not in (None, current.index or 0):
+        load = f"Encoder.load(..., device={str(device)!r})"
+        raise InputError(f"device={str(device)!r}: the model is on {current}; load it on that device: {load}")
 
 
 @dataclass(frozen=True)
@@ -123,43 +84,14 @@ class Form:
     device: torch.device
 
     def __post_init__(self) -> None:
-        """Validate the values."""
         if self.output_value not in (SENTENCES, TOKENS, None):
             raise InputError(f"output_value={self.output_value!r}: choose {SENTENCES!r}, {TOKENS!r} or None; {WAY}")
         if self.precision not in (*PRECISIONS, None):
             raise InputError(f"precision={self.precision!r}: choose {', '.join(PRECISIONS)}")
 
-    @property
-    def quantised(self) -> bool:
-        """Whether vectors are returned in fewer bits."""
-        return self.precision not in ("float32", None)
-
-    def check(self, *, several: bool, **options: Any) -> None:
-        """Refuse arguments that have no effect in this form.
-
-        Args:
-            several: whether the call asks for several processes.
-            options: the values of normalize_embeddings, truncate_dim, out and on_empty.
-
-        Raises:
-            InputError: one has no effect.
-        """
-        switches = {"convert_to_numpy": self.convert_to_numpy, "convert_to_tensor": self.convert_to_tensor, **options}
-        for name in ("convert_to_numpy", "convert_to_tensor", "normalize_embeddings"):
-            if isinstance(switches.get(name), str):
-                raise InputError(f"{name}={switches[name]!r} is a string: give True or False")
-        given = [name for name, value in options.items() if value is not None and value is not False]
-        given += ["precision"] * self.quantised + ["a pool or a list of devices"] * several
-        if self.output_value is None:  # the sentence vector beside the states is truncated and normalised
-            given = [name for name in given if name not in ("normalize_embeddings", "truncate_dim")]
-        if self.output_value != SENTENCES and given:
-            raise InputError(f"output_value={self.output_value!r} gives one tensor per text: {given[0]} is not for it")
-        if self.quantised and "out" in given:
-            raise InputError(f"out takes float32 vectors: leave out or precision={self.precision!r} away")
-
     def sentences(self, vectors: Array, single: bool) -> Any:
         """Sentence vectors (n, D) in this form; (D,) for one string."""
-        if self.quantised:
+        if self.precision not in ("float32", None):
             vectors = quantise(vectors, str(self.precision))
         if self.convert_to_tensor:
             tensor = torch.from_numpy(vectors).to(self.device)
@@ -172,3 +104,24 @@ class Form:
         """The results of `token_states` in this form: one tensor, or one dictionary of tensors, for each text."""
         rows = [dict(text) if self.output_value is None else text[TOKENS] for text in features]
         return rows[0] if single else rows
+
+
+def quantise(vectors: Any, precision: str) -> Any:
+    """Quantise vectors (n, D) by sentence-transformers' own function.
+
+    Args:
+        vectors: (n, D), float32.
+        precision: "int8" or "uint8", which give (n, D); "binary" or "ubinary", which give (n, D / 8).
+    """
+    try:
+        from sentence_transformers import quantize_embeddings
+    except ImportError as e:
+        raise MissingExtra("sentence-transformers>=5.4", "st") from e
+    if np.isnan(vectors).any():
+        raise InputError(f"precision={precision!r}: a row is NaN: remove empty texts, or pass precision='float32'")
+    if len(vectors) < 2 and precision.endswith("int8"):
+        raise InputError(f"precision={precision!r} takes its ranges from the call's vectors: pass at least two texts")
+    try:
+        return quantize_embeddings(vectors, precision=precision)
+    except ValueError as e:
+        raise InputError(f"precision={precision!r}: {str(e).splitlines()[0]}") from None

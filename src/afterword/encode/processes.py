@@ -1,42 +1,122 @@
-"""Embed texts with copies of one model in several processes, each on its own device."""
+"""Spawned processes that each hold a loaded object; copies of one model in them, each on its own device."""
 
 from __future__ import annotations
 
+import os
 import pickle
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, as_completed
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from importlib.machinery import PathFinder
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
 import torch
 
 from ..backbone.backbone import Backbone
-from ..errors import InputError, MethodError, ModelError
+from ..errors import InputError, ModelError
 from ..methods import AnyMethod
-from ..methods.custom import is_custom
 from ..post import Post
 from ..text.inputs import Distinct, check_ids
 from ..text.layout import Text
-from .limits import Limits, Losses, progress
-from .process_pool import ProcessPool
-from .sentences import Array, output_arrays, write_vectors
+from .limits import Limits, Truncation, count, progress
+from .sentences import output_arrays, write_vectors
+from .similarity import Array
 
 CHUNK = 5000  # maximum number of texts that are sent to a process at a time
+
+
+class ProcessPool:
+    """A `ProcessPoolExecutor` whose processes load an object once, and end with the process that started them.
+
+    The processes are spawned: a script that starts them needs ``if __name__ == "__main__":``.
+
+    Args:
+        start: loads the object of a process, as ``start(*shared, own[i])``; a module's function.
+        shared: arguments that all processes get.
+        own: the last argument of each process; one process is started for each.
+    """
+
+    def __init__(self, start: Callable[..., Any], shared: tuple[Any, ...], own: Sequence[Any]) -> None:
+        context = get_context("spawn")
+        reader, self._alive = context.Pipe(duplex=False)
+        turns = context.SimpleQueue()
+        for turn in range(len(own)):
+            turns.put(turn)
+        self._executor = ProcessPoolExecutor(len(own), context, _begin, (reader, turns, start, shared, tuple(own)))
+
+    def submit(self, do: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Schedule ``do(held, *arguments)`` in a process, where ``held`` is the object that it loaded.
+
+        Raises:
+            BrokenProcessPool: a process ended by itself, here or from the future's ``result()``.
+        """
+        return self._executor.submit(_call, do, arguments)
+
+    def close(self) -> None:
+        """End the processes at once, also in the middle of a task."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._alive.close()
+        self._executor.shutdown(wait=True)
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_HELD: list[tuple[Any, Exception | None]] = []
+"""What this process holds, or why it could not be loaded, in a process of a pool."""
+
+
+def _begin(
+    parent: Connection, turns: Any, start: Callable[..., Any], shared: tuple[Any, ...], own: tuple[Any, ...]
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends this process through its parent
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    try:
+        _HELD.append((start(*shared, own[turns.get()]), None))
+    except Exception as e:  # raised by the first task: an error here would break the pool without its message
+        _HELD.append((None, e))
+
+
+def _end_with(parent: Connection) -> None:
+    """End this process when the parent closes its end of the pipe, or is killed."""
+    try:
+        parent.recv()
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+def _call(do: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    held, error = _HELD[0]
+    try:
+        if error is not None:
+            raise error
+        return do(held, *arguments)
+    except Exception as e:
+        raise picklable(e) from None
+
+
+def picklable(error: Exception) -> Exception:
+    """The error, or its text as a RuntimeError if another process could not read it."""
+    with suppress(Exception):
+        if str(pickle.loads(pickle.dumps(error))) == str(error):
+            return error
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 class Workers:
     """Processes that hold copies of one model. `Encoder.start_multi_process_pool` starts them.
 
-    They are spawned, not forked: a script that starts them needs ``if __name__ == "__main__":``.
-
     Args:
         backbone: the model.
-        devices: devices such as "cuda:0" or "cpu", one process on each; None = every GPU, or four processes on the
-            CPU.
+        devices: devices such as "cuda:0" or "cpu", one process on each; None = every GPU, or four on the CPU.
 
     Raises:
         InputError: there is no device, or torch does not know it.
@@ -50,22 +130,16 @@ class Workers:
         except (RuntimeError, TypeError) as e:
             raise InputError(f"device={list(devices)!r}: {str(e).splitlines()[0]}") from None
         if not self.devices:
-            raise InputError("device=[] names no device: give at least one")
+            raise InputError("device=[] names no device: pass at least one")
         threads = max(1, torch.get_num_threads() // max(1, sum(d == "cpu" for d in self.devices)))
-        self._weights, written = _versions(backbone), pickle.dumps(backbone)
-        self._pool = ProcessPool(_start, (written, threads), self.devices)
+        self._backbone = backbone
+        self._pool = ProcessPool(_start, (pickle.dumps(backbone), threads), self.devices)
 
     def vectors(
-        self,
-        backbone: Backbone,
-        method: AnyMethod,
-        texts: Sequence[Text],
-        limits: Limits,
-        post: Sequence[Post] = (),
-        conditions: Sequence[str] | None = None,
-        out: Array | None = None,
+        self, backbone: Backbone, method: AnyMethod, texts: Sequence[Text], limits: Limits,
+        post: Sequence[Post] = (), conditions: Sequence[str] | None = None, out: Array | None = None,
         chunk_size: int | None = None,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         """Sentence vectors (n, D).
 
         Args:
@@ -75,41 +149,39 @@ class Workers:
                 5,000.
 
         Raises:
-            InputError: the model is another one or was changed since the start, or a text cannot be used.
-            MethodError: weighting or states are a user's own class, in a file that another process cannot import.
+            InputError: the model is another one, or a text cannot be used.
             ModelError: a process ended before its work was done.
         """
-        if _versions(backbone) != self._weights:
-            raise InputError("pool holds another model, or this one as it was before: start_multi_process_pool() again")
+        if backbone is not self._backbone:
+            raise InputError("pool holds another model: pass one that start_multi_process_pool() of this encoder made")
         check_ids(texts, backbone.vocabulary_size)
-        for member in method.members:
-            _check_importable(type(member.weigh))
-            _check_importable(type(member.states))
         (vectors,) = output_arrays(backbone, [method], len(texts), post, out)
-        size = chunk_size or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)
+        size = count("chunk_size", chunk_size) or min(max(-(-len(texts) // (10 * len(self.devices))), 1), CHUNK)
         order = sorted(range(len(texts)), key=lambda i: (-len(texts[i]), str(texts[i])))  # equal texts side by side
-        quiet, cuts = replace(limits, show_progress_bar=False), Losses()
-        running: dict[Future[tuple[Array, Losses]], list[int]] = {}
+        quiet, truncated = replace(limits, show_progress_bar=False), Truncation()
+        running: dict[Future[tuple[Array, Truncation]], list[int]] = {}
         for first in range(0, len(order), size):
             rows = order[first : first + size]
             chosen = None if conditions is None else [conditions[i] for i in rows]
-            given = Distinct.from_texts([texts[i] for i in rows], chosen, rows)
-            running[self._pool.submit(_work, method, given, quiet, post)] = rows
+            distinct = Distinct.from_texts([texts[i] for i in rows], chosen, rows)
+            running[self._pool.submit(_embed, method, distinct, quiet, post)] = rows
         try:
-            with progress(len(texts), limits) as bar:
+            with progress(len(texts), limits) as advance:
                 for future in as_completed(running):
                     vectors[running[future]], part = future.result()
-                    cuts = Losses(cuts.lost + part.lost, cuts.texts + part.texts, cuts.unknown + part.unknown)
-                    bar(len(running[future]))
+                    truncated.lost += part.lost
+                    truncated.texts += part.texts
+                    truncated.unknown += part.unknown
+                    advance(len(running[future]))
         except BrokenProcessPool as e:
             raise ModelError(
-                "a process ended before its work was done: because memory ran out (use fewer devices), or because the "
-                'script that started it has no if __name__ == "__main__":'
+                "a process ended before its work was done: memory ran out (use fewer devices), or the script has no "
+                'if __name__ == "__main__":, or a custom class is in a file that other processes cannot import'
             ) from e
         finally:
             for future in running:
                 future.cancel()
-        cuts.warn(limits)
+        truncated.warn(limits)
         return vectors
 
     def close(self) -> None:
@@ -125,11 +197,7 @@ class Workers:
 
 @contextmanager
 def workers(backbone: Backbone, pool: object, devices: Sequence[Any] | None) -> Iterator[Workers]:
-    """The processes of a pool, which keep running; or new ones on some devices, which end with the ``with`` block.
-
-    Raises:
-        InputError: the pool is another library's.
-    """
+    """The processes of a pool, which keep running; or new ones on some devices, which end with the ``with`` block."""
     if isinstance(pool, Workers):
         yield pool
     elif pool is not None:
@@ -139,32 +207,17 @@ def workers(backbone: Backbone, pool: object, devices: Sequence[Any] | None) -> 
             yield started
 
 
-def _versions(backbone: Backbone) -> list[tuple[int, int]]:
-    """The address and version counter of each weight: both stay the same until the weight changes."""
-    return [(weight.data_ptr(), weight._version) for weight in backbone.model.state_dict(keep_vars=True).values()]
-
-
-def _start(written: bytes, threads: int, device: str) -> Backbone:
+def _start(pickled: bytes, threads: int, device: str) -> Backbone:
     """Read the model, in a new process."""
     torch.set_num_threads(threads)
-    backbone: Backbone = pickle.loads(written)
+    backbone: Backbone = pickle.loads(pickled)
     backbone.model.to(device)
     return backbone
 
 
-def _work(
-    backbone: Backbone, method: AnyMethod, given: Distinct, limits: Limits, post: Sequence[Post]
-) -> tuple[Array, Losses]:
+def _embed(
+    backbone: Backbone, method: AnyMethod, texts: Distinct, limits: Limits, post: Sequence[Post]
+) -> tuple[Array, Truncation]:
     """Embed some texts, in a process of `Workers`."""
-    results = output_arrays(backbone, [method], given.total, post)
-    return results[0], write_vectors(backbone, [method], given, limits, post, results)
-
-
-def _check_importable(cls: type) -> None:
-    """Check that another process can import a class; if it cannot, that process would end without a message."""
-    module = cls.__module__
-    if is_custom(cls) and module != "__main__" and PathFinder.find_spec(module.partition(".")[0]) is None:
-        raise MethodError(
-            f"{cls.__name__} of {module} cannot be imported by other processes: put the folder of {module}.py into "
-            "PYTHONPATH, or use one device"
-        )
+    results = output_arrays(backbone, [method], texts.total, post)
+    return results[0], write_vectors(backbone, [method], texts, limits, post, results)

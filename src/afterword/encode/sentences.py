@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..backbone.attention_taps import Tap
@@ -25,187 +24,16 @@ from ..text.inputs import Distinct, check_ids, check_written, is_blank
 from ..text.layout import Layout, Text
 from ..text.segments import TokenizedText
 from ..text.words import WordTokens
-from .limits import Budget, Limits, Losses, count, each, progress
+from .limits import Budget, Limits, Truncation, count, each, progress
+from .similarity import Array
 
 WINDOW = 16_384  # texts that are sorted by length together
 
-Array = NDArray[np.floating[Any]]
-
-
-def width_of(backbone: Backbone, method: AnyMethod, steps: Sequence[Post] = ()) -> int:
-    """D, the number of components of a method's vectors after some post-processing steps.
-
-    Raises:
-        NotFitted: a step is not fitted yet.
-        MethodError: a step takes vectors of another width.
-    """
-    return width_after(method.width(backbone), steps)
-
-
-def output_arrays(
-    backbone: Backbone, methods: Sequence[AnyMethod], texts: int, post: Sequence[Post], out: Array | None = None
-) -> list[Array]:
-    """The array that vectors are written to, for each method (n, D): ``out``, or a new one.
-
-    Raises:
-        InputError: ``out`` is no array that vectors can be written to, or has another shape.
-    """
-    shapes = [(texts, width_of(backbone, method, post)) for method in methods]
-    if out is None:
-        dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
-        return [np.empty(shape, dtype) for shape in shapes]
-    if not isinstance(out, np.ndarray) or out.dtype not in (np.float32, np.float64) or not out.flags.writeable:
-        what = f"a {type(out).__name__}"
-        if isinstance(out, np.ndarray):
-            what = f"an array of {out.dtype}" + ("" if out.flags.writeable else " that cannot be written to")
-        raise InputError(f"out is {what}: give a numpy array of float32 or float64 that can be written to")
-    if out.shape != shapes[0]:
-        raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
-    rows, columns = map(abs, out.strides)
-    if rows < columns * out.shape[1] and columns < rows * out.shape[0]:
-        raise InputError(f"out has rows that overlap in memory (strides {out.strides}): give an array of its own")
-    return [out]
-
-
-def as_array(vectors: Any) -> Array:
-    """Vectors as a numpy array, from any device."""
-    if isinstance(vectors, list | tuple) and any(isinstance(v, Tensor) for v in vectors):
-        vectors = torch.stack(list(vectors))
-    if isinstance(vectors, Tensor):
-        vectors = vectors.detach().cpu()
-        return np.asarray(vectors.float() if vectors.dtype == torch.bfloat16 else vectors)
-    return np.asarray(vectors)
-
-
-def steps_of(
-    backbone: Backbone, methods: Sequence[AnyMethod], post: Sequence[Post], truncate_dim: int | None, normalise: bool
-) -> tuple[Post, ...]:
-    """The post-processing steps of an encoder, followed by those that one call asks for.
-
-    Raises:
-        InputError: the vectors have fewer components than truncate_dim.
-    """
-    truncate_dim = count("truncate_dim", truncate_dim)
-    steps = tuple(post)
-    if truncate_dim is not None:
-        width = min((width_of(backbone, method, steps) for method in methods), default=truncate_dim)
-        if truncate_dim > width:
-            raise InputError(f"truncate_dim={truncate_dim}: vectors have {width} components, give at most so many")
-        steps += (Truncate(truncate_dim),)
-    return (*steps, Normalise()) if normalise else steps
-
-
-def weighted(ensemble: Ensemble, i: int, vectors: Tensor) -> Tensor:
-    """The vectors (n, D) of the ensemble's i-th method, as they go into the ensemble's vectors."""
-    return (Normalise()(vectors) if ensemble.normalise else vectors) * ensemble.factors()[i]
-
-
-def joined(method: AnyMethod, parts: Sequence[Tensor]) -> Tensor:
-    """The vectors (n, D) of an ensemble from those of each of its methods (n, D_i); a single method's as they are."""
-    if not isinstance(method, Ensemble):
-        return parts[0]
-    scaled = [weighted(method, i, part) for i, part in enumerate(parts)]
-    return torch.cat(scaled, -1) if method.join == "concat" else sum(scaled[1:], scaled[0])
-
-
-def own_steps(method: AnyMethod, post: Sequence[Post]) -> Sequence[Post]:
-    """The steps for the vectors of each method: none in an ensemble, where `joined_rows` applies them."""
-    return () if isinstance(method, Ensemble) else post
-
-
-def joined_rows(method: AnyMethod, parts: Sequence[Array], post: Sequence[Post]) -> Array:
-    """`joined` of arrays, after some steps; a single method's array has had them."""
-    if not isinstance(method, Ensemble):
-        return parts[0]
-    return after(joined(method, [torch.from_numpy(part) for part in parts]), post).numpy()
-
-
-class Rows:
-    """Writes the vectors of a window of texts to their rows of ``result``, after the steps of ``post``.
-
-    An ensemble's vectors are kept until each of its methods has given its own.
-    """
-
-    def __init__(
-        self, backbone: Backbone, method: AnyMethod, given: Distinct, post: Sequence[Post], result: Array
-    ) -> None:
-        self.method, self.given, self.post, self.result = method, given, post, result
-        self.widths = [member.width(backbone) for member in method.members]
-        self.left = torch.full((len(given.texts),), len(method.members))
-        self.kept: Tensor | None = None
-
-    def add(self, i: int, indices: list[int], vectors: Tensor) -> None:
-        """Take the vectors (n, D_i) of the i-th method for n texts, and write those that are complete."""
-        if isinstance(self.method, Ensemble):
-            indices, vectors = self._complete(self.method, i, indices, vectors)
-            if not indices:
-                return
-        rows, once = self.given.where(indices), after(vectors, self.post).cpu().numpy()
-        times = [len(self.given.rows[t]) for t in indices]
-        self.result[rows] = once if len(rows) == len(indices) else np.repeat(once, times, axis=0)
-
-    def _complete(self, ensemble: Ensemble, i: int, indices: list[int], vectors: Tensor) -> tuple[list[int], Tensor]:
-        part, at = weighted(ensemble, i, vectors).cpu(), torch.tensor(indices)
-        concat = ensemble.join == "concat"
-        start = sum(self.widths[:i]) if concat else 0
-        if self.kept is None:  # -0.0 + x is x, also where x is -0.0
-            width = sum(self.widths) if concat else self.widths[0]
-            self.kept = torch.full((len(self.left), width), -0.0, dtype=part.dtype)
-        self.kept[at, start : start + self.widths[i]] += part
-        self.left[at] -= 1
-        done = at[self.left[at] == 0]
-        return done.tolist(), self.kept[done].to(vectors.device)
-
-    def leave(self, indices: Sequence[int]) -> None:
-        """Write NaN for texts that a method cannot embed."""
-        self.result[self.given.where(indices)] = np.nan
-
-
-@dataclass(frozen=True)
-class Share:
-    """Methods (by their index) that share a forward, and its layout."""
-
-    layout: Layout
-    methods: tuple[int, ...]
-
-
-def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
-    """Which methods share a forward.
-
-    Methods with the same layout and the same bidirectional layers do. In a causal model, so do methods whose input
-    is nothing but copies of the text: they share the forward with the most copies, since a first copy cannot attend
-    to a second one. This does not hold if a special token follows the text, nor if the rotary frequencies depend on
-    the length of the whole input. A user's own weighting may read tokens that ours ignore: it shares a forward only
-    with users' own weightings of the same layout.
-    """
-    groups: dict[tuple[object, ...], list[int]] = {}
-    alike = backbone.facts.causal and backbone.facts.split_at is None
-    for i, method in enumerate(methods):
-        layout, own = method.layout, is_custom(type(method.weigh))
-        trails = layout.add_special_tokens and bool(backbone.tokenizer.suffix)
-        free = layout.plain and alike and not trails and not method.sight and not own
-        key = replace(layout, copies=1, join=None) if free else layout
-        groups.setdefault((key, method.sight or NO_SIGHT, own), []).append(i)
-    result = []
-    for members in groups.values():
-        longest = max((methods[i].layout for i in members), key=lambda lay: lay.total_copies)
-        result.append(Share(longest, tuple(members)))
-    return result
-
-
-Place = tuple[Rows, int]
-"""Where the vectors of a method go: the rows of itself or of its ensemble, and its number there."""
-
 
 def sentence_vectors(
-    backbone: Backbone,
-    methods: Sequence[AnyMethod],
-    texts: Sequence[Text],
-    limits: Limits,
-    post: Sequence[Post] = (),
-    conditions: Sequence[str] | None = None,
-    out: Array | None = None,
-) -> list[Array]:
+    backbone: Backbone, methods: Sequence[AnyMethod], texts: Sequence[Text], limits: Limits,
+    post: Sequence[Post] = (), conditions: Sequence[str] | None = None, out: Array | None = None,
+) -> list[Array]:  # fmt: skip
     """Sentence vectors of all texts by all methods.
 
     Args:
@@ -225,55 +53,173 @@ def sentence_vectors(
     """
     check_ids(texts, backbone.vocabulary_size)
     results = output_arrays(backbone, methods, len(texts), post, out)
-    cuts = write_vectors(backbone, methods, Distinct.from_texts(texts, conditions), limits, post, results)
-    cuts.warn(limits)
+    write_vectors(backbone, methods, Distinct.from_texts(texts, conditions), limits, post, results).warn(limits)
     return results
 
 
+def output_arrays(
+    backbone: Backbone, methods: Sequence[AnyMethod], texts: int, post: Sequence[Post], out: Array | None = None
+) -> list[Array]:
+    """The array that vectors are written to, for each method (n, D): ``out``, or a new one."""
+    shapes = [(texts, width_after(method.width(backbone), post)) for method in methods]
+    if out is None:
+        dtype = np.float64 if backbone.dtype == torch.float64 else np.float32
+        return [np.empty(shape, dtype) for shape in shapes]
+    if not isinstance(out, np.ndarray) or out.dtype not in (np.float32, np.float64) or not out.flags.writeable:
+        what = f"a {type(out).__name__} {getattr(out, 'dtype', '')}".rstrip()
+        raise InputError(f"out is {what}: pass a numpy array of float32 or float64 that can be written to")
+    if out.shape != shapes[0]:
+        raise InputError(f"out has the shape {out.shape}: {texts} texts of this encoder need {shapes[0]}")
+    return [out]
+
+
 def write_vectors(
-    backbone: Backbone,
-    methods: Sequence[AnyMethod],
-    given: Distinct,
-    limits: Limits,
-    post: Sequence[Post],
+    backbone: Backbone, methods: Sequence[AnyMethod], texts: Distinct, limits: Limits, post: Sequence[Post],
     results: Sequence[Array],
-) -> Losses:
-    """Compute sentence vectors and write them to their rows of ``results``; arguments as for `sentence_vectors`.
+) -> Truncation:  # fmt: skip
+    """Compute sentence vectors, as `sentence_vectors`, and write them to their rows of ``results``.
 
     Returns:
-        Which texts were cut, for the method that cut most of them.
+        The truncated texts, for the method that truncated most of them.
     """
     members = [member for method in methods for member in method.members]
-    cuts, budget, total = (
-        [Losses(unknown_id=backbone.tokenizer.unknown_id) for _ in members],
-        limits.budget(backbone.device),
-        given.total,
-    )
-    with torch.no_grad(), progress(total * len(methods), limits, total * len(members)) as bar:
-        for first in range(0, len(given.texts), WINDOW):
-            window = given.some(slice(first, first + WINDOW))
-            places = [
-                (rows, i)
-                for method, result in zip(methods, results, strict=True)
-                for rows in [Rows(backbone, method, window, post, result)]
-                for i in range(len(method.members))
-            ]
-            _Window(backbone, members, window, limits, budget, places, cuts, bar).run()
-    return max(cuts, key=lambda c: len(c.lost), default=Losses())
+    truncated = [Truncation(unknown_id=backbone.tokenizer.unknown_id) for _ in members]
+    budget, total = limits.budget(backbone.device), texts.total
+    with torch.no_grad(), progress(total * len(methods), limits, total * len(members)) as advance:
+        for first in range(0, len(texts.texts), WINDOW):
+            window = texts.some(slice(first, first + WINDOW))
+            tables = [Rows(backbone, m, window, post, result) for m, result in zip(methods, results, strict=True)]
+            places = [(rows, i) for rows in tables for i in range(len(rows.method.members))]
+            _Window(backbone, members, window, limits, budget, places, truncated, advance).run()
+            for rows in tables:
+                rows.finish()
+    return max(truncated, key=lambda t: len(t.lost), default=Truncation())
+
+
+def steps_of(
+    backbone: Backbone, methods: Sequence[AnyMethod], post: Sequence[Post], truncate_dim: int | None, normalise: bool
+) -> tuple[Post, ...]:
+    """The post-processing steps of an encoder, followed by those that one call asks for.
+
+    Raises:
+        InputError: the vectors have fewer components than truncate_dim.
+    """
+    truncate_dim = count("truncate_dim", truncate_dim)
+    steps = tuple(post)
+    if truncate_dim is not None:
+        width = min((width_after(method.width(backbone), steps) for method in methods), default=truncate_dim)
+        if truncate_dim > width:
+            raise InputError(f"truncate_dim={truncate_dim}: vectors have {width} components, pass at most {width}")
+        steps += (Truncate(truncate_dim),)
+    return (*steps, Normalise()) if normalise else steps
+
+
+def joined(method: AnyMethod, parts: Sequence[Tensor]) -> Tensor:
+    """The vectors (n, D) of an ensemble from those of each of its methods (n, D_i); a single method's unchanged."""
+    if not isinstance(method, Ensemble):
+        return parts[0]
+    units = [Normalise()(part) for part in parts] if method.normalise else parts
+    scaled = [part * factor for part, factor in zip(units, method.factors(), strict=True)]
+    return torch.cat(scaled, -1) if method.join == "concat" else sum(scaled[1:], scaled[0])
+
+
+def member_steps(method: AnyMethod, post: Sequence[Post]) -> Sequence[Post]:
+    """The steps for the vectors of each method: none in an ensemble, where `joined_rows` applies them."""
+    return () if isinstance(method, Ensemble) else post
+
+
+def joined_rows(method: AnyMethod, parts: Sequence[Array], post: Sequence[Post]) -> Array:
+    """`joined` of arrays, after some steps; a single method's array has had them."""
+    if not isinstance(method, Ensemble):
+        return parts[0]
+    return after(joined(method, [torch.from_numpy(part) for part in parts]), post).numpy()
+
+
+class Rows:
+    """Writes the vectors of a window of texts to their rows of ``result``, after the steps of ``post``.
+
+    Those of an ensemble's methods are kept, and joined by `finish`.
+    """
+
+    def __init__(
+        self, backbone: Backbone, method: AnyMethod, texts: Distinct, post: Sequence[Post], result: Array
+    ) -> None:
+        self.method, self.texts, self.post, self.result = method, texts, post, result
+        several = method.members if isinstance(method, Ensemble) else ()
+        self.parts = output_arrays(backbone, several, len(texts.texts), ())
+
+    def add(self, i: int, indices: list[int], vectors: Tensor) -> None:
+        """Take the vectors (n, D_i) of the i-th method for n texts."""
+        if self.parts:
+            self.parts[i][indices] = vectors.cpu().numpy()
+        else:
+            self._write(indices, after(vectors, self.post).cpu().numpy())
+
+    def finish(self) -> None:
+        """Join and write the vectors of an ensemble's methods."""
+        if self.parts:
+            self._write(list(range(len(self.texts.texts))), joined_rows(self.method, self.parts, self.post))
+
+    def _write(self, indices: list[int], vectors: Array) -> None:
+        rows, times = self.texts.where(indices), [len(self.texts.rows[t]) for t in indices]
+        self.result[rows] = vectors if len(rows) == len(indices) else np.repeat(vectors, times, axis=0)
+
+    def leave(self, i: int, indices: Sequence[int]) -> None:
+        """Write NaN for texts that the i-th method cannot embed."""
+        if self.parts:
+            self.parts[i][indices] = np.nan
+        else:
+            self.result[self.texts.where(indices)] = np.nan
+
+
+@dataclass(frozen=True)
+class Share:
+    """Methods (by their index) that share a forward, and its layout."""
+
+    layout: Layout
+    methods: tuple[int, ...]
+
+
+def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
+    """Which methods share a forward.
+
+    Methods with the same layout and the same bidirectional layers do. In a causal model, so do methods whose input
+    is nothing but copies of the text: they share the forward with the most copies, since a first copy cannot attend
+    to a second one. This does not hold if a special token follows the text, nor if the rotary frequencies depend on
+    the length of the input. A user's custom weighting may read tokens that ours ignore: it shares a forward only
+    with custom weightings of the same layout.
+    """
+    groups: dict[tuple[object, ...], list[int]] = {}
+    causal = backbone.facts.causal and backbone.facts.split_at is None
+    for i, method in enumerate(methods):
+        layout, custom = method.layout, is_custom(type(method.weigh))
+        trails = layout.add_special_tokens and bool(backbone.tokenizer.suffix)
+        copies_only = layout.plain and causal and not trails and not method.sight and not custom
+        key = replace(layout, copies=1, join=None) if copies_only else layout
+        groups.setdefault((key, method.sight or NO_SIGHT, custom), []).append(i)
+    result = []
+    for members in groups.values():
+        longest = max((methods[i].layout for i in members), key=lambda layout: layout.total_copies)
+        result.append(Share(longest, tuple(members)))
+    return result
 
 
 @dataclass
 class _Window:
-    """A window of `WINDOW` texts, which are sorted by length together."""
+    """A window of `WINDOW` texts, which are sorted by length together.
+
+    Attributes:
+        places: for each method, the rows that its vectors go to, and its number there: in its ensemble.
+    """
 
     backbone: Backbone
     methods: Sequence[Method]
-    given: Distinct
+    texts: Distinct
     limits: Limits
     budget: Budget
-    places: Sequence[Place]
-    cuts: Sequence[Losses]
-    bar: Any
+    places: Sequence[tuple[Rows, int]]
+    truncated: Sequence[Truncation]
+    advance: Any
 
     def run(self) -> None:
         for share in shares(self.methods, self.backbone):
@@ -281,11 +227,11 @@ class _Window:
                 self._pass(methods, writings, wanted)
 
     def _write(self, layout: Layout) -> list[TokenizedText]:
-        given, tokenizer = self.given, self.backbone.tokenizer
-        beside = any("condition" in method.layout.fields for method in self.methods)  # of one ensemble
-        conditions = None if beside and "condition" not in layout.fields else given.conditions
-        written = layout.write(given.texts, tokenizer, self.limits.max_length, conditions=conditions)
-        return check_written(written, tokenizer, self.backbone.vocabulary_size, given.named)
+        texts, tokenizer = self.texts, self.backbone.tokenizer
+        elsewhere = any("condition" in method.layout.fields for method in self.methods)  # of one ensemble
+        conditions = None if elsewhere and "condition" not in layout.fields else texts.conditions
+        written = layout.write(texts.texts, tokenizer, self.limits.max_length, conditions=conditions)
+        return check_written(written, tokenizer, self.backbone.vocabulary_size, texts.named)
 
     def _passes(self, share: Share) -> Iterator[tuple[tuple[int, ...], list[TokenizedText], list[int]]]:
         """For each run: the methods, the tokenized texts, and the indices of the texts to run.
@@ -294,10 +240,9 @@ class _Window:
         """
         shared = self._write(share.layout)
         layouts = dict.fromkeys(self.methods[i].layout for i in share.methods)
-        everything = list(range(len(self.given.texts)))
-        if len({lay.total_copies for lay in layouts}) == 1:
-            for i in share.methods:
-                self.cuts[i].note(shared, self.limits, self.given.named)
+        everything = list(range(len(self.texts.texts)))
+        if len({layout.total_copies for layout in layouts}) == 1:
+            self._note(share.methods, shared)
             yield share.methods, shared, everything
             return
         fit = [i for i in everything if shared[i].kept == shared[i].total]
@@ -305,9 +250,12 @@ class _Window:
         for layout in layouts:
             members = tuple(i for i in share.methods if self.methods[i].layout == layout)
             alone = self._write(layout)
-            for i in members:
-                self.cuts[i].note(alone, self.limits, self.given.named)
+            self._note(members, alone)
             yield members, alone, sorted(set(everything) - set(fit))
+
+    def _note(self, methods: tuple[int, ...], writings: list[TokenizedText]) -> None:
+        for i in methods:
+            self.truncated[i].note(writings, self.limits, self.texts.named)
 
     def _pass(self, methods: tuple[int, ...], writings: list[TokenizedText], wanted: list[int]) -> None:
         wanted = self._without_empty(methods, writings, wanted)
@@ -319,23 +267,40 @@ class _Window:
             for m, vector in zip(methods, outputs, strict=True):
                 rows, i = self.places[m]
                 rows.add(i, indices, vector[:, 0])
-            self.bar(len(self.given.where(indices)) * len(methods))
+            self.advance(len(self.texts.where(indices)) * len(methods))
 
     def _without_empty(self, methods: tuple[int, ...], writings: list[TokenizedText], wanted: list[int]) -> list[int]:
-        texts = self.given.texts
+        texts = self.texts.texts
         empty = [i for i in wanted if writings[i].total == 0 or is_blank(texts[i])]
         if not empty:
             return wanted
         if self.limits.on_empty == "error":
-            text = texts[empty[0]]
+            text, number = texts[empty[0]], self.texts.named[empty[0]][0]
             what = "is blank" if is_blank(text) else "has no token that the model knows"
-            raise InputError(
-                f"text {self.given.named[empty[0]][0]} {what}, {text!r:.40}: on_empty='nan' gives it a row of NaN"
-            )
+            raise InputError(f"text {number} {what}, {text!r:.40}: remove it, or pass on_empty='nan' for a row of NaN")
         for m in methods:
-            self.places[m][0].leave(empty)
-        self.bar(len(self.given.where(empty)) * len(methods))
+            rows, i = self.places[m]
+            rows.leave(i, empty)
+        self.advance(len(self.texts.where(empty)) * len(methods))
         return [i for i in wanted if i not in set(empty)]
+
+
+def vectors(
+    backbone: Backbone, methods: Sequence[Method], batch: Batch, words: WordTokens | None = None
+) -> list[Tensor]:
+    """The vectors of a batch by several methods that share its layout, from one forward.
+
+    Args:
+        backbone: the model.
+        methods: methods with the same bidirectional layers; one of fewer copies than the batch reads only those.
+        batch: texts without padding, concatenated.
+        words: for each text, the tokens of each of its words; None for sentence vectors.
+
+    Returns:
+        For each method (T, R, D) in float32 or float64; R is 1 for sentence vectors, else the largest number of words
+        of a text.
+    """
+    return [combine(w.batch, w.weights, w.states) for w in weights(backbone, methods, batch, words)]
 
 
 @dataclass(frozen=True)
@@ -353,6 +318,28 @@ class Weighed:
     states: Tensor
 
 
+def weights(
+    backbone: Backbone, methods: Sequence[Method], batch: Batch, words: WordTokens | None = None, *,
+    keep_mode: bool = False,
+) -> list[Weighed]:  # fmt: skip
+    """Token weights and states for several methods that share a layout, from one forward; see `vectors` and `weigh`."""
+    if words is not None:
+        methods = [replace(m, weigh=m.weigh.for_words()) for m in methods]
+    dtype = precision_of(backbone)
+    views = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
+    weighings = [
+        Weighing(m.weigh, view, _targets(backbone, m.weigh, view, words, dtype))
+        for m, view in zip(methods, views, strict=True)
+    ]
+    layers = frozenset(layer for m in methods for layer in m.states.layers)
+    trace, rows = weigh(backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode)
+    results = []
+    for method, view, row in zip(methods, views, rows, strict=True):
+        states = method.states.mean(trace).to(dtype)
+        results.append(Weighed(view, row, states if batch.source is None else states[batch.source]))
+    return results
+
+
 @dataclass(frozen=True)
 class Weighing:
     """One of the weightings that are computed from the same forward.
@@ -368,42 +355,21 @@ class Weighing:
     targets: list[Tensor]
 
     def rows(self, tap: Tap | None) -> list[Tensor]:
-        """Token weights of each group (G, R, n).
-
-        Raises:
-            MethodError: a user's own weighting returns another shape.
-        """
+        """Token weights of each group (G, R, n); raises MethodError if a custom weighting returns another shape."""
         weights = []
         for i, (group, target) in enumerate(zip(self.batch.groups, self.targets, strict=True)):
             rows = self.weigh(group, target, tap.result(i) if tap is not None else None)
-            if is_custom(type(self.weigh)):
-                _check_own(self.weigh, rows, target)
+            if is_custom(type(self.weigh)) and rows.shape != target.shape:
+                name, shape = type(self.weigh).__name__, tuple(target.shape)
+                raise MethodError(f"{name} returns weights of the shape {tuple(rows.shape)}: return {shape}")
             weights.append(rows)
         return weights
 
 
-def _check_own(weigh: Weighting, rows: object, target: Tensor) -> None:
-    """Validate what a user's own weighting returns."""
-    if isinstance(rows, Tensor) and rows.shape == target.shape and rows.is_floating_point():
-        return
-    what = f"a {type(rows).__name__}"
-    if isinstance(rows, Tensor):
-        what = f"weights of the shape {tuple(rows.shape)} and the type {str(rows.dtype).removeprefix('torch.')}"
-    raise MethodError(
-        f"{type(weigh).__name__} gives {what}: give a tensor of floating-point numbers in the shape of targets, "
-        f"{tuple(target.shape)}"
-    )
-
-
 def weigh(
-    backbone: Backbone,
-    batch: Batch,
-    weighings: Sequence[Weighing],
-    layers: frozenset[Layer],
-    sight: Sight | None,
-    *,
+    backbone: Backbone, batch: Batch, weighings: Sequence[Weighing], layers: frozenset[Layer], sight: Sight | None, *,
     keep_mode: bool = False,
-) -> tuple[Trace, list[list[Tensor]]]:
+) -> tuple[Trace, list[list[Tensor]]]:  # fmt: skip
     """Run a batch once, and compute the token weights of several weightings.
 
     Args:
@@ -424,60 +390,9 @@ def weigh(
     return trace, weights or [w.rows(tap) for w, tap in zip(weighings, taps, strict=True)]
 
 
-def weights(
-    backbone: Backbone,
-    methods: Sequence[Method],
-    batch: Batch,
-    words: WordTokens | None = None,
-    *,
-    keep_mode: bool = False,
-) -> list[Weighed]:
-    """Run a batch once and compute token weights and states for several methods that share its layout.
-
-    The arguments are those of `vectors` and `weigh`.
-
-    Returns:
-        The weights and states of each method.
-    """
-    if words is not None:
-        methods = [replace(m, weigh=m.weigh.for_words()) for m in methods]
-    dtype = precision_of(backbone)
-    views = [batch if m.layout.chunk else batch.limited(m.layout.total_copies) for m in methods]
-    weighings = [
-        Weighing(m.weigh, view, _targets(backbone, m.weigh, view, words, dtype))
-        for m, view in zip(methods, views, strict=True)
-    ]
-    layers = frozenset(layer for m in methods for layer in m.states.layers)
-    trace, rows = weigh(backbone, batch, weighings, layers, methods[0].sight, keep_mode=keep_mode)
-    results = []
-    for method, view, weighed in zip(methods, views, rows, strict=True):
-        states = method.states.mean(trace).to(dtype)
-        results.append(Weighed(view, weighed, states if batch.source is None else states[batch.source]))
-    return results
-
-
 def precision_of(backbone: Backbone) -> torch.dtype:
     """The type in which states are weighted and added: float32, or float64 for a float64 model."""
     return torch.float64 if backbone.dtype == torch.float64 else torch.float32
-
-
-def vectors(
-    backbone: Backbone, methods: Sequence[Method], batch: Batch, words: WordTokens | None = None
-) -> list[Tensor]:
-    """The vectors of a batch by several methods that share its layout, from one forward.
-
-    Args:
-        backbone: the model.
-        methods: methods with the same bidirectional layers; one of fewer copies than the batch reads only those.
-        batch: texts without padding, concatenated.
-        words: for each text, the tokens of each of its words; None for sentence vectors.
-
-    Returns:
-        For each method (T, R, D) in float32 or float64; R is 1 for sentence vectors, else the largest number of words
-        of a text.
-    """
-    weighed = weights(backbone, methods, batch, words)
-    return [combine(w.batch, w.weights, w.states) for w in weighed]
 
 
 def _targets(

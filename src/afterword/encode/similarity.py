@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,16 @@ from ..errors import InputError
 
 Array = NDArray[np.floating[Any]]
 
-BLOCK = 1024  # number of rows of a and of b whose distances are computed together
+BLOCK = 1024  # number of rows of a whose distances are computed together
 
 FAR = 32  # a row with entries beyond 2^32 or all below 2^-32 is scaled before its length is computed
 
 
-def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
+def similarity(a: Any, b: Any, name: str = "cosine") -> Array:
     """The similarity of each row of ``a`` to each row of ``b``.
 
     Args:
-        a: (n, D), or (D,) for one vector.
+        a: (n, D), or (D,) for one vector; an array, a tensor, or a list of either.
         b: (m, D), or (D,) for one vector.
         name: "cosine", "dot", "euclidean" or "manhattan"; distances are negated.
 
@@ -34,7 +33,7 @@ def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
     >>> similarity(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]])).tolist()
     [[1.0]]
     """
-    a, b = _rows(a), _rows(b)
+    a, b = as_rows(a), as_rows(b)
     if a.shape[1] != b.shape[1]:
         raise InputError(f"vectors of {a.shape[1]} and {b.shape[1]} components cannot be compared")
     kind = np.result_type(a, b, np.float32)  # integers and half floats would overflow
@@ -43,33 +42,21 @@ def similarity(a: Array, b: Array, name: str = "cosine") -> Array:
     if name == "dot":
         return np.asarray(a.astype(kind, copy=False) @ b.astype(kind, copy=False).T)
     if name == "euclidean":
-        return _negative_distances(a, b, _euclidean, kind)
+        return _negative_distances(a, b, 2.0, kind)
     if name == "manhattan":
-        return _negative_distances(a, b, _manhattan, kind)
+        return _negative_distances(a, b, 1.0, kind)
     raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")
 
 
-def pairwise(a: Array, b: Array, name: str = "cosine") -> Array:
-    """The similarity of each row of ``a`` to the same row of ``b``.
-
-    Args:
-        a: (n, D), or (D,) for one vector.
-        b: (n, D), or (D,) for one vector.
-        name: as for `similarity`.
-
-    Returns:
-        (n,); larger is more similar.
+def pairwise(a: Any, b: Any, name: str = "cosine") -> Array:
+    """The similarity of each row of ``a`` (n, D) to the same row of ``b`` (n, D), as `similarity`: (n,).
 
     Raises:
         InputError: the name is unknown, or the shapes differ.
-
-    >>> pairwise(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]])).tolist()
-    [1.0]
     """
-    a, b = _rows(a), _rows(b)
+    a, b = as_rows(a), as_rows(b)
     if a.shape != b.shape:
         raise InputError(f"vectors of the shapes {a.shape} and {b.shape} cannot be compared row by row")
-    kind = np.result_type(a, b, np.float32)
     x, y = a.astype(np.float64), b.astype(np.float64)
     if name == "cosine":
         scores = (unit(x) * unit(y)).sum(1)
@@ -81,22 +68,29 @@ def pairwise(a: Array, b: Array, name: str = "cosine") -> Array:
         scores = -np.abs(x - y).sum(1)
     else:
         raise InputError(f"similarity {name!r}: choose cosine, dot, euclidean or manhattan")
-    return np.asarray(scores, kind)
+    return np.asarray(scores, np.result_type(a, b, np.float32))
 
 
-def _rows(x: Any) -> Array:
-    rows = np.atleast_2d(np.asarray(x.detach().cpu() if hasattr(x, "detach") else x))
+def as_rows(vectors: Any) -> Array:
+    """Vectors (n, D) as a numpy array, from any device; one vector (D,) is a row (1, D)."""
+    listed = isinstance(vectors, list | tuple)
+    rows = np.atleast_2d(np.stack([_array(v) for v in vectors]) if listed and vectors else _array(vectors))
     if rows.ndim != 2:
         raise InputError(f"vectors of the shape {rows.shape}: give (n, D), or (D,) for one")
     return rows
 
 
-def unit(vectors: Array, kind: DTypeLike = np.float64) -> Array:
-    """Vectors at length 1; zeros stay zeros. Where squares would overflow or underflow, they are scaled first, exactly.
+def _array(x: Any) -> Array:
+    if hasattr(x, "detach"):  # a tensor; numpy has no bfloat16
+        x = x.detach().cpu()
+        x = x.float() if x.dtype.itemsize == 2 else x
+    return np.asarray(x)
 
-    Args:
-        vectors: (..., D).
-        kind: the type that lengths are taken in, and of what is returned.
+
+def unit(vectors: Array, kind: DTypeLike = np.float64) -> Array:
+    """Vectors (..., D) at length 1, in a type; zeros stay zeros.
+
+    Where squares would overflow or underflow, vectors are scaled first, exactly.
 
     >>> unit(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
@@ -109,32 +103,12 @@ def unit(vectors: Array, kind: DTypeLike = np.float64) -> Array:
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
 
 
-def _negative_distances(a: Array, b: Array, between: Callable[[Array, Array], Array], kind: np.dtype[Any]) -> Array:
-    """Negated distances between rows, computed in float64, block by block."""
-    distances = np.empty((len(a), len(b)), kind)
+def _negative_distances(a: Array, b: Array, p: float, kind: np.dtype[Any]) -> Array:
+    """Negated distances between rows by the p-norm of their differences, in float64, block by block."""
+    from torch import cdist, from_numpy
+
+    distances, columns = np.empty((len(a), len(b)), kind), from_numpy(b.astype(np.float64))
     for i in range(0, len(a), BLOCK):
-        left = a[i : i + BLOCK].astype(np.float64)
-        for j in range(0, len(b), BLOCK):
-            distances[i : i + BLOCK, j : j + BLOCK] = between(left, b[j : j + BLOCK].astype(np.float64))
+        rows = from_numpy(a[i : i + BLOCK].astype(np.float64))
+        distances[i : i + BLOCK] = cdist(rows, columns, p, compute_mode="donot_use_mm_for_euclid_dist").numpy()
     return np.asarray(np.negative(distances, out=distances))
-
-
-def _euclidean(a: Array, b: Array) -> Array:
-    """Euclidean distances (n, m), by |a|^2 + |b|^2 - 2ab; for rows that are close together, by their difference.
-
-    If a distance is small beside the lengths of the vectors, that formula subtracts nearly equal numbers: below a
-    thousandth of the lengths fewer than ten digits would be left, and in the end none.
-    """
-    lengths = (a * a).sum(1)[:, None] + (b * b).sum(1)[None]
-    squares = lengths - 2 * (a @ b.T)
-    rows, columns = np.nonzero(squares < 1e-6 * lengths)
-    for k in range(0, len(rows), BLOCK):
-        i, j = rows[k : k + BLOCK], columns[k : k + BLOCK]
-        squares[i, j] = ((a[i] - b[j]) ** 2).sum(1)
-    return np.asarray(np.sqrt(squares, out=squares))
-
-
-def _manhattan(a: Array, b: Array) -> Array:
-    import torch
-
-    return np.asarray(torch.cdist(torch.from_numpy(a), torch.from_numpy(b), 1.0).numpy())

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..encode.process_pool import cores, picklable
+from ..encode.processes import cores, picklable
 from ..encoder import Encoder
 from ..errors import AfterwordError, DataError, MissingExtra, ModelError, one_line
 from ..methods.serialize import parse_method

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from ..encode.process_pool import ProcessPool, cores
+from ..encode.processes import ProcessPool, cores
 from ..errors import InputError, JobError, ModelError, warn
 from ..files.atomic import atomic_file
 from ..methods.serialize import parse_method

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..encode.limits import Losses
+from ..encode.limits import Truncation
 from ..encode.options import choose_prompt
 from ..encoder import Encoder
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
@@ -65,9 +65,9 @@ def made_by(
 
 
 @contextmanager
-def counted_losses() -> Iterator[Losses]:
+def counted_losses() -> Iterator[Truncation]:
     """Note what encode would warn of: the tokens that each cut text loses, the number of texts that are unknown."""
-    losses = Losses()
+    losses = Truncation()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", TextsCut)
         warnings.simplefilter("always", TextsUnknown)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..backbone.attention_taps import Tap
-from ..encode.limits import Limits, Losses, each
+from ..encode.limits import Limits, Truncation, each
 from ..encoder import Encoder
 from ..errors import InputError, MethodError
 from ..methods import one_method
@@ -104,7 +104,7 @@ def sweep(
         raise InputError("there are no texts: pass at least one")
     limits = limits or Limits(encoder.max_length)
     writings = method.layout.write(checked, backbone.tokenizer, limits.max_length)
-    cuts, values = Losses(), dict[int, Value]()
+    cuts, values = Truncation(), dict[int, Value]()
     cuts.note(writings, limits)
 
     def run(batch: Batch, indices: list[int]) -> dict[int, Value]:

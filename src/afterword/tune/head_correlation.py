@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..backbone.backbone import Backbone
-from ..encode.limits import Limits, Losses, each
+from ..encode.limits import Limits, Truncation, each
 from ..errors import InputError
 from ..methods import ditto, tfidf
 from ..methods.frequency import ByToken, tf_idf
@@ -116,7 +116,7 @@ def write_texts(layout: Layout, texts: Sequence[str], backbone: Backbone, limits
     writings = layout.write(texts, backbone.tokenizer, limits.max_length)
     if empty := [t for w, t in zip(writings, texts, strict=True) if not w.total]:
         raise InputError(f"the text {empty[0]!r:.60} holds no token that the model knows: leave it out")
-    cuts = Losses()
+    cuts = Truncation()
     cuts.note(writings, limits)
     cuts.warn(limits)
     return writings

@@ -1,0 +1,261 @@
+"""Vectors of spans of texts: words, tokens, and chunks in the context of their text (late chunking)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from ..backbone.backbone import Backbone
+from ..errors import InputError, TooLong, WordNotFound, warn
+from ..methods import AnyMethod, Method
+from ..methods.weights import Backward
+from ..post import Post, after, width_after
+from ..text.batch import Batch
+from ..text.inputs import check_ids, check_written, listed
+from ..text.layout import Text
+from ..text.segments import Span, TokenizedText
+from ..text.tokenizer import Spelled
+from ..text.words import Word, WordTokens, check_spans, check_words, find_tokens, split, tokens_of_spans
+from .limits import Budget, Limits, Truncation, count, each, progress
+from .sentences import WINDOW, joined_rows, member_steps, output_arrays, sentence_vectors, vectors, weights
+from .similarity import Array
+
+TEXTS = 256  # texts whose windows are sorted by length together
+
+
+class SpanVectors(NamedTuple):
+    """Vectors of spans of one text.
+
+    Attributes:
+        vectors: (c, D).
+        spans: the c half-open spans of characters (of tokens, in a text of token ids).
+    """
+
+    vectors: Array
+    spans: list[Span]
+
+
+def word_vectors(
+    backbone: Backbone, method: AnyMethod, texts: Sequence[Text], words: Sequence[Sequence[Word]], limits: Limits,
+    post: Sequence[Post] = (),
+) -> list[Array]:  # fmt: skip
+    """Vectors (words, D') of the words of each text, `WINDOW` texts at a time; arguments as for `sentence_vectors`.
+
+    Raises:
+        WordNotFound: a word is not in its text (checked before the model runs), or was cut off.
+    """
+    check_ids(texts, backbone.vocabulary_size)
+    check_words(words, texts)
+    tokenizer, vocabulary, steps = backbone.tokenizer, backbone.vocabulary_size, member_steps(method, post)
+    rows: list[Array] = [np.zeros((0, width_after(method.width(backbone), post)), np.float32)] * len(texts)
+    truncated = [Truncation(unknown_id=tokenizer.unknown_id) for _ in method.members]
+    budget = limits.budget(backbone.device)
+    with progress(len(texts), limits, len(texts) * len(truncated)) as advance:
+        for first in range(0, len(texts), WINDOW):
+            window, here = texts[first : first + WINDOW], words[first : first + WINDOW]
+            named, parts = [[first + i] for i in range(len(window))], []
+            for member, counted in zip(method.members, truncated, strict=True):
+                writings = member.layout.write(window, tokenizer, limits.max_length, offsets=True)
+                check_written(writings, tokenizer, vocabulary, named)
+                tokens = find_tokens(here, window, writings, copy_of(member), first)
+                counted.note(writings, limits, named)
+                advance(sum(not own for own in here))
+                parts.append(dict[int, Array]())
+                for i, vector in vectors_of_tokens(backbone, member, writings, tokens, budget, steps):
+                    parts[-1][i] = vector
+                    advance(1)
+            for i in parts[0]:
+                rows[first + i] = joined_rows(method, [part[i] for part in parts], post)
+    max(truncated, key=lambda t: len(t.lost)).warn(limits)
+    return rows
+
+
+def copy_of(method: Method) -> int:
+    """The number of the copy of the text whose tokens a word's vector stands for, from 1."""
+    return method.layout.total_copies if method.weigh.for_words().copy in ("last", "tail") else 1
+
+
+def vectors_of_tokens(
+    backbone: Backbone, method: Method, writings: Sequence[TokenizedText], tokens: WordTokens, budget: Budget,
+    post: Sequence[Post],
+) -> Iterator[tuple[int, Array]]:  # fmt: skip
+    """Vectors (R, D') of the R words, by their tokens, of each tokenized text that has any; with the text's index."""
+
+    def run(batch: Batch, indices: list[int]) -> list[Array]:
+        raw = vectors(backbone, [method], batch, [tokens[i] for i in indices])[0]
+        done = [after(vector[: len(tokens[i])], post) for i, vector in zip(indices, raw, strict=True)]
+        return [vector.cpu().numpy() for vector in done]
+
+    wanted = [i for i, words in enumerate(tokens) if words]
+    for indices, outputs in each(writings, run, budget, backbone.device, wanted):
+        yield from zip(indices, outputs, strict=True)
+
+
+def token_vectors(
+    backbone: Backbone, method: Method, texts: Sequence[Text], limits: Limits, post: Sequence[Post]
+) -> list[SpanVectors]:
+    """The vector of each token of each text; see `Encoder.encode_tokens`."""
+    check_ids(texts, backbone.vocabulary_size)
+    writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, offsets=True)
+    check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
+    truncated, results, copy = Truncation(unknown_id=backbone.tokenizer.unknown_id), dict[int, Array](), copy_of(method)
+    truncated.note(writings, limits)
+
+    def run(batch: Batch, indices: list[int]) -> list[Array]:
+        return [after(rows, post).cpu().numpy() for rows in token_rows(backbone, method, batch)]
+
+    for indices, rows in each(writings, run, limits.budget(backbone.device), backbone.device):
+        results.update(zip(indices, rows, strict=True))
+    truncated.warn(limits)
+    return [SpanVectors(results[t], list(written.offsets[copy - 1])) for t, written in enumerate(writings)]
+
+
+def token_rows(backbone: Backbone, method: Method, batch: Batch, keep_mode: bool = False) -> list[Tensor]:
+    """The vectors (n, D) of the n tokens of each text of a batch, as those of words; the same in any batch."""
+    sizes, which = [0] * batch.texts, method.weigh.for_words().which
+    for group in batch.groups:
+        spans = group.spans[:, which(group) - 1]
+        for t, end in zip(group.text.tolist(), (group.first + spans[:, 1] - spans[:, 0]).tolist(), strict=True):
+            sizes[t] = max(sizes[t], end) if t >= 0 else sizes[t]
+    (weighed,) = weights(backbone, [method], batch, [[[i] for i in range(n)] for n in sizes], keep_mode=keep_mode)
+    out = [weighed.states.new_zeros(n, weighed.states.shape[1]) for n in sizes]
+    for group, rows in zip(weighed.batch.groups, weighed.weights, strict=True):
+        for t, row, states in zip(group.text.tolist(), rows, group.slice(weighed.states), strict=True):
+            if t >= 0:
+                out[t] = out[t] + row[: sizes[t]].to(states.dtype) @ states
+    return out
+
+
+class Chunker:
+    """Splits texts into chunks, and computes the vectors of these from windows of the text.
+
+    Args:
+        backbone: the model.
+        method: its ``truncate`` has no effect, as nothing is truncated.
+        limits: limits on texts and batches.
+
+    Attributes:
+        room: the most tokens of a text in one window; None = any number.
+    """
+
+    def __init__(self, backbone: Backbone, method: Method, limits: Limits) -> None:
+        self.backbone, self.limits, most = backbone, limits, limits.max_length
+        if "condition" in method.layout.fields:
+            raise InputError(f"chunks take no condition, and {method.name} has one: use another template")
+        self.method = replace(method, layout=replace(method.layout, truncate="before"))
+        self.room = None if most is None else self._write([[0] * most])[0].kept
+
+    def _write(self, texts: Sequence[Text]) -> list[TokenizedText]:
+        tokenizer = self.backbone.tokenizer
+        written = self.method.layout.write(texts, tokenizer, self.limits.max_length, offsets=True)
+        return check_written(written, tokenizer, self.backbone.vocabulary_size)
+
+    def _spelled(self, text: Text) -> Spelled:
+        if isinstance(text, str):
+            return self.backbone.tokenizer.spell([text])[0]
+        return Spelled(list(text), [(i, i + 1) for i in range(len(text))])
+
+    def spans(self, texts: Sequence[Text], chunks: Any, tokens: int | None, shared: int = 0) -> list[list[Span]]:
+        """The spans of the chunks of each text; arguments and errors are those of `Encoder.chunk_spans`."""
+        tokens = count("tokens", tokens)
+        check_ids(texts, self.backbone.vocabulary_size)
+        if shared and (chunks is not None or tokens is None or not 0 < shared < tokens):
+            raise InputError(f"overlap={shared}: pass it with tokens= alone, and less than tokens={tokens}")
+        if chunks is not None and not isinstance(chunks, str):
+            lists = listed(chunks, "chunks")
+            if len(lists) != len(texts):
+                raise InputError(f"chunks has spans of {len(lists)} texts, for {len(texts)}: give a list per text")
+            return [check_spans(listed(s, "chunks"), texts[t], f"text {t}") for t, s in enumerate(lists)]
+        if chunks not in (None, "sentences", "paragraphs") or (chunks is None and tokens is None):
+            raise InputError(f"chunks={chunks!r}: pass spans, 'sentences', 'paragraphs', or tokens=256")
+        if tokens is not None and self.room is not None and tokens > self.room:
+            raise InputError(
+                f"tokens={tokens}: max_length={self.limits.max_length} leaves {self.room} for a chunk: pass no more"
+            )
+        return [
+            split(text, self._spelled(text).offsets, chunks, tokens, self.room, f"text {t}", shared)
+            for t, text in enumerate(texts)
+        ]
+
+    def alone(self, texts: Sequence[Text], spans: list[list[Span]], post: Sequence[Post]) -> list[Array]:
+        """Vectors of chunks that are embedded by themselves, without the blanks around them."""
+        parts = [text[a:b] for text, of_text in zip(texts, spans, strict=True) for a, b in of_text]
+        parts = [part.strip() if isinstance(part, str) else part for part in parts]
+        (rows,) = sentence_vectors(self.backbone, [self.method], parts, self.limits, post)
+        ends = accumulate(map(len, spans))
+        return [rows[end - len(of_text) : end] for of_text, end in zip(spans, ends, strict=True)]
+
+    def late(
+        self, texts: Sequence[Text], spans: list[list[Span]], post: Sequence[Post], overlap: int | None
+    ) -> list[Array]:
+        """Vectors of chunks in the context of their text; arguments and errors are those of `Encoder.encode_chunks`."""
+        self._warn_of_causal()
+        overlap = (self.room or 0) // 2 if overlap is None else overlap
+        if self.room is not None and not 0 <= overlap < self.room:
+            raise InputError(f"overlap={overlap}: a window holds {self.room} tokens, pass 0 to {self.room - 1}")
+        rows = [output_arrays(self.backbone, [self.method], len(of_text), post)[0] for of_text in spans]
+        unknown = Truncation(unknown_id=self.backbone.tokenizer.unknown_id)
+        with progress(len(texts), self.limits) as advance:
+            for first in range(0, len(texts), TEXTS):
+                written = self._write(texts[first : first + TEXTS])
+                unknown.note_unknown(written)
+                parts = [
+                    (window, tokens, t, numbers)
+                    for t, one in enumerate(written, first)
+                    for window, tokens, numbers in self._windows(t, texts[t], one, spans[t], overlap)
+                ]
+                windows, tokens = [part[0] for part in parts], [part[1] for part in parts]
+                budget = self.limits.budget(self.backbone.device)
+                for i, vector in vectors_of_tokens(self.backbone, self.method, windows, tokens, budget, post):
+                    rows[parts[i][2]][parts[i][3]] = vector
+                advance(len(written))
+        unknown.warn(self.limits)
+        return rows
+
+    def _warn_of_causal(self) -> None:
+        method, facts = self.method, self.backbone.facts
+        repeats, sight = method.layout.total_copies > 1, method.sight
+        if facts.causal and not (repeats or sight.both_ways or sight.carry or isinstance(method.weigh, Backward)):
+            warn(f"{facts.kind} is causal: {method.name} reads no text after a chunk; echo and reba do")
+
+    def _windows(
+        self, t: int, text: Text, written: TokenizedText, spans: Sequence[Span], overlap: int
+    ) -> Iterator[tuple[TokenizedText, list[list[int]], list[int]]]:
+        """The windows that a text's chunks are taken from, each with the tokens and the numbers of its chunks."""
+        fits = written.kept == written.total
+        offsets = list(written.offsets[copy_of(self.method) - 1])
+        ids, offsets = ([], offsets) if fits else self._spelled(text)
+        tokens = tokens_of_spans(spans, offsets, text)
+        for (start, end), inside in zip(spans, tokens, strict=True):
+            if not inside:
+                raise WordNotFound(f"the span {start}:{end} of text {t} leaves no token: none begins in it")
+        if fits or self.room is None:
+            yield written, tokens, list(range(len(spans)))
+            return
+        last, taken = max(len(ids) - self.room, 0), dict[int, list[int]]()
+        for k, inside in enumerate(tokens):
+            a, b = inside[0], inside[-1] + 1
+            if b - a > self.room:
+                start, end = spans[k]
+                raise TooLong(
+                    f"the span {start}:{end} of text {t} has {b - a} tokens, and a window of max_length="
+                    f"{self.limits.max_length} holds {self.room}: split it"
+                )
+            holding = [s for s in (*range(0, last, self.room - overlap), last) if s <= a and b <= s + self.room]
+            central = {s: min(a - s, s + self.room - b) for s in holding}
+            middle = min(max((a + b - self.room) // 2, 0), last)  # a separate window, if no other holds it
+            taken.setdefault(max(central, key=central.__getitem__, default=middle), []).append(k)
+        for start, numbers in taken.items():
+            (window,) = self._write([ids[start : start + self.room]])
+            yield window, [[i - start for i in tokens[k]] for k in numbers], numbers
+
+
+def narrowest(chunkers: Iterable[Chunker]) -> Chunker:
+    """The one of the smallest window, whose chunks fit into the windows of all."""
+    return min(chunkers, key=lambda chunker: chunker.room or math.inf)

@@ -1,0 +1,225 @@
+"""The tokens that the model reads: their states, their weights, and texts as features for sentence-transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..backbone.backbone import Backbone
+from ..backbone.facts import LAST
+from ..errors import InputError, MethodError
+from ..methods import AnyMethod, Method
+from ..methods.weights import Backward
+from ..post import Post, after
+from ..text.batch import Batch, lay
+from ..text.inputs import check_ids, check_written, refuse_blank, with_prompt
+from ..text.layout import Text
+from ..text.segments import Segment, TokenizedText
+from .limits import Limits, Truncation, each
+from .sentences import combine, joined, weights
+
+Features = dict[str, Tensor]
+Explained = tuple[list[str], NDArray[np.floating[Any]]]
+"""Tokens, and their weights or attention."""
+
+FIELDS = 6
+"""Columns of `segments` before placeholders and spans of copies: length, special tokens before, after, `first`,
+`prefix`, the number of placeholders."""
+
+
+def token_states(
+    backbone: Backbone, method: Method, texts: Sequence[Text], limits: Limits, post: Sequence[Post] = (),
+    conditions: Sequence[str] | None = None,
+) -> list[Features]:  # fmt: skip
+    """Token ids, hidden states and vector of each text; arguments as for `sentence_vectors`.
+
+    Returns:
+        For each text, under sentence-transformers' names: "input_ids" and "attention_mask" (n,), "token_embeddings"
+        (n, D), "sentence_embedding" (D',); the n tokens are those that the model reads, template, copies and special
+        tokens included.
+
+    Raises:
+        InputError: a text is blank, or the method splits texts into chunks.
+    """
+    if method.layout.chunk:
+        raise InputError(f"{method.name} splits a text into chunks, whose states are not those of one sequence")
+    check_ids(texts, backbone.vocabulary_size)
+    refuse_blank(list(texts))
+    writings = method.layout.write(texts, backbone.tokenizer, limits.max_length, conditions=conditions)
+    check_written(writings, backbone.tokenizer, backbone.vocabulary_size)
+    truncated, features = Truncation(unknown_id=backbone.tokenizer.unknown_id), dict[int, Features]()
+    truncated.note(writings, limits)
+
+    def run(batch: Batch, indices: list[int]) -> list[tuple[int, Features]]:
+        (weighed,) = weights(backbone, [method], batch)
+        vectors = after(combine(weighed.batch, weighed.weights, weighed.states)[:, 0], post)
+        return [
+            (indices[t], _copied(input_ids=ids, token_embeddings=states, sentence_embedding=vectors[t]))
+            for group in weighed.batch.groups
+            for t, ids, states in zip(group.text.tolist(), group.tokens, group.slice(weighed.states), strict=True)
+        ]
+
+    for _, rows in each(writings, run, limits.budget(backbone.device), backbone.device):
+        features.update(rows)
+    truncated.warn(limits)
+    return [features[i] for i in range(len(texts))]
+
+
+def _copied(**features: Tensor) -> Features:
+    """The features of one text: a view would keep the batch in memory."""
+    copies = {name: tensor.clone() for name, tensor in features.items()}
+    return copies | {"attention_mask": torch.ones_like(copies["input_ids"])}
+
+
+def token_weights(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Explained:
+    """The n tokens of one text, template, copies and special tokens included, and their weights (n,) in its vector.
+
+    Of a text that is split into chunks, those of its chunks one after the other.
+    """
+    batch = _laid(backbone, method, text, max_length)
+    with torch.no_grad():
+        rows = weights(backbone, [method], batch)[0].weights
+    ids: list[int] = []
+    values: list[float] = []
+    for group, row in zip(batch.groups, rows, strict=True):
+        for g in torch.argsort(group.first, stable=True).tolist() if group.pooled else ():
+            ids += group.tokens[g].tolist()
+            values += row[g, 0].tolist()
+    return backbone.tokenizer.tokens(ids), np.asarray(values)
+
+
+def attention_matrix(backbone: Backbone, method: Method, text: Text, max_length: int | None = None) -> Explained:
+    """The n tokens of one text and the matrix A_new (n, n) of ReBA, Algorithm 1; see `Encoder.attention`."""
+    weigh = method.weigh
+    if not isinstance(weigh, Backward):
+        raise MethodError(f"{method.name} reads no attention between tokens: use reba()")
+    batch = _laid(backbone, method, text, max_length)
+    everything = [torch.ones(g.count, 1, g.length, device=g.tokens.device) for g in batch.groups]
+    tap = weigh.tap(batch.groups, everything, backbone.facts.layers)
+    with torch.no_grad():
+        backbone.forward(batch, frozenset({LAST}), method.sight, [tap])
+    return backbone.tokenizer.tokens(batch.groups[0].tokens[0].tolist()), tap.result(0)[0].cpu().numpy()
+
+
+def _laid(backbone: Backbone, method: Method, text: Text, max_length: int | None) -> Batch:
+    check_ids([text], backbone.vocabulary_size)
+    written = method.layout.write([text], backbone.tokenizer, max_length)
+    return lay(check_written(written, backbone.tokenizer, backbone.vocabulary_size), backbone.device)
+
+
+def features_of(
+    backbone: Backbone, method: AnyMethod, texts: Sequence[Text], conditions: Sequence[str] | None,
+    prompt: str | None, max_length: int | None,
+) -> Features:  # fmt: skip
+    """Tokenize texts; `Afterword.preprocess` documents the arguments, the features and the errors."""
+    tokenizer, vocabulary, members = backbone.tokenizer, backbone.vocabulary_size, method.members
+    check_ids(texts, vocabulary)
+    some, blank, passes = any("condition" in one.layout.fields for one in members), set[int](), []
+    for one in members:
+        layout = with_prompt(one.layout, prompt)
+        own = None if some and "condition" not in layout.fields else conditions
+        rows = check_written(layout.write(texts, tokenizer, max_length, conditions=own), tokenizer, vocabulary)
+        blank |= {t for t, row in enumerate(rows) if _is_blank(row, one, tokenizer.hf.mask_token_id)}
+        passes.append((layout, None if own is None else ["."], rows))
+    filled, features = next((t for t in range(len(texts)) if t not in blank), None), Features()
+    for i, (layout, condition, rows) in enumerate(passes):
+        if blank:  # another text, or a full stop, runs in the place of a blank one
+            instead = rows[filled] if filled is not None else None
+            if instead is None:
+                (instead,) = layout.write(["."], tokenizer, max_length, conditions=condition)
+            if not all(s.ids for s in instead.segments):
+                t = min(blank)
+                raise InputError(f"text {t} has no tokens, {texts[t]!r:.40}: remove it")
+            rows = [instead if t in blank else row for t, row in enumerate(rows)]
+        padded = to_features(rows, tokenizer.hf.pad_token_id or 0)
+        features |= {_named(name, i): tensor for name, tensor in padded.items()}
+    return features | ({"blank": torch.tensor([t in blank for t in range(len(texts))])} if blank else {})
+
+
+def _named(name: str, i: int) -> str:
+    """The name of a feature of an ensemble's i-th method; those of the first are named as a single method's."""
+    return f"{name}.{i}" if i else name
+
+
+def _is_blank(text: TokenizedText, method: Method, mask_id: int | None) -> bool:
+    """Whether nothing of a text's input is left to pool; special tokens and a template may be."""
+    if text.total:
+        return False
+    if not all(s.ids for s in text.segments):
+        return True
+    try:
+        for group in lay([text], torch.device("cpu")).groups:
+            method.weigh.sentence(group, mask_id=mask_id)
+    except InputError:
+        return True
+    return False
+
+
+def vectors_of(backbone: Backbone, method: AnyMethod, features: Features, *, keep_mode: bool) -> Features:
+    """The vectors and states of the features of T texts; `Afterword.forward` documents them."""
+    blank, results, parts = features.get("blank"), Features(), []
+    for i, one in enumerate(method.members):
+        ids = features[_named("input_ids", i)]
+        batch = lay(from_features(ids, features[_named("segments", i)]), ids.device)
+        (weighed,) = weights(backbone, [one], batch, keep_mode=keep_mode)
+        parts.append(combine(weighed.batch, weighed.weights, weighed.states)[:, 0])
+        if batch.source is None and isinstance(method, Method):
+            states = weighed.states.new_zeros(*ids.shape, weighed.states.shape[-1])
+            for group in batch.groups:
+                states[group.text, : group.length] = group.slice(weighed.states)
+            results["token_embeddings"] = states if blank is None else states.masked_fill(blank[:, None, None], 0)
+    vectors = joined(method, parts)
+    results["sentence_embedding"] = vectors if blank is None else vectors.masked_fill(blank[:, None], 0)
+    return results
+
+
+def to_features(texts: Sequence[TokenizedText], pad_id: int) -> Features:
+    """Collate tokenized texts, one row per text, as DataLoader, DataParallel and trainers need them.
+
+    Returns:
+        ``input_ids`` and ``attention_mask`` (T, n): all segments of a text in a row, then padding; ``segments``
+        (T, S, 6 + P + 2C): length, number of special tokens before and after, first, prefix, number of placeholders,
+        the indices of P placeholders, and the spans of C copies of each segment; all zero where there is no segment.
+    """
+    copies = max((len(s.copies) for w in texts for s in w.segments), default=1)
+    slots = max((len(s.slots) for w in texts for s in w.segments), default=0)
+    width, most = max((w.size for w in texts), default=0), max((len(w.segments) for w in texts), default=1)
+    ids = torch.full((len(texts), width), pad_id)
+    mask = torch.zeros(len(texts), width, dtype=torch.long)
+    segments = torch.zeros(len(texts), most, FIELDS + slots + 2 * copies, dtype=torch.long)
+    for t, w in enumerate(texts):
+        ids[t, : w.size] = torch.tensor([i for s in w.segments for i in s.ids])
+        mask[t, : w.size] = 1
+        for i, s in enumerate(w.segments):
+            row = [len(s.ids), *s.special, s.first, s.prefix, len(s.slots), *s.slots]
+            row += [end for span in s.copies for end in span]
+            segments[t, i, : len(row)] = torch.tensor(row)
+    return {"input_ids": ids, "attention_mask": mask, "segments": segments}
+
+
+def from_features(ids: Tensor, segments: Tensor) -> list[TokenizedText]:
+    """The inverse of `to_features`; character offsets are not restored."""
+    rows = zip(ids.tolist(), segments.tolist(), strict=True)
+    return [_text(row, [part for part in parts if part[0]]) for row, parts in rows]
+
+
+def _text(ids: list[int], parts: list[list[int]]) -> TokenizedText:
+    segments, at, chunked = [], 0, len(parts) > 1
+    length_of_all = parts[0][FIELDS + 1] - parts[0][FIELDS]  # for a chunked text, its length in the full pass
+    for i, (length, front, behind, first, prefix, marks, *ends) in enumerate(parts):
+        slots, ends = tuple(ends[:marks]), ends[marks:]
+        copies = tuple(zip(ends[::2], ends[1::2], strict=True))
+        piece = chunked and i > 0
+        share = (copies[0][1] - copies[0][0]) / length_of_all if piece else 1.0
+        final = i == len(parts) - 1 if piece else True
+        if chunked and not piece:
+            copies = copies[:1]  # the full pass has one copy, the chunks may have more
+        body, pooled = ids[at : at + length], piece or not chunked
+        segments.append(Segment(body, copies, (front, behind), first, pooled, share, final, prefix, slots))
+        at += length
+    return TokenizedText(tuple(segments))

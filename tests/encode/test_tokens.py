@@ -1,0 +1,150 @@
+"""The tokens that the model reads: states and weights, and features for sentence-transformers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import tiny, tiny_tokenizer
+
+from afterword import Encoder, classical, ditto, echo, ensemble, prompt, reba
+from afterword.backbone.loading import load_backbone
+from afterword.encode.tokens import features_of, from_features, to_features, vectors_of
+from afterword.errors import InputError, MethodError
+from afterword.post import Normalise
+from afterword.text.batch import lay
+from afterword.text.layout import Layout
+from afterword.text.tokenizer import Tokenizer
+
+TEXTS = ["a b", "dog", "The quick brown fox jumps over the lazy dog.", "dog", "世界"]
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    return Encoder.load(tiny("llama", tmp_path_factory.mktemp("tokens")), classical())
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory):
+    return load_backbone(tiny("bert", tmp_path_factory.mktemp("look")))
+
+
+def test_token_embeddings_are_theirs(llama) -> None:
+    pytest.importorskip("sentence_transformers")
+    theirs = llama.sentence_transformer()
+    ours, wanted = (model.encode(TEXTS, output_value="token_embeddings") for model in (llama, theirs))
+    for a, b in zip(ours, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=2e-5)
+        assert a._base is None and not a.is_inference()
+    torch.testing.assert_close(llama.encode("dog", output_value="token_embeddings"), ours[1], rtol=0, atol=2e-5)
+    alone = llama.encode(TEXTS, output_value="token_embeddings", batch_size=1)[2]
+    torch.testing.assert_close(alone, ours[2], rtol=0, atol=2e-5)
+
+
+def test_everything_of_a_text(llama) -> None:
+    encoder = Encoder(llama.backbone, reba(2), (Normalise(),))
+    found = encoder.encode(TEXTS, output_value=None, truncate_dim=8)
+    assert found[1]["input_ids"].tolist() == [1, *llama.tokenizer("dog", add_special_tokens=False)["input_ids"] * 2]
+    assert found[1]["attention_mask"].tolist() == [1] * 7 and found[1]["token_embeddings"].shape == (7, 64)
+    vectors = torch.stack([one["sentence_embedding"] for one in found])
+    np.testing.assert_allclose(vectors, encoder.encode(TEXTS, truncate_dim=8), rtol=0, atol=1e-6)
+    conditioned = Encoder(llama.backbone, prompt("csts")).encode(["a"], output_value=None, conditions=["size"])
+    assert conditioned[0]["sentence_embedding"].shape == (64,)
+
+
+def test_tokens_of_texts_that_cannot_be_used(llama) -> None:
+    with pytest.raises(InputError, match="text 1 is blank"):
+        llama.encode(["dog", " "], output_value="token_embeddings")
+    with pytest.raises(InputError, match="chunks"):
+        Encoder(llama.backbone, reba(2, chunk=4)).encode(["dog"], output_value="token_embeddings")
+    short = Encoder(llama.backbone, classical(), max_length=5)
+    with pytest.warns(UserWarning, match="1 of 1 text truncated"):
+        assert len(short.encode("d" * 9, output_value="token_embeddings")) == 5
+
+
+def test_chunks_follow_each_other(bert) -> None:
+    tokens, weights = Encoder(bert, reba(2, "mean", chunk=2)).weights([20, 30, 40])
+    assert len(tokens) == len(weights) == (2 + 4) + (2 + 2)
+
+
+def test_only_reba_has_a_matrix(bert) -> None:
+    assert Encoder(bert, reba(triangle="full")).attention([20, 30])[1].shape == (6, 6)
+    with pytest.raises(MethodError, match="ditto"):
+        Encoder(bert, ditto("1-1")).attention([20, 30])
+
+
+def test_looking_into_a_text(llama) -> None:
+    tokens, weights = Encoder(llama.backbone, reba(2)).weights("ab")
+    assert len(tokens) == len(weights) == 5
+    assert weights[0] == weights[1] == 0 and (weights[2:] > 0).all()
+    tokens, matrix = Encoder(llama.backbone, reba(2, triangle="full")).attention("ab")
+    assert matrix.shape == (5, 5) and np.allclose(matrix, matrix.T)
+    assert np.allclose(weights[2:], matrix[2, 2:])
+
+
+@pytest.mark.parametrize("method", [reba(2), ensemble([echo(2), prompt("eol"), classical()], "concat")], ids=str)
+def test_vectors_of_features_are_those_of_the_encoder(llama, method) -> None:
+    features = features_of(llama.backbone, method, TEXTS, None, "ask: ", None)
+    further = {name.partition(".")[2] for name in features} - {""}
+    assert further == ({"1", "2"} if len(method.members) > 1 else set())
+    with torch.no_grad():
+        found = vectors_of(llama.backbone, method, features, keep_mode=False)
+    assert ("token_embeddings" in found) == (len(method.members) == 1)
+    wanted = Encoder(llama.backbone, method).encode(TEXTS, prompt="ask: ")
+    assert np.abs(found["sentence_embedding"].numpy() - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
+def test_a_text_without_tokens_has_the_vector_zero_in_every_method(llama) -> None:
+    method = ensemble([classical(add_special_tokens=False), prompt("eol"), reba(add_special_tokens=False)], "concat")
+    features = features_of(llama.backbone, method, ["dog", "", "cat"], None, None, None)
+    assert features["blank"].tolist() == [False, True, False]
+    with torch.no_grad():
+        found = vectors_of(llama.backbone, method, features, keep_mode=False)["sentence_embedding"]
+    assert (found[1] == 0).all() and (found[[0, 2]] != 0).all()
+    assert features_of(llama.backbone, method, ["", ""], None, None, None)["blank"].all()
+    with pytest.raises(InputError, match="text 1 holds token id 99999"):
+        features_of(llama.backbone, method, ["dog", [99999]], None, None, None)
+    with pytest.raises(InputError, match=r"has no \{condition\}"):
+        features_of(llama.backbone, method, ["dog"], ["size"], None, None)
+
+
+def test_conditions_go_to_the_methods_that_have_a_place_for_them(llama) -> None:
+    method = ensemble([prompt("csts"), classical()])
+    features = features_of(llama.backbone, method, ["dog"], ["size"], None, None)
+    with torch.no_grad():
+        found = vectors_of(llama.backbone, method, features, keep_mode=False)["sentence_embedding"].numpy()
+    wanted = Encoder(llama.backbone, method).encode(["dog"], conditions=["size"])
+    assert np.abs(found - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
+WRITTEN = ["The bank of the river.", "A bank for my money and for the money of others!", "dog", "a b"]
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(),
+        Layout(copies=3),
+        Layout("{text} or {text}."),
+        Layout("for {text}"),
+        Layout("for <PST> {text} <PST>"),
+        Layout(copies=2, chunk=4),
+    ],
+)
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_features_carry_the_whole_writing(layout: Layout, kind: str):
+    tokenizer = Tokenizer(tiny_tokenizer(kind))
+    writings = layout.write(WRITTEN, tokenizer, 40)
+    features = to_features(writings, 9)
+    ids, mask = features["input_ids"], features["attention_mask"]
+    assert (ids[mask == 0] == 9).all() and mask.sum(1).tolist() == [w.size for w in writings]
+    again = from_features(ids, features["segments"])
+    one, other = lay(writings), lay(again)
+    assert torch.equal(one.tokens, other.tokens) and torch.equal(one.position, other.position)
+    assert (one.source is None) == (other.source is None) and one.prefix == other.prefix
+    for a, b in zip(one.groups, other.groups, strict=True):
+        assert a.with_prefix == b.with_prefix
+        for name in ("text", "spans", "special", "first", "part", "final"):
+            assert torch.equal(getattr(a, name), getattr(b, name)), name
+        assert (a.slots is None) == (b.slots is None) == (not layout.slots)
+        assert a.slots is None or torch.equal(a.slots, b.slots)
