@@ -1,4 +1,4 @@
-"""Write the tables of docs/benchmarks.md anew from benchmarks/results.
+"""Write the tables of docs/benchmarks.md from benchmarks/results.
 
 python scripts/generate_benchmarks.py [--check]
 """

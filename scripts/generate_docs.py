@@ -1,4 +1,4 @@
-"""Write the generated pages anew: `make docs`. With --check, fail where one is not what it would be.
+"""Write the generated pages: `make docs`. With --check, fail where one is not what it would be.
 
 docs/models.md is written from docs/models.json; measuring those figures again is `make models`.
 """

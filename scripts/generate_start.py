@@ -1,4 +1,4 @@
-"""Write the tables of docs/start.md anew: parameters and memory, computed from each model's configuration.
+"""Write the tables of docs/start.md: parameters and memory, computed from each model's configuration.
 
 python scripts/generate_start.py [--check]
 """

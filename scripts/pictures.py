@@ -1,4 +1,4 @@
-"""Draw the figures of the documentation anew, each for light and for dark pages: ``make pictures DATA=../shared/data``.
+"""Draw the figures of the documentation, each for light and for dark pages: ``make pictures DATA=../shared/data``.
 
 A figure is the last of its commands of ``afterword`` below, a line each; those before make what it draws, in a folder
 TMP that is removed, where capitol.txt holds Ditto's sentence. DATA holds the evaluation sets and models, as

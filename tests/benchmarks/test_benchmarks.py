@@ -17,36 +17,12 @@ from tests.scripts import script
 from afterword import Encoder, reba
 
 NAMES = (
-    "reba_time",
-    "reba_chunked",
-    "reba_memory",
-    "load_memory",
-    "against_paper",
-    "sentences_decoder",
-    "minilm",
-    "short_and_equal",
-    "mini",
-    "template",
-    "ditto_time",
-    "many",
-    "evaluation",
-    "training",
-    "degradation",
-    "tune",
-    "methods_cost",
-    "duplicates",
-    "jobs",
-    "index",
-)
-SHARED = {
-    "minilm", "short_and_equal", "mini", "template", "ditto_time", "evaluation", "training", "degradation",
-    "tune", "methods_cost", "jobs", "index",
-}  # fmt: skip
-PROC = {"reba_memory", "load_memory", "against_paper", "training", "tune", "jobs"}
-SOAK = {
-    "reba_memory", "reba_chunked", "load_memory", "training", "degradation", "mini", "methods_cost", "jobs", "index",
-    "tune", "template", "evaluation",
-}  # fmt: skip
+    "reba_time", "reba_chunked", "reba_memory", "against_paper", "sentences_decoder", "minilm", "template",
+    "ditto_time", "methods_cost", "many", "duplicates", "jobs", "training",
+)  # fmt: skip
+SHARED = {"minilm", "template", "ditto_time", "methods_cost", "training", "jobs"}
+PROC = {"reba_memory", "against_paper", "training", "jobs"}
+SOAK = {"reba_memory", "reba_chunked", "template", "methods_cost", "training", "jobs"}
 ALONE = "reba_memory"
 """It runs as users run it: a pass in a process of its own, and each call of that in another. The others run here."""
 
