@@ -11,10 +11,9 @@ import sys
 import threading
 import traceback
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -37,21 +36,13 @@ class Interrupted(Exception):
 
 @dataclass
 class State:
-    """The global options of a run.
-
-    Attributes:
-        debug: print the traceback of an error.
-    """
+    """The global options of a run; ``debug`` prints the traceback of an error."""
 
     debug: bool = False
 
 
 def guarded(run: Callable[[], Any], state: State) -> int:
-    """Run a command; any error ends it with a message of one line.
-
-    Args:
-        run: the command; it returns an exit code, or None for 0.
-        state: the global options, which parsing the command line sets.
+    """Run a command, which returns an exit code or None for 0; any error ends it with a message of one line.
 
     Returns:
         The exit code.
@@ -153,10 +144,7 @@ def terminated_like_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def interruptible(kept: Callable[[], str]) -> Iterator[None]:
-    """Say at an interruption what is kept, and how to go on.
-
-    Args:
-        kept: gives the sentence, when it is needed; "" = there is nothing to say.
+    """At an interruption, say what is kept and how to resume; ``kept`` gives the sentence.
 
     Raises:
         Interrupted: by Ctrl-C or SIGTERM, if there is something to say.
@@ -164,14 +152,13 @@ def interruptible(kept: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        said = kept()
-        if not said:
-            raise
-        raise Interrupted(said) from None
+        if sentence := kept():
+            raise Interrupted(sentence) from None
+        raise
 
 
 def _leave_stdout() -> None:
-    """Redirect a broken stdout: Python flushes it at its end, and would print a traceback of its own."""
+    """Redirect a broken stdout, which Python flushes at exit: it would print a traceback."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
@@ -196,14 +183,16 @@ def say(line: str) -> None:
 
 @contextmanager
 def report_warnings() -> Iterator[None]:
-    """Print warnings and log messages on one line each, equal warnings once, and what texts lost at the end."""
-    cut, seen = Tally(), set[str]()
+    """Print each warning and log message once, on one line, and a sum of truncated texts at the end."""
+    cut: list[TextsCut] = []
+    unknown: list[TextsUnknown] = []
+    seen: set[str] = set()
 
     def show(message: Any, *_: Any, **__: Any) -> None:
         if isinstance(message, TextsCut):
-            cut.add(message.lost, message.texts, message.max_length)
+            cut.append(message)
         elif isinstance(message, TextsUnknown):
-            cut.unknown += message.number
+            unknown.append(message)
         elif str(message) not in seen:
             seen.add(str(message))
             say(f"warning: {message}")
@@ -220,7 +209,11 @@ def report_warnings() -> Iterator[None]:
             yield
         finally:
             logger.removeHandler(handler)
-            cut.say()
+            if cut:
+                lost = [n for message in cut for n in message.lost]
+                say(f"warning: {plural(len(lost), 'text')} truncated to {cut[-1].max_length} tokens {dropped(lost)}")
+            if unknown:
+                say(f"warning: {TextsUnknown(sum(message.number for message in unknown))}")
 
 
 class _Lines(logging.Handler):
@@ -240,27 +233,3 @@ def without_advice() -> Iterator[None]:
         yield
     finally:
         _Lines.advice = True
-
-
-@dataclass
-class Tally:
-    """The number of texts that were cut in a run, and the tokens that they lost; the number of those mostly unknown."""
-
-    lost: Counter[int] = field(default_factory=Counter)
-    texts: int = 0
-    max_length: int | None = None
-    unknown: int = 0
-
-    def add(self, lost: Sequence[int], texts: int, max_length: int | None) -> None:
-        """Add the texts of a window."""
-        self.lost.update(lost)
-        self.texts += texts
-        self.max_length = max_length
-
-    def say(self) -> None:
-        """Print a warning with the number of cut texts and their lost tokens, and one with that of unknown texts."""
-        if self.lost:
-            lost = sorted(self.lost.elements())
-            say(f"warning: {plural(len(lost), 'text')} truncated to {self.max_length} tokens {dropped(lost)}")
-        if self.unknown:
-            say(f"warning: {TextsUnknown(self.unknown)}")

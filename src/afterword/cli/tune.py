@@ -94,16 +94,14 @@ class Recipes:
             MethodError: a template or a step is unknown.
             typer.BadParameter: a step cannot be tried.
         """
+        copies, both_ways = numbers(self.copies, "--copies") or None, numbers(self.both_ways, "--both-ways")
         from ..methods.serialize import make
         from ..post import Affine, Centre, EmbedFilter, parse_post
         from ..tune import Grid
 
         for template in self.template or ():
             make("prompt", {"template": template})
-        grid = Grid(
-            tuple(self.template or ()), numbers(self.copies, "--copies") or None,
-            numbers(self.both_ways, "--both-ways"), self.heads, published=not self.quick,
-        )  # fmt: skip
+        grid = Grid(tuple(self.template or ()), copies, both_ways, self.heads, published=not self.quick)
         if self.post is None:
             return grid
         steps = [step for spec in self.post for step in parse_post(spec)]
