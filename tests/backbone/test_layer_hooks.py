@@ -113,9 +113,9 @@ def test_threads_and_other_methods_stay_apart(models: Path) -> None:
 
 def test_what_cannot_carry_is_refused(models: Path, minilm: Path) -> None:
     _, own = loaded(models, "llama")
-    with pytest.raises(MethodError, match=r"bert is bidirectional.*use prompt"):
+    with pytest.raises(MethodError, match="bert is bidirectional"):
         Encoder.load(minilm, token_prepending())
-    with pytest.raises(NoSuchHead, match="from layer 1 to 4: the model has layers 0 to 2, so that stop is at most 3"):
+    with pytest.raises(NoSuchHead, match="layer 1 to 4"):
         Encoder(own, token_prepending(stop=4))
     with pytest.raises(MethodError, match=r"'a \{text\}' has no <PST>"):
         Encoder(own, Method(Layout("a {text}"), States(), sight=Sight(carry=(1,))))

@@ -272,5 +272,5 @@ def test_minilm_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", [None, 3, "", b"gpt2"])
 def test_what_names_no_model(name) -> None:
-    with pytest.raises(ModelError, match="a folder, or a name on the hub"):
+    with pytest.raises(ModelError):
         Encoder.load(name)

@@ -83,12 +83,11 @@ def test_every_way_of_running_gives_the_same() -> None:
     flat = loaded("llama")
     stacked = Backbone(flat.model, flat.tokenizer, replace(flat.facts, way="stacked", shares=False), flat.modules)
     eager = Backbone(flat.model, flat.tokenizer, replace(flat.facts, way="eager", shares=False))
-    alone = Backbone(flat.model, flat.tokenizer, replace(eager.facts, alone=True))
     method = classical(states="attention:1+2")
     wanted = torch.from_numpy(Encoder(flat, method).encode(TEXTS))
-    for other in (stacked, eager, alone):
+    for other in (stacked, eager):
         assert close(Encoder(other, method).encode(TEXTS), wanted)
-    assert alone.insides.blocks == flat.insides.blocks
+    assert eager.insides.blocks == flat.insides.blocks
     with pytest.raises(AttentionNotSeen, match="runs its own attention, which shows no values"):
         Encoder(eager, classical(states="values:all"))
 
@@ -101,8 +100,8 @@ def test_routers() -> None:
         assert close(row, torch.cat([logits[-1] for logits in literal(own.model, [1, *text], "mlp.gate")]))
     soft = Encoder(own, classical("last", states="router:softmax")).encode(TEXTS)
     assert close(soft, torch.from_numpy(found).unflatten(1, (3, 4)).softmax(-1).flatten(1))
-    alone = Backbone(own.model, own.tokenizer, replace(own.facts, way="eager", shares=False, alone=True))
-    assert close(Encoder(alone, classical("last", states="router")).encode(TEXTS), torch.from_numpy(found))
+    eager = Backbone(own.model, own.tokenizer, replace(own.facts, way="eager", shares=False))
+    assert close(Encoder(eager, classical("last", states="router")).encode(TEXTS), torch.from_numpy(found))
 
 
 def test_a_shared_beginning_and_layers_that_see_both_ways() -> None:

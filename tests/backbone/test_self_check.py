@@ -166,7 +166,6 @@ def test_a_model_that_counts_its_tokens_gets_no_stream_longer_than_a_text():
     model = model_of("clip_text_model", max_position_embeddings=70)
     backbone = check(model, Tokenizer(tiny_tokenizer("gpt2")))
     assert backbone.facts.way == "stacked" and backbone.facts.max_length == 70
-    assert "not over 70 tokens in all" in backbone.facts.checks["flat"]
     assert difference(encode(backbone, classical(), texts()), means(model, texts())) < 1e-5
 
 
@@ -190,20 +189,6 @@ def test_layers_with_attention_are_numbered_by_themselves(tmp_path: Path):
         encode(backbone, bellm(1, couple="add"), texts())
     last = encode(backbone, classical(), texts())
     assert np.array_equal(encode(backbone, replace(classical(), states=States("normed:3")), texts()), last)
-
-
-def test_a_model_that_no_batch_leaves_alone_runs_one_text_at_a_time(llama: Path):
-    model = load_backbone(llama).model
-    model.layers[1].self_attn.forward = MethodType(own_attention, model.layers[1].self_attn)
-
-    def crowded(module: Any, args: Any, kwargs: Any, output: Any) -> None:
-        output.last_hidden_state += 0.1 * (len(kwargs["input_ids"]) > 1)
-
-    model.register_forward_hook(crowded, with_kwargs=True)
-    backbone = check(model, Tokenizer(tiny_tokenizer("llama")))
-    assert backbone.facts.way == "eager" and backbone.facts.alone
-    ids = [*texts(), *texts()[:1]]
-    assert difference(encode(backbone, classical(), ids), np.stack([alone(model, t) for t in ids])) < 1e-5
 
 
 def test_whatever_a_model_trips_over_is_said_in_one_line():

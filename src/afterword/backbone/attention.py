@@ -60,7 +60,7 @@ def attend(
     s_aux: Tensor | None = None,
     **extra: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """The registered attention function (transformers' AttentionInterface).
+    """The registered attention function (transformers' AttentionInterface); returns (B, N, H, d), and no weights.
 
     Args:
         module: the attention layer; its identity numbers it.
@@ -74,18 +74,20 @@ def attend(
         softcap: Gemma 2's.
         s_aux: gpt_oss' sinks (H,).
         extra: other arguments of the layer; any that is not in `HARMLESS` raises.
-
-    Returns:
-        (B, N, H, d) and None for the weights.
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     if not isinstance(attention_mask, Rule):
         if current() is not None or not (attention_mask is None or isinstance(attention_mask, Tensor)):
             raise UnsupportedModel(f"{type(module).__name__} does not pass on the mask of the mask interface")
-        return _without_plan(
-            module, query, key, value, attention_mask, scaling=scale, dropout=dropout, is_causal=is_causal,
-            softcap=softcap, s_aux=s_aux, position_bias=position_bias, **extra,
-        )  # fmt: skip
+        if softcap is None and s_aux is None:
+            return sdpa_attention_forward(  # type: ignore[no-any-return]
+                module, query, key, value, attention_mask, dropout, scale, is_causal, position_bias, **extra
+            )
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        added = _additive_mask(query, key, attention_mask, causal)
+        added = added if position_bias is None else added + position_bias
+        out, _ = _unfused(query, key, value, added, scale, dropout, softcap, s_aux, want_lse=False)
+        return out.transpose(1, 2).contiguous(), None
     if unknown := [k for k, v in extra.items() if v is not None and k not in HARMLESS]:
         raise UnsupportedModel(f"{type(module).__name__} passes {', '.join(unknown)}, which may change attention")
     tau = attention_mask.plan.sight.temperature
@@ -170,15 +172,10 @@ def group_attention(
     """Attention over one group of equal-length segments, by the fastest kernel that is exact for it.
 
     Args:
-        q: (G, H, n, d).
-        k: (G, K, p + n, d), not repeated for grouped queries.
-        v: (G, K, p + n, e).
+        q, k, v: (G, H, n, d), (G, K, p + n, d) and (G, K, p + n, e).
         mask: which keys each query may attend to.
-        scaling: what scores are multiplied by.
-        dropout: probability.
+        scaling, dropout, softcap, sinks: as in `attend`.
         bias: added to the scores (1, H, N, N); it depends on distances only.
-        softcap: scores are squashed to ±softcap by tanh.
-        sinks: one more score per head, which takes weight and adds no value (H,).
         want_lse: return the log-sum-exp of the scores too, where the kernel computes it anyway.
 
     Returns:
@@ -187,7 +184,9 @@ def group_attention(
     width, no_grad = v.shape[-1], not torch.is_grad_enabled()
     if width < q.shape[-1] and no_grad and softcap is None:  # latent attention: fused kernels know one width only
         v = F.pad(v, (0, q.shape[-1] - v.shape[-1]))
-    fused = (want_lse or sinks is not None) and no_grad and _fused_gives_lse(q, v, dropout) and bias is None
+    one_width = q.shape[-1] == v.shape[-1]
+    fused = (want_lse or sinks is not None) and no_grad and one_width and q.device.type == "cpu"
+    fused = fused and dropout == 0 and bias is None
     if softcap is not None or (sinks is not None and not fused):
         out, lse = _unfused(q, k, v, _additive(q, k, mask, bias), scaling, dropout, softcap, sinks, want_lse)
     elif fused:
@@ -202,15 +201,10 @@ def group_attention(
     return out if out.shape[-1] == width else out[..., :width], lse
 
 
-def _fused_gives_lse(q: Tensor, v: Tensor, dropout: float) -> bool:
-    """Whether the CPU's fused kernel takes these tensors; it knows no dropout and one head width only."""
-    return q.device.type == "cpu" and q.shape[-1] == v.shape[-1] and dropout == 0.0
-
-
 def _with_lse(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, scaling: float, sinks: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The CPU's fused kernel and the log-sum-exp of the scores, which it computes anyway.
+    """The CPU's fused kernel, which also computes the log-sum-exp of the scores.
 
     A sink is one more term in the softmax's denominator: it leaves exp(lse) / (exp(lse) + exp(sink)) of the output.
     """
@@ -269,38 +263,15 @@ def _unfused(
     return torch.cat(out, 2), torch.cat(lse, 2) if want_lse else None
 
 
-def _without_plan(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float,
-    dropout: float,
-    is_causal: bool | None,
-    position_bias: Tensor | None,
-    softcap: float | None,
-    s_aux: Tensor | None,
-    **extra: Any,
-) -> tuple[Tensor, Tensor | None]:
-    """Attention by transformers' sdpa, or by matrix products for a softcap or sinks, which sdpa lacks."""
-    if softcap is None and s_aux is None:
-        return sdpa_attention_forward(  # type: ignore[no-any-return]
-            module, query, key, value, attention_mask, dropout, scaling, is_causal, position_bias, **extra
-        )
+def _additive_mask(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """A mask without a plan, as numbers to add to the scores (B, 1, n, p + n)."""
     n, keys = query.shape[2], key.shape[2]
-    if attention_mask is None and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
-        attention_mask = torch.ones(n, keys, dtype=torch.bool, device=query.device).tril(keys - n)[None, None]
+    if mask is None and causal:
+        mask = torch.ones(n, keys, dtype=torch.bool, device=query.device).tril(keys - n)[None, None]
     added = query.new_zeros(1, 1, n, keys)
-    if attention_mask is not None and attention_mask.dtype == torch.bool:
-        added = added.masked_fill(~attention_mask, torch.finfo(added.dtype).min)
-    elif attention_mask is not None:
-        added = attention_mask
-    if position_bias is not None:
-        added = added + position_bias
-    out, _ = _unfused(query, key, value, added, scaling, dropout, softcap, s_aux, want_lse=False)
-    return out.transpose(1, 2).contiguous(), None
+    if mask is None or mask.dtype != torch.bool:
+        return added if mask is None else mask
+    return added.masked_fill(~mask, torch.finfo(added.dtype).min)  # not -inf: a padding token sees nothing
 
 
 AttentionInterface.register(NAME, attend)

@@ -21,35 +21,29 @@ CELLS = 1 << 21  # entries of a mask that are computed at once
 
 
 class PackedGroup(NamedTuple):
-    """Segments of one length, one after another in a packed batch.
-
-    Attributes:
-        group: the number of their group in the batch.
-        start: index of their first token in the packed batch.
-        segments: the number of segments, G.
-        length: the tokens of each, n, without a shared prefix.
-        prefix: indices of the p tokens of the shared prefix, which run once for all segments; empty for none.
-    """
+    """Segments of one length, one after another in a packed batch."""
 
     group: int
+    """The number of their group in the batch."""
     start: int
+    """Index of their first token in the packed batch."""
     segments: int
+    """G."""
     length: int
+    """The tokens of each, n, without a shared prefix."""
     prefix: range = range(0)
+    """Indices of the p tokens of the shared prefix, which run once for all segments; empty for none."""
 
 
 class Mask(NamedTuple):
-    """The attention mask of a segment.
-
-    Attributes:
-        allowed: whether each query may attend to each key (n, p + n); None where `causal` alone says it.
-        causal: with `allowed` None, True for a causal mask, and False where all tokens attend to all.
-        backward: no token attends to a later one.
-    """
+    """The attention mask of a segment."""
 
     allowed: Tensor | None
+    """Whether each query may attend to each key (n, p + n); None where `causal` alone decides."""
     causal: bool
+    """With `allowed` None, True for a causal mask, and False where all tokens attend to all."""
     backward: bool
+    """No token attends to a later one."""
 
 
 class MaskCache:
@@ -104,18 +98,16 @@ class Plan:
     """One forward pass.
 
     Attributes:
-        groups: of the packed batch; it begins with a whole segment, the longest of all.
+        groups: of the packed batch; the first tokens are a complete segment, the longest.
         flat: True for a packed batch; False for one group as an ordinary batch (B, n).
         both_ways: the layers with bidirectional attention.
         readers: what reads attention while the model runs.
         layers: the number of layers, if several of them share one attention module (ALBERT); else 0.
         masks: attention masks that earlier forwards of the model computed.
         sinks_count: the weights that taps read sum to 1 with the attention sinks; False: without them.
-        sight: the temperature of attention, and what becomes of a window in bidirectional layers.
-        force_bidirectional: while True, every layer attends in both directions (the second stream of BeLLM's
-            Equation 5), and taps do not read.
-        modules: the number of each attention module, by identity, in order of first call.
-        order: the identities of the attention modules, in the order of their calls.
+        sight: the temperature of attention, and the fate of a window in bidirectional layers.
+        force_bidirectional: every layer is bidirectional for now (the second stream of BeLLM's Equation 5).
+        modules, order: identities of the attention modules: numbered by first call, and in the order of calls.
         calls: the number of these calls outside a second stream.
     """
 
@@ -187,7 +179,7 @@ class Rule:
         return self._masks[key]
 
     def _build(self, p: int, n: int, both_ways: bool, device: torch.device) -> Mask:
-        """Compute every entry: a window or a chunk may change the last row only, and a custom function any entry."""
+        """Compute every entry: a window or a chunk may change the last row only."""
         full, causal = True, p == 0  # the kernels' causal flag does not mean the last rows of a causal mask
         for first in range(p, n, step := max(1, CELLS // n)):
             rows = torch.arange(first, min(first + step, n), device=device)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .attention_views import AttentionView
 
-FEW = 8  # up to this many columns are read by index, not as a slice
+FEW = 8  # more columns than this are read as a slice if they are contiguous
 ROWS = 256  # rows that are read at once
 SCORES = 1 << 18  # numbers that are computed at once, unless one head has more: 1 MB stays in the processor's cache
 
@@ -81,9 +81,9 @@ class Diagonals(Tap):
 class MaxOverHeads(Tap):
     """The maximum over layers and heads of (A + A^T) / 2, for some columns (ReBA, Algorithm 1).
 
-    The upper triangle of a causal layer needs no symmetrising: (A + A^T) / 2 is exactly A / 2 below the diagonal, and A
-    on it. As long as all layers are such, the running maximum is that of log A, and `exp` is computed once, at the end;
-    from the first other layer on it is that of A + A^T.
+    For the upper triangle of a causal layer, (A + A^T) / 2 is exactly A / 2 below the diagonal, and A on it. While all
+    layers are causal, the running maximum is that of log A, and `exp` is computed once, at the end; from the first
+    bidirectional layer on it is that of A + A^T.
 
     Args:
         columns: for each group, the indices of the tokens i (G, C).
@@ -102,13 +102,12 @@ class MaxOverHeads(Tap):
     def read(self, view: AttentionView) -> None:
         """Update the running maximum with one layer."""
         columns = self.columns[view.group]
-        plain = view.causal and self.triangle == "upper"
-        if self._logs.setdefault(view.group, plain) and not plain:
+        causal = view.causal and self.triangle == "upper"
+        if self._logs.setdefault(view.group, causal) and not causal:
             self._symmetrise(view.group)
         step = max(1, SCORES // (columns.numel() * min(view.length, ROWS)))
         for first in range(0, view.heads, step):
-            heads = slice(first, min(first + step, view.heads))
-            self._fold(view, columns, heads, self._logs[view.group])
+            self._add(view, columns, slice(first, min(first + step, view.heads)))
 
     def _symmetrise(self, group: int) -> None:
         """From log A to A + A^T: a bidirectional layer follows causal ones."""
@@ -117,18 +116,18 @@ class MaxOverHeads(Tap):
         self._best[group] = torch.where(at, 2 * best, best)
         self._logs[group] = False
 
-    def _fold(self, view: AttentionView, columns: Tensor, heads: slice, plain: bool) -> None:
-        n = view.length
-        best, run = self._best.get(view.group), self._runs[view.group] if plain else None
+    def _add(self, view: AttentionView, columns: Tensor, heads: slice) -> None:
+        n, logs = view.length, self._logs[view.group]
+        best, run = self._best.get(view.group), self._runs[view.group] if logs else None
         for start in range(0, n, ROWS):
             rows = slice(start, min(start + ROWS, n))
             if run is not None:  # right of the diagonal the values are undefined, and not used
                 new = view.log_weights(slice(run.start, max(run.start + 1, min(run.stop, rows.stop))), rows, heads)
             else:
-                new = view.log_weights(columns, rows, heads) if plain else _symmetric(view, columns, rows, heads)
+                new = view.log_weights(columns, rows, heads) if logs else _symmetric(view, columns, rows, heads)
             new = new.amax(1) if new.shape[1] > 1 else new[:, 0]
             if best is None:
-                best = new.new_full((len(columns), n, columns.shape[1]), -math.inf if plain else 0.0)
+                best = new.new_full((len(columns), n, columns.shape[1]), -math.inf if logs else 0.0)
             into = best[:, rows, : new.shape[-1]]
             if new.requires_grad or best.requires_grad:  # autograd needs the old maximum: do not overwrite it
                 best = best.clone()
@@ -206,16 +205,14 @@ def _run(columns: Tensor) -> slice | None:
 
 
 class Matrices(Tap):
-    """Attention matrices of short texts, for the self-check only. Result: (G, L, H, n, n)."""
+    """The attention matrices of short texts. Result: (G, L, H, n, n)."""
 
     def __init__(self) -> None:
         self.matrices: list[Tensor] = []
 
     def read(self, view: AttentionView) -> None:
         """Keep the matrix; layers come in order."""
-        n = view.length
-        weights = view.log_weights(slice(0, n), slice(0, n), slice(0, view.heads)).exp()
-        self.matrices.append(weights.tril() if view.causal else weights)
+        self.matrices.append(view.weights(slice(0, view.heads)))
 
     def result(self, group: int) -> Tensor:
         """(G, L, H, n, n)."""

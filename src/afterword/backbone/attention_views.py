@@ -1,6 +1,6 @@
 """One layer's attention weights, computed in pieces, so that the full (heads, n, n) matrix is never stored.
 
-Fused attention returns, beside its output, the log-sum-exp of each query's scores. With it, any single weight is
+Fused attention also returns the log-sum-exp of each query's scores. With it, any single weight is
 
     log A[q, k] = score(q, k) - lse[q]
 
@@ -32,21 +32,15 @@ class AttentionView(ABC):
         layer: from 0.
         group: which of the batch's groups.
         causal: every weight right of the diagonal is 0.
+        heads: H.
+        length: n.
     """
 
     layer: int
     group: int
     causal: bool
-
-    @property
-    @abstractmethod
-    def heads(self) -> int:
-        """H."""
-
-    @property
-    @abstractmethod
-    def length(self) -> int:
-        """n."""
+    heads: int
+    length: int
 
     @abstractmethod
     def diagonal(self) -> Tensor:
@@ -54,37 +48,31 @@ class AttentionView(ABC):
 
     @abstractmethod
     def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
-        """log A[row, column]: how much each row attends to each column (G, H, rows, C)."""
+        """log A[row, column]: how much each row attends to each column (G, H, rows, C).
+
+        Undefined right of a causal layer's diagonal.
+        """
 
     @abstractmethod
     def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-        """log A[column, row]: how much each column's token attends to each row's (G, H, rows, C)."""
+        """log A[column, row]: how much each column's token attends to each row's (G, H, rows, C).
 
-    def whole(self, heads: slice) -> Tensor:
-        """The matrices A of some heads (G, H, n, n), to look at short texts: their size grows with n * n."""
-        everything = slice(0, self.length)
-        weights = self.log_weights(everything, everything, heads).clamp(max=0).exp()
+        Undefined left of a causal layer's diagonal.
+        """
+
+    def weights(self, heads: slice) -> Tensor:
+        """The matrices A of some heads (G, H, n, n), for short texts: their size grows with n * n."""
+        every = slice(0, self.length)
+        weights = self.log_weights(every, every, heads).clamp(max=0).exp()
         return weights.tril() if self.causal else weights
 
 
-@dataclass(frozen=True)
 class MatrixView(AttentionView):
     """Attention weights that a model returned as matrices (G, H, n, n)."""
 
-    layer: int
-    group: int
-    causal: bool
-    matrix: Tensor
-
-    @property
-    def heads(self) -> int:
-        """H."""
-        return int(self.matrix.shape[1])
-
-    @property
-    def length(self) -> int:
-        """n."""
-        return int(self.matrix.shape[-1])
+    def __init__(self, layer: int, group: int, causal: bool, matrix: Tensor) -> None:
+        self.layer, self.group, self.causal, self.matrix = layer, group, causal, matrix
+        self.heads, self.length = matrix.shape[1], matrix.shape[-1]
 
     def diagonal(self) -> Tensor:
         """A[k, k] of every head (G, H, n)."""
@@ -103,7 +91,7 @@ class MatrixView(AttentionView):
         return _log(part.gather(2, columns[:, None, :, None].expand(*part.shape[:2], -1, part.shape[3]))).mT
 
 
-@dataclass(frozen=True)
+@dataclass
 class ScoreView(AttentionView):
     """Attention weights computed from queries and keys, with the mask, bias, softcap and sinks of the model.
 
@@ -129,45 +117,37 @@ class ScoreView(AttentionView):
     sinks: Tensor | None = None
     fused_lse: Tensor | None = None
 
-    @property
-    def heads(self) -> int:
-        """H."""
-        return int(self.q.shape[1])
-
-    @property
-    def length(self) -> int:
-        """n."""
-        return int(self.q.shape[2])
+    def __post_init__(self) -> None:
+        """Read the sizes."""
+        self.heads, self.length = self.q.shape[1], self.q.shape[2]
 
     @cached_property
     def lse(self) -> Tensor:
         """log of the sum of exp of every query's scores (G, H, n), in float32 or better."""
-        return wide(self.fused_lse) if self.fused_lse is not None else self._plain_lse()
-
-    def _plain_lse(self) -> Tensor:
-        """The log-sum-exp computed here, some rows at a time, for any device and mask."""
-        n = self.q.shape[2]
-        columns = torch.arange(n, device=self.q.device).expand(self.q.shape[0], n)
+        if self.fused_lse is not None:
+            return wide(self.fused_lse)
+        n = self.length
+        columns = torch.arange(n, device=self.q.device).expand(len(self.q), n)
         tiles = []
         for start in range(0, n, TILE):
             rows = slice(start, min(start + TILE, n))
             s = self._scores(columns[:, : rows.stop] if self.causal else columns, rows, slice(None))
             if self.causal:
-                s = s.masked_fill(~_below(rows, s.shape[-1], s.device), -math.inf)
+                below = torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).tril(rows.start)
+                s = s.masked_fill(~below, -math.inf)
             tiles.append(s.logsumexp(-1))
         lse = torch.cat(tiles, -1)
         return lse if self.sinks is None else torch.logaddexp(lse, wide(self.sinks).view(1, -1, 1))
 
     def diagonal(self) -> Tensor:
         """A[k, k] of every head (G, H, n)."""
-        n = self.q.shape[2]
         s = self._capped((wide(self.q) * self._keys(slice(None))).sum(-1) * self.scaling)
         if self.bias is not None:
-            s = s + self.bias[..., :n, :n].diagonal(dim1=-2, dim2=-1)
+            s = s + self.bias.diagonal(dim1=-2, dim2=-1)
         return (s - self.lse).clamp(max=0).exp()
 
     def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
-        """log A[row, column] (G, H, rows, C). Undefined right of a causal layer's diagonal."""
+        """log A[row, column] (G, H, rows, C)."""
         lse = self.lse[:, heads, rows]
         if self.softcap is None and self.bias is None and self.mask is None:
             q, k = wide(self.q[:, heads, rows]), self._keys(heads, columns)
@@ -180,7 +160,7 @@ class ScoreView(AttentionView):
         return self._scores(columns, rows, heads) - lse[..., None]
 
     def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-        """log A[column, row] (G, H, rows, C). Undefined left of a causal layer's diagonal."""
+        """log A[column, row] (G, H, rows, C)."""
         q = wide(self.q[:, heads])
         q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
         s = self._capped(self._keys(heads)[:, :, rows] @ q.mT * self.scaling)
@@ -227,8 +207,3 @@ def _log(weights: Tensor) -> Tensor:
     """The logarithm, -inf of 0, with gradient 0 there instead of NaN."""
     zero = weights == 0
     return weights.masked_fill(zero, 1).log().masked_fill(zero, -math.inf)
-
-
-def _below(rows: slice, columns: int, device: torch.device) -> Tensor:
-    """Which columns each row of a causal mask attends to (rows, columns)."""
-    return torch.arange(columns, device=device) <= torch.arange(rows.start, rows.stop, device=device)[:, None]

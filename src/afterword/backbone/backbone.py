@@ -26,7 +26,7 @@ from .attention_taps import Tap
 from .attention_views import MatrixView, wide
 from .bidirectional import NO_SIGHT, Sight
 from .facts import LAST, NORMED, TABLE, Facts, Layer, inside
-from .introspection import find_stack, forget, side_by_side, vocabulary
+from .introspection import find_stack, forget, vocabulary
 from .layer_hooks import Stack, carrying, coupled
 from .packed_linear import packed_layers
 from .readings import Insides, Readings, few_tokens, find_blocks, reading, require_routers
@@ -138,15 +138,11 @@ class Backbone:
 
     @cached_property
     def stack(self) -> Stack:
-        """The layers and the final norm, for the two streams of BeLLM's Equation 5.
-
-        Raises:
-            UnsupportedModel: they cannot be found.
-        """
+        """The layers and the final norm; raises UnsupportedModel if they cannot be found."""
         return find_stack(self.model, self.modules, self.facts.depth)
 
     def width_of(self, layer: Layer) -> int:
-        """The number of components of what is read inside layers, found by a forward; `forward` says what it raises."""
+        """The number of components of what is read inside layers, measured by a forward."""
         if layer not in self.insides.widths:
             if inside(layer) == "router":
                 require_routers(self.model, self.facts.kind)
@@ -161,12 +157,7 @@ class Backbone:
         return self.insides.blocks
 
     def require(self, attention: bool, sight: Sight | None) -> None:
-        """Validate that attention can be read, and that layers can be changed, where a method needs it.
-
-        Raises:
-            AttentionNotSeen: it cannot be read, or they cannot be changed.
-            MethodError: the model has no layers or no causal attention to carry a state in.
-        """
+        """Validate that a method can run on the model; raises what `Facts.require` raises."""
         self.facts.require(attention, sight)
         if sight and sight.hooks:
             _ = self.stack  # found by a forward of its own, before this one
@@ -252,13 +243,19 @@ class Backbone:
 
     def _run(self, batch: Batch, groups: list[int], prefix: int, request: Request) -> dict[Layer, Tensor]:
         """Run some groups in one forward."""
-        flat = self.facts.way == "flat"
         packed = pack(batch, groups, prefix)
         if self.facts.remembers:
             forget(self.model)
         inner = Readings(request.layers, self.facts.layers, self.facts.kind)
         with reading(inner, self.model, self._blocks):
-            out = self._flat(packed, request) if flat else self._stacked(packed, request)
+            if self.facts.way == "flat":
+                ids, at = packed.tokens[None], packed.positions(self.facts.offset)[None]
+                out = self._call(packed, request, input_ids=ids, position_ids=at)
+            else:
+                (group,) = packed.groups
+                ids = packed.tokens.view(group.segments, group.length)
+                call = self._call if self.facts.way == "stacked" else self._call_eager
+                out = call(packed, request, input_ids=ids)
         states: dict[Layer, Tensor] = {}
         for layer in request.layers:
             if layer == TABLE:
@@ -271,11 +268,7 @@ class Backbone:
         return states
 
     def _state(self, out: Any, layer: Layer) -> Tensor:
-        """One layer's hidden states, in the model's own shape (B, n, D).
-
-        Raises:
-            UnsupportedModel: the model's ``hidden_states`` have another shape than its last state.
-        """
+        """One layer's hidden states, in the model's own shape (B, n, D)."""
         if layer in (LAST, f"{NORMED}{self.facts.states}"):
             return out.last_hidden_state  # type: ignore[no-any-return]
         state: Tensor = out.hidden_states[layer if isinstance(layer, int) else int(layer.removeprefix(NORMED))]
@@ -288,37 +281,27 @@ class Backbone:
             return state
         return self.stack.norm(state)  # type: ignore[no-any-return]
 
-    def _flat(self, packed: PackedBatch, request: Request) -> Any:
-        """All segments concatenated, as one sequence."""
-        ids, at = packed.tokens[None], packed.positions(self.facts.offset)[None]
-        return self._call(packed, True, request, input_ids=ids, position_ids=at)
-
-    def _stacked(self, packed: PackedBatch, request: Request) -> Any:
-        """One group as an ordinary batch of equal lengths."""
-        (group,) = packed.groups
-        ids = packed.tokens.view(group.segments, group.length)
-        if self.facts.way == "stacked":
-            return self._call(packed, False, request, input_ids=ids)
+    def _call_eager(self, packed: PackedBatch, request: Request, input_ids: Tensor) -> Any:
+        """Run one group with the model's own attention, whose matrices the taps read."""
         taps, extra = request.taps, {"output_attentions": True} if request.taps else {}
-        rows = ids.split(1) if self.facts.alone else (ids,)
-        out = side_by_side(
-            [self.model(input_ids=r, **self._extra_arguments(r), **extra, **request.outputs) for r in rows]
-        )
+        out = self.model(input_ids=input_ids, **self._extra_arguments(input_ids), **extra, **request.outputs)
         matrices = [m for m in out.attentions or () if m is not None] if taps else []
         if taps and len(matrices) != self.facts.layers:
-            raise AttentionNotSeen(f"{self.facts.kind} no longer shows the attention of its {self.facts.layers} layers")
+            raise AttentionNotSeen(f"{self.facts.kind} does not show the attention of all {self.facts.layers} layers")
         for layer, matrix in enumerate(matrices):
-            view = MatrixView(layer, group.group, self.facts.causal, wide(matrix))
+            view = MatrixView(layer, packed.groups[0].group, self.facts.causal, wide(matrix))
             for tap in (t for t in taps if t.wants(layer)):
                 tap.read(view)
         return out
 
-    def _call(self, packed: PackedBatch, flat: bool, request: Request, **inputs: Tensor) -> Any:
+    def _call(self, packed: PackedBatch, request: Request, **inputs: Tensor) -> Any:
+        """Run some groups through our attention backend."""
         sight, hooked = request.sight, cast("AbstractContextManager[None]", nullcontext())
         two = sight.couple != "replace"
+        both_ways = frozenset[int]() if two else sight.resolve(self.facts.layers)
         plan = Plan(
-            packed.groups, flat, frozenset() if two else sight.resolve(self.facts.layers), tuple(request.taps),
-            self._shared_layers, self.masks, self.facts.sinks_count, sight,
+            packed.groups, self.facts.way == "flat", both_ways, tuple(request.taps), self._shared_layers, self.masks,
+            self.facts.sinks_count, sight,
         )  # fmt: skip
         if not self._shared_layers:
             plan.modules.update({id(m): i for i, m in enumerate(self.modules)})
@@ -336,7 +319,6 @@ class Backbone:
 
     @cached_property
     def _arguments(self) -> frozenset[str]:
-        """The names of the arguments of the model's forward."""
         return frozenset(inspect.signature(self.model.forward).parameters)
 
 
@@ -344,8 +326,7 @@ class ModelLock:
     """One per model, for switching between eval and train mode, which all threads see; threads may encode together."""
 
     def __init__(self) -> None:
-        self.rotary = threading.Lock()
-        """For models that keep rotary frequencies for the current length in a buffer: one forward at a time."""
+        self.rotary = threading.Lock()  # for rotary frequencies in a buffer, by length: one forward at a time
         self._switching = threading.Lock()
         self._running = 0
         self._switched: list[nn.Module] = []
@@ -354,9 +335,7 @@ class ModelLock:
     def running(self, model: nn.Module, keep_mode: bool = False) -> Iterator[None]:
         """Run the model in eval mode; modules go back to train mode when the last thread is done.
 
-        Args:
-            model: the modes of all its modules are set, since adapters may be in train mode in a model in eval mode.
-            keep_mode: leave the modes as they are, dropout included.
+        All modules are switched, since adapters may be in train mode in a model in eval mode.
         """
         if keep_mode:
             yield
@@ -409,36 +388,26 @@ def lock_of(model: nn.Module) -> ModelLock:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """The tokens of one forward, concatenated. P is their number, N that of the batch.
-
-    Attributes:
-        tokens: token ids (P,).
-        position: position of each token in its segment (P,).
-        groups: segments of one length, in order.
-        size: N.
-        index: of each of the batch's tokens, its index here (N,); None = the first N tokens, in order.
-        carried: indices here of the templates' placeholders, and of the last token, special ones aside, of the
-            segment of each (2, S); None if there is none.
-    """
+    """The tokens of one forward, concatenated. P is their number, N that of the batch."""
 
     tokens: Tokens
+    """Token ids (P,)."""
     position: Tokens
+    """Position of each token in its segment (P,)."""
     groups: tuple[PackedGroup, ...]
     size: int
+    """N."""
     index: Tensor | None = None
+    """Of each of the batch's tokens, its index here (N,); None = the first N tokens, in order."""
     carried: Tensor | None = None
+    """Indices here of the placeholders, and of the last token of each one's text (2, S); None if there is none."""
 
     def back(self, states: Tensor) -> Tensor:
         """States (P, ...) in the order of the batch's tokens (N, ...)."""
         return states[: self.size] if self.index is None else states.index_select(0, self.index)
 
     def positions(self, first: int = 0) -> Tensor:
-        """The position of each token (P,).
-
-        Args:
-            first: position of a text's first token; if it is not 0, the token `first` - 1 (padding) has position
-                `first` - 1, and is not counted.
-        """
+        """The position of each token (P,); `first` is `Facts.offset`."""
         positions = self.position + first
         if first == 0 or not bool((padding := self.tokens == first - 1).any()):
             return positions
@@ -451,15 +420,11 @@ class PackedBatch:
 
 
 def pack(batch: Batch, numbers: Sequence[int], prefix: int = 0) -> PackedBatch:
-    """The input of one forward, on the batch's device.
+    """The input of one forward: some consecutive groups of a batch, longest first.
 
-    The shared prefix stands right in front of the longest segment that begins with it. The first tokens are therefore
-    always one whole segment, the longest one: a model's mask function is called on their indices.
-
-    Args:
-        batch: the texts.
-        numbers: of the groups that run, one after another in the batch, longest first.
-        prefix: length of the shared prefix, which then runs once; 0 = it runs in every segment.
+    A shared prefix of `prefix` tokens runs once, right before the longest segment that begins with it; 0 = it runs in
+    every segment. The first tokens are therefore always one complete segment, the longest: a model's mask function is
+    called on their indices.
     """
     groups = [(i, batch.groups[i]) for i in numbers]
     if not prefix:

@@ -51,24 +51,18 @@ class Sight:
         """Validate the options."""
         check_fields(self)
         if self.last != AUTO and self.last < 0:
-            raise MethodError(f"last={self.last!r}: give how many layers at the end are bidirectional, or 'auto'")
+            raise MethodError(f"last={self.last!r}: pass the number of bidirectional layers at the end, or 'auto'")
         if self.last and self.layers:
-            raise MethodError(f"last={self.last} and layers={list(self.layers)}: give one of the two")
+            raise MethodError(f"last={self.last} and layers={list(self.layers)}: pass only one of the two")
         object.__setattr__(self, "layers", tuple(sorted(set(self.layers))))
         if not 1e-3 <= self.temperature <= 1e3:
-            raise MethodError(f"temperature={self.temperature}: give a number from 0.001 to 1000; 1 changes nothing")
-        self._check_carry()
-
-    def _check_carry(self) -> None:
-        if not self.carry:
-            return
-        start, stop = (*self.carry, CARRY)[:2]
-        if len(self.carry) > 2 or not 0 <= start < stop:
-            raise MethodError(
-                f"carry={list(self.carry)}: give layers start and stop, 0 <= start < stop (by default {CARRY})"
-            )
-        if self.couple != "replace":
-            raise MethodError(f"couple={self.couple!r} runs a second stream, to which no state is carried: 'replace'")
+            raise MethodError(f"temperature={self.temperature}: pass a number from 0.001 to 1000; 1 changes nothing")
+        if self.carry:
+            start, stop = (*self.carry, CARRY)[:2]
+            if len(self.carry) > 2 or not 0 <= start < stop:
+                raise MethodError(f"carry={list(self.carry)}: pass start and stop, 0 <= start < stop (default {CARRY})")
+            if self.couple != "replace":
+                raise MethodError(f"couple={self.couple!r} runs a second stream, to which no state is carried")
 
     def __bool__(self) -> bool:
         """Whether anything differs from the model without a sight."""
@@ -92,10 +86,7 @@ class Sight:
         """
         start, stop = (*self.carry, min(CARRY, layers))[:2] if self.carry else (0, 0)
         if self.carry and not start < stop <= layers:
-            raise NoSuchHead(
-                f"a state carried from layer {start} to {stop}: the model has layers 0 to {layers - 1}, so that stop "
-                f"is at most {layers}, and start less"
-            )
+            raise NoSuchHead(f"carry from layer {start} to {stop}: the model has {layers} layers, so stop <= {layers}")
         return range(start, stop)
 
     def resolve(self, layers: int) -> frozenset[int]:
@@ -107,7 +98,7 @@ class Sight:
         """
         if self.last == AUTO:
             raise MethodError(
-                "bellm(last='auto') needs pairs to find the number with: give dev to train; "
+                "bellm(last='auto') needs pairs to find the number with: pass dev to train; "
                 "`afterword analyse turning-point` prints it, afterword.papers.turning.resolve sets it"
             )
         if self.last > layers:
@@ -130,7 +121,7 @@ class Sight:
         """
         chosen = self.resolve(layers)
         if chosen != frozenset(range(layers - len(chosen), layers)):
-            raise MethodError(f"couple={self.couple!r} sums two streams at the end: layers must be the last ones")
+            raise MethodError(f"couple={self.couple!r} sums two streams at the end: layers= must name the last ones")
         return layers - len(chosen)
 
 

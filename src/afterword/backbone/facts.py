@@ -47,7 +47,7 @@ def layer_numbers(layer: str, layers: int) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the self-check found out about a model.
+    """What the self-check learned of a model.
 
     Attributes:
         kind: config.model_type.
@@ -63,7 +63,6 @@ class Facts:
         split_at: segments shorter and longer than this must not share a forward (long rotary frequencies).
         grows: segments longer than `split_at` share a forward with equal lengths only (dynamic rotary frequencies).
         shares: a shared prefix can run once.
-        alone: texts must run one at a time: other texts in the batch would change a state.
         sinks_count: attention weights are normalised with the sinks; False: without them, as the model returns them.
         remembers: a forward leaves state in the model, which must be reset before the next.
         depth: the number of all layers, with attention or not; states are numbered among these. 0 = `layers`.
@@ -82,7 +81,6 @@ class Facts:
     split_at: int | None = None
     grows: bool = False
     shares: bool = False
-    alone: bool = False
     sinks_count: bool = True
     remembers: bool = False
     depth: int = 0
@@ -102,7 +100,7 @@ class Facts:
 
         Raises:
             AttentionNotSeen: the model's attention cannot be read, or cannot be changed.
-            MethodError: the model is not causal, and a state is carried back in it; or it has not the layers for that.
+            MethodError: a state is carried back, and the model is not causal.
             UnsupportedModel: a second stream is not defined for it.
         """
         if attention and not self.attention:
@@ -112,18 +110,14 @@ class Facts:
             )
         if not sight:
             return
-        if not self.layers:
-            raise AttentionNotSeen(f"{self.kind} has no layer with attention that could be changed: use echo or prompt")
-        if self.way == "eager":
+        if not self.layers or self.way == "eager":
+            reason = "runs with its own attention" if self.layers else "has no layer with attention"
             raise AttentionNotSeen(
-                f"{self.kind} runs with its own attention, so no layer can be changed: BeLLM, a temperature and Token "
-                "Prepending need a model that follows transformers' attention interface"
+                f"{self.kind} {reason}, so no layer can be changed: BeLLM, a temperature and Token Prepending need a "
+                "model that follows transformers' attention interface; use echo or prompt"
             )
         if sight.carries(self.states) and not self.causal:
-            raise MethodError(
-                f"{self.kind} is bidirectional: each token sees the whole text, so that no state is carried back "
-                "(Token Prepending is for causal models); use prompt"
-            )
+            raise MethodError(f"{self.kind} is bidirectional, and Token Prepending is for causal models: use prompt")
         if sight.couple != "replace" and self.states != self.layers:
             raise UnsupportedModel(
                 f"{self.kind} has attention in {self.layers} of its {self.states} layers: a second stream through some "

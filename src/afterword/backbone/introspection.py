@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -64,11 +63,6 @@ def count_attention(config: Any) -> int:
     return sum(kind not in NO_ATTENTION for kind in kinds)
 
 
-def count_heads(config: Any) -> int:
-    """The number of attention heads in a configuration; 0 if it does not say."""
-    return _first(config, "num_attention_heads num_heads n_head n_heads")
-
-
 def position_offset(model: nn.Module) -> int:
     """Position of the first token: ``padding_idx + 1`` in RoBERTa and models derived from it, else 0."""
     for name, module in model.named_modules():
@@ -83,7 +77,8 @@ def position_limit(config: Any, offset: int) -> int | None:
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"):
         value = read(config, name)
         if isinstance(value, int) and value > 0:
-            return int(value * _stretch(config)) - offset
+            dynamic = [float(r.get("factor") or 1) for r in _rotary(config) if r.get("rope_type") == "dynamic"]
+            return int(value * max(dynamic, default=1)) - offset
     return None
 
 
@@ -93,24 +88,16 @@ def max_length(config: Any, offset: int, of_tokenizer: int | None) -> int | None
     return min(limits, default=None)
 
 
-def _stretch(config: Any) -> float:
-    """The factor by which dynamic rotary frequencies extend the positions that a model was trained on."""
-    return max((float(r.get("factor") or 1) for r in _rotary(config) if r.get("rope_type") == "dynamic"), default=1.0)
-
-
 def _rotary(config: Any) -> list[dict[str, Any]]:
     """The rotary parameters: one set, or one for each kind of layer."""
     values = [v for v in _values(config, "rope_parameters") if isinstance(v, dict)]
     return [kind for v in values for kind in ([v] if "rope_type" in v else v.values()) if isinstance(kind, dict)]
 
 
-WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
-"""Settings that hold the width of an attention window or chunk."""
-
-
 def window(config: Any) -> int | None:
     """The shortest attention window or chunk of a model, or None."""
-    widths = [read(text_config(config), n) for n in WINDOWS]
+    names = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
+    widths = [read(text_config(config), name) for name in names]
     return min((w for w in widths if isinstance(w, int) and w > 0), default=None)
 
 
@@ -121,9 +108,7 @@ def sparse_from(config: Any) -> int | None:
     """
     if read(config, "attention_type") == "block_sparse":
         return int((5 + 2 * config.num_random_blocks) * config.block_size)
-    if "lsh" in (read(config, "attn_layers") or ()):
-        return 2 * int(config.lsh_attn_chunk_length)
-    return None
+    return 2 * int(config.lsh_attn_chunk_length) if "lsh" in (read(config, "attn_layers") or ()) else None
 
 
 def vocabulary(model: Any) -> int:
@@ -137,17 +122,11 @@ def vocabulary(model: Any) -> int:
 
 
 def quantised(model: Any) -> str:
-    """The method that quantised a model's weights, "" if they are not."""
+    """How a model's weights are quantised, "" if they are not."""
     kinds = {type(m).__name__ for m in model.modules()}
     if "Linear8bitLt" in kinds:
         return "LLM.int8"
-    if "Linear4bit" in kinds:
-        return "bitsandbytes 4-bit"
-    config = getattr(model.config, "quantization_config", None)
-    if config is None:
-        return ""
-    method = config.get("quant_method") if isinstance(config, dict) else getattr(config, "quant_method", None)
-    return str(getattr(method, "value", method or "quantised"))
+    return "yes" if "Linear4bit" in kinds or getattr(model.config, "quantization_config", None) is not None else ""
 
 
 def rotary_split(config: Any) -> tuple[int | None, bool]:
@@ -189,7 +168,7 @@ def read_facts(model: Any, tokenizer: Tokenizer, kind: str) -> Facts:
         kind=kind,
         layers=count_attention(config),
         depth=count_layers(config),
-        heads=count_heads(config),
+        heads=_first(config, "num_attention_heads num_heads n_head n_heads"),
         width=0,
         offset=offset,
         max_length=max_length(config, offset, tokenizer.max_length),
@@ -223,13 +202,13 @@ def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0)
             if len(layers) == (depth or len(attention)) and attention and _hold(layers, attention):
                 return Stack(tuple(layers), _norm_behind(model, parent))
     raise UnsupportedModel(
-        f"{type(model).__name__}: its layers cannot be told apart, which states='normed:k', sums of two streams and "
+        f"{type(model).__name__}: its layers cannot be identified, which states='normed:k', sums of two streams and "
         "Token Prepending need; couple='replace' does not"
     )
 
 
 def _hold(layers: Iterable[nn.Module], attention: Sequence[nn.Module]) -> bool:
-    """Whether each attention module is in a layer of its own, in order."""
+    """Whether each attention module is in a separate layer, in order."""
     inside = [{id(m) for m in layer.modules()} for layer in layers]
     at = [next((i for i, ids in enumerate(inside) if id(module) in ids), -1) for module in attention]
     return at[0] >= 0 and at == sorted(set(at))
@@ -255,18 +234,3 @@ def _norm_behind(model: nn.Module, parent: nn.Module) -> nn.Module | None:
     final = last.last_hidden_state
     same = (m for m, out in outputs if isinstance(out, Tensor) and out.shape == final.shape and torch.equal(out, final))
     return next(same, None)
-
-
-def side_by_side(outputs: list[Any]) -> Any:
-    """Concatenate a model's outputs for several texts of one length, as if it had run them in one batch."""
-    if len(outputs) == 1:
-        return outputs[0]
-    merged: dict[str, Any] = {"attentions": None, "hidden_states": None}
-    for name in ("last_hidden_state", "hidden_states", "attentions", "router_logits"):
-        parts: list[Any] = [getattr(out, name, None) for out in outputs]
-        if isinstance(parts[0], Tensor):
-            merged[name] = torch.cat(parts)
-        elif parts[0] is not None:
-            layers: Any = zip(*parts, strict=True)
-            merged[name] = tuple(None if layer[0] is None else torch.cat(layer) for layer in layers)
-    return SimpleNamespace(**merged)

@@ -26,17 +26,7 @@ class Stack:
 def carrying(stack: Stack, sight: Sight, plan: Plan, carried: Tensor | None) -> Iterator[None]:
     """Before each layer of the sight's range, the state of each placeholder becomes that of its text's last token.
 
-    Source: Token Prepending (Fu et al. 2025).
-
-    Args:
-        stack: the model's layers.
-        sight: names the layers.
-        plan: of the running forward.
-        carried: indices of the placeholders, and of the last token of each one's segment (2, S).
-
-    Raises:
-        MethodError: the batch holds no placeholder.
-        UnsupportedModel: the model's layers do not take a single state of each token.
+    Source: Token Prepending (Fu et al. 2025). `carried` holds the indices of both (2, S).
     """
     if carried is None:
         raise MethodError("no text of the batch holds the placeholder <PST>, to which a state could be carried")

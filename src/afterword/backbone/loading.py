@@ -33,7 +33,7 @@ from .backbone import Backbone, remove_recorders
 from .introspection import max_length, position_offset, text_config
 from .model_source import ADAPTER, CHECKED, SAFE, ModelSource, check_file, check_folder, read_json
 from .packed_linear import pack_linears
-from .self_check import check
+from .self_check import check, first_line
 
 logger = logging.getLogger(__name__)
 
@@ -210,11 +210,7 @@ def _one_line(name: str) -> Iterator[None]:
     except Exception as e:  # a broken folder may raise anything
         if "trust_remote_code=True" in str(e):
             raise ModelError(f"{name} runs its own code: pass trust_remote_code=True if you trust it") from e
-        raise ModelError(f"{name} cannot be loaded: {_first_line(e):.300}") from e
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ModelError(f"{name} cannot be loaded: {first_line(e):.300}") from e
 
 
 def _check_files(path: str, options: dict[str, Any]) -> None:
@@ -239,7 +235,7 @@ def _load_tokenizer(path: str, common: dict[str, Any]) -> Tokenizer:
         if "trust_remote_code=True" in str(e):
             raise
         raise ModelError(
-            f"{path}: its tokenizer cannot be loaded ({_first_line(e):.120}): download its tokenizer.json and "
+            f"{path}: its tokenizer cannot be loaded ({first_line(e):.120}): download its tokenizer.json and "
             "tokenizer_config.json again, or write them with the tokenizer's save_pretrained"
         ) from e
 
@@ -252,15 +248,16 @@ def _load_model(path: str, config: Any, options: dict[str, Any]) -> Any:
     }  # fmt: skip
     kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
     with _without_adapter(path) as bare:
-        full, report = _with_our_backend(kind, bare, config, options)
+        full, report = kind.from_pretrained(bare, config=deepcopy(config), attn_implementation="eager", **options)
     full.name_or_path = full.config._name_or_path = path
     if (Path(path) / ADAPTER).exists():
         _load_adapter(full, path)
-    encoder = encoder_of(full)
-    model = text_tower(encoder)
+    encoder = _encoder_of(full)
+    model = _with_our_backend(_text_tower(encoder))
     if encoder is not full:
         full.config.architectures = [type(full).__name__]
-        setattr(model, INSIDE, (_name_in(full, model), deepcopy(full.config)))
+        name = next(name for name, module in full.named_modules() if module is model)
+        setattr(model, INSIDE, (name, deepcopy(full.config)))
     named, kept = dict(_tensors(full)), {id(t) for _, t in _tensors(model)}
     missing = [k for k in report["missing_keys"] if "pooler" not in k and (k not in named or id(named[k]) in kept)]
     if missing:
@@ -270,31 +267,17 @@ def _load_model(path: str, config: Any, options: dict[str, Any]) -> Any:
     return model.eval()
 
 
-def _with_our_backend(kind: Any, path: str, config: Any, options: dict[str, Any]) -> Any:
-    """Load a model with our attention backend if it supports it, else with eager; also return the loading report."""
+def _with_our_backend(model: Any) -> Any:
+    """A model with our attention backend if it can switch to it and back, else with its own."""
     try:
-        model, report = kind.from_pretrained(path, config=deepcopy(config), attn_implementation=NAME, **options)
-        model.set_attn_implementation("eager")
-        if model.config._attn_implementation != "eager":  # it does not support switching
-            raise ValueError("does not follow the attention interface")
-        model.set_attn_implementation(NAME)
-    except (KeyError, ValueError, AttributeError, TypeError) as e:
-        logger.debug("%s is not built with our attention backend: %s", path, e)
-        model, report = kind.from_pretrained(path, config=deepcopy(config), attn_implementation="eager", **options)
-    return model, report
-
-
-def _switch_to_our_backend(part: Any) -> Any:
-    """The same for a part of a loaded model."""
-    was = part.config._attn_implementation
-    try:
-        part.set_attn_implementation("eager")
-        if part.config._attn_implementation == "eager":
-            part.set_attn_implementation(NAME)
+        for implementation in (NAME, "eager", NAME):
+            model.set_attn_implementation(implementation)
+            if model.config._attn_implementation != implementation:
+                raise ValueError("does not follow the attention interface")
     except (KeyError, ValueError, AttributeError, TypeError, ImportError) as e:
-        logger.debug("%s does not use our attention backend: %s", type(part).__name__, e)
-        part.config._attn_implementation = was
-    return part
+        logger.debug("%s does not use our attention backend: %s", type(model).__name__, e)
+        model.config._attn_implementation = "eager"
+    return model
 
 
 def _without_kernels(config: Any) -> Any:
@@ -312,21 +295,13 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from model.named_buffers(remove_duplicate=False)
 
 
-def _name_in(full: nn.Module, part: nn.Module) -> str:
-    return next(str(name) for name, module in full.named_modules() if module is part)
-
-
 def _is_on(model: nn.Module, device: torch.device) -> bool:
     """Whether a model is on a device already; some quantised models raise when they are moved."""
     return all(w.device.type == device.type and device.index in (None, w.device.index) for w in model.parameters())
 
 
-def encoder_of(model: Any) -> Any:
-    """The encoder of an encoder-decoder, so that no decoder is kept in memory; any other model itself.
-
-    Raises:
-        UnsupportedModel: the encoder does not run by itself on token ids.
-    """
+def _encoder_of(model: Any) -> Any:
+    """The encoder of an encoder-decoder, so that no decoder is kept in memory; any other model itself."""
     config = model.config
     if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING or not getattr(config, "is_encoder_decoder", False):
         return model
@@ -339,10 +314,10 @@ def encoder_of(model: Any) -> Any:
     if "input_ids" not in inspect.signature(encoder.forward).parameters:
         raise UnsupportedModel(f"{config.model_type} is an encoder and a decoder, and its encoder takes no token ids")
     encoder.name_or_path = model.name_or_path
-    return _switch_to_our_backend(encoder)
+    return encoder
 
 
-def text_tower(model: Any) -> Any:
+def _text_tower(model: Any) -> Any:
     """The text model inside a multimodal one; any other model itself.
 
     The rest never runs, so it is neither kept in memory nor saved. A quantised model is not split, since the settings
@@ -358,7 +333,7 @@ def text_tower(model: Any) -> Any:
     tower.name_or_path = config._name_or_path = model.name_or_path
     config._commit_hash = getattr(model.config, "_commit_hash", None)
     config.architectures = [type(tower).__name__]
-    return _switch_to_our_backend(tower)
+    return tower
 
 
 def base_and_adapters(source: ModelSource, folder: Path) -> tuple[ModelSource, list[Path]]:
@@ -401,7 +376,7 @@ def _without_adapter(path: str) -> Iterator[str]:
 
 def _load_adapter(model: Any, path: str) -> None:
     """Add the adapter that was saved with a model; it stays an adapter."""
-    if encoder_of(model) is not model:
+    if _encoder_of(model) is not model:
         raise ModelError(f"{path} holds an adapter of an encoder-decoder: merge it into the weights first")
     report = model.load_adapter(path)
     if missing := sorted(report.missing_keys):
@@ -411,12 +386,7 @@ def _load_adapter(model: Any, path: str) -> None:
 
 
 def _merge_adapter(model: Any, folder: Path) -> None:
-    """Merge the LoRA adapter of a folder into a model's weights, in place.
-
-    Raises:
-        ModelError: it is not a LoRA, holds other weights too, or does not fit the model.
-        MissingExtra: PEFT is not installed.
-    """
+    """Merge the LoRA adapter of a folder into a model's weights, in place."""
     config = read_json(folder / ADAPTER, dict)
     if wrong := [name for name, allowed in MERGEABLE.items() if config.get(name) not in allowed]:
         raise ModelError(f"{folder}/{ADAPTER}: {wrong[0]}={config.get(wrong[0])!r:.60} cannot be merged here: use PEFT")

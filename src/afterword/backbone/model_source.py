@@ -72,7 +72,7 @@ class ModelSource:
         subfolder: of the folder or repository.
 
     Raises:
-        ModelError: the name is empty, of a file, or a path where no folder is; or a folder is given with a revision.
+        ModelError: the name is not of a folder, and cannot be one of the hub's; or a folder with a revision.
         MissingExtra: "minilm" without its package.
     """
 

@@ -6,12 +6,10 @@ used there. ``AFTERWORD_PACKED=1`` packs weights on any CPU, ``AFTERWORD_PACKED=
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +48,7 @@ class PackedForward:
             return type(module).forward(module, x)  # type: ignore[no-any-return]
         key = weight.data_ptr(), weight._version
         if self._key != key or self._packed is None:
-            rows = weight.T if is_transposed(module) else weight
+            rows = weight.T if _is_transposed(module) else weight
             self._packed = torch.ops.mkldnn._reorder_linear_weight(rows.detach().contiguous())
             self._key, self._source = key, weight.detach()
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, module.bias, "none", [], "")  # type: ignore[no-any-return]
@@ -68,22 +66,17 @@ class PackedForward:
         """Drop the packed weight."""
         self._key = self._packed = self._source = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the layer only: packed weights cannot be copied."""
-        return PackedForward, (self.module,)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> PackedForward:
-        """The forward of the layer's copy."""
-        return PackedForward(copy.deepcopy(self.module, memo))
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy the layer only: packed weights cannot be copied."""
+        return {"module": self.module, "_key": None, "_packed": None, "_source": None}
 
 
 def pack_linears(model: nn.Module) -> int:
     """Give the model's float32 linear layers a packed forward, where this CPU gains by it and the memory suffices.
 
-    Returns:
-        The number of layers that have one.
+    Returns the number of layers that have one.
     """
-    linears: list[Any] = [m for m in model.modules() if is_linear(m)]
+    linears: list[Any] = [m for m in model.modules() if type(m) is nn.Linear or _is_transposed(m)]
     linears = [m for m in linears if m.weight.dtype == torch.float32 and m.weight.device.type == "cpu"]
     size = sum(m.weight.nbytes for m in linears)
     if not linears or not packing_pays() or size >= SHARE * _free_memory():
@@ -111,21 +104,15 @@ def plain_linears() -> Iterator[None]:
 
 
 def packing_pays() -> bool:
-    """Whether linear layers run with packed weights on this CPU, or ``AFTERWORD_PACKED`` says so."""
+    """Whether this is a CPU with AVX-512 that is not Intel's, or ``AFTERWORD_PACKED`` decides."""
     wanted = os.environ.get("AFTERWORD_PACKED")
     if not torch.backends.mkldnn.is_available() or wanted == "0":
         return False
-    return wanted == "1" or _fast_cpu()
-
-
-@cache
-def _fast_cpu() -> bool:
-    """Whether this is a CPU with AVX-512 that is not Intel's."""
     try:
         intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text()
     except OSError:
-        return False
-    return not intel and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        intel = True
+    return wanted == "1" or (not intel and torch.backends.cpu.get_cpu_capability() == "AVX512")
 
 
 def _free_memory() -> float:
@@ -142,12 +129,6 @@ def _free_memory() -> float:
         return free
 
 
-def is_linear(module: Any) -> bool:
-    """Whether a module is torch's Linear (no subclass) or transformers' Conv1D, with a weight matrix."""
-    kind = type(module) is nn.Linear or is_transposed(module)
-    return kind and module._parameters.get("weight") is not None and module.weight.dim() == 2
-
-
-def is_transposed(module: Any) -> bool:
+def _is_transposed(module: Any) -> bool:
     """Whether a layer keeps its weight as (in, out), as in GPT-2."""
     return type(module).__name__ == "Conv1D"

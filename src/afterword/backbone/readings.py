@@ -36,53 +36,41 @@ class Insides:
 
 
 class Readings:
-    """What one forward reads inside its layers.
-
-    Args:
-        wanted: kinds of states; those of hidden states are ignored.
-        layers: the number of layers with attention.
-        kind: config.model_type, for messages.
-    """
+    """What one forward reads inside its layers; `wanted` may also name hidden states, which are ignored."""
 
     def __init__(self, wanted: Iterable[Layer], layers: int, kind: str) -> None:
-        self.layers, self.kind, self.calls = layers, kind, 0
+        self.kind, self.calls = kind, 0
         names = [str(layer) for layer in wanted if inside(layer) in ("attention", "values")]
         self.wanted = {name: layer_numbers(name, layers) for name in names}
-        self._totals: dict[tuple[str, int], Tensor] = {}
+        self._totals: dict[str, Tensor] = {}
 
-    def add(self, what: str, call: int, part: Tensor) -> None:
+    def add(self, what: str, layer: int, part: Tensor) -> None:
         """Add the output of a layer (B, n, D) to the sums of "attention" or "values"."""
-        again, layer = divmod(call, self.layers)  # a model that must run texts one at a time runs its layers again
         for name, numbers in self.wanted.items():
             if inside(name) != what or layer not in numbers:
                 continue
             part = part.to(torch.promote_types(part.dtype, torch.float32), copy=True)
-            total = self._totals.get((name, again))
+            total = self._totals.get(name)
             if total is not None and total.shape != part.shape:
                 raise UnsupportedModel(
                     f"states={name!r}: layer {layer} of {self.kind} has {part.shape[-1]} components, and the layers "
                     f"before it have {total.shape[-1]}: name layers of one width"
                 )
-            self._totals[name, again] = part if total is None else total + part
+            self._totals[name] = part if total is None else total + part
 
     def result(self, name: str, out: Any) -> Tensor:
-        """The states of one kind (P, D), of a model that returned `out`.
-
-        Raises:
-            AttentionNotSeen: the model did not show them.
-        """
+        """The states of one kind (P, D), of a model that returned `out`."""
         if inside(name) == "router":
             logits = [part.flatten(0, -2) for part in getattr(out, "router_logits", None) or ()]
             if not logits:
                 raise AttentionNotSeen(NO_ROUTERS.format(self.kind))
             return torch.cat([part.softmax(-1) if name == "router:softmax" else part for part in logits], -1)
-        parts = [total.flatten(0, 1) for (kind, _), total in self._totals.items() if kind == name]
-        if not parts:
+        if name not in self._totals:
             raise AttentionNotSeen(
                 f"states={name!r}: {self.kind} runs its own attention, which shows no {inside(name)}: use a hidden "
                 "state, states='layer:k'" + (" or 'attention:all'" if inside(name) == "values" else "")
             )
-        return torch.cat(parts) / (len(self.wanted[name]) if inside(name) == "values" else 1)
+        return self._totals[name].flatten(0, 1) / (len(self.wanted[name]) if inside(name) == "values" else 1)
 
 
 _READINGS: ContextVar[Readings | None] = ContextVar("afterword_readings", default=None)
@@ -117,11 +105,7 @@ def show_values(layer: int, value: Tensor) -> None:
 
 
 def require_routers(model: nn.Module, kind: str) -> None:
-    """Refuse a model that does not return its router logits.
-
-    Raises:
-        AttentionNotSeen: it has none, or shows none.
-    """
+    """Refuse a model that does not return its router logits."""
     recorded = (getattr(m, "_can_record_outputs", None) or {} for m in model.modules())
     if not any("router_logits" in outputs for outputs in recorded):
         raise AttentionNotSeen(NO_ROUTERS.format(kind))
@@ -139,9 +123,6 @@ def find_blocks(backbone: Backbone) -> tuple[str, ...]:
     W_O may be in the module that calls our attention function (Llama), after it (BERT), or before a norm in the same
     module (ALBERT). So a few tokens are run, and the order of products decides: it is the last of those in a row that
     follow the attention in its own module, else the first that follows.
-
-    Raises:
-        AttentionNotSeen: the modules cannot be identified.
     """
     model, layers = backbone.model, backbone.facts.layers
     with torch.no_grad(), plain_linears(), _Products(model) as products:
@@ -193,7 +174,7 @@ class _Products(TorchFunctionMode):
         self.attended = 0
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run a function of torch's."""
+        """Run a function of torch's, and record it."""
         out, plan = function(*args, **(kwargs or {})), current()
         if plan is not None:
             self.attended = plan.calls

@@ -35,7 +35,7 @@ QUANTISED = 5e-2  # with quantised weights: rounding moves states by up to 1.3e-
 HALF = (torch.float16, torch.bfloat16)
 LENGTHS = (7, 3, 1, 5, 7)  # tokens of the texts of the self-check, two of one length, one of one token
 EDGES = (512, 1024)  # windows, and lengths at which attention becomes sparse, up to these get a longer text
-LONGEST_INPUT = 8192  # tokens to the first layer, to try whether a packed input may be longer than a text
+SHORT = 256  # tokens: models with fewer positions get more texts, since some refuse a longer input in all (CLIP)
 AFAR = 1 << 20  # beyond any length at which a model changes, and exact in float32
 
 
@@ -68,7 +68,7 @@ def check(model: Any, tokenizer: Tokenizer) -> Backbone:
     except AfterwordError:
         raise
     except Exception as e:  # a model's code may raise anything
-        raise UnsupportedModel(f"{kind} cannot be checked: {_first_line(e)}") from e
+        raise UnsupportedModel(f"{kind} cannot be checked: {first_line(e)}") from e
 
 
 class _Check:
@@ -89,9 +89,8 @@ class _Check:
                 return backbone
         if ours:
             self.model.set_attn_implementation("eager")
-        for alone in (False, True):
-            if backbone := self._try_eager(alone, eager):
-                return backbone
+        if backbone := self._try_eager(eager):
+            return backbone
         reasons = "; ".join(f"{way}: {result}" for way, result in self.tried.items())
         raise UnsupportedModel(f"{self.facts.kind} cannot be run exactly ({reasons})")
 
@@ -109,6 +108,9 @@ class _Check:
         another = next(t for t in usable if t != texts[0][-1])
         between = [t for pair in zip(special, usable, strict=False) for t in pair]
         texts += [part for part in (between[: self.facts.max_length], special[:1]) if part]
+        positions = introspection.position_limit(self.model.config, self.facts.offset)
+        if positions is not None and positions <= SHORT:
+            texts *= positions // sum(map(len, texts)) + 1
         return [*texts, [*texts[0][:-1], another]]
 
     def _backbone(self, **facts: Any) -> Backbone:
@@ -123,7 +125,7 @@ class _Check:
                     states += _states(self._backbone(way="eager"), [text])
                 except Exception as e:  # a kernel lacks a data type, or the model needs more than token ids
                     raise UnsupportedModel(
-                        f"{self.facts.kind} does not run by itself on a text of {len(text)} tokens: {_first_line(e)}"
+                        f"{self.facts.kind} does not run by itself on a text of {len(text)} tokens: {first_line(e)}"
                     ) from e
         if not all(bool(s.isfinite().all()) for s in states):
             raise UnsupportedModel(f"{self.facts.kind} returns states that are not finite: its weights are broken")
@@ -160,7 +162,7 @@ class _Check:
             return None
         by_id = {id(m): m for m in self.model.modules()}
         modules = [by_id[i] for i in backbone.observed[-1].order]
-        if way == "flat" and not (self._ignores_place(backbone, states) and self._takes_long_inputs(backbone, modules)):
+        if way == "flat" and not self._ignores_place(backbone, states):
             return None
         if not self._shows_true_weights(way, backbone):
             return None
@@ -168,15 +170,14 @@ class _Check:
             self.facts = replace(self.facts, shares=self._shares(backbone, eager))
         return self._finish(way, modules, attention=self.facts.layers > 0)
 
-    def _try_eager(self, alone: bool, eager: list[Tensor]) -> Backbone | None:
-        """The backbone with the model's own attention, on equal lengths or one text at a time; None if not exact."""
-        backbone = self._backbone(way="eager", alone=alone)
-        if self._matching("alone" if alone else "eager", backbone, self.texts, eager) is None:
+    def _try_eager(self, eager: list[Tensor]) -> Backbone | None:
+        """The backbone with the model's own attention, on texts of equal length; None if it is not exact."""
+        if self._matching("eager", self._backbone(way="eager"), self.texts, eager) is None:
             return None
         matrices = self._attentions(self.texts[0])
         heads = _heads_of(matrices, len(self.texts[0])) if len(matrices) == self.facts.layers else 0
         causal = self.facts.causal and not (heads and any(bool(a.triu(1).any()) for a in matrices))
-        self.facts = replace(self.facts, alone=alone, heads=heads or self.facts.heads, causal=causal)
+        self.facts = replace(self.facts, heads=heads or self.facts.heads, causal=causal)
         return self._finish("eager", attention=heads > 0)
 
     def _finish(self, way: Way, modules: Sequence[nn.Module] = (), *, attention: bool) -> Backbone:
@@ -190,30 +191,11 @@ class _Check:
         try:
             states = _states(backbone, texts, prefix)
         except Exception as e:  # another way may work
-            self.tried[name] = f"{type(e).__name__}: {_first_line(e):.140}"
+            self.tried[name] = f"{type(e).__name__}: {first_line(e):.140}"
             return None
         error = _difference(states, eager)
         self.tried[name] = f"{error:.1e} from eager"
         return states if error <= self.tolerance else None
-
-    def _takes_long_inputs(self, backbone: Backbone, modules: Sequence[nn.Module]) -> bool:
-        """Whether a packed input may be longer than the longest text; not in CLIP. Only the embeddings are run."""
-        limit = self.facts.max_length
-        if limit is None or limit > LONGEST_INPUT or not modules:
-            return True
-        texts = [t for t in self.texts if len(t) <= limit]
-
-        def stop(*_: Any) -> None:
-            raise _Reached
-
-        with modules[0].register_forward_pre_hook(stop):
-            try:
-                _states(backbone, texts * (limit // sum(map(len, texts)) + 1))
-            except _Reached:
-                return True
-            except Exception as e:
-                self.tried["flat"] += f", but not over {limit} tokens in all: {_first_line(e):.100}"
-        return False
 
     def _ignores_place(self, backbone: Backbone, before: list[Tensor]) -> bool:
         """Whether states stay the same if everything that counts the input's tokens counts from a large number."""
@@ -227,7 +209,7 @@ class _Check:
                 with CountingFromAfar(length):
                     moved = _difference(_states(backbone, self.texts * times), before)
             except Exception as e:
-                self.tried["flat"] += f", but far into the input {type(e).__name__}: {_first_line(e):.100}"
+                self.tried["flat"] += f", but far into the input {type(e).__name__}: {first_line(e):.100}"
                 return False
             if moved <= self.tolerance / 10:
                 return True
@@ -303,7 +285,8 @@ def _size(states: Sequence[Tensor]) -> float:
     return max(float(s.abs().max()) for s in states)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error's message that is not blank, else its class."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:250]
 
 
@@ -320,10 +303,6 @@ def _heads_of(matrices: Sequence[Tensor], n: int) -> int:
     """The number of heads of the attention matrices of a text of n tokens; 0 if they are not such, or differ."""
     heads = {a.shape[1] if a.ndim == 4 and a.shape[2:] == (n, n) and _proper(a, True) else 0 for a in matrices}
     return max(heads) if len(heads) == 1 else 0
-
-
-class _Reached(Exception):
-    """A forward has reached the first layer with attention."""
 
 
 class _InFloat32(TorchFunctionMode):

@@ -352,7 +352,7 @@ class _Forward(Tap):
         if view.causal:
             share = torch.zeros(len(view.diagonal()), dtype=torch.float64)
         else:
-            heads = [view.whole(slice(h, h + 1))[:, 0].double().triu(1).sum(-1).mean(-1) for h in range(view.heads)]
+            heads = [view.weights(slice(h, h + 1))[:, 0].double().triu(1).sum(-1).mean(-1) for h in range(view.heads)]
             share = torch.stack(heads).mean(0).cpu()
         self._read.setdefault(view.group, []).append(share)
 
