@@ -51,7 +51,7 @@ def test_a_page_and_a_folder(run: Run, bert: Path, dev: Path, tmp_path: Path):
     facts = best.backbone.facts
     assert len(rows) == facts.layers * facts.heads and rows[0].keys() == {"layer", "head", "spearman", "tfidf"}
     top = max(rows, key=lambda r: float(r["spearman"]))
-    assert f"best head: {top['layer']}-{top['head']}" in ended.out
+    assert f"best head for Ditto: {top['layer']}-{top['head']}" in ended.out
     shown = " ".join(drawn(tmp_path / "heads.svg"))
     assert f"framed: head {top['layer']}-{top['head']}, the best" in shown
     assert "chosen without labels, place" in shown and "Spearman × 100" in shown

@@ -91,13 +91,13 @@ def test_measures_are_of_the_vectors_and_states_that_the_encoder_gives(llama: En
         assert made.method.states.kind == table.states[chosen] and made.post == (Normalise(),)
 
 
-def test_what_cannot_be_chosen(llama: Encoder):
-    with pytest.raises(InputError, match="2 different texts are too few"):
+def test_an_invalid_choice_is_refused(llama: Encoder):
+    with pytest.raises(InputError, match="2 different texts"):
         layers_without_labels(llama, ["a", "b"] * 20)
-    with pytest.raises(MethodError, match="cuts texts into chunks"):
+    with pytest.raises(MethodError, match="chunks"):
         layers_without_labels(replace(llama, method=reba(chunk=8)), TEXTS)
     empty = LayerTable(classical(), ("layer:0", "last"), {name: np.full(2, np.nan) for name in CRITERIA}, 20)
     with pytest.raises(InputError, match="'size'"):
         empty.chosen("size")
-    with pytest.raises(InputError, match="dimension is not defined in any layer"):
+    with pytest.raises(InputError, match="dimension"):
         empty.chosen("dimension")

@@ -32,7 +32,7 @@ def test_every_recipe_is_spelled_and_tried_once(grid, bert, llama):
         assert len({method for method, _ in made}) == len({spec for _, spec in made}) == len(made)
         assert all(parse_method(spec) == method for method, spec in made if "say" not in spec)
         for method, _ in made:
-            Encoder(backbone, method)  # refuses what the model has not; warns of Ditto on a causal model
+            Encoder(backbone, method)  # raises an error if the model does not support it
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:ditto on llama")
@@ -73,9 +73,9 @@ def test_both_ways(llama, bert):
     grid = Grid(copies=(), both_ways=(1, 2), heads="none")
     specs = [spec for _, spec in everything(families(grid, llama)) if spec.startswith("bellm") and "states" not in spec]
     assert specs == ["bellm:last=1,template=none", "bellm:last=2,template=none", "bellm:last=2,pool=last,template=none"]
-    with pytest.raises(InputError, match=r"bert is bidirectional already"):
+    with pytest.raises(InputError, match="bert"):
         families(grid, bert)
-    with pytest.raises(InputError, match=r"both_ways=4: the model has 3 layers"):
+    with pytest.raises(InputError, match="both_ways=4"):
         families(Grid(both_ways=(4,)), llama)
 
 

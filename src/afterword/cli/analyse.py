@@ -280,7 +280,7 @@ def _ditto_scores(
     encoder: Encoder, sets: Sequence[ScoredPairs], states: str, limits: Limits
 ) -> NDArray[np.floating[Any]]:
     """The score of Ditto with each head (L, H), a mean over sets of pairs."""
-    from ..tune.head_scores import head_scores
+    from ..tune.heads import head_scores
 
     with CountedBar("heads", "texts", sum(2 * len(pairs.gold) for pairs in sets)) as bar:
         tables = [head_scores(encoder, pairs, states, limits, bar.update) for pairs in sets]

@@ -1,20 +1,28 @@
-"""Scores of all attention heads for Ditto: on labelled pairs, and without labels by their correlation with TF-IDF."""
+"""Ditto's attention heads: their scores on labelled pairs, and without labels their correlation with TF-IDF."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from ..encode.limits import Limits
+from ..encode.limits import Limits, each
 from ..encoder import Encoder
+from ..errors import InputError
+from ..methods import ditto
+from ..tasks.pairs import ScoredPairs
 from ..tasks.scores import spearman, spearmans
+from ..tasks.task import as_read
+from ..text.batch import Batch
 from ..text.layout import Layout
-from .head_correlation import correlate_heads
+from .recipes import EveryHead, Family
+from .search import HeadCorrelation, Reading, Search, inverse_frequencies, read, write_texts
 from .tuning import Tuned, with_default_prompt
 
 Array = NDArray[np.floating[Any]]
@@ -83,20 +91,18 @@ def head_map(tuned: Tuned) -> HeadMap | None:
     return HeadMap(tuned.correlation, spearmans(tuned.cosines[where], tuned.gold).reshape(tuned.correlation.shape))
 
 
+@torch.no_grad()
 def label_free(
     encoder: Encoder,
     texts: Sequence[str],
     limits: Limits | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
 ) -> HeadMap:
-    """The map of heads from texts without labels, by their correlation with TF-IDF.
-
-    Source: Ditto chooses its head on labelled pairs and names other ways as future work (Limitations); its Table 4
-    has the correlation of heads with TF-IDF.
+    """The map of heads from texts without labels, in one forward per text: see `HeadCorrelation`.
 
     Args:
         encoder: an encoder of the model; its method is not used.
-        texts: some hundreds.
+        texts: some hundreds; document frequencies are counted on them.
         limits: batch size and maximum length.
         on_progress: called with the number of texts that were just finished.
 
@@ -108,6 +114,57 @@ def label_free(
     >>> heads.correlation.shape
     (6, 8)
     """
-    limits = limits or Limits(encoder.max_length)
-    layout = with_default_prompt(encoder, Layout())
-    return HeadMap(correlate_heads(encoder.backbone, texts, limits, layout, on_progress).numpy())
+    backbone, limits, facts = encoder.backbone, limits or Limits(encoder.max_length), encoder.backbone.facts
+    backbone.require(True, None)
+    if len(texts) < 2:
+        raise InputError(f"{len(texts)} texts have no TF-IDF: pass at least 2, better some hundreds")
+    writings = write_texts(with_default_prompt(encoder, Layout()), texts, backbone, limits)
+    family = Family((EveryHead("sum", "all", True),), (partial(ditto, (0, 0)),), ("last",))
+    inverse = inverse_frequencies(backbone, backbone.tokenizer.ids(texts))
+    correlation = HeadCorrelation(inverse, facts.layers * facts.heads)
+
+    def run(batch: Batch, _: list[int]) -> Reading:
+        return read(backbone, [family], batch)[0]
+
+    for indices, reading in each(writings, run, limits.budget(backbone.device), backbone.device):
+        correlation.add(reading)
+        on_progress(len(indices))
+    return HeadMap(correlation.result().view(facts.layers, facts.heads).numpy())
+
+
+def head_scores(
+    encoder: Encoder,
+    pairs: ScoredPairs,
+    states: str = "first_last",
+    limits: Limits | None = None,
+    on_progress: Callable[[int], object] = lambda _: None,
+) -> Array:
+    """Spearman's correlation of Ditto's cosines with the scores of pairs, for each head (L, H).
+
+    Source: Ditto, section 3 and appendix A.2: the head is chosen by this score on STS-B's development pairs.
+
+    Args:
+        encoder: an encoder of the model; its method is not used.
+        pairs: the pairs.
+        states: the states that the diagonals weigh.
+        limits: batch size and maximum length.
+        on_progress: called with the number of texts that were just finished.
+
+    Raises:
+        AttentionNotSeen: the model's attention weights cannot be read.
+        MethodError: the model does not have these states.
+        InputError: all pairs have one score.
+    """
+    backbone, limits = encoder.backbone, limits or Limits(encoder.max_length)
+    replace(encoder, method=ditto((0, 0), states))  # raises an error for a model that Ditto cannot read
+    if np.ptp(pairs.gold) == 0:
+        raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: pass different scores")
+    facts = backbone.facts
+    heads = tuple(partial(ditto, (layer, head)) for layer in range(facts.layers) for head in range(facts.heads))
+    family = Family((EveryHead("sum", "all", True),), heads, (states,))
+    texts = [as_read(text) for text in (*pairs.left, *pairs.right)]
+    writings = write_texts(with_default_prompt(encoder, Layout()), texts, backbone, limits)
+    inverse = inverse_frequencies(backbone, backbone.tokenizer.ids(texts))
+    every = np.arange(len(pairs.gold))
+    result = Search(backbone, [family], writings, pairs.gold, every, (), inverse, limits, on_progress).run()
+    return spearmans(result.cosines[::2], pairs.gold).reshape(facts.layers, facts.heads)  # each raw, then centred

@@ -21,9 +21,8 @@ from ..methods.states import States
 from ..post import Normalise
 from ..text.batch import Batch
 from ..text.inputs import check_texts
-from .head_correlation import write_texts
-from .reading import Reading, read
 from .recipes import Family
+from .search import Reading, read, write_texts
 from .tuning import with_default_prompt
 
 Array = NDArray[np.floating[Any]]
@@ -34,8 +33,8 @@ CRITERIA: dict[str, tuple[str, int]] = {
     "prompt_entropy": ("prompt entropy", 1),
     "curvature": ("curvature", -1),
 }
-"""The measures by name: what each is, and whether the layer with the highest (1) or the lowest (-1) is chosen. The
-first is the default: docs/tune.md has the measurement behind it."""
+"""The measures by name: their title, and whether the layer with the highest (1) or the lowest (-1) is chosen. The first
+is the default, for the measurement in docs/tune.md."""
 
 FEWEST = 20  # minimum number of texts
 KEPT = 0.9  # share of the texts, those with the smallest ratios, that TwoNN fits its line to
@@ -58,16 +57,16 @@ class LayerTable:
     texts: int
 
     def chosen(self, by: str) -> int:
-        """The layer that a criterion chooses; of equal ones the first.
+        """The layer that a criterion chooses, the first of equal ones.
 
         Raises:
             InputError: the criterion is unknown, or not defined in any layer.
         """
         if by not in CRITERIA:
-            raise InputError(f"no criterion {by!r}: there are {', '.join(CRITERIA)}")
+            raise InputError(f"no criterion {by!r}: choose one of {', '.join(CRITERIA)}")
         values = CRITERIA[by][1] * self.measures[by]
         if not np.isfinite(values).any():
-            raise InputError(f"{by} is not defined in any layer: give more texts, of several words")
+            raise InputError(f"{by} is not defined in any layer: pass more texts, of several words")
         return int(np.nanargmax(values))
 
     def encoder(self, encoder: Encoder, by: str) -> Encoder:
@@ -88,25 +87,25 @@ def layers_without_labels(
     Fedorenko 2023).
 
     Args:
-        encoder: the model and the method whose states are to be chosen; its post-processing steps are not used.
+        encoder: the model and the method whose states are chosen; its post-processing steps are not used.
         texts: at least 20, better a thousand; equal ones count once.
         limits: batch size and maximum length.
         on_progress: called with the number of texts that were just finished.
 
     Raises:
         InputError: there are too few texts, or one has no token.
-        MethodError: the method cuts texts into chunks.
+        MethodError: the method splits texts into chunks.
 
     >>> table = layers_without_labels(Encoder.load("afterword-mini", "classical"), [f"{n} cats" for n in range(20)])
     >>> len(table.states), table.measures["dimension"].shape
     (7, (7,))
     """
-    method, backbone = one_method(encoder.method, "tune --labels none"), encoder.backbone
+    method, backbone = one_method(encoder.method, "choosing a layer"), encoder.backbone
     if method.layout.chunk is not None:
-        raise MethodError(f"{method.name} cuts texts into chunks: choose its layer with another method")
+        raise MethodError(f"{method.name} splits texts into chunks: choose its layer with a different method")
     different = list(dict.fromkeys(check_texts(texts)))
     if len(different) < FEWEST:
-        raise InputError(f"{len(different)} different texts are too few to measure layers on: give at least {FEWEST}")
+        raise InputError(f"{len(different)} different texts are too few to measure layers on: pass at least {FEWEST}")
     limits = limits or Limits(encoder.max_length)
     kinds = (*(f"layer:{k}" for k in range(backbone.facts.states)), "last")
     family = Family((method.weigh,), (partial(of_states, method),), kinds)
@@ -134,7 +133,7 @@ def layers_without_labels(
 
 
 def of_states(method: Method, states: str) -> Method:
-    """A method that reads other states, and says so in its name."""
+    """The method with different states, which its name mentions."""
     return replace(
         method, states=States(states), name=f"{method.name.removesuffix(method.states.kind).strip()} {states}"
     )
@@ -142,13 +141,13 @@ def of_states(method: Method, states: str) -> Method:
 
 def _of_tokens(reading: Reading) -> Tensor:
     """The entropy and the curvature of each text's token states in each layer (2, T, S)."""
-    found = torch.full((2, reading.batch.texts, reading.states.shape[1]), math.nan, dtype=torch.float64)
+    result = torch.full((2, reading.batch.texts, reading.states.shape[1]), math.nan, dtype=torch.float64)
     for group in reading.batch.groups:
         states = group.slice(reading.states.flatten(1)).unflatten(2, reading.states.shape[1:])
         states = states.transpose(1, 2).double().cpu()  # (G, S, n, D)
-        own = group.text.cpu() >= 0
-        found[:, group.text.cpu()[own]] = torch.stack([matrix_entropy(states[own]), mean_curvature(states[own])])
-    return found
+        real = group.text.cpu() >= 0
+        result[:, group.text.cpu()[real]] = torch.stack([matrix_entropy(states[real]), mean_curvature(states[real])])
+    return result
 
 
 def matrix_entropy(rows: Tensor) -> Tensor:

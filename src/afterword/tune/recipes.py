@@ -31,7 +31,7 @@ MethodMaker = partial[Method]
 
 PLAIN = Plain("mean", "all", True)
 INSIDE = ("attention:all", "attention:upper")
-"""States from inside the layers, as wide as hidden states: AlignedWVA's, of all layers and of the upper half."""
+"""States from inside the layers with the width of hidden states: AlignedWVA's, of all layers and of the upper half."""
 VALUES = ("values:all", "values:upper")
 """Value vectors (Value Aggregation), which may be narrower."""
 PROMPTS = ("eol", "cot", "ke")
@@ -48,17 +48,17 @@ POSTS = (
 
 @dataclass(frozen=True)
 class Grid:
-    """What to try besides the mean, first and last token of the plain text.
+    """The methods to try in addition to the mean, first and last token of the text.
 
     Args:
-        templates: names of `TEMPLATES`, or strings with {text}; each needs a forward of its own.
+        templates: names of `TEMPLATES`, or strings with {text}; each needs a forward.
         copies: how often the text is repeated, for Echo and, on causal models, ReBA; None is 1 and 2 on a causal
             model, where they share a forward, and 1 on others.
-        both_ways: numbers of last layers with bidirectional attention (BeLLM); each needs a forward of its own.
+        both_ways: numbers of last layers with bidirectional attention (BeLLM); each needs a forward.
         heads: try Ditto with every head on the three states of the "paper", on "all" states, or on "none".
         posts: post-processing steps for the vectors of the best recipes, fitted to these or to the model. Centring is
             tried with every recipe and need not be named.
-        published: try the published methods that need a forward of their own: prompts, Token Prepending, SCSP.
+        published: try the published methods that need a forward each: prompts, Token Prepending, SCSP.
         ensembles: try the means of two of the best recipes.
     """
 
@@ -119,13 +119,13 @@ class Family:
         weigh: the fitted weightings; together they give R rows of weights.
         rows: for each row of weights, a function from a kind of states to the method.
         kinds: kinds of states (C).
-        asked: a text that its template leaves no room for is an error; False: then it is not tried.
+        required: whether a template that leaves no room for a text is an error; otherwise it is not tried.
     """
 
     weigh: tuple[Weighting, ...]
     rows: tuple[MethodMaker, ...]
     kinds: tuple[str, ...]
-    asked: bool = True
+    required: bool = True
 
     @property
     def first(self) -> Method:
@@ -136,6 +136,10 @@ class Family:
     def layers(self) -> tuple[Layer, ...]:
         """The layers whose hidden states are needed (S)."""
         return tuple(dict.fromkeys(layer for kind in self.kinds for layer in States(kind).layers))
+
+    def at(self, kind: int) -> list[int]:
+        """Where the layers of a kind of states are in `layers`."""
+        return [self.layers.index(layer) for layer in States(self.kinds[kind]).layers]
 
     def method(self, row: int, kind: int) -> tuple[Method, str]:
         """The method of a row of weights and a kind of states, fitted, and its spelling."""
@@ -156,7 +160,7 @@ class EveryHead(Weighting):
     reads_attention = True
 
     def tap(self, *_: object) -> Tap:
-        """Keep the diagonals of all heads."""
+        """The diagonals of all heads."""
         return Diagonals()
 
     def __call__(self, group: Group, targets: Rows, reading: Tensor | None) -> Tensor:
@@ -179,14 +183,15 @@ def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weight
         AttentionNotSeen: bidirectional layers, on a model whose attention cannot be changed.
     """
     facts = backbone.facts
-    kinds = (*_kinds(facts.layers, _table_fits(backbone)), *_supported(backbone, INSIDE))
+    table = backbone.table_width == facts.width  # ELECTRA and ALBERT may have narrower input embeddings
+    kinds = (*_kinds(facts.layers, table), *_supported(backbone, INSIDE))
     special = bool(backbone.tokenizer.prefix or backbone.tokenizer.suffix)
     plain: list[MethodMaker] = [partial(classical, pool) for pool in ("mean", "last", "weighted")]
     plain += [partial(classical, "mean", pool_special_tokens=False)] if special else []
     plain += [] if facts.causal else [partial(classical, "cls")]
     first = _family(plain, kinds)
     result = [Family((*first.weigh, *fitted.values()), (*first.rows, *fitted), kinds)]
-    if values := _supported(backbone, VALUES):  # of a width of their own
+    if values := _supported(backbone, VALUES):  # of a different width
         result.append(_family([partial(classical, pool) for pool in ("mean", "weighted")], values))
     for copies in grid.copies if grid.copies is not None else ((1, 2) if facts.causal else (1,)):
         rows: list[MethodMaker] = [partial(echo, copies, pool) for pool in ("mean", "last") if copies > 1]
@@ -197,9 +202,9 @@ def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weight
         heads = [partial(ditto, (layer, head)) for layer in range(facts.layers) for head in range(facts.heads)]
         wanted = kinds if grid.heads == "all" else tuple(k for k in DITTO if k in kinds)
         result.append(Family((EveryHead("sum", "all", True),), tuple(heads), wanted))
-    asked = [[partial(prompt, t, pool) for pool in (None, "mean")] for t in grid.templates]
-    result += [_family(rows, kinds) for rows in asked]
-    result += [_family(rows, kinds, asked=False) for rows in (_published(grid, backbone) if grid.published else ())]
+    prompts = [[partial(prompt, t, pool) for pool in (None, "mean")] for t in grid.templates]
+    result += [_family(rows, kinds) for rows in prompts]
+    result += [_family(rows, kinds, False) for rows in (_published(grid, backbone) if grid.published else ())]
     if conditioned := [f.first for f in result if "condition" in f.first.layout.fields]:
         raise MethodError(f"{conditioned[0]} needs a condition per text, and pairs have none")
     result += _both_ways(grid, backbone, kinds)
@@ -207,21 +212,21 @@ def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weight
 
 
 def _published(grid: Grid, backbone: Backbone) -> Iterator[list[MethodMaker]]:
-    """The published methods that need a forward of their own and fit the model, one list for each forward."""
+    """The published methods that need a forward and fit the model, one list per forward."""
     causal, masked = backbone.facts.causal, backbone.tokenizer.hf.mask_token is not None
     templates = PROMPTS if causal else ("promptbert",) if masked else ()
     tried: list[list[MethodMaker]] = [[partial(prompt, t)] for t in templates if t not in grid.templates]
     tried += [[partial(token_prepending)], [partial(scsp)]] if causal else []
     tried += [[partial(classical, "mean", temperature=tau)] for tau in TEMPERATURES]
-    yield from (rows for rows in tried if _fits(backbone, rows[0]()))
+    yield from (rows for rows in tried if supports(backbone, rows[0]()))
 
 
 def _supported(backbone: Backbone, kinds: Sequence[str]) -> tuple[str, ...]:
-    """Those kinds of states that the model can give."""
-    return tuple(kind for kind in kinds if _fits(backbone, classical(states=kind)))
+    """The kinds of states that the model supports."""
+    return tuple(kind for kind in kinds if supports(backbone, classical(states=kind)))
 
 
-def _fits(backbone: Backbone, method: Method) -> bool:
+def supports(backbone: Backbone, method: AnyMethod) -> bool:
     """Whether the model supports a method."""
     try:
         check_method(backbone, method)
@@ -239,14 +244,14 @@ def _both_ways(grid: Grid, backbone: Backbone, kinds: tuple[str, ...]) -> list[F
         if not 1 <= last <= backbone.facts.layers:
             raise InputError(f"both_ways={last}: the model has {backbone.facts.layers} layers")
     return [
-        # with one such layer the last token's state does not change: it attends to all tokens in a causal model too
+        # one such layer does not change the last token's state: it attends to all tokens in a causal model too
         _family([partial(bellm, n, pool, template=None) for pool in ("mean", "last") if n > 1 or pool == "mean"], kinds)
         for n in grid.both_ways
     ]
 
 
-def _family(rows: list[MethodMaker], kinds: tuple[str, ...], asked: bool = True) -> Family:
-    return Family(tuple(make().weigh for make in rows), tuple(rows), kinds, asked)
+def _family(rows: list[MethodMaker], kinds: tuple[str, ...], required: bool = True) -> Family:
+    return Family(tuple(make().weigh for make in rows), tuple(rows), kinds, required)
 
 
 def _kinds(layers: int, table: bool) -> Iterator[str]:
@@ -260,23 +265,18 @@ def _kinds(layers: int, table: bool) -> Iterator[str]:
     yield from ["last_two"] if layers > 2 else []
 
 
-def _table_fits(backbone: Backbone) -> bool:
-    """Whether input embeddings are as wide as hidden states; ELECTRA's and ALBERT's are not always."""
-    return backbone.table_width == backbone.facts.width
-
-
 def spell(make: MethodMaker, states: str) -> str:
-    """A method as `parse_method` reads it; options with their default value are left out.
+    """A method as `parse_method` reads it, without options that have their default value.
 
     >>> spell(partial(echo, 3, "last"), "layer:0+2"), spell(partial(ditto, (0, 9)), "last")
     ('echo:copies=3,pool=last,states=layer:0+2', 'ditto:states=last')
     """
     signature = inspect.signature(make.func)
     kind = {} if make().states == States(states) else {"states": states}
-    given = signature.bind(*make.args, **make.keywords, **kind).arguments
+    arguments = signature.bind(*make.args, **make.keywords, **kind).arguments
     options = [
         f"{key}={_value(value)}"
-        for key, value in given.items()
+        for key, value in arguments.items()
         if _value(value) != _value(signature.parameters[key].default)
     ]
     return make.func.__name__ + (":" + ",".join(options) if options else "")

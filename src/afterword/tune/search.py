@@ -1,9 +1,8 @@
 """Score all recipes of one layout in one pass over the pairs, keeping two cosines per pair and recipe.
 
-The pass begins with a few hundred pairs, whose hidden states are kept in memory. They give each recipe's mean vector,
-so that every later vector can be centred as soon as it is computed; and they show which recipes lead. Of these few
-leaders all vectors are kept, so that whitening and the like can be fitted at the end. No text runs twice, unless the
-states of the first pairs need too much memory.
+The first pairs, whose hidden states stay in memory, give each recipe's mean vector, by which later vectors are centred
+as soon as they are computed, and show which recipes lead. Of these leaders all vectors are kept, so that whitening and
+the like can be fitted at the end. No text runs twice, unless the first states need too much memory.
 """
 
 from __future__ import annotations
@@ -20,37 +19,231 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ..backbone.backbone import Backbone
-from ..encode.limits import Budget, Limits
-from ..encode.sentences import precision_of
+from ..encode.limits import Budget, Limits, Truncation
+from ..encode.sentences import Weighing, precision_of, sentence_targets, weigh
 from ..errors import AfterwordError, InputError
-from ..methods import Method
-from ..methods.states import States
+from ..methods import Method, tfidf
+from ..methods.frequency import ByToken, tf_idf
 from ..post import Affine, Centre, Dense, Moments
 from ..tasks.scores import cosines as exact
 from ..tasks.scores import spearmans
-from ..text.batch import lay
+from ..text.batch import Batch, lay
+from ..text.layout import Layout
 from ..text.segments import TokenizedText
-from .cosines import mixture, raw_and_centred
-from .head_correlation import HeadCorrelation
-from .reading import Reading, read
 from .recipes import EveryHead, Family, Recipe
 
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
-Part = tuple[list[int], list[Reading]]
-"""The pairs of one forward, and each family's reading of it."""
 Step = tuple[str, Affine | Dense]
-"""A post-processing step to try, with its spelling: one to fit, or one that is fitted to the model already."""
+"""A post-processing step to try, with its spelling: one to fit, or one that is already fitted to the model."""
 Position = tuple[int, int, int]
 """Indices of a recipe's family, row of weights and kind of states."""
 
 BEGINNING = 256  # number of first pairs, which give means and leaders
 HELD = 512 << 20  # bytes of their states that are kept; texts beyond that run a second time
 LEADERS, KEPT = 8, 512 << 20  # maximum number of leaders, and bytes of their vectors
+CELLS = 1 << 21  # number of components of vectors that are computed at once: 8 MB in float32
+NOTHING = 1e-6  # centred vectors shorter than this share of their length before centring are rounding errors
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The token weights and hidden states of a family, from a forward over T texts.
+
+    Attributes:
+        batch: the batch, with the copies that the family's layout has.
+        rows: token weights of R weightings, per group (G, R, n).
+        states: hidden states of S layers (N, S, D).
+    """
+
+    batch: Batch
+    rows: list[Tensor]
+    states: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of weights and states, in bytes."""
+        return self.states.nbytes + sum(rows.nbytes for rows in self.rows)
+
+    def vectors(self, chosen: slice | list[int]) -> Tensor:
+        """The vectors of the chosen weightings in all layers (T, R, S, D)."""
+        flat = self.states.flatten(1)
+        width = self.rows[0][:, chosen].shape[1]
+        out = flat.new_empty(self.batch.texts, width, flat.shape[1])
+        for group, rows in zip(self.batch.groups, self.rows, strict=True):
+            out.index_copy_(0, group.text, torch.bmm(rows[:, chosen], group.slice(flat)))
+        return out.view(self.batch.texts, width, *self.states.shape[1:])
+
+    def total(self) -> Tensor:
+        """The sum of the vectors of all texts, in float64 (R, S, D)."""
+        flat = self.states.flatten(1)
+        total = flat.new_zeros(self.rows[0].shape[1], flat.shape[1], dtype=torch.float64)
+        for group, rows in zip(self.batch.groups, self.rows, strict=True):
+            total += rows.transpose(0, 1).flatten(1) @ group.slice(flat).flatten(0, 1)
+        return total.unflatten(1, self.states.shape[1:])  # type: ignore[no-any-return]
+
+    def parts(self) -> Iterator[tuple[slice, Tensor]]:
+        """The vectors of all weightings, in parts that fit into the processor's cache."""
+        total = self.rows[0].shape[1]
+        step = max(1, CELLS // max(self.batch.texts * self.states[0].numel(), 1))
+        for first in range(0, total, step):
+            chosen = slice(first, min(first + step, total))
+            yield chosen, self.vectors(chosen)
+
+
+def read(backbone: Backbone, families: Sequence[Family], batch: Batch) -> list[Reading]:
+    """Run a batch once for several families that share its layout and its bidirectional layers.
+
+    Args:
+        backbone: the model.
+        families: a family whose layout has fewer copies than the batch reads only the first ones.
+        batch: packed texts, each in one segment.
+    """
+    dtype = precision_of(backbone)
+    views = [batch.limited(family.first.layout.total_copies) for family in families]
+    weighings = [
+        [Weighing(weigh, view, sentence_targets(backbone, weigh, view, dtype)) for weigh in family.weigh]
+        for family, view in zip(families, views, strict=True)
+    ]
+    layers = [family.layers for family in families]
+    every_layer = frozenset(layer for part in layers for layer in part)
+    every_weighing = [weighing for part in weighings for weighing in part]
+    trace, rows = weigh(backbone, batch, every_weighing, every_layer, families[0].first.sight)
+    stacks = {part: torch.stack([trace.states[x].to(dtype) for x in part], 1) for part in dict.fromkeys(layers)}
+    remaining = iter(rows)
+    readings = []
+    for view, part, of_family in zip(views, layers, weighings, strict=True):
+        by_group = zip(*(next(remaining) for _ in of_family), strict=True)
+        joined = [torch.cat(parts, 1) if len(parts) > 1 else parts[0] for parts in by_group]
+        readings.append(Reading(view, joined, stacks[part]))
+    return readings
+
+
+def mixture(family: Family) -> Tensor:
+    """The matrix (S S, C) that turns dot products of S layers into those of C kinds of states.
+
+    A mean of layers is summed here: cosines do not depend on the factor.
+    """
+    mix = torch.zeros(len(family.layers), len(family.layers), len(family.kinds))
+    for c in range(len(family.kinds)):
+        for j in family.at(c):
+            mix[j, family.at(c), c] = 1
+    return mix.flatten(0, 1)
+
+
+def products(vectors: Tensor, mix: Tensor) -> tuple[Tensor, Tensor]:
+    """Dot products of the vectors of pairs.
+
+    Args:
+        vectors: of the P left texts, then of the P right ones, by R weightings in S layers (2 P, R, S, D).
+        mix: the result of `mixture`.
+
+    Returns:
+        Left times right (P, R, C), and each vector times itself (2 P, R, C).
+    """
+    texts, rows, *_ = vectors.shape
+    flat = vectors.flatten(0, 1)
+    half = len(flat) // 2
+    squares = torch.bmm(flat, flat.mT).flatten(1) @ mix
+    cross = torch.bmm(flat[:half], flat[half:].mT).flatten(1) @ mix
+    return cross.view(texts // 2, rows, -1), squares.clamp(min=0).view(texts, rows, -1)
+
+
+def cosines(cross: Tensor, squares: Tensor) -> Tensor:
+    """Cosines (P, R, C) from the results of `products`; 0 if a vector is zero, as in `scores.cosines`."""
+    left, right = squares.chunk(2)
+    lengths = left.sqrt() * right.sqrt()
+    return cross / torch.where(lengths > 0, lengths, 1)
+
+
+def raw_and_centred(vectors: Tensor, mean: Tensor, mix: Tensor) -> Tensor:
+    """Cosines of the raw vectors and of the centred ones (P, R, C, 2).
+
+    The mean is subtracted from the vectors themselves, which are overwritten: if all vectors have nearly one
+    direction, centring the dot products instead would lose the differences in rounding.
+
+    Args:
+        vectors: (2 P, R, S, D), as for `products`; overwritten.
+        mean: their mean (R, S, D).
+        mix: the result of `mixture`.
+    """
+    cross, squares = products(vectors, mix)
+    raw = cosines(cross, squares)
+    cross, left = products(vectors.sub_(mean), mix)
+    centred = cosines(cross, left)
+    nothing = (left <= NOTHING**2 * squares).unflatten(0, (2, -1)).any(0)
+    return torch.stack([raw, centred.masked_fill(nothing, torch.nan)], -1)
+
+
+class HeadCorrelation:
+    """Pearson's correlation of each head's diagonal with the tokens' TF-IDF weights, averaged over texts.
+
+    Ditto chooses its head on labelled pairs and names other ways as future work (Limitations). Its Table 4 shows
+    that the diagonals of good heads correlate with TF-IDF. Texts in which either is constant do not count.
+
+    Args:
+        inverse: inverse document frequencies of the tokens (V,).
+        heads: number of heads in all layers (L H).
+    """
+
+    def __init__(self, inverse: Tensor, heads: int) -> None:
+        self.inverse = inverse
+        self.total = torch.zeros(heads, dtype=torch.float64)
+        self.texts = torch.zeros(heads, dtype=torch.float64)
+
+    def add(self, reading: Reading) -> None:
+        """Add a batch; its rows of weights are the heads' diagonals."""
+        for group, rows in zip(reading.batch.groups, reading.rows, strict=True):
+            inside = group.copy == 1
+            weights = tf_idf(group.tokens, self.inverse.to(group.tokens.device), inside).double()
+            by_text = correlations(rows.double(), weights[:, None], inside[:, None])
+            self.total += by_text.nan_to_num(0.0).sum(0).cpu()
+            self.texts += by_text.isfinite().sum(0).cpu()
+
+    def result(self) -> Tensor:
+        """The mean of each head (L H,); NaN if the correlation is undefined on every text."""
+        return self.total / torch.where(self.texts > 0, self.texts, torch.nan)
+
+
+def correlations(a: Tensor, b: Tensor, inside: Tensor) -> Tensor:
+    """Pearson's correlation along the last axis, over the tokens marked `inside`; NaN if either side is constant.
+
+    >>> x, y, all_ = torch.tensor([1.0, 2, 3, 9]), torch.tensor([2.0, 4, 6, 0]), torch.tensor([True, True, True, False])
+    >>> correlations(x, y, all_).item()
+    1.0
+    """
+    n = inside.sum(-1, keepdim=True)
+    a = (a - (a * inside).sum(-1, keepdim=True) / n) * inside
+    b = (b - (b * inside).sum(-1, keepdim=True) / n) * inside
+    lengths = a.norm(dim=-1) * b.norm(dim=-1)
+    tiny = 1e-9 * torch.ones_like(lengths)
+    return torch.where(lengths > tiny, (a * b).sum(-1) / lengths, torch.nan)
+
+
+def write_texts(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[TokenizedText]:
+    """Write and tokenize texts; a warning reports how many were truncated.
+
+    Raises:
+        InputError: a text has no token.
+    """
+    writings = layout.write(texts, backbone.tokenizer, limits.max_length)
+    if empty := [t for w, t in zip(writings, texts, strict=True) if not w.total]:
+        raise InputError(f"the text {empty[0]!r:.60} has no token in the model's vocabulary: remove it")
+    truncated = Truncation()
+    truncated.note(writings, limits)
+    truncated.warn(limits)
+    return writings
+
+
+def inverse_frequencies(backbone: Backbone, ids: Sequence[Sequence[int]]) -> Tensor:
+    """The inverse document frequencies (V,) of TF-IDF, fitted to texts as token ids."""
+    weighting = tfidf().weigh.fit(ids, backbone.tokenizer, backbone.vocabulary_size)
+    assert isinstance(weighting, ByToken) and weighting.table is not None
+    return weighting.table.values
 
 
 class Decomposed(Moments):
-    """Moments to which nothing is added any more: the eigenvectors are computed once for all steps."""
+    """Final moments: the eigenvectors are computed once for all steps."""
 
     @cached_property
     def _directions(self) -> tuple[Tensor, Tensor]:
@@ -91,7 +284,7 @@ class Search:
         families: the methods to try, all with one sight.
         writings: the n left texts as the layout writes them, then the n right ones.
         gold: scores of the pairs (n,).
-        ranking: indices of the pairs that rank recipes, in the order drawn; everything is fitted on them alone.
+        ranking: indices of the pairs that rank recipes, in random order; everything is fitted on them only.
         posts: post-processing steps; those that are not fitted to the model are fitted to the leaders' vectors.
         inverse: inverse document frequencies of the tokens (V,).
         limits: batch size and maximum length.
@@ -126,20 +319,20 @@ class Search:
         """Run all texts and score all recipes."""
         beginning = self.ranking[:BEGINNING]
         held = list(self._hold(beginning))
-        self._centre(len(beginning))
-        for pairs, readings in self._again(held):
-            self._score(pairs, readings)
+        self.means = [total / (2 * len(beginning)) for total in self.means]
+        for pairs, readings in held:
+            self._score(pairs, readings or self._read(pairs))
         leaders = self._leaders(beginning)
         kept = [torch.empty(2, self.pairs, self.means[f].shape[-1], dtype=self.cosines[f].dtype) for f, _, _ in leaders]
-        for pairs, readings in self._again(held):
-            self._keep(pairs, readings, leaders, kept)
+        for pairs, readings in held:
+            self._keep(pairs, readings or self._read(pairs), leaders, kept)
         held.clear()
         for pairs, readings in self._stream(np.setdiff1d(np.arange(self.pairs), beginning)):
             self._score(pairs, readings)
             self._keep(pairs, readings, leaders, kept)
         return self._result(leaders, kept)
 
-    def _stream(self, wanted: Indices) -> Iterator[Part]:
+    def _stream(self, wanted: Indices) -> Iterator[tuple[list[int], list[Reading]]]:
         """Run batches of whole pairs, sorted by their longer text, then by the shorter: few lengths per batch."""
         lengths = [sorted(self.writings[i + side].size for side in (0, self.pairs)) for i in range(self.pairs)]
         order = sorted(map(int, wanted), key=lambda i: lengths[i][::-1], reverse=True)
@@ -168,12 +361,6 @@ class Search:
             size += sum(reading.nbytes for reading in readings)
             yield pairs, readings if size <= HELD else None
 
-    def _again(self, held: Sequence[tuple[list[int], list[Reading] | None]]) -> Iterator[Part]:
-        return ((pairs, readings or self._read(pairs)) for pairs, readings in held)
-
-    def _centre(self, pairs: int) -> None:
-        self.means = [total / (2 * pairs) for total in self.means]
-
     def _score(self, pairs: list[int], readings: Sequence[Reading]) -> None:
         for reading, mean, mix, cosines in zip(readings, self.means, self.mixes, self.cosines, strict=True):
             mean = mean.to(mix.dtype)
@@ -197,12 +384,11 @@ class Search:
         self, pairs: list[int], readings: Sequence[Reading], leaders: Sequence[Position], kept: list[Tensor]
     ) -> None:
         for f, (family, reading) in enumerate(zip(self.families, readings, strict=True)):
-            own = [(m, r, family.kinds[c]) for m, (g, r, c) in enumerate(leaders) if g == f]
-            if own:
-                vectors = reading.vectors([r for _, r, _ in own])
-                for i, (m, _, kind) in enumerate(own):
-                    at = [family.layers.index(layer) for layer in States(kind).layers]
-                    kept[m][:, pairs] = vectors[:, i, at].mean(1).unflatten(0, (2, -1)).cpu()
+            of_family = [(m, r, c) for m, (g, r, c) in enumerate(leaders) if g == f]
+            if of_family:
+                vectors = reading.vectors([r for _, r, _ in of_family])
+                for i, (m, _, c) in enumerate(of_family):
+                    kept[m][:, pairs] = vectors[:, i, family.at(c)].mean(1).unflatten(0, (2, -1)).cpu()
 
     def _result(self, leaders: Sequence[Position], kept: list[Tensor]) -> SearchResult:
         result, columns = SearchResult(), []
@@ -222,8 +408,7 @@ class Search:
 
     def _centring(self, position: Position) -> Dense:
         f, r, c = position
-        at = [self.families[f].layers.index(layer) for layer in States(self.families[f].kinds[c]).layers]
-        return Centre().of(Moments(1, self.means[f][r, at].mean(0).cpu()))
+        return Centre().of(Moments(1, self.means[f][r, self.families[f].at(c)].mean(0).cpu()))
 
     def _with_posts(self, method: Method, spec: str, vectors: Tensor, result: SearchResult) -> Iterator[Array]:
         """A leader's cosines after each post-processing step, fitted on the vectors of the pairs that rank."""

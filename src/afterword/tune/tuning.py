@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import normalize
 
 from ..backbone.backbone import Backbone
 from ..encode.limits import Limits
@@ -16,8 +21,8 @@ from ..encode.options import choose_prompt
 from ..encode.sentences import shares
 from ..encoder import Encoder
 from ..errors import AfterwordError, InputError
-from ..methods import sif, tfidf
-from ..post import EmbedFilter, Normalise, spelled
+from ..methods import AnyMethod, Ensemble, Method, ensemble, sif, tfidf
+from ..post import Centre, EmbedFilter, Normalise, spelled
 from ..tasks.pairs import ScoredPairs
 from ..tasks.scores import cosines, quantize, spearman
 from ..tasks.task import as_read, embed
@@ -25,15 +30,20 @@ from ..text.inputs import with_prompt
 from ..text.layout import Layout
 from ..text.segments import TokenizedText
 from .choice import Choice, choose, halves
-from .ensembles import Leader, best_of, named_ensembles, of_two
-from .head_correlation import fit_tfidf, inverse_frequencies, write_texts
-from .recipes import Family, Grid, Recipe, families
-from .search import Search, SearchResult, Step
+from .recipes import Family, Grid, Recipe, families, supports
+from .search import Search, SearchResult, Step, inverse_frequencies, write_texts
 
 FITTED = (partial(tfidf), partial(sif))
 """Methods with token weights that are fitted to the texts of the pairs that rank."""
+BEST = 4
+"""The number of best recipes of which every two are joined."""
+NAMED = ("ck", "moee")
+"""The named ensembles to try; MetaEOL needs eight forwards."""
 
 Array = NDArray[np.floating[Any]]
+Indices = NDArray[np.intp]
+Leader = tuple[Method, str, Tensor]
+"""A method, its spelling, and its vectors of the left and the right texts (2, n, D)."""
 
 
 @dataclass
@@ -41,7 +51,7 @@ class Tuned:
     """The result of tuning.
 
     Attributes:
-        encoder: the default, as it was given.
+        encoder: the default, unchanged.
         recipes: all recipes that were tried (m).
         cosines: each recipe's cosines of the n pairs (m, n).
         gold: scores of the pairs (n,).
@@ -56,7 +66,7 @@ class Tuned:
     recipes: list[Recipe]
     cosines: Array
     gold: Array
-    split: tuple[NDArray[np.intp], NDArray[np.intp]]
+    split: tuple[Indices, Indices]
     choice: Choice
     correlation: Array | None
     notes: list[str]
@@ -108,10 +118,10 @@ def tune(
     grid, limits = grid or Grid(), limits or Limits(encoder.max_length)
     split = halves(len(pairs.gold), seed)
     if np.ptp(pairs.gold) == 0:
-        raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: no ranking can follow it")
+        raise InputError(f"all {len(pairs.gold)} pairs have the score {pairs.gold[0]:g}: pass different scores")
     texts = [as_read(text) for text in (*pairs.left, *pairs.right)]
     backbone, ids = encoder.backbone, encoder.backbone.tokenizer.ids(texts)
-    inverse = inverse_frequencies(fit_tfidf(backbone, ids))
+    inverse = inverse_frequencies(backbone, ids)
     ranking = [ids[i] for i in (*split[0], *(split[0] + len(pairs.gold)))]
     fitted = {make: make().weigh.fit(ranking, backbone.tokenizer, backbone.vocabulary_size) for make in FITTED}
     posts, notes = _steps(grid, backbone)
@@ -129,7 +139,7 @@ def tune(
     default = _default(encoder, recipes)
     if default is None:
         default = len(recipes)
-        recipes.append(Recipe(encoder.method, "its own"))
+        recipes.append(Recipe(encoder.method, "its post-processing"))
         columns.append(_cosines(encoder, pairs)[None].astype(columns[0].dtype))
     rounded = quantize(np.concatenate(columns))
     choice = choose(recipes, rounded, pairs.gold, split, default, seed)
@@ -140,7 +150,7 @@ def tune(
 
 
 def _steps(grid: Grid, backbone: Backbone) -> tuple[list[Step], list[str]]:
-    """The steps to try, those that need no vectors fitted to the model; and why the others cannot be tried."""
+    """The steps to try, those that need no vectors fitted to the model; and why others cannot be tried."""
     steps: list[Step] = []
     notes = []
     for post in grid.posts:
@@ -164,12 +174,12 @@ def _cosines(encoder: Encoder, pairs: ScoredPairs) -> Array:
 def _layouts(
     encoder: Encoder, tried: Sequence[Family], texts: Sequence[str], limits: Limits, notes: list[str]
 ) -> Iterator[tuple[list[Family], list[TokenizedText]]]:
-    """The families that share a forward, with the texts as written for that forward; notes on those without room."""
+    """The families that share a forward, with the texts as written for it; a note for each template without room."""
     backbone, limit = encoder.backbone, limits.max_length
     methods = [replace(f.first, layout=with_default_prompt(encoder, f.first.layout)) for f in tried]
     for share in shares(methods, backbone):
         layouts = list(dict.fromkeys(methods[i].layout for i in share.methods))
-        # a text that is truncated in two copies may fit in one: then each layout gets a forward of its own
+        # a text that is truncated in two copies may fit in one: then each layout gets its forward
         if len(layouts) > 1 and not any(w.kept < w.total for w in share.layout.write(texts, backbone.tokenizer, limit)):
             layouts = [share.layout]
         for layout in layouts:
@@ -177,7 +187,7 @@ def _layouts(
             try:
                 writings = write_texts(layout, texts, backbone, limits)
             except InputError as e:
-                if any(family.asked for family in members):
+                if any(family.required for family in members):
                     raise
                 notes.append(f"{members[0].first}: {e}")
                 continue
@@ -190,7 +200,7 @@ def with_default_prompt(encoder: Encoder, layout: Layout) -> Layout:
 
 
 def _default(encoder: Encoder, recipes: Sequence[Recipe]) -> int | None:
-    """The index of the recipe that equals the given encoder; None if no recipe does."""
+    """The index of the recipe that equals the encoder; None if no recipe does."""
     if not all(isinstance(step, Normalise) for step in encoder.post):
         return None
     return next((i for i, r in enumerate(recipes) if r.post == "none" and r.method == encoder.method), None)
@@ -200,3 +210,59 @@ def _heads(encoder: Encoder, passes: Sequence[SearchResult]) -> Array | None:
     facts = encoder.backbone.facts
     correlation = next((p.correlation for p in passes if p.correlation is not None), None)
     return None if correlation is None else correlation.reshape(facts.layers, facts.heads)
+
+
+def best_of(leaders: Iterable[Leader], gold: Array, ranking: Indices) -> list[Leader]:
+    """The `BEST` recipes on the pairs that rank, the best first; one of each spelling."""
+
+    def rank(leader: Leader) -> float:
+        left, right = leader[2][:, ranking].numpy()
+        return float(np.nan_to_num(spearman(cosines(left, right), gold[ranking]), nan=-2.0))
+
+    return sorted({leader[1]: leader for leader in leaders}.values(), key=rank, reverse=True)[:BEST]
+
+
+def of_two(leaders: Sequence[Leader], ranking: Indices) -> SearchResult:
+    """Join every two recipes of equal width by the mean of their vectors at length 1.
+
+    Args:
+        leaders: recipes without post-processing.
+        ranking: indices of the pairs that rank recipes; centring is fitted on them only.
+    """
+    joined: list[tuple[AnyMethod, str, Tensor]] = []
+    for (a, spec_a, left), (b, spec_b, right) in combinations(leaders, 2):
+        if left.shape == right.shape:
+            spec = f"ensemble:methods={json.dumps(f'{spec_a};{spec_b}', ensure_ascii=False)},normalise=true"
+            mean = (normalize(left, dim=-1) + normalize(right, dim=-1)) / 2
+            joined.append((ensemble([a, b], normalise=True), spec, mean))
+    return _raw_and_centred(joined, ranking)
+
+
+def named_ensembles(encoder: Encoder, pairs: ScoredPairs, ranking: Indices) -> SearchResult:
+    """The named ensembles that fit the model, each with the forwards of its methods."""
+    texts, tried, notes = (*pairs.left, *pairs.right), [], []
+    for name in NAMED:
+        method: Ensemble = ensemble(name)
+        if encoder.backbone.facts.causal and supports(encoder.backbone, method):
+            try:
+                vectors = embed(replace(encoder, method=method, post=()), texts)
+            except InputError as e:  # a template leaves no room for the text
+                notes.append(f"ensemble:{name}: {e}")
+                continue
+            tried.append((method, f"ensemble:{name}", torch.from_numpy(vectors).unflatten(0, (2, -1))))
+    result = _raw_and_centred(tried, ranking)
+    result.notes += notes
+    return result
+
+
+def _raw_and_centred(ensembles: Iterable[tuple[AnyMethod, str, Tensor]], ranking: Indices) -> SearchResult:
+    result, columns = SearchResult(), []
+    for method, spec, vectors in ensembles:
+        centre = Centre().fit(vectors[:, ranking].flatten(0, 1))
+        result.recipes += [Recipe(method, "none", spec), Recipe(method, "centre", spec)]
+        result.fits += [tuple, lambda centre=centre: (centre,)]  # type: ignore[misc]
+        for left, right in (vectors, centre(vectors.flatten(0, 1)).unflatten(0, (2, -1))):
+            columns.append(cosines(left.numpy(), right.numpy()))
+    if columns:
+        result.cosines = np.stack(columns)
+    return result
