@@ -14,7 +14,7 @@ from tests.search.rows import PROBES, info, made, random_vectors
 
 from afterword.errors import DataError, MissingDataset
 from afterword.search import index as module
-from afterword.search.index import COLUMNS, TABLE, VECTOR, Index, check_folder, exists, schema_of, writing
+from afterword.search.index import COLUMNS, TABLE, VECTOR, Index, exists, schema_of, writing
 
 TEXTS = ["the bank of the river", "银行昨天提高了利率", "running water", "café society", "the red fox", "猫坐在垫子上"]
 
@@ -70,19 +70,16 @@ def test_what_is_not_an_index_is_refused(tmp_path: Path):
 
     with pytest.raises(MissingDataset, match="none"):
         Index.open(tmp_path / "none")
-    check_folder(tmp_path / "none")
     with pytest.raises(DataError, match="is not an index"):
         Index.open(tmp_path)
     Index.create(tmp_path / "first", info())
-    check_folder(tmp_path / "first")
-    with pytest.raises(DataError, match="is not complete"):
+    with pytest.raises(DataError, match="not complete"):
         Index.open(tmp_path / "first")
     (tmp_path / "letters.txt").write_text("dear")
-    for path in tmp_path, tmp_path / "letters.txt":
-        with pytest.raises(DataError, match=str(path)):
-            check_folder(path)
+    with pytest.raises(DataError, match=r"letters\.txt"), writing(tmp_path / "letters.txt"):
+        pass
     lancedb.connect(tmp_path).create_table(TABLE, pa.table({"id": ["a"], "text": ["b"]}))
-    with pytest.raises(DataError, match="chunk, doc"):
+    with pytest.raises(DataError, match="was not made by"):
         Index.open(tmp_path)
 
 

@@ -53,20 +53,20 @@ def made_by(mini: Encoder) -> IndexInfo:
 def test_the_encoder_that_made_them_is_accepted_with_any_version_of_a_library(
     mini: Encoder, made_by: IndexInfo, monkeypatch: pytest.MonkeyPatch
 ):
-    same_encoder(mini, made_by, Path("a"))
+    same_encoder([mini], {"v": made_by}, Path("a"))
     monkeypatch.setattr(fingerprint, "version", lambda name: "99.0")
-    same_encoder(mini, made_by, Path("a"))
+    same_encoder([mini], {"v": made_by}, Path("a"))
 
 
 def test_another_encoder_of_the_same_width_is_refused(mini: Encoder, made_by: IndexInfo):
     for other in Encoder.load("afterword-mini", "echo"), replace(mini, max_length=3):
         assert other.dimension == made_by.dimension
         with pytest.raises(ModelError, match="mini"):
-            same_encoder(other, made_by, Path("a"))
+            same_encoder([other], {"v": made_by}, Path("a"))
 
 
 def test_probe_vectors_reveal_changed_weights(mini: Encoder, made_by: IndexInfo):
     assert made_by.probes is not None
     for moved in made_by.probes + np.float32(0.01), made_by.probes[:, :3]:
         with pytest.raises(ModelError, match="mini"):
-            same_encoder(mini, replace(made_by, probes=moved), Path("a"))
+            same_encoder([mini], {"v": replace(made_by, probes=moved)}, Path("a"))

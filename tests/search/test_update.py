@@ -1,10 +1,5 @@
 """Rows are compared by ids and by what their vectors depend on; updates can be repeated, and killed at any time."""
 
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -96,36 +91,3 @@ def test_a_kept_value_of_another_type_is_named(tmp_path: Path):
     rows = [Item(1, "a", kept={"id": "1", "n": "many"})]
     with pytest.raises(DataError, match="'n' is int64"):
         update.write(update.new(update.documents(rows)), random_vectors(1))
-
-
-WORKER = """
-import sys
-from pathlib import Path
-from afterword.search.index import Index
-from tests.search.rows import add
-index = Index.open(Path(sys.argv[1]))
-print("go", flush=True)
-for turn in range(int(sys.argv[2])):
-    ids = [str(i) for i in range(100 * turn, 100 * turn + 200)]
-    add(index, [f"text {i}" for i in ids], ids)
-    index.optimize()
-"""
-
-
-def worker(folder: Path, turns: int) -> "subprocess.Popen[bytes]":
-    process = subprocess.Popen([sys.executable, "-c", WORKER, folder, str(turns)], stdout=subprocess.PIPE)
-    assert process.stdout is not None and process.stdout.readline() == b"go\n"
-    return process
-
-
-def test_a_killed_process_leaves_a_usable_index(tmp_path: Path):
-    made(tmp_path / "a", ["x", "y"])
-    process = worker(tmp_path / "a", 10_000)
-    time.sleep(random.Random(0).uniform(0.1, 0.5))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    index = Index.open(tmp_path / "a")
-    ids = sorted(map(int, index.read(["id"])["id"].to_pylist()))
-    assert ids == list(range(len(ids))) and len(ids) % 100 in (0, 2)
-    add(index, ["again"], ["0"])
-    assert index.rows == len(ids)

@@ -206,7 +206,7 @@ def _read_side(path: Path | None, model: TextModel, form: Form, method: Method, 
         if len(columns) != 1:
             names = ", ".join(file.infos)
             raise typer.BadParameter(f"{path} holds vectors of {names}: pass one of them", param_hint="--method")
-        return stored_side(file, {columns[0]: columns[0]})
+        return stored_side(file, columns[0])
     if not model.model:
         raise typer.BadParameter(
             f"{path or 'stdin'} holds no vectors: pass a model for its texts, or a .parquet file of `afterword embed`",

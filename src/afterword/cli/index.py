@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import DataError, TextsUnknown, plural
+from ..errors import DataError, plural
+from ..jobs import VECTOR
 from . import options as o
 from .chunked import read_chunking
 from .console import REJECTED, interruptible, say
@@ -120,12 +121,11 @@ def index(
     if stored is not None and chunk is not None:
         raise typer.BadParameter("stored vectors are those of complete texts: leave out --chunk", param_hint="--from")
     check_one(**{"input": source.input, "from": stored})
-    from ..search.index import Index, check_folder, exists, writing
+    from ..search.index import Index, exists, writing
 
     methods = read_methods([method] if method else None)
     check_condition(methods.values(), "another template", False)
     chunking = read_chunking(chunk, late, 1, False, overlap)
-    check_folder(folder)
     names = _kept_names(Index.open(folder).kept if exists(folder) else [], keep)
     options = {"prompt": None, "prompt_name": prompt_name, "normalize_embeddings": False, "truncate_dim": None,
                "batch_tokens": speed.batch_tokens, "on_long": on_long}  # fmt: skip
@@ -186,9 +186,7 @@ class Build:
     @property
     def listing(self) -> Path:
         """The file that lists rejected rows."""
-        from ..search.index import REJECTS
-
-        return self.folder / REJECTS
+        return self.folder / "rejects.jsonl"
 
     def from_texts(
         self, reader: Reader, names: Sequence[str], id: str | None, chunking: Chunking | None, window: int
@@ -233,10 +231,8 @@ class Build:
         names = _kept_names(names, stored.columns if every else None)
         kinds = stored.kinds(names)
         stored.kinds([] if stored.id is None else [stored.id])
-        if stored.unknown:
-            say(f"warning: {path}: {TextsUnknown(stored.unknown)}")
         embedder, info = self._load(stored.id)
-        same_encoder(embedder.encoder, stored.info, path)
+        same_encoder([embedder.encoder], {VECTOR: stored.info}, path)
         info = replace(info, **{name: getattr(stored.info, name) for name in ("prompt", "dimension", "normalized")})
         blocks = stored.blocks(_with_id(names, stored.id))
         first = list(islice(blocks, 1))
@@ -282,7 +278,7 @@ class Build:
         if name is None:
             return Index.create(self.folder, replace(info, language=info.language or language_of(texts)), kinds)
         index = Index.open(self.folder, name)
-        same_encoder(embedder.encoder, index.info, self.folder)
+        same_encoder([embedder.encoder], {VECTOR: index.info}, self.folder)
         index.check_settings(info)
         index.add_columns(kinds)
         if name == FIRST and index.rows:
@@ -359,7 +355,7 @@ def _list(update: Update, items: Sequence[Item], rejected: Rejects, lines: bool 
 
 def _print_status(folder: Path, as_json: bool) -> int:
     """Print what is in an index."""
-    from ..search.index import VECTOR, Index
+    from ..search.index import Index
 
     index = Index.open(folder)
     info = index.info

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..errors import AfterwordError, DataError, MethodError, plural
+from ..errors import AfterwordError, DataError, plural
+from ..jobs import VECTOR
 from . import options as o
-from .console import say, without_advice
-from .option_groups import Input, Model
-from .sides import with_method_of
+from .console import say
+from .option_groups import Input, Model, read_methods
+from .sides import load_same
 from .tables import Column, page_width, table
 
 if TYPE_CHECKING:
@@ -142,34 +143,19 @@ def encoder_of(index: Index, choice: Model, method: str | None) -> Encoder:
         method: as --method; None = the one that the index names.
 
     Raises:
-        DataError: it cannot be loaded, or its method is a class that is not imported.
-        ModelError: it is not the encoder that made the index.
+        DataError: the encoder that the index names cannot be loaded, or needs code.
+        ModelError: the chosen model is not the one that made the index.
     """
-    from ..methods.serialize import from_json, parse_method
-    from ..search.stored import same_encoder
-
     info = index.info
-    try:
-        wanted = from_json(info.method) if method is None else parse_method(method)
-    except MethodError as e:
-        if method is not None:
-            raise
-        raise DataError(
-            f"the method of {index.folder} needs code, which an index does not run: pass method=: {e}"
-        ) from None
     loading = {name: getattr(choice, name) or value for name, value in info.loading.items()}
+    used = replace(choice, model=choice.model or info.model, **loading)
+    wanted = None if method is None else next(iter(read_methods([method]).values()))
     try:
-        with without_advice():
-            encoder = replace(choice, model=choice.model or info.model, **loading).load(
-                None if method is None else wanted
-            )
+        return load_same(used, {VECTOR: info}, index.folder, wanted)[0]
     except AfterwordError as e:
-        if choice.model:
+        if choice.model or method:
             raise
-        raise DataError(f"the model of {index.folder}, {info.model}, cannot be loaded: pass model=: {e}") from None
-    encoder = encoder if method else with_method_of(encoder, info, wanted)
-    same_encoder(encoder, info, index.folder)
-    return encoder
+        raise DataError(f"the encoder of {index.folder} cannot be loaded: pass model= and method=: {e}") from None
 
 
 def _measured(
@@ -180,8 +166,8 @@ def _measured(
 
     judged = JudgedQueries.read(index, queries, qrels)
     if judged.missing:
-        number = f"{len(judged.missing):,} of {plural(judged.documents, 'judged document')}"
-        say(f"warning: {number} are not in the index, such as {judged.missing[0]!r:.60}: they count as not found")
+        missing = plural(len(judged.missing), "judged document")
+        say(f"warning: {missing} not in the index, such as {judged.missing[0]!r:.60}: counted as not found")
     vectors = vectors_of(list(judged.queries.values()))
     ways: tuple[By, ...] = ("hybrid", "vector", "text") if settings.by is None else (settings.by,)
     scores = {by: measure(index, judged, vectors, replace(settings, by=by)) for by in ways}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import ModelError, TextsUnknown, plural
+from ..errors import TextsUnknown, plural
 from .console import without_advice
 from .option_groups import Method, Model, check_condition
 
@@ -136,26 +136,19 @@ def _reasons(rejected: Sequence[tuple[int, str]]) -> str:
     return "; ".join([*named, f"and {more:,} more"] if more > 0 else named) or "the input is empty"
 
 
-def stored_side(file: StoredVectors, columns: Mapping[str, str]) -> Side:
-    """The stored texts of a file or a job, each once.
-
-    Args:
-        file: the file.
-        columns: the column that holds the vectors of each method.
-    """
+def stored_side(file: StoredVectors, column: str) -> Side:
+    """The stored texts of a file or a job with the vectors of a column, each once."""
     import numpy as np
 
-    vectors, numbers = {}, np.zeros(0, np.int64)
-    for name, column in columns.items():
-        blocks = list(file.blocks(column))
-        numbers = np.concatenate([numbers[:0], *(rows for rows, _ in blocks)])
-        empty = np.zeros((0, file.infos[column].dimension), np.float32)
-        vectors[name] = np.concatenate([empty, *(block for _, block in blocks)])
+    blocks = list(file.blocks(column))
+    numbers = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in blocks)])
+    empty = np.zeros((0, file.infos[column].dimension), np.float32)
+    vectors = np.concatenate([empty, *(block for _, block in blocks)])
     rows = [[line - 1 for line in lines] for lines in file.lines(numbers)]
     missing = file.missing()
     notes = [f"no vector: {missing:,} of {plural(len(file), 'row')} of {file.path}"] if missing else []
     notes += [f"warning: {file.path}: {TextsUnknown(file.unknown)}"] if file.unknown else []
-    return Side(file.texts(numbers), rows, vectors, "row", (), missing, notes, kept=lambda: _kept(file))
+    return Side(file.texts(numbers), rows, {column: vectors}, "row", (), missing, notes, kept=lambda: _kept(file))
 
 
 def _kept(file: StoredVectors) -> Any:
@@ -193,69 +186,60 @@ def indexed_side(folder: Path) -> Side:
 
 
 def load_as_stored(
-    file: StoredVectors, choice: Model, methods: dict[str, AnyMethod], settings: dict[str, Any],
-    condition: str | None, queries: bool,
-) -> tuple[MethodsEmbedder, dict[str, str]]:  # fmt: skip
+    file: StoredVectors, model: Model, method: Method, settings: Mapping[str, Any], condition: str | None, queries: bool
+) -> tuple[MethodsEmbedder, str]:
     """Load the model that made a file's vectors, to embed texts in the same way.
-
-    Without a method, those of the file are used, and so is its prompt if none is passed.
 
     Args:
         file: the stored vectors.
-        choice: the model.
-        methods: the requested methods by name.
+        model: the model.
+        method: the method; by default the file's, with its prompt.
         settings: options of `Encoder.encode`.
         condition: of every text that is embedded.
         queries: whether texts will be embedded.
 
     Returns:
-        What embeds texts, and for each method the column of the file.
+        What embeds texts, and the column of the vectors.
 
     Raises:
-        ModelError: the model or a method is a different one.
-        typer.BadParameter: a condition is missing or has no effect.
+        ModelError: the model or the method is a different one.
+        typer.BadParameter: the file has vectors of several methods; or a condition is missing or has no effect.
     """
     from ..jobs.recipe import MethodsEmbedder
-    from ..methods.serialize import from_json
-    from ..search.stored import same_encoder
 
-    wanted = methods or {column: from_json(info.method) for column, info in file.infos.items()}
+    methods = list(method.methods().values())
+    if len(methods or file.infos) > 1:
+        names = ", ".join(file.infos)
+        raise typer.BadParameter(f"{file.path} holds vectors of {names}: pass one of them", param_hint="--method")
+    encoder, column = load_same(model, file.infos, file.path, methods[0] if methods else None)
     if queries:
-        check_condition(wanted.values(), "--condition", condition is not None)
-    with without_advice():
-        encoder = choice.load(next(iter(methods.values()), None))
-    columns, encoders = {}, {}
-    for name, method in wanted.items():
-        encoders[name] = replace(encoder, method=method)
-        column = name
-        if methods:
-            identity = encoders[name].identity
-            column = next((column for column, info in file.infos.items() if info.identity == identity), "")
-        else:
-            encoders[name] = with_method_of(encoder, file.infos[name], method)
-        if not column:
-            made = ", ".join(f"{info.model} with {info.method.get('name')}" for info in file.infos.values())
-            raise ModelError(
-                f"the vectors of {file.path} were made by {made}, not by {choice.model} with {method}: pass the same "
-                "model=, method= and max_length="
-            )
-        same_encoder(encoders[name], file.infos[column], file.path)
-        columns[name] = column
-    info = file.infos[next(iter(columns.values()))]
-    first = next(iter(encoders.values()))
+        check_condition([encoder.method], "--condition", condition is not None)
+    info = file.infos[column]
     if settings["truncate_dim"] not in (None, info.dimension):
         raise typer.BadParameter(f"the vectors of {file.path} have {info.dimension}", param_hint="--truncate-dim")
-    settings = {**settings, "normalize_embeddings": info.normalized}
-    settings["truncate_dim"] = info.dimension if info.dimension < first.dimension else None
+    shorter = info.dimension if info.dimension < encoder.dimension else None
+    settings = {**settings, "normalize_embeddings": info.normalized, "truncate_dim": shorter}
     if settings["prompt"] is None and settings["prompt_name"] is None:
         settings["prompt"] = info.prompt or ""
-    return MethodsEmbedder(first, {name: one.method for name, one in encoders.items()}, settings, condition), columns
+    return MethodsEmbedder(encoder, {column: encoder.method}, settings, condition), column
 
 
-def with_method_of(encoder: Encoder, info: VectorsInfo, method: AnyMethod) -> Encoder:
-    """The encoder that made stored vectors: the model as it is saved, or with their method, scaled or not."""
+def load_same(
+    model: Model, infos: Mapping[str, VectorsInfo], path: Path, method: AnyMethod | None
+) -> tuple[Encoder, str]:
+    """Load the encoder that made stored vectors, and find their column; without a method, with theirs.
+
+    Raises:
+        ModelError: the model or the method is a different one.
+        MethodError: the stored method is a class that is not imported: stored vectors never run code.
+    """
+    from ..methods.serialize import from_json
     from ..post import Normalise
+    from ..search.stored import same_encoder
 
+    stored = [] if method is not None else [from_json(info.method) for info in infos.values()]
+    with without_advice():
+        encoder = model.load(method)
     scaled = tuple(step for step in encoder.post if isinstance(step, Normalise))
-    tried = [encoder, replace(encoder, method=method), replace(encoder, method=method, post=scaled)]
-    return next((one for one in tried if one.identity == info.identity), tried[1])
+    others = [replace(encoder, method=one, post=post) for one in stored for post in (encoder.post, scaled)]
+    return same_encoder([encoder, *others], infos, path)

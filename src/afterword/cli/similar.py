@@ -91,7 +91,6 @@ def similar(
     from ..jobs.stored import holds_vectors
     from ..search.stored import open_stored
 
-    methods = method.methods()
     check_one(prompt=method.prompt, prompt_name=method.prompt_name)
     settings = encode_options(method, batch_tokens)
     alone = against is None and not texts and source.field is None
@@ -105,10 +104,11 @@ def similar(
         items = read_items(source.open(source.input, texts))
     if stored is not None:
         file = open_stored(stored)
-        embedder, columns = load_as_stored(file, model, methods, settings, condition, items is not None)
+        embedder, column = load_as_stored(file, model, method, settings, condition, items is not None)
         sides = [] if items is None else [embed_side(items, embedder, source.input)]
-        sides.append(stored_side(file, columns))
+        sides.append(stored_side(file, column))
     else:
+        methods = method.methods()
         check_condition(methods.values(), "--condition", condition is not None)
         embedder = MethodsEmbedder.open(model, methods, settings, condition)
         sides = [embed_side(items or [], embedder, source.input)]

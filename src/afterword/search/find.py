@@ -34,7 +34,7 @@ QUERY_COLUMNS = (("_id", "id", "query-id"), ("text", "query"))
 QRELS_COLUMNS = (("query-id", "query_id", "qid"), ("corpus-id", "corpus_id", "docid"), ("score", "relevance", "rel"))
 """The columns of a file, each by the names that it may have."""
 
-Qrels = dict[str, dict[str, int]]
+Qrels = dict[str, dict[str, float]]
 """For each query's id, the relevance of documents: above 0, a document is relevant."""
 
 
@@ -208,14 +208,12 @@ class JudgedQueries:
         queries: the texts of the queries with a relevant document, by their ids.
         qrels: their judgements.
         skipped: the number of queries without a relevant document.
-        documents: the number of judged documents.
-        missing: those that the index does not hold.
+        missing: the judged documents that the index does not hold.
     """
 
     queries: Mapping[str, str]
     qrels: Qrels
     skipped: int
-    documents: int
     missing: Sequence[str]
 
     @classmethod
@@ -248,36 +246,30 @@ class JudgedQueries:
                 "the index with id=, the column of these ids"
             )
         used = {id: texts[id] for id in relevant}
-        return cls(used, relevant, len(texts) - len(relevant), len(documents), missing)
+        return cls(used, relevant, len(texts) - len(relevant), missing)
 
 
 def read_queries(path: Path) -> dict[str, str]:
     """Read queries by their ids; the file is as for `JudgedQueries.read`.
 
     Raises:
-        DataError: a row cannot be read or repeats an id, or there are no rows.
+        DataError: a row cannot be read, or there are no rows.
     """
-    queries: dict[str, str] = {}
-    for line, (id, text) in _read_rows(path, QUERY_COLUMNS):
-        if id in queries:
-            raise BadRow(path, line, f"repeats the id {id!r:.60}")
-        queries[id] = text
-    return queries
+    return {id: text for _, (id, text) in _read_rows(path, QUERY_COLUMNS)}
 
 
 def read_qrels(path: Path) -> Qrels:
     """Read relevance judgements; the file is as for `JudgedQueries.read`.
 
     Raises:
-        DataError: a row cannot be read or judges a document again, or there are no rows.
+        DataError: a row cannot be read, or there are no rows.
     """
     qrels: Qrels = {}
     for line, (query, document, score) in _read_rows(path, QRELS_COLUMNS) if format_of(path) in TABLES else _trec(path):
-        if not re.fullmatch(r"[+-]?\d+(\.0*)?", score):
-            raise BadRow(path, line, f"the score is not a whole number: {score!r:.40}")
-        if document in qrels.setdefault(query, {}):
-            raise BadRow(path, line, f"judges document {document!r:.60} for query {query!r:.60} again")
-        qrels[query][document] = int(float(score))
+        try:
+            qrels.setdefault(query, {})[document] = float(score)
+        except ValueError:
+            raise BadRow(path, line, f"the score is not a number: {score!r:.40}") from None
     return qrels
 
 
@@ -335,7 +327,6 @@ def measure(index: Index, judged: JudgedQueries, vectors: Vectors | None, search
         relevant = np.array(sorted((score for score in qrels.values() if score > 0), reverse=True))
         best = relevant[:CUT] @ discounts[: len(relevant)]
         ranks = np.flatnonzero(gains) + 1
-        scores.append(
-            [gains @ discounts[: len(gains)] / best, len(ranks) / len(relevant), 1 / ranks[0] if len(ranks) else 0.0]
-        )
+        reciprocal = 1 / ranks[0] if len(ranks) else 0.0
+        scores.append([gains @ discounts[: len(gains)] / best, len(ranks) / len(relevant), reciprocal])
     return dict(zip(METRICS, np.mean(scores, axis=0).tolist(), strict=True))

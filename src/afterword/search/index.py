@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 TABLE = "rows"
 FIRST = "first_build"  # the table until the first build is complete
 LOCK = "writing.lock"
-REJECTS = "rejects.jsonl"
 VECTOR = "vector"
 METRIC = "cosine"
 COLUMNS = ("id", "doc", "chunk", "start", "end", "text", "hash", VECTOR)
@@ -107,21 +106,16 @@ class Index:
         if not folder.is_dir():
             raise MissingDataset(f"{folder} does not exist: `afterword index {folder} -m MODEL -i FILE` makes an index")
         if not exists(folder, name):
-            if exists(folder, FIRST) or (folder / LOCK).exists():
-                raise DataError(f"{folder} is not complete: run the same `afterword index` again to finish it")
-            raise DataError(f"{folder} is not an index: `afterword index` makes one in a new folder")
+            raise DataError(f"{folder} is not an index, or not complete: run `afterword index` to finish it")
         try:
             table = _connect(folder).open_table(name)
             schema = table.schema
         except (RuntimeError, ValueError, OSError) as e:
             raise DataError(f"{folder} cannot be opened: {first_line(e)}") from None
-        missing = set(COLUMNS) - set(schema.names)
-        if missing:
-            raise DataError(f"{folder} was not made by Afterword: it has no column {', '.join(sorted(missing))}")
         try:
             return cls(folder, table, IndexInfo.from_schema(schema.metadata))
         except (KeyError, ValueError, TypeError) as e:
-            raise DataError(f"{folder} does not say what made it ({type(e).__name__} {e}): make a new index") from None
+            raise DataError(f"{folder} was not made by `afterword index` ({type(e).__name__} {e})") from None
 
     @classmethod
     def create(cls, folder: Path, info: IndexInfo, kept: Mapping[str, Any] | None = None, name: str = FIRST) -> Index:
@@ -264,19 +258,6 @@ def _fields(kept: Mapping[str, Any]) -> list[Any]:
 def exists(folder: Path, name: str = TABLE) -> bool:
     """Whether a folder holds a table that LanceDB can open."""
     return any((_path(folder, name) / "_versions").glob("*.manifest"))
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything but an index.
-
-    Raises:
-        DataError: it does, or it is a file.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise DataError(f"{folder} is a file: pass the name of a folder")
-    names = {path.name for path in folder.glob("[!.]*")}  # an interrupted run may leave hidden files
-    if not exists(folder) and names - {LOCK, REJECTS, _path(folder, FIRST).name}:
-        raise DataError(f"{folder} is not an index: pass the name of a new folder")
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import DataError, JobError, ModelError, plural
+from ..files.fingerprint import identity, weights_digest
 from ..jobs.job import Job
 from ..jobs.rows import Array, Item
 from ..jobs.stored import TOLERANCE, StoredVectors, VectorsInfo, probe_difference, probes
@@ -21,28 +22,35 @@ READ = 4096  # rows that are read at a time
 PROBLEM = "problem"
 
 
-def same_encoder(encoder: Encoder, info: VectorsInfo, path: Path) -> None:
-    """Refuse an encoder whose vectors cannot be compared with stored ones.
+def same_encoder(encoders: Sequence[Encoder], infos: Mapping[str, VectorsInfo], path: Path) -> tuple[Encoder, str]:
+    """Find the encoder that made stored vectors.
 
-    Compares its identity, and its vectors of the probe texts, which reveal changed weights and another precision.
+    Compares identities, and vectors of the probe texts, which reveal changed weights and another precision.
 
     Args:
-        encoder: the encoder.
-        info: what the stored vectors were made by.
+        encoders: encoders with one model.
+        infos: what each column of vectors was made by.
         path: where they are stored.
 
+    Returns:
+        The encoder, and the column of its vectors.
+
     Raises:
-        ModelError: it is a different encoder.
+        ModelError: no encoder made any column, or its vectors differ from those where they were stored.
     """
-    difference = 0.0 if info.probes is None else probe_difference(info.probes, probes(encoder))
-    if encoder.identity == info.identity and difference <= TOLERANCE:
-        return
-    made = f"the vectors of {path} were made by {info.model} with {info.method.get('name')}"
-    if encoder.identity == info.identity:
-        reason = f"whose vectors of the probe texts differ by {difference:.1e} of their length"
-    else:
-        reason = f"not by this encoder with {encoder.method.name} (probe texts differ by {difference:.1e})"
-    raise ModelError(f"{made}, {reason}: pass the same model=, method= and max_length=, or embed the texts again")
+    weights, difference = weights_digest(encoders[0].backbone.model), 0.0
+    for encoder in encoders:
+        made = identity(encoder, weights)
+        for column, info in infos.items():
+            if info.identity == made:
+                difference = probe_difference(info.probes, probes(encoder)) if info.probes is not None else 0.0
+                if difference <= TOLERANCE:
+                    return encoder, column
+    made_by = ", ".join(f"{info.model} with {info.method.get('name')}" for info in infos.values())
+    reason = f"whose vectors of the probe texts differ here by {difference:.1e} of their length"
+    reason = reason if difference else f"not by this encoder with {encoders[0].method.name}"
+    raise ModelError(f"the vectors of {path} were made by {made_by}, {reason}: pass the same model=, method= and "
+                     "max_length=, or embed the texts again")  # fmt: skip
 
 
 def open_stored(path: Path) -> StoredVectors:
@@ -74,7 +82,6 @@ class StoredRows:
         info: what the vectors were made by.
         id: the column of ids; None = the texts have none.
         columns: the names of the columns that `embed` kept.
-        unknown: the number of texts that are mostly unknown to the model.
 
     Raises:
         DataError: the vectors are of chunks, or of several methods.
@@ -85,7 +92,7 @@ class StoredRows:
         import pyarrow.parquet as pq
 
         file = open_stored(path)
-        self.path, self.unknown, self._parts = path, file.unknown, file.parts
+        self.path, self._parts = path, file.parts
         if list(file.infos) != [VECTOR]:
             raise DataError(f"{path} holds vectors of {len(file.infos)} methods, {', '.join(file.infos)}: embed by one")
         self.info = file.infos[VECTOR]
