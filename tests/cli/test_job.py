@@ -1,6 +1,7 @@
-"""`afterword job`: what is done, proofs by bits, and one file."""
+"""`embed -o FOLDER/` and `afterword job`: a job is killed, resumed, verified and joined."""
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -8,63 +9,167 @@ import pyarrow.parquet as pq
 import pytest
 from tests.agreement import close
 from tests.cli.conftest import Run
+from tests.killed import forked
 
 from afterword import Encoder
+from afterword.errors import TextsUnknown
 from afterword.jobs import Job, embed_files
 from afterword.jobs.stored import StoredVectors
 
 TEXTS = ["one", "", "银行 and a bank", "four", "five"]
+GOOD = [0, 2, 3, 4]
 
 
 @pytest.fixture
-def words(llama: Path, tmp_path: Path) -> list[object]:
-    file = tmp_path / "in.jsonl"
+def rows(tmp_path: Path) -> Path:
+    return texts(tmp_path / "in.jsonl")
+
+
+def texts(file: Path) -> Path:
     file.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)))
-    return ["embed", "-m", llama, "-i", file, "-o", f"{tmp_path}/job/", "--shard-rows", 2, "--id", "id"]
+    return file
 
 
-def test_status_verify_and_join(run: Run, words: list[object], llama: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "job"
-    assert run(*words).code == 1
+def command(llama: Path, rows: Path, folder: Path, *more: object) -> list[object]:
+    return ["embed", "-m", llama, "-i", rows, "-o", f"{folder}/", "--shard-rows", 2, "--id", "id", *more]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    names = [*(folder / "shards").glob("*.parquet"), folder / "rejects.jsonl"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in names}
+
+
+@pytest.fixture(scope="module")
+def unbroken(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, bytes]]:
+    """How many calls an unbroken run makes, and the files that it leaves."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    texts(folder / "in.jsonl")
+    code, calls = forked(command(llama, folder / "in.jsonl", folder / "job"), folder / "log")
+    assert code == 1 and len(calls) > 15
+    return len(calls), files(folder / "job")
+
+
+def test_status_verify_and_join(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    folder, words = tmp_path / "job", command(llama, rows, tmp_path / "job")
+    ended = run(*words)
+    assert (ended.code, ended.out) == (1, "") and "5 rows in" in ended.err and "1 rejected, listed in" in ended.err
+    before = files(folder)
+    again = run(*words)
+    assert again.code == 1 and "5 rows done before" in again.err and files(folder) == before
     said = json.loads(run("job", "status", folder, "--json").out)
     assert (said["rows"], said["done"], said["shards"], said["rejected"], said["complete"]) == (5, 5, 3, 1, True)
     assert "5 of 5 done" in run("job", "status", folder).out
-    ended = run("job", "verify", folder, "--shards", 2)
-    assert ended.code == 0 and "2 shards embedded again: 2 equal within" in ended.out
-    assert run("job", "join", folder, "-o", tmp_path / "all.parquet").code == 0
+    assert "2 equal within" in run("job", "verify", folder, "--shards", 2).out
+    for kind in ("parquet", "npy", "jsonl"):
+        assert run("job", "join", folder, "-o", tmp_path / f"all.{kind}").code == 0
     assert pq.read_table(tmp_path / "all.parquet")["id"].to_pylist() == ["0", "1", "2", "3", "4"]
     assert StoredVectors(tmp_path / "all.parquet").missing() == 1
-    assert run("job", "join", folder, "-o", tmp_path / "all.npy").code == 0
     made = np.load(tmp_path / "all.npy")
-    good = [0, 2, 3, 4]
-    assert close(made[good], Encoder.load(llama).encode([TEXTS[i] for i in good]), 1e-5) and np.isnan(made[1]).all()
-    assert run("job", "join", folder, "-o", tmp_path / "all.jsonl").code == 0
-    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-    assert rows[1]["vector"] is None and np.array_equal(np.float32(rows[3]["vector"]), made[3])
+    assert close(made[GOOD], Encoder.load(llama).encode([TEXTS[i] for i in GOOD]), 1e-5) and np.isnan(made[1]).all()
+    found = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert found[1]["vector"] is None and np.array_equal(np.float32(found[3]["vector"]), made[3])
     assert "exists" in run("job", "join", folder, "-o", tmp_path / "all.npy").err
+    changed = run(*words, "--normalize")
+    assert changed.code == 2 and "--normalize" in changed.err
+    assert run(*words, "--normalize", "--overwrite").code == 1 and files(folder) != before
 
 
-def test_a_job_is_not_trusted_with_code(run: Run, words: list[object], tmp_path: Path) -> None:
-    run(*words)
-    path = tmp_path / "job" / "job.json"
-    begun = Job.open(path.parent).begun
-    begun["command"]["method"] = ["@evil.py:method"]
-    path.write_text(json.dumps(begun))
-    ended = run("job", "verify", tmp_path / "job", "--shards", 1)
-    assert ended.code == 2 and "runs code (@evil.py:method)" in ended.err
+@pytest.mark.parametrize(
+    ("by", "step"),
+    [
+        pytest.param(signal.SIGKILL, 1, marks=pytest.mark.soak), (signal.SIGKILL, 6), (signal.SIGTERM, 11),
+        (signal.SIGINT, 13),
+    ],
+)  # fmt: skip
+def test_killed_between_any_two_steps(
+    run: Run, llama: Path, unbroken: tuple[int, dict[str, bytes]], tmp_path: Path, by: int, step: int
+) -> None:
+    runs, log = tmp_path / "runs", tmp_path / "runs" / "log"
+    runs.mkdir()
+    texts(runs / "in.jsonl")
+    for at in range(0, unbroken[0], 11) if step == 1 else [step]:
+        words = command(llama, runs / "in.jsonl", runs / f"job{at}")
+        code, _ = forked(words, log, at, by)
+        assert code == (-signal.SIGKILL if by == signal.SIGKILL else 130), log.read_text()
+        assert run(*words).code == 1 and files(runs / f"job{at}") == unbroken[1], at
 
 
-def test_a_folder_that_is_no_job(run: Run, tmp_path: Path) -> None:
+def test_the_command_and_python_resume_each_other_and_code_is_not_trusted(
+    run: Run, llama: Path, rows: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "job"
+    job = embed_files(folder, rows, llama, id="id", shard_rows=2)
+    job.parts()[1].unlink()
+    assert run("job", "verify", folder).code == 1
+    assert run(*command(llama, rows, folder)).code == 1 and job.complete
+    job.begun["settings"]["method"] = ["@evil.py:method"]
+    (folder / "job.json").write_text(json.dumps(job.begun))
+    ended = run("job", "verify", folder)
+    assert ended.code == 2 and "@evil.py:method" in ended.err and "--trust-remote-code" in ended.err
+
+
+def test_options_that_need_a_folder_and_the_reverse(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    for words, value in (
+        (["one", "-o", f"{tmp_path}/job/"], "--input"), (["-i", "-", "-o", f"{tmp_path}/job/"], "--input"),
+        (["-i", rows, "--workers", 2], "--workers"), (["-i", rows, "-o", tmp_path / "a.npy", "--id", "id"], "--id"),
+        (["-i", rows, "-o", f"{tmp_path}/job/", "--workers", "many"], "many"), (["-i", rows, "-i", rows], "--input"),
+        (["-i", rows, "-o", tmp_path / "vectors"], f"{tmp_path}/vectors.parquet"),
+        (["-i", rows, "-o", f"{tmp_path}/job/", "--keep", "row"], "row"),
+        (["-i", rows, "-o", f"{tmp_path}/job/", "--id", "nope"], "nope"),
+    ):  # fmt: skip
+        ended = run("embed", "-m", llama, *words)
+        assert ended.code == 2 and value in ended.err, words
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl"]
     for verb in ("status", "verify"):
         ended = run("job", verb, tmp_path)
-        assert ended.code == 2 and "is not a job: job.json is missing" in ended.err
+        assert ended.code == 2 and "job.json" in ended.err
 
 
-def test_a_job_that_python_has_begun_is_embedded_again(
-    run: Run, words: list[object], llama: Path, tmp_path: Path
+def test_too_many_rejects_end_the_run(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    words = command(llama, rows, tmp_path / "job")
+    assert run(*words, "--max-rejects", 0).code == 2 and run(*words).code == 1
+    before = files(tmp_path / "job")
+    ended = run(*words, "--max-rejects", 0)
+    assert ended.code == 2 and "--max-rejects is 0" in ended.err and files(tmp_path / "job") == before
+    assert run(*words, "--max-rejects", 1).code == 1
+
+
+@pytest.mark.parametrize("place", ["jobs.rows.files_of", "jobs.rows.Inputs.kinds", "jobs.job.Job.create"])
+def test_an_interruption_at_the_start_of_a_resumed_run_says_what_is_kept(
+    run: Run, llama: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    embed_files(tmp_path / "job", tmp_path / "in.jsonl", llama, field="text", id="id", shard_rows=2)
-    ended = run("job", "verify", tmp_path / "job", "--shards", 2)
-    assert ended.code == 0 and "2 equal within" in ended.out
-    ended = run(*words)
-    assert ended.code == 2 and "begun with verb embed_files" in ended.err
+    assert run(*command(llama, rows, tmp_path / "job")).code == 1
+    monkeypatch.setattr(f"afterword.{place}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    ended = run(*command(llama, rows, tmp_path / "job"))
+    assert ended.code == 130 and f"5 rows kept in {tmp_path / 'job'}" in ended.last
+
+
+def test_a_dry_run_writes_nothing(run: Run, llama: Path, rows: Path, tmp_path: Path) -> None:
+    ended = run(*command(llama, rows, tmp_path / "job", "--dry-run"))
+    assert ended.code == 0 and "rows    5, 1 of them without a text" in ended.out and "4 texts" in ended.out
+    assert not (tmp_path / "job").exists()
+
+
+def test_workers_write_the_same_bytes(
+    run: Run, llama: Path, rows: Path, unbroken: tuple[int, dict[str, bytes]], tmp_path: Path
+) -> None:
+    """One that starts as a program of its own; tests/jobs has two, of which one or both are killed."""
+    ended = run(*command(llama, rows, tmp_path / "job", "--workers", 1, "--threads", 1))
+    assert ended.code == 1 and "5 rows in" in ended.err, ended.err
+    assert files(tmp_path / "job") == unbroken[1]
+
+
+def test_unknown_texts_of_all_shards_are_reported_at_the_end(run: Run, bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("👍👍\na\n😡\n👍\n", "utf-8")
+    words = ("embed", "-m", bert, "--method", "classical", "-i", tmp_path / "t.txt", "-o", f"{tmp_path}/v/")
+    ended = run(*words, "--shard-rows", 2)
+    assert ended.code == 0 and ended.err.splitlines().count(f"warning: {TextsUnknown(3)}") == 1
+    assert Job.open(tmp_path / "v").result().unknown == 3
+
+
+def test_an_unusual_delimiter_is_reported_once(run: Run, gpt2: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("text;id\none;1\n")
+    words = ("-i", tmp_path / "a.csv", "-i", tmp_path / "b.csv", "-o", f"{tmp_path}/v/", "--column", "text")
+    ended = run("embed", "-m", gpt2, *words)
+    assert ended.code == 0 and ended.err.count("separated") == 1 and "a.csv" in ended.err

@@ -123,7 +123,7 @@ def test_a_full_disk(command: Callable[..., list[object]], wanted: dict[str, byt
         code, _ = forked(command(folder), log)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert code == 2 and "finished shards are kept, and the same command goes on" in log.read_text()
+    assert code == 2 and "finished shards are kept" in log.read_text()
     assert not list((folder / "shards").iterdir())
     ended_well(command(folder), folder, wanted)
 
@@ -150,7 +150,7 @@ def test_a_signal_ends_the_workers(
     workers = run.workers()
     os.kill(run.pid, by)
     code, said = run.end()
-    assert code == 130 and "the same command goes on from there" in said, said
+    assert code == 130 and "kept in" in said, said
     assert len(workers) >= 2 and gone(workers)
     ended_well(command(folder), folder, wanted)
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from tests.tiny import tiny
 
-from afterword import Encoder
 from afterword.cli import main
 from afterword.errors import BadRow, DataError, InputError, ModelError
 from afterword.jobs.run import run_by
@@ -161,22 +159,6 @@ def test_a_job_on_ray_is_the_job_of_one_process(ray: Any, tmp_path: Path, monkey
     assert all(part.read_bytes() == (tmp_path / "there" / "shards" / part.name).read_bytes() for part in parts)
     with pytest.raises(DataError, match=r"a\.csv:3"):
         run_by(1, "auto")(Toy(tmp_path, bad=2), range(3), Heard())
-
-
-@pytest.mark.slow
-def test_vectors_of_a_ray_data_set(ray: Any) -> None:
-    from afterword.jobs.on_ray import Embed
-
-    texts = ["The bank of the river.", "他在银行工作。", "A bank for my money."]
-    found = ray.data.from_items([{"text": text, "id": i} for i, text in enumerate(texts)]).map_batches(
-        Embed,
-        fn_constructor_kwargs={"model": "afterword-mini", "method": "classical", "on_long": "ignore"},
-        compute=ray.data.ActorPoolStrategy(size=1),
-        num_cpus=1,
-    )
-    rows = sorted(found.take_all(), key=lambda row: row["id"])
-    expected = Encoder.load("afterword-mini").encode(texts)
-    assert np.allclose(np.stack([row["vector"] for row in rows]), expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_no_cluster_at_an_address(tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ def option_names(parameters: Iterable[Any]) -> dict[str, str]:
         for option in reversed(parameter.opts):
             if option.startswith("--"):
                 names[option[2:].replace("-", "_")] = names[parameter.name] = option
+    if "normalize" in names:
+        names["normalize_embeddings"] = names["normalize"]
     return names
 
 

@@ -1,56 +1,48 @@
-"""``afterword embed``: texts to vectors."""
+"""``afterword embed``: texts to vectors, in a file, in a folder of shards, or on the standard output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from ..jobs import CHUNK_COLUMNS, VECTOR
+from ..errors import JobError, TextsUnknown, plural
+from ..jobs import CHUNK_COLUMNS, ID, JOB, PROBLEM, ROW, VECTOR, Listener
 from . import options as o
-from .chunked import read_chunking
-from .console import interruptible, say
-from .embed_folder import (
-    JOB_COLUMNS,
-    JobOptions,
-    check_job,
-    embed_to_folder,
-    going_on,
-    one_file,
-    output_of,
-    read_files,
-    recipe_of,
-    settings_of,
+from .console import REJECTED, interruptible, say
+from .option_groups import (
+    Form,
+    Method,
+    Model,
+    Speed,
+    check_condition,
+    check_device,
+    check_one,
+    members_of,
+    open_reader,
+    read_keep,
+    stdin_bytes,
 )
-from .fitting import Fit
-from .inputs import check_one, open_reader, read_form
-from .keep import read_keep
-from .model import ModelChoice, check_condition, read_methods
-from .progress import say_loading
-from .write_rows import output_to, source_of, write_file, write_stream
+from .progress import Bar, RowsBar, clock_time, say_loading
 
 if TYPE_CHECKING:
-    from ..encoder import Encoder
-    from ..files.lines import FileForm, Reader
+    from ..files.lines import Reader
+    from ..jobs.job import JobResult
     from ..jobs.output import OutputFile
-    from ..jobs.recipe import JobRecipe
-    from ..jobs.rows import Inputs as JobInputs
+    from ..jobs.recipe import Chunking, MethodsEmbedder, Recipe
+    from ..jobs.rows import Inputs
+    from ..methods import AnyMethod
+    from ..post import Post
 
-COLUMNS = {"text": "text"}
-ENCODE = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
-"""Arguments of `Encoder.encode` that options of the command give; ``SPELLED`` has those of another name."""
-SPELLED = {"normalize_embeddings": "normalize"}
-GIVEN = (
-    "prompt", "prompt_name", "normalize", "truncate_dim", "max_length", "on_long", "condition", "condition_field",
-    "dtype", "window", "post",
-)  # fmt: skip
-"""Options that the rows of the output depend on."""
-
-Inputs = Annotated[
+Texts = Annotated[
+    list[str] | None, typer.Argument(metavar="TEXT", help="Texts to embed. Default: those of --input or stdin.")
+]
+Files = Annotated[
     list[Path] | None,
     typer.Option(
         "-i", "--input", metavar="FILE",
@@ -62,118 +54,128 @@ Target = Annotated[
     str | None,
     typer.Option(
         "-o", "--output", metavar="PATH",
-        help="Write vectors to this .jsonl, .parquet or .npy file; or, as FOLDER/, to shards in a folder, which the "
-        "same command goes on with after any interruption. Default: JSON lines to stdout.",
+        help="Write vectors to this .jsonl, .parquet or .npy file; or, as FOLDER/, to the shards of a job. After any "
+        "interruption, the same command goes on. Default: JSON lines to stdout.",
     ),
 ]  # fmt: skip
-Workers = Annotated[
-    str | None,
-    typer.Option("--workers", metavar="N", help="Embed a job's shards in so many processes, or auto."),
-]
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Embed a job's shards on Ray: auto or an address joins a cluster, local starts one.",
-    ),
-]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of each process of a job.")]
-ShardRows = Annotated[
-    int | None, typer.Option("--shard-rows", min=1, metavar="N", help="Most rows of a shard. Default: 1024.")
-]
-MaxRejects = Annotated[
-    int | None, typer.Option("--max-rejects", min=0, metavar="N", help="End a job when more rows have no vector.")
-]
-Id = Annotated[str | None, typer.Option("--id", metavar="NAME", help="The field whose values name a job's rows.")]
-NoText = Annotated[bool, typer.Option("--no-text", help="Leave the texts out of a job's shards.")]
-Sample = Annotated[int, typer.Option("--sample", min=0, hidden=True)]  # what `job verify` asks for
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only tell the rows, tokens, time and size of a job, from a sample.")
-]
 
 
-def embed(
-    model: o.Model,
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to embed. Default: those of --input or stdin.")
-    ] = None,
-    input: Inputs = None,
-    output: Target = None,
-    format: o.Format = None,
-    field: o.Field = None,
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = None,
-    no_header: o.NoHeader = False,
-    keep: o.Keep = None,
-    method: o.Methods = None,
-    prompt: o.Prompt = None,
-    prompt_name: o.PromptName = None,
+@dataclass(frozen=True)
+class Condition:
+    """The value of {condition} in the template."""
+
+    title: ClassVar = "Method"
     condition: Annotated[
         str | None,
         typer.Option("--condition", metavar="TEXT", help="The value of {condition} in the template, for every text."),
-    ] = None,
+    ] = None
     condition_field: Annotated[
         str | None,
         typer.Option("--condition-field", metavar="NAME", help="The column or field that holds each text's condition."),
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """How texts are split."""
+
+    title: ClassVar = "Method"
     chunk: Annotated[
         str | None,
         typer.Option(
-            "--chunk",
-            metavar="HOW",
+            "--chunk", metavar="HOW",
             help="Split texts, each chunk a row: N tokens, sentences, paragraphs, or sentences:N for as many as fit.",
         ),
-    ] = None,
+    ] = None  # fmt: skip
     late: Annotated[
-        bool,
-        typer.Option("--late", help="Late chunking: a chunk's vector is taken from a forward of its whole text."),
-    ] = False,
-    overlap: o.Overlap = None,
+        bool, typer.Option("--late", help="Late chunking: a chunk's vector is taken from a forward of its full text.")
+    ] = False
+    overlap: o.Overlap = None
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What is fitted to texts, and where the fitted encoder is saved."""
+
+    title: ClassVar = "Method"
     post: Annotated[
         str | None,
         typer.Option(
-            "--post",
-            metavar="STEPS",
+            "--post", metavar="STEPS",
             help="Post-processing steps, after those of the folder: normalise, whiten:dimensions=256+normalise, ...",
         ),
-    ] = None,
+    ] = None  # fmt: skip
     fit: Annotated[
         Path | None,
         typer.Option(
-            "--fit",
-            metavar="FILE",
-            help="Fit the method (tfidf, sif, remove_biases) and the steps (centre, whiten, ...) to the texts of this "
-            "file.",
+            "--fit", metavar="FILE",
+            help="Fit the method (tfidf, sif, remove_biases) and the steps (centre, whiten, ...) to this file's texts.",
         ),
-    ] = None,
+    ] = None  # fmt: skip
     save: Annotated[
         Path | None,
         typer.Option("--save", metavar="DIR", help="Save the encoder to this folder, with its fitted parts."),
-    ] = None,
-    normalize: o.Normalize = False,
-    truncate_dim: o.TruncateDim = None,
-    max_length: o.MaxLength = None,
-    on_long: o.OnLong = "warn",
-    batch_tokens: o.BatchTokens = None,
-    window: o.Window = 2048,
-    device: o.Device = None,
-    dtype: o.Dtype = None,
-    revision: o.Revision = None,
-    trust_remote_code: o.Trust = False,
-    rejects: o.RejectsFile = None,
-    overwrite: o.Overwrite = False,
-    workers: Workers = None,
-    ray: Ray = None,
-    threads: Threads = None,
-    shard_rows: ShardRows = None,
-    max_rejects: MaxRejects = None,
-    id: Id = None,
-    no_text: NoText = False,
-    dry_run: DryRun = False,
-    sample: Sample = 0,
-    progress: o.Progress = None,
-) -> int:
+    ] = None
+
+    def check(self, methods: Mapping[str, AnyMethod], overwrite: bool) -> None:
+        """Validate the options before a model is loaded, and report rows without a text to fit on."""
+        unfitted = any(not member.weigh.fitted for member in members_of(methods.values()))
+        if self.post is None and self.fit is None and self.save is None and not unfitted:
+            return
+        from ..files.atomic import check_folder
+        from ..post import Unfitted, parse_post
+
+        if len(methods) > 1 and (self.fit or self.save):
+            raise typer.BadParameter("goes with one method", param_hint="--fit" if self.fit else "--save")
+        if self.save is not None:
+            check_folder(self.save, overwrite)
+        steps = parse_post(self.post or "none")
+        check_fit(self.fit, methods.values(), steps)
+        if self.fit is None and (unfitted or any(isinstance(step, Unfitted) for step in steps)):
+            hint = "--method" if unfitted else "--post"
+            raise typer.BadParameter("is fitted to texts: pass a file of them with --fit", param_hint=hint)
+        if self.fit is not None:
+            say(f"fitting to {len(fit_texts(self.fit)):,} texts of {self.fit}")
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The options that a job in a folder has, and a file does not."""
+
+    title: ClassVar = "Jobs"
+    workers: Annotated[
+        str | None, typer.Option("--workers", metavar="N", help="Embed a job's shards in N processes, or auto.")
+    ] = None
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray", metavar="ADDRESS",
+            help="Embed a job's shards on Ray: auto or an address joins a cluster, local starts one.",
+        ),
+    ] = None  # fmt: skip
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of each process of a job.")
+    ] = None
+    shard_rows: Annotated[
+        int | None, typer.Option("--shard-rows", min=1, metavar="N", help="Most rows of a shard. Default: 1024.")
+    ] = None
+    max_rejects: Annotated[
+        int | None, typer.Option("--max-rejects", min=0, metavar="N", help="End a job when more rows have no vector.")
+    ] = None
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="NAME", help="The field whose values name a job's rows.")
+    ] = None
+    no_text: Annotated[bool, typer.Option("--no-text", help="Leave the texts out of a job's shards.")] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print a job's rows, tokens, time and size, from a sample.")
+    ] = False
+
+
+def embed(
+    model: Model, form: Form, method: Method, condition: Condition, chunks: Chunks, fitting: Fitting, speed: Speed,
+    jobs: Jobs, texts: Texts = None, input: Files = None, output: Target = None, keep: o.Keep = None,
+    rejects: o.RejectsFile = None, overwrite: o.Overwrite = False,
+) -> int:  # fmt: skip
     """Embed texts: each row of the input gives one row of the output, or one for each chunk of its text.
 
     A row that cannot be embedded (blank, not a string, a corrupt line) gives a null row and is listed. The run
@@ -184,140 +186,341 @@ def embed(
         afterword embed -m minilm -i tickets.csv --column body -o vectors.parquet
         afterword embed -m minilm -i texts.txt -o vectors/
     """
-    command = dict(locals())
-    only_jobs = JobOptions(workers, ray, threads, shard_rows, max_rejects, id, no_text, dry_run, sample, device)
-    folder, path = output_of(output, only_jobs)
-    with interruptible(lambda: going_on(folder, only_jobs)):
-        methods = read_methods(method)
-        if len(methods) > 1 and (condition or condition_field):
-            raise typer.BadParameter("a condition goes with one method", param_hint="--condition")
-        check_one(prompt=prompt, prompt_name=prompt_name)
-        check_one(condition=condition, condition_field=condition_field)
-        conditioned = condition is not None or condition_field is not None
-        check_condition(methods.values(), "--condition or --condition-field", conditioned)
-        chunking = read_chunking(chunk, late, len(methods), conditioned, overlap)
-        own = COLUMNS if chunking is None else CHUNK_COLUMNS
-        kept = read_keep(keep, [*own, *(methods or [VECTOR]), *(JOB_COLUMNS if folder else ())])
-        fitted = Fit.read(fit, post, methods, save, (path, rejects), overwrite)
-        settings = {name: command[SPELLED.get(name, name)] for name in ENCODE}
-        given = given_by(command, kept, fitted.digest)
-        choice = ModelChoice(model, device, dtype, max_length, revision, trust_remote_code)
-        form = read_form(delimiter, encoding, no_header)
+    from ..jobs.output import OutputFile
+    from ..jobs.rows import Inputs, files_of, read_ahead
+
+    folder, path = target_of(output, jobs)
+    methods = method.methods()
+    check_one(prompt=method.prompt, prompt_name=method.prompt_name)
+    check_one(condition=condition.condition, condition_field=condition.condition_field)
+    conditional = condition != Condition()
+    check_condition(methods.values(), "--condition or --condition-field", conditional)
+    own = {"text": "text"} if chunks.chunk is None else CHUNK_COLUMNS
+    kept = read_keep(keep, [*own, *(methods or [VECTOR]), *((ROW, ID, PROBLEM) if folder else ())])
+    fields = (condition.condition, condition.condition_field)
+    inputs = Inputs((), form.format, form.field, tuple(kept), form.form(), *fields)
+    with interruptible(lambda: kept_in(folder)):
         if folder is not None:
-            check_job(texts, input, rejects, save)
-            files = read_files(input or [], format, field, kept, id, form, condition, condition_field)
-            recipe = recipe_of(choice, method, settings, condition, condition_field, chunking, fitted)
-            return embed_to_folder(
-                folder, files, recipe, model, window, given, only_jobs, columns=own, overwrite=overwrite,
-                progress=progress, command=command,
-            )  # fmt: skip
-        source = one_file(input)
-        inputs = inputs_of(format, field, kept, form, condition, condition_field)
-        if source is not None and source.is_file():
-            _check_first_rows(texts, source, inputs)
-        target = output_to(path, rejects, source, len(methods), bool(kept), overwrite)
-        choice.located()
-        recipe = recipe_of(choice, method, settings, condition, condition_field, chunking, fitted)
-    shown: Shown = {
-        "window": window, "progress": progress, "save": None if save is None else lambda one: one.save(save, overwrite),
-        "note": "" if fitted.texts is None else f"fitted to {len(fitted.texts):,} texts",
+            if texts or not input or rejects or fitting.save or Path("-") in input:
+                raise typer.BadParameter("a job reads --input FILE, lists rejects in its folder, and has no --save")
+            inputs = replace(
+                inputs, files=files_of(input), keep=tuple(dict.fromkeys([*filter(None, [jobs.id]), *kept]))
+            )
+        elif input and len(input) > 1:
+            raise typer.BadParameter("several files go into a job: write -o FOLDER/", param_hint="--input")
+        elif input and input[0] != Path("-"):
+            inputs = replace(inputs, files=tuple(input))
+        columns = [*kept, *filter(None, [condition.condition_field])]
+        listed = form.open(input[0] if input else None, texts, columns) if texts else None
+        file = None if path is None else OutputFile(path, rejects, overwrite)
+        check_output(file, inputs, len(methods))
+        if inputs.files and inputs.files[0].is_file():  # mistakes are reported before torch is imported
+            next(read_ahead(inputs.items()), None)
+        fitting.check(methods, overwrite)
+        model.located()
+        chunking = read_chunking(chunks.chunk, chunks.late, len(methods), conditional, chunks.overlap)
+        check_device(model.device)
+        recipe = recipe_of(model, method, speed, chunking=chunking, post=fitting.post or "none", fit=fitting.fit)
+        if folder is not None:
+            return to_folder(folder, inputs, recipe, speed, jobs, overwrite)
+    if file is not None:
+        return to_file(file, inputs, listed, recipe, speed, fitting.save)
+    return to_stdout(inputs, listed, recipe, speed, rejects, fitting.save, overwrite)
+
+
+def target_of(output: str | None, jobs: Jobs) -> tuple[Path | None, Path | None]:
+    """The folder of a job, or the file, that --output names; at most one of the two."""
+    if jobs.workers not in (None, "auto") and not (jobs.workers.isdigit() and int(jobs.workers)):
+        raise typer.BadParameter(f"{jobs.workers!r}: pass a number of processes, or auto", param_hint="--workers")
+    output = None if output == "-" else output
+    path = None if output is None else Path(output)
+    if path is not None and output and (output.endswith(("/", "\\")) or (path / JOB).is_file()):
+        return path, None
+    if path is not None and not path.suffix:
+        raise typer.BadParameter(f"{output!r}: write {output}/ for the folder of a job, or {output}.parquet for a file")
+    if jobs.dry_run:
+        return path or Path(), None
+    if jobs != Jobs():
+        name = next(name for name, value in vars(jobs).items() if value != getattr(Jobs, name))
+        raise typer.BadParameter("goes with the folder of a job: write -o FOLDER/", param_hint=option_of(name))
+    return None, path
+
+
+def option_of(name: str) -> str:
+    """The option of a parameter."""
+    return f"--{name.replace('_', '-')}"
+
+
+def kept_in(folder: Path | None) -> str:
+    """What an interruption keeps of a job; "" if there is none."""
+    if folder is None or not (folder / JOB).is_file():
+        return ""
+    from ..jobs.job import Job
+
+    job = Job.open(folder)
+    return job.kept() if job.parts() else ""
+
+
+def check_output(output: OutputFile | None, inputs: Inputs, vectors: int = 1) -> None:
+    """Validate the output before a model is loaded; ``vectors`` is the number of vectors of a row."""
+    if output is None:
+        return
+    from ..jobs.output import kind_of
+
+    if kind_of(output.path) == "npy" and (inputs.keep or vectors > 1):
+        hint = "--keep" if inputs.keep else "--output"
+        raise typer.BadParameter("an .npy file holds one vector a row: write .jsonl or .parquet", param_hint=hint)
+    output.check(inputs.files[0] if inputs.files else None)
+
+
+def recipe_of(model: Model, method: Method, speed: Speed, **more: Any) -> Recipe:
+    """What makes the vectors, from the options."""
+    from ..jobs.recipe import Recipe
+
+    load = {name: value for name, value in vars(model).items() if value and name != "model"}
+    options = {
+        "prompt": method.prompt, "prompt_name": method.prompt_name, "normalize_embeddings": method.normalize,
+        "truncate_dim": method.truncate_dim, "batch_tokens": speed.batch_tokens, "on_long": method.on_long,
     }  # fmt: skip
-    if target is None:
-        return to_stream(model, recipe, inputs, texts, source, own, rejects, **shown)
-    return to_file(model, recipe, inputs, texts, source, own, target, given, **shown)
+    return Recipe(model.model, tuple(dict.fromkeys(method.method or ())), load, options, **more)
 
 
-def _check_first_rows(texts: Sequence[str] | None, source: Path, inputs: JobInputs) -> None:
-    """Read the first rows of a file, so that a wrong column or encoding is reported before torch is imported."""
-    from ..jobs.rows import items_of, read_ahead
+class JobBar(Listener):
+    """The progress of a job: a bar, the counts of its shards, and the end of a run with too many rejected rows."""
 
-    with closing(_reader(texts, source, inputs)) as reader:
-        next(read_ahead(items_of(reader, inputs.condition, inputs.condition_field, inputs.keep)), None)
+    def __init__(self, folder: Path, progress: bool | None, max_rejects: int | None = None) -> None:
+        self.folder, self.progress, self.max_rejects = folder, progress, max_rejects
+        self.before, self.counts = 0, {"rejected": 0, "cut": 0, "lost": 0, "unknown": 0}
+        self.bar: Any = None
+
+    def begin(self, rows: int, before: JobResult) -> None:
+        """Draw the bar."""
+        self.before, self.counts["rejected"] = before.rows, before.rejected
+        if before.rows:
+            say(f"{plural(before.rows, 'row')} done before")
+        self._check()
+        self.bar = Bar("", "rows", rows, self.progress, done=before.rows).__enter__()
+
+    def more(self, rows: float) -> None:
+        """Count rows that were embedded."""
+        self.bar.update(rows)
+
+    def done(self, number: int, counts: Mapping[str, int]) -> None:
+        """Count a shard."""
+        self.counts = {name: count + counts[name] for name, count in self.counts.items()}
+        self._check()
+
+    def _check(self) -> None:
+        rejected = self.counts["rejected"]
+        if self.max_rejects is not None and rejected > self.max_rejects:
+            raise JobError(
+                f"{plural(rejected, 'row')} rejected, and --max-rejects is {self.max_rejects:,}: the column "
+                f"{PROBLEM!r} of {self.folder / 'shards'} gives the reasons; finished shards are kept"
+            )
+
+    def __enter__(self) -> JobBar:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Stop the bar, and say how many texts were truncated, or are unknown."""
+        if self.bar is not None:
+            self.bar.__exit__(*error)
+        if cut := self.counts["cut"]:
+            lost = self.counts["lost"]
+            say(f"warning: {plural(cut, 'text')} truncated, {lost:,} tokens dropped: --chunk keeps them")
+        if self.counts["unknown"]:
+            say(f"warning: {TextsUnknown(self.counts['unknown'])}")
 
 
-class Shown(TypedDict):
-    """What else a run does; see `write_rows.write_file`."""
+def to_folder(folder: Path, inputs: Inputs, recipe: Recipe, speed: Speed, jobs: Jobs, overwrite: bool) -> int:
+    """Begin a job or resume it; returns the exit code."""
+    from ..jobs.job import SHARD_ROWS, Job
+    from ..jobs.run import run_by, run_job
+    from ..jobs.shard import ShardWorker
 
-    window: int
-    progress: bool | None
-    save: Callable[[Encoder], object] | None
-    note: str
+    worker = ShardWorker.of(folder, inputs, recipe, with_text=not jobs.no_text, window=speed.window, id=jobs.id)
+    if jobs.dry_run:
+        return print_estimate(inputs, recipe)
+    workers: Any = jobs.workers if jobs.workers in (None, "auto") else int(jobs.workers)
+    run = run_by(workers, jobs.ray, jobs.threads, float((recipe.load.get("device") or "").startswith("cuda")))
+    began = time.perf_counter()
+    job = Job.create(worker, jobs.shard_rows or SHARD_ROWS, overwrite=overwrite)
+    with JobBar(folder, speed.progress, jobs.max_rejects) as bar:
+        result = run_job(job, worker, run, bar)
+    new, listing = result.rows - bar.before, folder / "rejects.jsonl"
+    say(summary(result.rows, result.rejected, new, listing, time.perf_counter() - began, f" in {folder}"))
+    if jobs.id is not None and result.complete and (wrong := job.wrong_ids()):
+        say(f"warning: {wrong}: --id {jobs.id} does not name each row")
+    return REJECTED if result.rejected or not result.complete else 0
 
 
-def inputs_of(
-    kind: str | None, field: str | None, kept: Sequence[str], form: FileForm, condition: str | None, named: str | None
-) -> JobInputs:
-    """How the input is read, without its file."""
-    from ..jobs.rows import Inputs
+def print_estimate(inputs: Inputs, recipe: Recipe) -> int:
+    """Print what a job would take."""
+    from ..jobs.run import estimate
 
-    return Inputs((), kind, field, (*kept,), form, condition, named)
-
-
-def to_stream(
-    model: str,
-    recipe: JobRecipe,
-    inputs: JobInputs,
-    texts: Sequence[str] | None,
-    source: Path | None,
-    columns: Mapping[str, Any],
-    rejects: Path | None,
-    **shown: Unpack[Shown],
-) -> int:
-    """Embed rows to the standard output."""
-    from ..jobs.rows import items_of
-
-    with closing(_reader(texts, source, inputs)) as reader:
-        items = items_of(reader, inputs.condition, inputs.condition_field, inputs.keep)
-        say_loading(model, shown["progress"])
-        rows = recipe.open()
-        if shown["note"]:
-            say(shown["note"])
-        kinds = {**columns, **{name: reader.kinds[name] for name in inputs.keep}}
-        code = write_stream(
-            reader, rows.split(items), rows.embedding(kinds, False), rejects, window=shown["window"],
-            progress=shown["progress"],
-        )  # fmt: skip
-        if shown["save"] is not None:
-            shown["save"](rows.embedder.encoder)
-        return code
+    found = estimate(inputs, recipe)
+    print(f"rows    {found.rows:,}" + (f", {found.rejected:,} of them without a text" if found.rejected else ""))
+    print(f"tokens  about {found.tokens:,}")
+    print(f"time    about {clock_time(found.seconds)} in one process, by a sample of {plural(found.sample, 'text')}")
+    print(f"size    about {found.size / 1e6:,.1f} MB")
+    return 0
 
 
 def to_file(
-    model: str,
-    recipe: JobRecipe,
-    inputs: JobInputs,
-    texts: Sequence[str] | None,
-    source: Path | None,
-    columns: Mapping[str, Any],
-    target: OutputFile,
-    given: Mapping[str, Any],
-    **shown: Unpack[Shown],
+    output: OutputFile, inputs: Inputs, listed: Reader | None, recipe: Recipe, speed: Speed, save: Path | None = None
 ) -> int:
-    """Embed rows to a file, by a job."""
-    listed = _reader(texts, source, inputs) if texts else None
-    settings = settings_of(model, given, inputs.field, inputs.kind, inputs.form)
-
-    def opened(folder: Path) -> JobInputs:
-        file, kind, copied = source_of(folder, listed, source, inputs.kind)
-        return replace(inputs, files=(file,), kind=kind, spooled=copied)
-
-    return write_file(target, opened, recipe, columns, settings, model, **shown)
-
-
-def _reader(texts: Sequence[str] | None, source: Path | None, inputs: JobInputs) -> Reader:
-    columns = {"--keep": inputs.keep, "--condition-field": [inputs.condition_field] if inputs.condition_field else []}
-    return open_reader(texts, source, inputs.kind, inputs.field, columns, inputs.form)
-
-
-def given_by(command: Mapping[str, Any], kept: Sequence[str], digest: str | None) -> dict[str, Any]:
-    """What the rows of the output depend on, by the names of the options.
+    """Embed rows to a file by a job in a hidden folder; returns the exit code.
 
     Args:
-        command: the value of each parameter of `embed`.
-        kept: the columns to keep.
-        digest: a hash of the texts that are fitted on.
+        output: the file.
+        inputs: the input; without a file, it is the standard input.
+        listed: the texts of the command line, if they are the input.
+        recipe: what makes the vectors.
+        speed: how the work is cut.
+        save: the folder that the encoder is saved to.
     """
-    named = {f"--{name.replace('_', '-')}": command[name] for name in GIVEN}
-    chunks = {} if command["chunk"] is None else {"--chunk": command["chunk"], "--late": command["late"]}
-    chunks |= {"--overlap": command["overlap"]} if command["overlap"] else {}
-    return {"verb": "embed", "--method": command["method"] or [], **named, "--keep": kept, "--fit": digest, **chunks}
+    from ..jobs.job import SHARD_ROWS, Job
+    from ..jobs.output import HIDDEN, finish, hidden_folder, kind_of
+    from ..jobs.run import run_job
+    from ..jobs.shard import ShardWorker
+
+    embedders: list[MethodsEmbedder] = []
+
+    def run(worker: Any, numbers: Sequence[int], bar: Any) -> None:
+        say_loading(recipe.model, speed.progress)
+        embed_shard = worker.start(bar.more)
+        embedders.append(embed_shard.embedder)
+        for number in numbers:
+            bar.done(number, embed_shard(number))
+
+    began = time.perf_counter()
+    with hidden_folder(output) as folder, interruptible(lambda: kept_in(folder)):
+        inputs, exact = rereadable(inputs, listed, folder), kind_of(output.path) == "jsonl"
+        worker = ShardWorker.of(folder, inputs, recipe, exact=exact, window=speed.window, prefix=HIDDEN)
+        job = Job.create(worker, min(speed.window, SHARD_ROWS), overwrite=output.overwrite)
+        with JobBar(folder, speed.progress) as bar:
+            result = run_job(job, worker, run, bar)
+        rows = finish(job, output, worker.kinds)
+    if not rows:
+        say("warning: the input is empty")
+    new = result.rows - bar.before
+    say(summary(rows, result.rejected, new, output.listing, time.perf_counter() - began))
+    if save is not None:
+        (embedders or [recipe.open()])[0].encoder.save(save, output.overwrite)
+    return REJECTED if result.rejected else 0
+
+
+def rereadable(inputs: Inputs, listed: Reader | None, folder: Path) -> Inputs:
+    """The input as a file that can be read again: texts, the standard input and a pipe are copied to the folder."""
+    from ..files.read import format_of
+    from ..jobs.output import copy_input
+
+    if listed is not None:
+        return replace(inputs, files=(copy_input(folder, listed),), format="jsonl")
+    if not inputs.files:
+        return replace(inputs, files=(copy_input(folder, stdin_bytes()),), format=inputs.format or "txt")
+    path = inputs.files[0]
+    if path.is_file() or path.is_dir() or not path.exists():
+        return inputs
+    with path.open("rb") as pipe:
+        return replace(inputs, files=(copy_input(folder, pipe),), format=inputs.format or format_of(path))
+
+
+def to_stdout(
+    inputs: Inputs, listed: Reader | None, recipe: Recipe, speed: Speed, listing: Path | None,
+    save: Path | None = None, overwrite: bool = False,
+) -> int:  # fmt: skip
+    """Embed rows to the standard output, each window at once; arguments as for `to_file`."""
+    from ..jobs.output import Rejects, check_some, json_lines
+    from ..jobs.rows import embed_window, windows
+
+    stdout, rows = typer.get_binary_stream("stdout"), 0
+
+    def kept() -> str:
+        return f"{plural(rows, 'row')} written to the standard output; with --output FILE, a run can be resumed"
+
+    columns = [*inputs.keep, *filter(None, [inputs.condition_field])]
+    reader = listed or (
+        inputs.open(0, say)
+        if inputs.files
+        else open_reader(None, None, inputs.format, inputs.field, {"": columns}, inputs.form)
+    )
+    say_loading(recipe.model, speed.progress)
+    with closing(reader), interruptible(kept), Rejects(listing, say) as rejects:
+        embedder = recipe.open()
+        empty, kinds = embedder.encode([]), {**recipe.columns, **{name: reader.kinds[name] for name in inputs.keep}}
+        with RowsBar(reader.total, speed.progress) as bar:
+            for part in windows(embedder.split(inputs.items_in(reader)), speed.window):
+                bar.begin(reader.at, rows + len(part))
+                vectors = embed_window(part, lambda some: embedder.encode(some, bar.more), embedder.why_nan, empty)
+                stdout.write(json_lines(embedder.columns(part, kinds, False), vectors))
+                stdout.flush()
+                for row, item in enumerate(part, rows):
+                    if item.problem is not None:
+                        rejects.add(row, item.line, item.problem)
+                rows += len(part)
+    check_some(rows, rejects.count, listing)
+    if not rows:
+        say("warning: the input is empty")
+    if rejects.count:
+        say(summary(rows, rejects.count, rows, listing, bar.seconds))
+    if save is not None:
+        embedder.encoder.save(save, overwrite)
+    return REJECTED if rejects.count else 0
+
+
+def summary(rows: int, rejected: int, new: int, listing: Path | None, seconds: float, where: str = "") -> str:
+    """The last line of a run; the rate is that of the ``new`` rows that this run embedded.
+
+    >>> summary(3, 0, 3, None, 1.0), summary(2000, 3, 500, Path("bad.jsonl"), 10.0)
+    ('3 rows in 1.0 s (3 rows/s)', '2,000 rows, 500 of them in 10.0 s (50 rows/s); 3 rejected, listed in bad.jsonl')
+    """
+    line = f"{plural(rows, 'row')}{where}" + (f", {new:,} of them" if new != rows else "")
+    line += f" in {seconds:.1f} s ({new / max(seconds, 1e-9):.0f} rows/s)"
+    listed = f", listed in {listing}" if listing is not None else ""
+    return f"{line}; {rejected:,} rejected{listed}" if rejected else line
+
+
+def read_chunking(
+    chunk: str | None, late: bool, methods: int, conditional: bool, overlap: int | None = None
+) -> Chunking | None:
+    """How texts are split, from the options.
+
+    Args:
+        chunk, late, overlap: the options.
+        methods: the number of methods.
+        conditional: whether texts have conditions.
+    """
+    if chunk is None:
+        if late or overlap is not None:
+            hint = "--late" if late else "--overlap"
+            raise typer.BadParameter("needs chunks: pass --chunk 128 or --chunk sentences", param_hint=hint)
+        return None
+    from ..jobs.recipe import Chunking
+
+    if conditional or (late and methods > 1):
+        hint = "--chunk" if conditional else "--late"
+        raise typer.BadParameter("goes with one method, and without a condition", param_hint=hint)
+    return Chunking.parse(chunk, late, overlap)
+
+
+def fit_texts(path: Path) -> list[str]:
+    """The texts of a file to fit on; rows without a text are reported."""
+    from ..jobs.rows import texts_to_fit
+
+    texts, without = texts_to_fit(path)
+    if without:
+        say(f"warning: {path}: {without:,} of {len(texts) + without:,} rows hold no text to fit on")
+    return texts
+
+
+def check_fit(fit: object, methods: Iterable[AnyMethod], steps: Iterable[Post]) -> None:
+    """Refuse --fit where no method and no step is fitted."""
+    from ..post import Unfitted
+
+    unfitted = any(not m.weigh.fitted for m in members_of(methods)) or any(isinstance(step, Unfitted) for step in steps)
+    if fit is not None and not unfitted:
+        raise typer.BadParameter(
+            "has no effect: no method (tfidf, sif, remove_biases) and no step (centre, whiten, ...) is fitted to texts",
+            param_hint="--fit",
+        )

@@ -15,7 +15,7 @@ import typer
 from ..errors import plural
 from . import options as o
 from .console import REJECTED, ending, interruptible, say
-from .fitting import check_fit, fit_texts
+from .embed import check_fit, fit_texts
 from .model import check_device, title_of
 from .option_groups import Model
 from .progress import Bar

@@ -15,8 +15,8 @@ import typer
 from ..errors import DataError, plural
 from ..jobs import VECTOR
 from . import options as o
-from .chunked import read_chunking
 from .console import REJECTED, interruptible, say
+from .embed import read_chunking
 from .option_groups import Input, Model, Speed, check_condition, check_one, read_keep, read_methods
 from .progress import RowsBar, say_loading
 

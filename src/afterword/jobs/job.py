@@ -1,4 +1,8 @@
-"""A job: files of texts become a folder of shards, in one process or several, and nothing finished is lost."""
+"""A job: files of texts become a folder of shards, in one process or several, and nothing finished is lost.
+
+job.json holds the settings, the sizes and hashes of the inputs, and the plan of the shards. A shard is done if and only
+if its file exists. Shards and batches follow from the input alone, so a killed job ends with an unbroken run's bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,200 +11,39 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from filelock import FileLock, Timeout
 
 from ..errors import DataError, JobError, plural
 from ..files.atomic import atomic_file
-from . import JOB, PROBLEM, ROW
-from .rows import SHARD_ROWS, Inputs, Item, windows
+from . import ID, JOB, PROBLEM, ROW
+from .rows import Inputs, windows
 from .stored import PREFIX, UNKNOWN, VectorsInfo, read_info
 
 if TYPE_CHECKING:
     from .shard import ShardWorker
 
+FORMAT = 2
+SHARDS, REJECTS, LOCK = "shards", "rejects.jsonl", "lock"
+INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file
+SHARD_ROWS = 1024  # what two cores embed in about 20 s with a model of the size of MiniLM to BERT-base
+REJECTED = f"{PREFIX}rejected"
+NAME = re.compile(r"[0-9]{6,}\.parquet")
+TEMPORARY = ".afterword-*.tmp"  # what a run that was killed has left
+
 
 @dataclass(frozen=True)
 class Shard:
-    """Some rows of one file.
+    """Some rows of one file: from row ``first`` of the file, which is row ``row`` of the job."""
 
-    Attributes:
-        number: of the shard, from 0.
-        file: the number of its file among the inputs.
-        first: its first row, counted in the file; ``row``: counted in all files.
-        rows: how many rows it has.
-    """
-
-    number: int
     file: int
     first: int
     row: int
     rows: int
-
-
-def cut(inputs: Inputs, rows: int = SHARD_ROWS) -> list[tuple[int, int]]:
-    """Cut the input into shards of at most so many rows, and of fewer where texts are long.
-
-    Returns:
-        The number of the file and the number of rows of each shard; an empty input is one shard without rows.
-
-    Raises:
-        DataError: a file cannot be read.
-    """
-    files = range(len(inputs.files))
-    return [(file, len(items)) for file in files for items in windows(inputs.items(file), rows)] or [(0, 0)]
-
-
-def shards_of(plan: Sequence[Sequence[int]]) -> list[Shard]:
-    """The shards of a plan, as `cut` returns it.
-
-    >>> shards_of([(0, 2), (0, 1), (1, 2)])[2]
-    Shard(number=2, file=1, first=0, row=3, rows=2)
-    """
-    shards: list[Shard] = []
-    row = first = last = 0
-    for number, (file, rows) in enumerate(plan):
-        first = first if file == last else 0
-        shards.append(Shard(number, file, first, row, rows))
-        row, first, last = row + rows, first + rows, file
-    return shards
-
-
-class ShardRows:
-    """Read the rows of shards; in ascending order each file is read once.
-
-    A file is read from its start where a shard comes before the last one: so .gz files and any encoding can be read.
-
-    Args:
-        inputs: the files.
-    """
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
-        self._at = (-1, 0)
-        self._items: Iterator[Item] = iter(())
-
-    def of(self, shard: Shard) -> list[Item]:
-        """The rows of a shard.
-
-        Raises:
-            JobError: the file has become shorter.
-        """
-        file, at = self._at
-        if file != shard.file or at > shard.first:
-            self._items, at = self.inputs.items(shard.file), 0
-        items = list(islice(self._items, shard.first - at, shard.first - at + shard.rows))
-        self._at = shard.file, shard.first + shard.rows
-        if len(items) < shard.rows:
-            raise JobError(f"{self.inputs.files[shard.file]} has changed since the job was begun: it has fewer rows")
-        return items
-
-
-def hashes(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The size in bytes and a hash of each file."""
-    found = []
-    for path in files:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-        found.append({"file": str(path), "size": path.stat().st_size, "hash": digest})
-    return found
-
-
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as a JSON file gives them back.
-
-    >>> plain({"--method": ("echo",)})
-    {'--method': ['echo']}
-    """
-    found: dict[str, Any] = json.loads(json.dumps(values, default=str))
-    return found
-
-
-def first_difference(before: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | None:
-    """The first value that differs: its name, what it was, and what it is; None if all are equal.
-
-    >>> first_difference({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
-    ('b c', 2, 3)
-    """
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in dict.fromkeys([*now, *before]):
-            found = first_difference(before.get(key), now.get(key), f"{name} {key}".strip())
-            if found is not None:
-                return found
-        return None
-    return None if before == now else (name, before, now)
-
-
-def check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with parts that were made in another way.
-
-    Raises:
-        DataError: a value differs; the first one is named.
-    """
-    found = first_difference(before, now)
-    if found is not None:
-        name, old, new = found
-        raise DataError(
-            f"{folder} was begun with {name} {spelled(old)}, and now it is {spelled(new)}: give the same command, or "
-            "--overwrite to start again"
-        )
-
-
-def spelled(value: Any) -> str:
-    """A value of a command line in a message.
-
-    >>> spelled(None), spelled("echo"), spelled(["id"])
-    ('not given', 'echo', '["id"]')
-    """
-    return "not given" if value is None or value == [] else str(value) if isinstance(value, str) else json.dumps(value)
-
-
-FORMAT = 1
-
-
-LOCK, REJECTS = "lock", "rejects.jsonl"
-INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file
-
-
-INPUT, JOINED = "input", "joined"  # files of the hidden job of an output file; see `file_job`
-
-
-TEMPORARY = ".afterword-*.tmp"  # what a run that was killed has left
-
-
-class ShardListener(Protocol):
-    """Progress callbacks, called in the caller's own thread."""
-
-    def more(self, rows: float) -> None:
-        """Called with the number of rows that were embedded since the last call."""
-
-    def done(self, number: int, counts: dict[str, Any]) -> None:
-        """Called when a shard is finished."""
-
-
-class JobListener(ShardListener, Protocol):
-    """Progress callbacks of a run."""
-
-    def begin(self, rows: int, before: JobResult) -> None:
-        """Called once, with the number of rows of the job, and with what earlier runs have finished."""
-
-
-class Silent:
-    """Callbacks that do nothing."""
-
-    def begin(self, rows: int, before: JobResult) -> None:
-        """Nothing."""
-
-    def more(self, rows: float) -> None:
-        """Nothing."""
-
-    def done(self, number: int, counts: Counts) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)
@@ -209,9 +52,8 @@ class JobResult:
 
     Attributes:
         rows: the rows of all finished shards, ``rejected`` those without a vector.
-        unknown: how many of their texts are mostly unknown to the model.
-        shards: how many shards are finished.
-        complete: whether all shards are finished.
+        shards: the number of finished shards, which are all where ``complete``.
+        unknown: the number of texts that are mostly unknown to the model.
     """
 
     rows: int
@@ -222,7 +64,7 @@ class JobResult:
 
 
 class Job:
-    """A folder of shards. `Job.open` reads one; `Job.create` begins one, or goes on with it.
+    """A folder of shards. `Job.open` reads one; `Job.create` begins or resumes one.
 
     Args:
         folder: the folder.
@@ -230,7 +72,9 @@ class Job:
     """
 
     def __init__(self, folder: Path, begun: dict[str, Any]) -> None:
-        self.folder, self.begun, self.plan = folder, begun, shards_of(begun["plan"])
+        self.folder, self.begun = folder, begun
+        self.plan = [Shard(*numbers) for numbers in begun["plan"]]
+        self.rows = sum(shard.rows for shard in self.plan)
 
     @classmethod
     def open(cls, folder: str | Path) -> Job:
@@ -248,106 +92,89 @@ class Job:
         except FileNotFoundError:
             raise JobError(f"{folder} is not a job: {JOB} is missing; `embed -o {folder}/` begins one") from None
         except (OSError, ValueError, KeyError, TypeError) as e:
-            raise JobError(f"{folder / JOB} cannot be read ({e}): --overwrite starts again") from None
+            raise JobError(f"{folder / JOB} cannot be read ({e}): pass overwrite=True to start again") from None
 
     @classmethod
-    def create(
-        cls,
-        worker: ShardWorker,
-        settings: Mapping[str, Any],
-        shard_rows: int,
-        *,
-        overwrite: bool = False,
-        command: Mapping[str, Any] | None = None,
-    ) -> Job:
-        """Begin a job, or go on with the same one.
+    def create(cls, worker: ShardWorker, shard_rows: int = SHARD_ROWS, *, overwrite: bool = False) -> Job:
+        """Begin a job, or resume the same one.
 
         Args:
             worker: what embeds its shards.
-            settings: what its vectors depend on, by the names of the command's options; a different one is refused.
             shard_rows: the most rows of a shard.
-            overwrite: a job that was begun in a different way is removed.
-            command: what began the job, for `job verify`; it is not compared.
+            overwrite: a job that was begun with different settings or inputs is removed.
 
         Raises:
             JobError: the folder holds a different job, or the input has changed; the first difference is named.
             DataError: another process writes the job; the folder holds something else; a file cannot be read.
         """
-        folder, inputs = worker.folder, worker.inputs
-        names = ["-"] if inputs.spooled else [str(file) for file in inputs.files]
-        now = plain({**settings, "--input": names, "--shard-rows": shard_rows})
+        folder, settings = worker.folder, {**worker.settings(), "shard_rows": shard_rows}
         if (folder / JOB).exists():
             with locked(folder):
                 try:
                     job = cls.open(folder)
-                    job._check(worker, now, overwrite)
+                    job._check(worker, settings, overwrite)
                     return job
                 except JobError:
-                    if not overwrite and parts_in(folder):
+                    if not overwrite and shards_in(folder):
                         raise
-                for path in (*parts_in(folder).values(), folder / REJECTS, folder / JOB):
+                for path in (*shards_in(folder).values(), folder / REJECTS, folder / JOB):
                     path.unlink(missing_ok=True)
-        elif folder.exists() and (not folder.is_dir() or _foreign(folder)):
-            raise DataError(f"{folder} was not made by Afterword: give the name of a new folder")
-        files, plan = hashes(inputs.files), cut(inputs, shard_rows)
+        else:
+            check_foreign(folder)
+        begun = {
+            "format": FORMAT, "settings": settings, "run": worker.recipe.run, "inputs": worker.inputs_now(),
+            "plan": [astuple(shard) for shard in cut(worker.inputs, shard_rows)],
+        }  # fmt: skip
         (folder / SHARDS).mkdir(parents=True, exist_ok=True)
-        begun = plain({"format": FORMAT, "settings": now, "inputs": files, "command": command or {}, "plan": plan})
         with locked(folder), atomic_file(folder / JOB) as file:
             file.write(json.dumps(begun).encode())
         return cls(folder, begun)
 
-    def _check(self, worker: ShardWorker, now: dict[str, Any], overwrite: bool) -> None:
-        """Raise a JobError if a setting, the input or, where no worker will compare it, the model differs."""
-        try:
-            check_same(self.folder, self.begun["settings"], now)
-        except DataError as e:
-            raise JobError(str(e)) from None
-        for before, file in zip(self.begun["inputs"], hashes(worker.inputs.files), strict=True):
+    def _check(self, worker: ShardWorker, settings: Mapping[str, Any], overwrite: bool) -> None:
+        """Raise a JobError if a setting, an input or, where no worker will compare it, the model differs."""
+        check_same(self.folder, self.begun["settings"], settings)
+        for before, file in zip(self.begun["inputs"], worker.inputs_now(), strict=True):
             if before != file:
-                name = "the standard input" if worker.inputs.spooled else file["file"]
                 raise JobError(
-                    f"{name} has changed since {self.folder} was begun (from {before['size']:,} bytes to "
-                    f"{file['size']:,}; the contents differ): restore it, or --overwrite to start again"
+                    f"{file['file']} has changed since {self.folder} was begun (from {before['size']:,} bytes to "
+                    f"{file['size']:,}; the contents differ): restore it, or pass overwrite=True to start again"
                 )
-        if self.complete or (overwrite and parts_in(self.folder)):
+        if self.complete or (overwrite and self.parts()):
             worker.start()
 
     def result(self) -> JobResult:
         """What is done."""
-        parts = parts_in(self.folder)
-        counts = [counts_of(path) for path in parts.values()]
-        rejected, unknown = (sum(count[name] for count in counts) for name in ("rejected", "unknown"))
-        rows = sum(shard.rows for shard in self.plan if shard.number in parts)
-        return JobResult(rows, rejected, len(parts), len(parts) == len(self.plan), unknown)
+        import pyarrow.parquet as pq
+
+        shards = shards_in(self.folder)
+        notes = [pq.read_schema(path).metadata for path in shards.values()]
+        rejected, unknown = (sum(int(n.get(key.encode(), 0)) for n in notes) for key in (REJECTED, UNKNOWN))
+        rows = sum(self.plan[number].rows for number in shards)
+        return JobResult(rows, rejected, len(shards), len(shards) == len(self.plan), unknown)
 
     @property
     def complete(self) -> bool:
         """Whether all shards are done."""
-        return len(parts_in(self.folder)) == len(self.plan)
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of the input."""
-        return sum(shard.rows for shard in self.plan)
+        return not self.missing()
 
     @property
     def id(self) -> str | None:
         """The column of the input that holds ids, which the shards have as "id"; None if it has none."""
-        settings = self.begun["settings"]
-        found: str | None = settings.get("--id", settings.get("id"))
-        return found
+        name: str | None = self.begun["settings"].get("id")
+        return name
 
     def parts(self) -> list[Path]:
         """The .parquet files of the finished shards, in the order of the input."""
-        return list(parts_in(self.folder).values())
+        return list(shards_in(self.folder).values())
 
-    def missing(self) -> list[Shard]:
-        """The shards that are not done."""
-        return [shard for shard in self.plan if not part(self.folder, shard.number).exists()]
+    def missing(self) -> list[int]:
+        """The numbers of the shards that are not done."""
+        done = shards_in(self.folder)
+        return [number for number in range(len(self.plan)) if number not in done]
 
     @property
     def infos(self) -> dict[str, VectorsInfo]:
-        """What each column of vectors was made by.
+        """What made each column of vectors.
 
         Raises:
             JobError: no shard is finished.
@@ -367,42 +194,73 @@ class Job:
             columns: the columns to read; None = all. A row without a vector has null there.
 
         Raises:
-            JobError: no shard is finished, or a column does not exist or is named twice.
+            JobError: no shard is finished, or a column does not exist.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         schema = pq.read_schema(self._first())
         if columns is not None:
-            if isinstance(columns, str):
-                raise JobError(f"columns={columns!r}: give a list of names")
-            wrong = [name for name in columns if name not in schema.names or list(columns).count(name) > 1]
-            if wrong:
-                raise JobError(f"column {wrong[0]!r}: name each once, of {', '.join(schema.names)}")
+            wrong = next((name for name in columns if name not in schema.names), None)
+            if wrong is not None:
+                raise JobError(f"column {wrong!r} is not in {self.folder}: it has {', '.join(schema.names)}")
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
 
         def batches() -> Iterator[Any]:
             for path in self.parts():
                 with pq.ParquetFile(path, pre_buffer=False) as file:
-                    yield from file.iter_batches(columns=None if columns is None else list(columns))
+                    yield from file.iter_batches(columns=schema.names)
 
-        return pa.RecordBatchReader.from_batches(schema, (b.cast(schema) for b in batches()))
+        return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in batches()))
 
     def rejects(self) -> Iterator[dict[str, Any]]:
         """The rows without a vector: each its number, its line in its file, and the reason."""
-        import pyarrow.parquet as pq
+        for batch in self.read([ROW, PROBLEM]) if self.parts() else ():
+            for found in batch.filter(batch[PROBLEM].is_valid()).to_pylist():
+                yield {"row": found[ROW], **found[PROBLEM]}
 
-        for path in self.parts():
-            if counts_of(path)["rejected"]:
-                for row in pq.read_table(path, columns=[ROW, PROBLEM]).to_pylist():
-                    if row[PROBLEM] is not None:
-                        yield {"row": row[ROW], **row[PROBLEM]}
+    def wrong_ids(self) -> str:
+        """How many ids are missing or repeated, in words; "" if each id names its row.
+
+        Rejected rows do not count, and the chunks of a row count once. 64-bit hashes of the ids are compared.
+        """
+        import pyarrow as pa
+
+        missing, hashes, last = 0, [np.empty(0, np.int64)], -1
+        for batch in self.read([ROW, ID, PROBLEM]):
+            rows = batch[ROW].to_numpy()
+            first = np.diff(rows, prepend=last) != 0  # of its chunks
+            last = rows[-1] if len(rows) else last
+            ids = batch[ID].filter(pa.array(first & ~np.asarray(batch[PROBLEM].is_valid()))).to_pylist()
+            named = [id for id in ids if id not in (None, "")]
+            missing += len(ids) - len(named)
+            hashes.append(np.fromiter((hash(str(id)) for id in named), np.int64, len(named)))
+        every = np.concatenate(hashes)
+        counts = {"no id": missing, "the id of an earlier row": len(every) - len(np.unique(every))}
+        return ", ".join(f"{plural(n, 'row')} {'has' if n == 1 else 'have'} {what}" for what, n in counts.items() if n)
+
+    def kept(self) -> str:
+        """What is kept if a run ends now, and how it goes on."""
+        rows = sum(self.plan[number].rows for number in shards_in(self.folder))
+        return f"{plural(rows, 'row')} kept in {self.folder}; run the same command again to go on from there"
 
 
-def _foreign(folder: Path) -> bool:
-    """Whether a folder without job.json holds anything but what a job leaves before it writes that."""
-    left = [path for path in folder.iterdir() if path not in folder.glob(TEMPORARY)]
-    return bool(parts_in(folder)) or bool({path.name for path in left} - {LOCK, SHARDS, INPUT, JOINED})
+def shard_file(folder: Path, number: int) -> Path:
+    """The file of a shard; the shard is done if and only if it exists."""
+    return folder / SHARDS / f"{number:06}.parquet"
+
+
+def shards_in(folder: Path) -> dict[int, Path]:
+    """The files of the finished shards of a job, by their numbers in ascending order."""
+    numbers = sorted(int(path.stem) for path in (folder / SHARDS).glob("*.parquet") if NAME.fullmatch(path.name))
+    return {number: shard_file(folder, number) for number in numbers}
+
+
+def check_foreign(folder: Path) -> None:
+    """Raise a DataError if the path holds anything but what a job leaves before it writes job.json."""
+    ours = {JOB, LOCK, SHARDS, INPUT, JOINED, *(path.name for path in folder.glob(TEMPORARY))}
+    if folder.exists() and (not folder.is_dir() or shards_in(folder) or {p.name for p in folder.iterdir()} - ours):
+        raise DataError(f"{folder} was not made by Afterword: choose the name of a new folder")
 
 
 @contextmanager
@@ -419,85 +277,48 @@ def locked(folder: Path) -> Iterator[None]:
         raise DataError(f"another process is writing {folder}: wait for it") from None
 
 
-def kept(job: Job) -> str:
-    """What is kept if a run ends now, and how it goes on."""
-    rows = sum(job.plan[number].rows for number in parts_in(job.folder))
-    if not rows:
-        return f"no shard was finished; the same command goes on with {job.folder}"
-    return f"{plural(rows, 'row')} kept in {job.folder}; the same command goes on from there"
+def cut(inputs: Inputs, rows: int) -> list[Shard]:
+    """Cut the input into shards of at most ``rows`` rows, and of fewer where texts are long.
 
-
-SHARDS = "shards"
-
-
-REJECTED = f"{PREFIX}rejected"
-
-
-NAME = re.compile(r"[0-9]{6,}\.parquet")
-
-
-Counts = dict[str, int]
-"""Of a shard: its rows, those rejected, its cut texts and the tokens they lost, its texts mostly unknown."""
-
-
-def part(folder: Path, number: int) -> Path:
-    """The file of a shard; the shard is done if and only if it exists."""
-    return folder / SHARDS / f"{number:06}.parquet"
-
-
-def parts_in(folder: Path) -> dict[int, Path]:
-    """The files of the finished shards of a job, by their numbers in ascending order."""
-    found = [path for path in (folder / SHARDS).glob("*.parquet") if NAME.fullmatch(path.name)]
-    return {int(path.stem): path for path in sorted(found, key=lambda path: int(path.stem))}
-
-
-def counts_of(path: Path) -> Counts:
-    """The numbers of rejected and of mostly unknown texts of a finished shard."""
-    import pyarrow.parquet as pq
-
-    notes = pq.read_schema(path).metadata or {}
-    return {"rejected": int(notes.get(REJECTED.encode(), 0)), "unknown": int(notes.get(UNKNOWN.encode(), 0))}
-
-
-ID = "id"  # the column of a shard
-
-
-class IdCounts(NamedTuple):
-    """Rows with a vector whose ids do not name them: those without an id, and those with the id of an earlier row."""
-
-    missing: int
-    repeated: int
-
-    def __str__(self) -> str:
-        """In words; "" if each id names its row.
-
-        >>> str(IdCounts(1, 2)), str(IdCounts(0, 1))
-        ('1 row has no id, 2 rows have the id of an earlier row', '1 row has the id of an earlier row')
-        """
-        told = ((self.missing, "no id"), (self.repeated, "the id of an earlier row"))
-        return ", ".join(f"{plural(n, 'row')} {'has' if n == 1 else 'have'} {what}" for n, what in told if n)
-
-
-def count_ids(job: Job) -> IdCounts:
-    """Count the ids of a job that name no row, or several; 8 bytes a row are held, and thrice that at the end.
-
-    Rejected rows do not count, and the chunks of a row count once. Ids are compared by 64 bits of their hashes: among
-    a million that differ, two are taken as equal with a probability of 3e-8.
-
-    Args:
-        job: with ids, all of whose shards are done.
+    An empty input is one shard without rows.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    shards: list[Shard] = []
+    row = 0
+    for file in range(len(inputs.files)):
+        first = 0
+        for items in windows(inputs.items(file), rows):
+            shards.append(Shard(file, first, row, len(items)))
+            first, row = first + len(items), row + len(items)
+    return shards or [Shard(0, 0, 0, 0)]
 
-    missing, hashes = 0, [np.empty(0, np.int64)]
-    for part in job.parts():
-        table = pq.read_table(part, columns=[ROW, ID, PROBLEM])
-        rows = table[ROW].to_numpy()
-        first = np.diff(rows, prepend=-1) != 0  # of its chunks
-        ids = table[ID].filter(pa.array(first & ~np.asarray(table[PROBLEM].is_valid()))).to_pylist()
-        there = [id for id in ids if id not in (None, "")]
-        missing += len(ids) - len(there)
-        hashes.append(np.fromiter((hash(str(id)) for id in there), np.int64, len(there)))
-    every = np.concatenate(hashes)
-    return IdCounts(missing, len(every) - len(np.unique(every)))
+
+def hashes(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The size in bytes and a hash of each file."""
+    found = []
+    for path in files:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        found.append({"file": str(path), "size": path.stat().st_size, "hash": digest})
+    return found
+
+
+def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise a JobError if a setting differs from what a job was begun with; the first one is named."""
+    for name in dict.fromkeys([*now, *before]):
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            raise JobError(
+                f"{folder} was begun with {_spelled(name, old)}, and now it is {_spelled(name, new)}: pass the same "
+                "settings, or overwrite=True to start again"
+            )
+
+
+def _spelled(name: str, value: Any) -> str:
+    """A setting in a message.
+
+    >>> _spelled("max_length", 9), _spelled("keep", ["id", "name"]), _spelled("fit", None)
+    ('max_length=9', 'keep=id,name', 'no fit=')
+    """
+    if value is None:
+        return f"no {name}="
+    return f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"

@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..encode.processes import cores, picklable
-from ..encoder import Encoder
 from ..errors import AfterwordError, DataError, MissingExtra, ModelError, one_line
-from ..methods.serialize import parse_method
 
 if TYPE_CHECKING:
-    from .job import ShardListener
+    from . import Listener
     from .run import Do, Worker
 
 STORE = 80 * 2**20  # bytes of the object store of a Ray that is started here; Ray's least is 75 MB
 
 
 def run_on_ray(
-    worker: Worker, numbers: Sequence[int], listener: ShardListener, address: str | None = None,
+    worker: Worker, numbers: Sequence[int], listener: Listener, address: str | None = None,
     workers: int | None = None, threads: int = 1, gpus: float = 0,
 ) -> None:  # fmt: skip
     """Embed shards in actors of a Ray cluster, which share the job's folder; only numbers of shards go through Ray.
@@ -125,37 +123,3 @@ def check_reachable(address: str | None) -> None:
         socket.create_connection((host, int(port)), 5).close()
     except (OSError, ValueError) as e:
         raise DataError(f"no Ray at {address}: {one_line(str(e))}") from None
-
-
-class Embed:
-    """Adds the vectors of a column of texts to a Ray Data set: ``ds.map_batches(Embed, fn_constructor_args=(MODEL,))``.
-
-    Args:
-        model: as `Encoder.load` takes it.
-        method: as ``--method`` spells it; None = the model's own.
-        column: of the texts; ``vectors`` is the one that is added.
-        load: more arguments of `Encoder.load`.
-        options: of `Encoder.encode`.
-
-    >>> from afterword.jobs.on_ray import Embed
-    >>> batch = Embed("afterword-mini")({"text": ["The bank of the river."]})
-    >>> batch["vector"].shape
-    (1, 256)
-    """
-
-    def __init__(
-        self,
-        model: str,
-        method: str | None = None,
-        *,
-        column: str = "text",
-        vectors: str = "vector",
-        load: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
-        self.encoder = Encoder.load(model, None if method is None else parse_method(method), **(load or {}))
-        self.column, self.vectors, self.options = column, vectors, options
-
-    def __call__(self, batch: dict[str, Sequence[Any]]) -> dict[str, Any]:
-        """The batch with a column of vectors (n, D)."""
-        return {**batch, self.vectors: self.encoder.encode(list(batch[self.column]), **self.options)}

@@ -1,26 +1,34 @@
-"""The rows of the input: read from files, checked, and embedded a window at a time."""
+"""The rows of the input: read from files, checked one by one, and embedded a window at a time."""
 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date, time
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, JobError, TooLong, WordNotFound
-from ..files.lines import TEXT, USUAL_FORM, FileForm, Reader, kind_of
-from ..files.read import FORMATS, check_file, format_of, open_texts
+from ..errors import DataError, InputError, JobError, TooLong, WordNotFound, warn
+from ..files.lines import TEXT, USUAL_FORM, FileForm, Reader, Record, kind_of
+from ..files.read import FORMATS, TABLES, check_file, format_of, open_rows, open_texts
 from ..text.tokenizer import check_text
+from ..text.words import span_of
+
+WINDOW = 2048  # maximum number of rows that are sorted by length together
+CHARACTERS = 2**24  # approximate maximum number of characters in a window
 
 Array = NDArray[np.floating[Any]]
+Progress = Callable[[float], None]
+"""Is called with the number of rows that were embedded since the last call."""
 
 
 @dataclass(slots=True)
@@ -29,10 +37,10 @@ class Item:
 
     Attributes:
         line: its line in the input.
-        text: the text; None if there is none that can be written.
+        text: the text; None if it cannot be written.
         problem: why it has no vector; None if it has one.
-        beside: a value that belongs to the text, such as its condition or its word.
-        kept: other values of the row, by column, which are written as they are.
+        beside: its condition, the span of its word, or the `recipe.ChunkPlace` of its chunk.
+        kept: further values of the row, by column, which are written as they are.
     """
 
     line: int
@@ -60,43 +68,24 @@ def fault(value: object) -> str | None:
     return None
 
 
-def unwritable(value: object) -> str | None:
-    r"""Why a value cannot be written in UTF-8, or as JSON; None if it can.
-
-    >>> unwritable({"a": ["b"]}), unwritable({"a": ["\ud800"]})
-    (None, 'holds a lone surrogate')
-    """
+def _unwritable(value: object) -> bool:
+    """Whether a value holds a lone surrogate, which is not UTF-8."""
     if isinstance(value, str):
-        fine = value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
-        return None if fine else "holds a lone surrogate"
-    if not isinstance(value, Mapping | list | tuple):
-        return None
+        return not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)
     parts = [*value, *value.values()] if isinstance(value, Mapping) else value
-    return next((why for part in parts if (why := unwritable(part))), None)
+    return isinstance(parts, list | tuple) and any(map(_unwritable, parts))
 
 
-def values_of(
+def _written(
     fields: Mapping[str, Any], text: str, keep: Sequence[str]
 ) -> tuple[str | None, dict[str, Any], str | None]:
-    """What is written of a row whatever becomes of it.
-
-    Args:
-        fields: of the row.
-        text: the name of the field that holds the text.
-        keep: the names of fields to keep.
-
-    Returns:
-        The text, None where it cannot be written; the kept values; and why one of these cannot be.
-
-    >>> values_of({"text": " ", "id": 7}, "text", ["id", "more"])
-    (' ', {'id': 7, 'more': None}, None)
-    """
+    """The text and kept values of a row as they can be written, and why a kept value cannot be."""
     own = fields.get(text)
     kept = {name: fields.get(name) for name in keep}
-    wrong = {name: why for name, value in kept.items() if (why := unwritable(value))}
+    wrong = [name for name, value in kept.items() if _unwritable(value)]
     kept.update(dict.fromkeys(wrong))
-    problem = next((f"{name!r} {why}" for name, why in wrong.items()), None)
-    return own if isinstance(own, str) and not unwritable(own) else None, kept, problem
+    problem = f"{wrong[0]!r} holds a lone surrogate" if wrong else None
+    return own if isinstance(own, str) and not _unwritable(own) else None, kept, problem
 
 
 def items_of(
@@ -108,18 +97,41 @@ def items_of(
         if fields is None:
             yield Item(record.line, None, record.problem)
             continue
-        text, beside = fields.get(reader.field), condition
-        problem = fault(text) if reader.field in fields else f"has no field {reader.field!r}"
+        text, kept, wrong = _written(fields, reader.field, keep)
+        problem = fault(fields[reader.field]) if reader.field in fields else f"has no field {reader.field!r}"
         if condition_field is not None:
-            beside = fields.get(condition_field)
-            wrong = fault(beside)
-            problem = problem or (f"{condition_field!r} {wrong}" if wrong else None)
-        own, kept, wrong = values_of(fields, reader.field, keep)
-        yield Item(record.line, own, problem or wrong, beside, kept)
+            condition = fields.get(condition_field)
+            reason = fault(condition)
+            problem = problem or (f"{condition_field!r} {reason}" if reason else None)
+        yield Item(record.line, text, problem or wrong, condition, kept)
+
+
+def word_items(reader: Iterable[Record], keep: Sequence[str] = ()) -> Iterator[Item]:
+    """The words of a file, each with its text, its span (start, end) and kept values, or its problem."""
+    for record in reader:
+        fields = record.fields or {}
+        text, kept, wrong = _written(fields, TEXT, keep)
+        words = fields.get("words", [fields["word"]] if "word" in fields else None)
+        problem = record.problem or (fault(fields[TEXT]) if TEXT in fields else f"has no field {TEXT!r}") or wrong
+        if problem is None and (not isinstance(words, list) or not words):
+            problem = "has no field 'word'" if words is None else "'words' is not a list of words"
+        if problem is not None or text is None:
+            yield Item(record.line, text, problem, None, kept)
+            continue
+        for word in words:
+            yield _word_item(record.line, text, word, kept)
+
+
+def _word_item(line: int, text: str, word: Any, kept: Mapping[str, Any]) -> Item:
+    pair = tuple(word) if isinstance(word, list) and not any(isinstance(part, bool) for part in word) else word
+    try:
+        return Item(line, text, None, span_of(pair, text, "the text"), kept)
+    except InputError as e:
+        return Item(line, text, str(e), word, kept)
 
 
 def read_ahead(items: Iterator[Item], rows: int = 100) -> Iterator[Item]:
-    """The same rows, of which the first are read now: a wrong column or encoding is found before a model is loaded."""
+    """Read the first rows now: a wrong column or encoding is reported before a model is loaded."""
     first = list(islice(items, rows))
     return chain(first, items)
 
@@ -127,8 +139,7 @@ def read_ahead(items: Iterator[Item], rows: int = 100) -> Iterator[Item]:
 def as_json(value: Any) -> Any:
     """A value of a Parquet column, or one that was read from JSON, as JSON has it.
 
-    Dates and times are written as ISO 8601 has them, bytes in base64, decimals as strings, and what is no finite number
-    as null.
+    Dates and times become ISO 8601, bytes base64, decimals strings, and NaN and infinities null.
 
     >>> as_json([date(2026, 1, 31), b"a", math.nan])
     ['2026-01-31', 'YQ==', None]
@@ -147,13 +158,13 @@ def as_json(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str | None:
-    """A JSON value as a column of strings has it: strings as they are, null as None, other values as JSON.
+    """A JSON value in a column of strings: strings as they are, null as None, further values as JSON.
 
     >>> as_text("a"), as_text([1, "每"]), as_text(math.nan)
     ('a', '[1, "每"]', None)
     """
-    plain = as_json(value)
-    return plain if plain is None or isinstance(value, str) else json.dumps(plain, ensure_ascii=False)
+    value = as_json(value)
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def kept_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
@@ -177,23 +188,117 @@ def kept_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool)
     return columns
 
 
-def text_columns(items: Sequence[Item], kinds: Mapping[str, Any], parquet: bool) -> dict[str, list[Any]]:
-    """The columns that are written beside the vectors of n texts; arguments as for `kept_columns`."""
-    kinds = {name: kind for name, kind in kinds.items() if name != TEXT}
-    return {TEXT: [item.text for item in items], **kept_columns(items, kinds, parquet)}
+@dataclass(frozen=True)
+class Inputs:
+    """The files of a job, and how they are read.
+
+    Args:
+        files: .txt, .jsonl, .csv, .tsv or .parquet files; all but the last may be gzipped.
+        format: their format; None = by each file's ending.
+        field: the field that holds the texts.
+        keep: fields that are written next to the vectors.
+        form: the layout of the files.
+        condition: of every text.
+        condition_field: the field that holds each text's condition.
+        words: each row holds a text and its words, and each word is embedded.
+    """
+
+    files: tuple[Path, ...]
+    format: str | None = None
+    field: str | None = None
+    keep: tuple[str, ...] = ()
+    form: FileForm = USUAL_FORM
+    condition: str | None = None
+    condition_field: str | None = None
+    words: bool = False
+
+    def open(self, file: int = 0, tell: Callable[[str], object] = lambda _: None) -> Reader:
+        """Open one of the files; ``tell`` is called with each unusual choice that was made in reading it.
+
+        Raises:
+            DataError: it cannot be read, or lacks a column.
+        """
+        path = self.files[file]
+        check_file(path)
+        columns = [*self.keep, *([self.condition_field] if self.condition_field else [])]
+        options: dict[str, Any] = {"beside": columns, "form": self.form, "tell": tell}
+        if not self.words:
+            return open_texts(path, io.BytesIO(), kind=self.format, field=self.field, **options)
+        reader = open_rows(path, TEXT, kind=None if format_of(path) in TABLES else "jsonl", **options)
+        if reader.columns and "word" not in reader.columns and ("words" not in reader.columns or reader.only_strings):
+            raise DataError(
+                f"{path} has no column 'word': write a word next to each text, in the columns text and word; it has "
+                + ", ".join(reader.columns)
+            )
+        return reader
+
+    def items_in(self, reader: Reader) -> Iterator[Item]:
+        """The rows of an open file."""
+        if self.words:
+            return word_items(reader, self.keep)
+        return items_of(reader, self.condition, self.condition_field, self.keep)
+
+    def items(self, file: int = 0) -> Iterator[Item]:
+        """The rows of one of the files."""
+        with closing(self.open(file)) as reader:
+            yield from self.items_in(reader)
+
+    def kinds(self) -> dict[str, Any]:
+        """The type of each kept column. Unusual choices in reading the first file are warnings.
+
+        Raises:
+            DataError: a file cannot be read, or lacks a column.
+            JobError: a column has different types in two files.
+        """
+        kinds: dict[str, Any] = {}
+        for file, path in enumerate(self.files):
+            with closing(self.open(file, warn if file == 0 else lambda _: None)) as reader:
+                for name in self.keep:
+                    if kinds.setdefault(name, reader.kinds[name]) != reader.kinds[name]:
+                        raise JobError(f"keep={name} has different types in {self.files[0]} and {path}: give it one")
+        return kinds
 
 
-WINDOW = 2048  # maximum number of rows in a window
+def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """List the files: those that are named, and those with a known ending in folders, sorted by name.
+
+    Raises:
+        JobError: a folder holds none, or a file is named twice.
+        MissingDataset: there is no such file.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.is_file() and format_of(file) in FORMATS)
+            if not inside:
+                raise JobError(f"{path} holds no .{', .'.join(FORMATS)} file")
+            files += inside
+        else:
+            check_file(path)
+            files.append(path)
+    if not files:
+        raise JobError("no file is named: pass one or more")
+    twice = next((file for i, file in enumerate(files) if file in files[:i]), None)
+    if twice is not None:
+        raise JobError(f"{twice} is an input twice: name each file once")
+    return tuple(files)
 
 
-CHARACTERS = 2**24  # approximate maximum number of characters in a window
+def texts_to_fit(path: Path) -> tuple[list[str], int]:
+    """The texts of a file to fit on, and the number of its rows without a text.
 
-
-Progress = Callable[[float], None]
+    Raises:
+        DataError: the file cannot be read, or holds no texts.
+    """
+    items = list(Inputs((path,)).items())
+    texts = [item.text for item in items if item.text and item.problem is None]
+    if not texts:
+        raise DataError(f"fit={str(path)!r} holds no texts to fit on")
+    return texts, len(items) - len(texts)
 
 
 def windows(items: Iterable[Item], rows: int = WINDOW, characters: int = CHARACTERS) -> Iterator[list[Item]]:
-    """Group items into windows of so many rows; of fewer, if their texts are long.
+    """Group items into windows of at most ``rows`` rows; of fewer, if their texts are long.
 
     >>> [len(w) for w in windows([Item(1, "a"), Item(2, "b"), Item(3, "c")], rows=2)]
     [2, 1]
@@ -210,71 +315,25 @@ def windows(items: Iterable[Item], rows: int = WINDOW, characters: int = CHARACT
         yield window
 
 
-class Listener(Protocol):
-    """A progress listener: its methods are called while a file is embedded."""
-
-    def begin(self, at: int, rows: int, characters: Sequence[int]) -> None:
-        """Called when a window begins.
-
-        Args:
-            at: how far the input was read, in its own unit.
-            rows: the number of rows that were read in all.
-            characters: of each text of the window that is embedded.
-        """
-
-    def more(self, rows: float) -> None:
-        """Called when so many more rows of the window were embedded."""
-
-    def end(self) -> None:
-        """Called when the window was written."""
-
-    def skip(self, at: int, rows: int) -> None:
-        """Called instead of the others, for a window that an earlier run has embedded."""
-
-
-@dataclass(frozen=True)
-class Embedding:
-    """How rows become vectors.
-
-    Attributes:
-        encode: from rows to vectors (n, D) by name; it calls its second argument with the number of finished rows.
-        why_nan: from a text whose vector is NaN or infinite to the reason.
-        columns: from rows to the columns that are written beside the vectors.
-    """
-
-    encode: Callable[[Sequence[Item], Progress], dict[str, Array]]
-    why_nan: Callable[[str], str]
-    columns: Callable[[Sequence[Item]], dict[str, list[Any]]]
-
-
-def stream_rows(
-    reader: Reader, items: Iterable[Item], embedding: Embedding, listener: Listener, window: int = WINDOW
-) -> Iterator[tuple[list[Item], Block]]:
-    """Embed rows a window at a time; yields its rows, with the `problem` of each without a vector, and the block.
-
-    Args:
-        reader: the open input, which knows how much of it was read.
-        items: the rows of the input.
-        embedding: how they become vectors.
-        listener: progress callbacks.
-        window: maximum number of rows in a window.
-    """
-    empty = embedding.encode([], lambda _: None)
-    rows = 0
-    for part in windows(items, window):
-        rows += len(part)
-        listener.begin(reader.at, rows, [len(item.text or "") for item in part if item.problem is None])
-        vectors = embed_window(part, lambda some: embedding.encode(some, listener.more), embedding.why_nan, empty)
-        yield part, Block(embedding.columns(part), vectors)
-        listener.end()
+Encode = Callable[[Sequence[Item]], dict[str, Array]]
 
 
 def embed_window(
     items: list[Item], encode: Encode, why_nan: Callable[[str], str], empty: dict[str, Array]
 ) -> dict[str, Array]:
-    """Vectors by name (n, D), NaN for an item without one, whose `problem` is set to the reason."""
+    """Embed the rows that can be embedded.
+
+    Args:
+        items: n rows; `problem` of each without a vector is set to the reason.
+        encode: from rows to vectors (k, D) by name; it may raise TooLong or WordNotFound.
+        why_nan: from a text whose vector is NaN or infinite to the reason.
+        empty: the result of `encode` for no rows.
+
+    Returns:
+        Vectors (n, D) by name, NaN for a row without one.
+    """
     good = [i for i, item in enumerate(items) if item.problem is None]
-    encoded, problems = bisected(encode, [items[i] for i in good], empty)
+    encoded, problems = _bisected(encode, [items[i] for i in good], empty)
     finite = np.logical_and.reduce([np.isfinite(rows).all(1) for rows in encoded.values()])
     for i, problem, fine in zip(good, problems, finite, strict=True):
         items[i].problem = problem or (None if fine else why_nan(items[i].text or ""))
@@ -284,22 +343,10 @@ def embed_window(
     return vectors
 
 
-Encode = Callable[[Sequence[Item]], dict[str, Array]]
-
-
-def bisected(
+def _bisected(
     encode: Encode, items: Sequence[Item], empty: dict[str, Array]
 ) -> tuple[dict[str, Array], list[str | None]]:
-    """Encode items; if one is refused, find it by bisection and encode the others.
-
-    Args:
-        encode: from items to vectors (n, D) by name.
-        items: n items.
-        empty: the result of `encode` for no items.
-
-    Returns:
-        Vectors, NaN for a refused item; and for each item, the reason why it was refused, or None.
-    """
+    """Encode items; one that is refused is found by bisection, and is NaN with the reason."""
     if not items:
         return empty, []
     try:
@@ -309,125 +356,5 @@ def bisected(
             reason = str(e).removeprefix("text 0 ").replace(" text 0", " the text").replace("text 0 ", "the text ")
             return {name: np.full((1, a.shape[1]), np.nan, a.dtype) for name, a in empty.items()}, [reason]
     half = len(items) // 2
-    (a, why), (b, too) = (bisected(encode, part, empty) for part in (items[:half], items[half:]))
+    (a, why), (b, too) = (_bisected(encode, part, empty) for part in (items[:half], items[half:]))
     return {name: np.concatenate([a[name], b[name]]) for name in empty}, why + too
-
-
-SHARD_ROWS = 1024  # what two cores embed in about 20 s with a model of the size of MiniLM to BERT-base
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The files of a job, and how they are read.
-
-    Args:
-        files: .txt, .jsonl, .csv, .tsv or .parquet files; all but the last may be gzipped.
-        kind: their format; None = by each file's ending.
-        field: the field that holds the texts.
-        keep: fields that are written beside the vectors.
-        form: how the files are written.
-        condition, condition_field: as `items_of` takes them.
-        spooled: the only file holds what came from the standard input, and is named so in messages.
-    """
-
-    files: tuple[Path, ...]
-    kind: str | None = None
-    field: str | None = None
-    keep: tuple[str, ...] = ()
-    form: FileForm = USUAL_FORM
-    condition: str | None = None
-    condition_field: str | None = None
-    spooled: bool = False
-
-    def open(self, file: int, tell: Callable[[str], object] = lambda _: None) -> Reader:
-        """One of the files.
-
-        Args:
-            file: its number.
-            tell: is given each choice that was made in reading it, if it is not the usual one.
-
-        Raises:
-            DataError: it cannot be read, or lacks a column.
-        """
-        path, beside = self.files[file], [*self.keep, *([self.condition_field] if self.condition_field else [])]
-        form: dict[str, Any] = {"field": self.field, "beside": beside, "form": self.form, "tell": tell}
-        if self.spooled:
-            return open_texts(None, path.open("rb"), kind=self.kind, **form)
-        check_file(path)
-        with path.open("rb") as nothing:
-            return open_texts(path, nothing, kind=self.kind, **form)
-
-    def items(self, file: int) -> Iterator[Item]:
-        """The rows of one of the files."""
-        reader = self.open(file)
-        try:
-            yield from items_of(reader, self.condition, self.condition_field, self.keep)
-        finally:
-            reader.close()
-
-    def kinds(self, tell: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
-        """The type of each kept column, which must be the same in all files.
-
-        Args:
-            tell: as `open` takes it, for each file once.
-
-        Raises:
-            DataError: a file cannot be read, or lacks a column.
-            JobError: the types are not the same.
-        """
-        found: dict[str, Any] = {}
-        for file, path in enumerate(self.files):
-            reader = self.open(file, tell)
-            reader.close()
-            kinds = {name: reader.kinds[name] for name in self.keep}
-            if file and kinds != found:
-                name = next(name for name in kinds if kinds[name] != found[name])
-                raise JobError(
-                    f"the column {name!r} of {path} is {kinds[name]}, and of {self.files[0]} {found[name]}: "
-                    "make the files alike"
-                )
-            found = kinds
-        return found
-
-
-def files_of(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """The files that are named, and those with a known ending in folders that are named, by their names' order.
-
-    Raises:
-        JobError: a folder holds none, or a file is given twice.
-        MissingDataset: there is no such file.
-    """
-    files: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            check_file(path)
-        inside = sorted(f for f in path.iterdir() if f.is_file() and format_of(f) in FORMATS) if path.is_dir() else None
-        if inside == []:
-            raise JobError(f"{path} holds no .{', .'.join(FORMATS)} file")
-        files += [path] if inside is None else inside
-    twice = next((f for i, f in enumerate(files) if f.resolve() in {g.resolve() for g in files[:i]}), None)
-    if twice is not None:
-        raise JobError(f"{twice} is given twice: name each file once")
-    return tuple(files)
-
-
-Column = Sequence[Any]
-
-
-@dataclass(frozen=True)
-class Block:
-    """Some rows of a result.
-
-    Attributes:
-        columns: values by column name, n each.
-        vectors: vectors by column name, (n, D) each; a row of NaN stands for a missing vector.
-        unknown: how many of the texts are mostly unknown to the model.
-    """
-
-    columns: Mapping[str, Column]
-    vectors: Mapping[str, Array]
-    unknown: int = 0
-
-    def __len__(self) -> int:
-        """N rows."""
-        return len(next(iter(self.vectors.values())))

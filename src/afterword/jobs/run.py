@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -18,29 +20,17 @@ from ..encode.processes import ProcessPool, cores
 from ..errors import InputError, JobError, ModelError, warn
 from ..files.atomic import atomic_file
 from ..methods.serialize import parse_method
-from . import PROBLEM, ROW, VECTOR
-from .job import (
-    REJECTS,
-    SHARDS,
-    TEMPORARY,
-    Job,
-    JobListener,
-    JobResult,
-    ShardListener,
-    Silent,
-    count_ids,
-    locked,
-    parts_in,
-)
+from . import ID, PROBLEM, ROW, VECTOR, Listener
+from .job import REJECTS, SHARD_ROWS, SHARDS, TEMPORARY, Job, JobResult, locked
 from .on_ray import run_on_ray
-from .recipe import JobRecipe, Load
-from .rows import SHARD_ROWS, WINDOW, Inputs, files_of
-from .shard import ShardWorker
+from .recipe import OPTIONS, Recipe
+from .rows import Inputs, Item, files_of
+from .shard import Counts, ShardWorker
 
 SECONDS = 0.5  # between two reports of progress
+SAMPLE = 256  # texts that an estimate embeds
 
-
-Do = Callable[[int], dict[str, Any]]
+Do = Callable[[int], Counts]
 """Embeds the shard of a number and returns what it counted; the same shard each time."""
 
 
@@ -51,8 +41,35 @@ class Worker(Protocol):
         """Load the model; ``report`` is called with numbers of rows while they are embedded."""
 
 
-Run = Callable[[Worker, Sequence[int], ShardListener], None]
+Run = Callable[[Worker, Sequence[int], Listener], None]
 """Embeds the shards of these numbers."""
+
+
+def run_job(job: Job, worker: ShardWorker, run: Run | None = None, listener: Listener | None = None) -> JobResult:
+    """Embed the shards of a job that are not done, and list the rejected rows.
+
+    Args:
+        job: the job.
+        worker: what embeds them.
+        run: where: in this process (None), in several, or on Ray; see `run_by`.
+        listener: progress callbacks.
+
+    Raises:
+        JobError: the encoder differs from that of the finished shards, or the input has changed.
+        DataError: another process writes the job.
+    """
+    listener = listener or Listener()
+    with locked(job.folder):
+        for path in chain(job.folder.glob(TEMPORARY), (job.folder / SHARDS).glob(TEMPORARY)):
+            path.unlink()
+        listener.begin(job.rows, job.result())
+        if missing := job.missing():
+            (run or run_here)(worker, missing, listener)
+        result = job.result()
+        if result.rejected and not worker.prefix:
+            with atomic_file(job.folder / REJECTS) as file:
+                file.writelines(json.dumps(row).encode() + b"\n" for row in job.rejects())
+        return result
 
 
 def run_by(
@@ -71,51 +88,22 @@ def run_by(
     """
     for name, number in (("workers", workers), ("threads", threads)):
         if number is not None and (name, number) != ("workers", "auto") and (type(number) is not int or number < 1):
-            raise InputError(f"{name}={number!r}: give 1 or more")
+            raise InputError(f"{name}={number!r}: pass 1 or more")
     count = max(1, cores() // 2) if workers == "auto" else workers
 
-    def run(worker: Worker, numbers: Sequence[int], listener: ShardListener) -> None:
-        if not numbers:
-            return
+    def run(worker: Worker, numbers: Sequence[int], listener: Listener) -> None:
         if ray is not None:
             address = None if ray == "local" else ray
             run_on_ray(worker, numbers, listener, address, None if workers == "auto" else count, threads or 1, gpus)
         elif count is None:
             run_here(worker, numbers, listener, threads)
         else:
-            run_local(worker, numbers, listener, count, threads)
+            run_in_processes(worker, numbers, listener, count, threads)
 
     return run
 
 
-def run_job(job: Job, worker: ShardWorker, run: Run | None = None, listener: JobListener | None = None) -> JobResult:
-    """Embed the shards of a job that are not done.
-
-    Args:
-        job: the job.
-        worker: what embeds them.
-        run: where: in this process (None), in several, or on Ray; see `run_by`.
-        listener: progress callbacks.
-
-    Raises:
-        JobError: the encoder differs from that of the finished shards, or the input has changed.
-        DataError: another process writes the job.
-    """
-    heard = listener or Silent()
-    with locked(job.folder):
-        for path in (*job.folder.glob(TEMPORARY), *(job.folder / SHARDS).glob(TEMPORARY)):
-            path.unlink()
-        heard.begin(job.rows, job.result())
-        done = parts_in(job.folder)
-        (run or run_here)(worker, [shard.number for shard in job.plan if shard.number not in done], heard)
-        result = job.result()
-        if result.rejected and worker.row is not None:
-            with atomic_file(job.folder / REJECTS) as file:
-                file.writelines(json.dumps(row).encode() + b"\n" for row in job.rejects())
-        return result
-
-
-def run_here(worker: Worker, numbers: Sequence[int], listener: ShardListener, threads: int | None = None) -> None:
+def run_here(worker: Worker, numbers: Sequence[int], listener: Listener, threads: int | None = None) -> None:
     """Embed shards in this process, one after the other."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
@@ -127,8 +115,8 @@ def run_here(worker: Worker, numbers: Sequence[int], listener: ShardListener, th
         torch.set_num_threads(before)
 
 
-def run_local(
-    worker: Worker, numbers: Sequence[int], listener: ShardListener, workers: int, threads: int | None = None
+def run_in_processes(
+    worker: Worker, numbers: Sequence[int], listener: Listener, workers: int, threads: int | None = None
 ) -> None:
     """Embed shards in several processes, which have ended when this returns or raises.
 
@@ -156,8 +144,8 @@ def run_local(
                 listener.done(running.pop(future), future.result())
     except BrokenProcessPool:
         raise ModelError(
-            "a worker process ended by itself: if memory ran out, use fewer workers or a lower batch_tokens; a script "
-            'that starts workers needs if __name__ == "__main__":; finished shards are kept'
+            "a worker process ended by itself: if memory ran out, lower workers= or batch_tokens=; a script that "
+            'starts workers needs if __name__ == "__main__":; finished shards are kept'
         ) from None
     finally:
         pool.close()
@@ -174,19 +162,8 @@ def _load(worker: Worker, embedded: Any, threads: int) -> Do:
     return worker.start(report)
 
 
-def _do(do: Do, number: int) -> dict[str, Any]:
+def _do(do: Do, number: int) -> Counts:
     return do(number)
-
-
-VERB = "embed_files"
-
-
-OPTIONS = ("prompt", "prompt_name", "normalize_embeddings", "truncate_dim", "batch_tokens", "on_long")
-"""Arguments of `Encoder.encode` that the texts of a job may have."""
-
-
-TAKEN = (ROW, PROBLEM, "id", "text", VECTOR)
-"""Columns of a shard, whose names no kept column may have."""
 
 
 def embed_files(
@@ -198,35 +175,34 @@ def embed_files(
     field: str | None = None,
     id: str | None = None,
     keep: Sequence[str] = (),
-    with_text: bool = True,
+    no_text: bool = False,
     load: Mapping[str, Any] | None = None,
     workers: int | Literal["auto"] | None = None,
     ray: str | None = None,
     threads: int | None = None,
     shard_rows: int = SHARD_ROWS,
     overwrite: bool = False,
-    listener: JobListener | None = None,
+    listener: Listener | None = None,
     **options: Any,
 ) -> Job:
     """Embed files of texts into a folder of shards; after any interruption, the same call goes on.
 
-    It does what ``afterword embed -o FOLDER/`` does; docs/jobs.md tells what is promised. A folder that the command has
-    begun is gone on with by the command, and one that a call has begun by the call.
+    It does what ``afterword embed -o FOLDER/`` does, and each resumes what the other has begun; see docs/jobs.md.
 
     Args:
         folder: of the job.
         files: .txt, .jsonl, .csv, .tsv or .parquet files or folders of them; all but .parquet may be gzipped.
         model: as `Encoder.load` takes it.
-        method: as ``--method`` spells it; None = the model's own.
-        field: the column or field that holds the texts; None = as ``afterword embed`` finds it.
+        method: NAME, NAME:option=value,..., @file.json or @file.py:name; None = the model's own.
+        field: the column or field that holds the texts; None = text, or a table's only column.
         id: the column whose values name rows.
-        keep: columns that are written beside the vectors.
-        with_text: whether the texts are written too.
+        keep: columns that are written next to the vectors.
+        no_text: leave the texts out of the shards.
         load: more arguments of `Encoder.load`.
-        workers, ray, threads: as `pool.run_by` takes them.
+        workers, ray, threads: as for `run_by`.
         shard_rows: the most rows of a shard, which is the most that is embedded again after a kill.
-        overwrite: a job that was begun in another way is removed.
-        listener: told of each shard.
+        overwrite: a job that was begun in a different way is removed.
+        listener: progress callbacks.
         options: those of `Encoder.encode` that `OPTIONS` names.
 
     Returns:
@@ -234,69 +210,73 @@ def embed_files(
         `Job.read` rows and vectors.
 
     Raises:
-        JobError: the folder holds another job, the input has changed, or an option is none of a job.
+        JobError: the folder holds a different job, the input has changed, or a job does not have that option.
         InputError: a number is too small.
         UserWarning: rows have no id, or the id of an earlier row.
         MethodError: there is no such method.
         DataError: a file cannot be read, or another process writes the folder.
         ModelError: the model cannot be loaded.
     """
-    if not isinstance(model, str | Path):
-        raise JobError(f"model={model!r}: give the name or the folder of a model, which each process loads")
     wrong = sorted(options.keys() - set(OPTIONS))
     if wrong:
-        raise JobError(f"{wrong[0]!r} is no option of a job's texts: there are {', '.join(OPTIONS)}")
-    if not isinstance(shard_rows, int) or shard_rows < 1:
-        raise JobError(f"shard_rows={shard_rows}: give 1 or more")
+        raise JobError(f"{wrong[0]}= is not an option of a job: it has {', '.join(OPTIONS)}")
+    if type(shard_rows) is not int or shard_rows < 1:
+        raise InputError(f"shard_rows={shard_rows!r}: pass 1 or more")
     if method is not None:
-        parse_method(method)  # before a folder is begun with it
-    taken = next((name for name in keep if name in TAKEN and name != id), None)
+        parse_method(method)  # before a folder is made
+    taken = next((name for name in keep if name in (ROW, PROBLEM, ID, "text", VECTOR) and name != id), None)
     if taken is not None:
-        raise JobError(f"a job has a column {taken!r} of its own: rename that of the input")
-    gpus = float(str((load or {}).get("device", "")).startswith("cuda"))
-    run = run_by(workers, ray, threads, gpus)
-    paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
-    if not paths:
-        raise JobError("no file is given: give one or more")
-    settings = {"verb": VERB, "--model": str(model), "--method": [] if method is None else [method], "field": field,
-                "id": id, "keep": list(keep), "with_text": with_text, "load": dict(load or {}),
-                "options": options}  # fmt: skip
-    worker = _worker(Path(folder), files_of(paths), settings)
-    with _advised():
-        job = Job.create(worker, settings, shard_rows, overwrite=overwrite)
-        result = run_job(job, worker, run, listener)
-    if id is not None and result.complete and (told := str(count_ids(job))):
-        warn(f"{told}: id={id!r} does not name each row")
+        raise JobError(f"keep={taken}: a job has a column of that name: rename that of the input")
+    load = load or {}
+    run = run_by(workers, ray, threads, float(str(load.get("device", "")).startswith("cuda")))
+    paths = files_of([Path(path) for path in ([files] if isinstance(files, str | Path) else files)])
+    inputs = Inputs(paths, field=field, keep=tuple(dict.fromkeys([*([id] if id is not None else []), *keep])))
+    recipe = Recipe(str(model), () if method is None else (method,), load, options)
+    worker = ShardWorker.of(Path(folder), inputs, recipe, with_text=not no_text, id=id)
+    job = Job.create(worker, shard_rows, overwrite=overwrite)
+    result = run_job(job, worker, run, listener)
+    if id is not None and result.complete and (wrong_ids := job.wrong_ids()):
+        warn(f"{wrong_ids}: id={id!r} does not name each row")
     return job
 
 
-@contextmanager
-def _advised() -> Iterator[None]:
-    """Advise a call where a command would be advised."""
-    try:
-        yield
-    except JobError as e:
-        said = str(e).replace("--overwrite", "overwrite=True").replace("give the same command", "give the same call")
-        raise JobError(said) from None
+@dataclass(frozen=True)
+class Estimate:
+    """What a job will take: ``tokens`` of all texts, ``seconds`` in one process without loading, ``size`` in bytes."""
+
+    rows: int
+    rejected: int
+    tokens: int
+    seconds: float
+    size: int
+    sample: int
 
 
-def worker_of(job: Job) -> ShardWorker:
-    """What embeds the shards of a job that `embed_files` has begun.
+def estimate(inputs: Inputs, recipe: Recipe) -> Estimate:
+    """Embed a sample of the texts, evenly spaced, and estimate what all of them will take.
 
     Raises:
-        JobError: something else has begun it.
-        MissingDataset: its input is gone.
+        DataError: a file cannot be read.
+        ModelError: the model cannot be loaded.
     """
-    settings = job.begun["settings"]
-    if settings.get("verb") != VERB:
-        raise JobError(f"{job.folder} was not begun by embed_files: go on with what has begun it")
-    return _worker(job.folder, files_of([Path(path) for path in settings["--input"]]), settings)
+    rows = items = characters = 0
+    for item in _every(inputs):
+        rows, items = rows + 1, items + (item.problem is None)
+        characters += len(item.text or "")
+    good = (item for item in _every(inputs) if item.problem is None)
+    sample = list(islice(good, 0, None, max(1, -(-items // SAMPLE))))
+    opened = recipe.open()
+    parts = list(opened.split(iter(sample)))
+    opened.encode(parts[:8])
+    began = time.perf_counter()
+    vectors = opened.encode(parts)
+    seconds = time.perf_counter() - began
+    texts = [item.text or "" for item in sample]
+    share = characters / max(sum(map(len, texts)), 1)
+    tokens = sum(len(ids) for ids in opened.encoder.backbone.tokenizer.ids(texts))
+    size = sum(array.nbytes for array in vectors.values()) * items / max(len(sample), 1) + characters
+    return Estimate(rows, rows - items, int(tokens * share), seconds * share, int(size), len(sample))
 
 
-def _worker(folder: Path, files: tuple[Path, ...], settings: Mapping[str, Any]) -> ShardWorker:
-    id, keep = settings["id"], settings["keep"]
-    named = [] if id is None or id in keep else [id]
-    inputs = Inputs(files, field=settings["field"], keep=(*named, *keep))
-    recipe = JobRecipe(Load(settings["--model"], settings["load"]), tuple(settings["--method"]), settings["options"])
-    columns = {**({"text": "text"} if settings["with_text"] else {}), **inputs.kinds()}
-    return ShardWorker(folder, inputs, recipe, columns, settings["--model"], WINDOW, id)
+def _every(inputs: Inputs) -> Iterator[Item]:
+    return (item for file in range(len(inputs.files)) for item in inputs.items(file))

@@ -1,13 +1,12 @@
-"""Embed one shard of a job and write its file."""
+"""Embed the shards of a job: read their rows, embed them, and write their files."""
 
 from __future__ import annotations
 
-import io
-import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,53 +19,261 @@ from ..encoder import Encoder
 from ..errors import DataError, JobError, TextsCut, TextsUnknown
 from ..files.atomic import atomic_file
 from ..files.fingerprint import fingerprint, identity, weights_digest
+from ..files.lines import TEXT, FileForm
 from ..methods import AnyMethod
 from ..methods.serialize import to_json
-from . import JOB, PROBLEM, ROW
-from .job import REJECTED, Counts, Job, ShardRows, first_difference, part, parts_in, shards_of, spelled
-from .output import ParquetSink
-from .recipe import Recipe, Rows
-from .rows import Array, Block, Inputs, Item, embed_window, windows
+from . import ID, PROBLEM, ROW
+from .job import REJECTED, Job, Shard, check_same, hashes, shard_file, shards_in
+from .recipe import OPTIONS, Chunking, Recipe
+from .rows import WINDOW, Array, Inputs, Item, embed_window, windows
 from .stored import VectorsInfo, probes, read_info, to_notes
+
+VERIFIED = 1e-5
+"""The largest difference of a component in `verify`, as a share of the shard's largest one."""
+LOADED = ("max_length", "dtype", "revision", "trust_remote_code")
+"""Arguments of `Encoder.load` that are compared when a job is resumed."""
+
+Counts = dict[str, int]
+"""Of a shard: its rows, those rejected, its truncated texts and the tokens they lost, its texts mostly unknown."""
+
+
+@dataclass(frozen=True)
+class ShardWorker:
+    """What a process needs to embed shards; it can be pickled.
+
+    Args:
+        folder: of the job.
+        inputs: its files.
+        recipe: how rows become vectors.
+        kinds: the type of each column that is not a vector.
+        window: the most rows that are sorted by length together.
+        id: the field whose values the column "id" holds.
+        prefix: of the columns "row" and "problem".
+    """
+
+    folder: Path
+    inputs: Inputs
+    recipe: Recipe
+    kinds: Mapping[str, Any]
+    window: int = WINDOW
+    id: str | None = None
+    prefix: str = ""
+
+    @classmethod
+    def of(
+        cls, folder: Path, inputs: Inputs, recipe: Recipe, *, with_text: bool = True, exact: bool = False,
+        **more: Any,
+    ) -> ShardWorker:  # fmt: skip
+        """Make a worker, and look into each file.
+
+        Args:
+            folder, inputs, recipe: as for the class.
+            with_text: write the texts.
+            exact: JSON values are kept as JSON that gives them back.
+            more: further attributes.
+
+        Raises:
+            DataError: a file cannot be read, or lacks a column.
+            JobError: a kept column has the name of one of the job's own.
+        """
+        kept = inputs.kinds()
+        if exact:
+            kept = {name: "exact" if kind == "json" else kind for name, kind in kept.items()}
+        kinds = {name: kind for name, kind in recipe.columns.items() if with_text or name != TEXT}
+        return cls(folder, inputs, recipe, {**kinds, **kept}, **more)
+
+    def settings(self) -> dict[str, Any]:
+        """What the rows depend on, by the names of Python's arguments; a job is resumed with the same only."""
+        inputs, recipe, form, chunking = self.inputs, self.recipe, self.inputs.form, self.recipe.chunking
+        settings = {
+            "model": recipe.model, "method": list(recipe.methods), **{name: recipe.load.get(name) for name in LOADED},
+            **{name: recipe.options.get(name) for name in OPTIONS if name != "batch_tokens"},
+            "chunk": chunking and str(chunking), "late": chunking and chunking.late,
+            "overlap": chunking and chunking.overlap, "words": recipe.words,
+            "post": None if recipe.post == "none" else recipe.post, "fit": recipe.fit and str(recipe.fit),
+            "input": list(map(str, inputs.files)), "format": inputs.format,
+            "field": inputs.field, "delimiter": form.delimiter, "encoding": form.encoding, "no_header": not form.header,
+            "keep": list(inputs.keep), "condition": inputs.condition, "condition_field": inputs.condition_field,
+            "id": self.id, "no_text": TEXT not in self.kinds, "window": self.window, "prefix": self.prefix,
+        }  # fmt: skip
+        if settings["on_long"] == "warn":
+            del settings["on_long"]
+        return {name: value for name, value in settings.items() if value}
+
+    @classmethod
+    def of_job(cls, job: Job) -> ShardWorker:
+        """What embeds the shards of a job, from its job.json.
+
+        Raises:
+            DataError: an input does not exist or cannot be read.
+        """
+        s = job.begun["settings"]
+        chunking = Chunking.parse(s["chunk"], s.get("late", False), s.get("overlap")) if "chunk" in s else None
+        load = {name: s[name] for name in LOADED if name in s} | {"device": job.begun["run"]["device"]}
+        options = {name: s[name] for name in OPTIONS if name in s} | {"batch_tokens": job.begun["run"]["batch_tokens"]}
+        recipe = Recipe(
+            s["model"], tuple(s.get("method", ())), load, options, chunking,
+            s.get("post", "none"), Path(s["fit"]) if "fit" in s else None, s.get("words", False),
+        )  # fmt: skip
+        form = FileForm(s.get("delimiter"), s.get("encoding"), "no_header" not in s)
+        inputs = Inputs(
+            tuple(map(Path, s["input"])), s.get("format"), s.get("field"), tuple(s.get("keep", ())), form,
+            s.get("condition"), s.get("condition_field"), recipe.words,
+        )  # fmt: skip
+        return cls.of(
+            job.folder, inputs, recipe, with_text="no_text" not in s, window=s["window"], id=s.get("id"),
+        )  # fmt: skip
+
+    def inputs_now(self) -> list[dict[str, Any]]:
+        """The size and a hash of each file that the rows depend on."""
+        return hashes([*self.inputs.files, *([self.recipe.fit] if self.recipe.fit else [])])
+
+    def start(self, report: Callable[[float], None] = lambda _: None) -> ShardEmbedder:
+        """Load the encoder.
+
+        Args:
+            report: called with the number of rows that were embedded since its last call.
+
+        Raises:
+            JobError: a different encoder made the finished shards.
+        """
+        return ShardEmbedder(self, report)
+
+
+class ShardEmbedder:
+    """Embeds the shards of a job in this process; arguments and errors as for `ShardWorker.start`."""
+
+    def __init__(self, worker: ShardWorker, report: Callable[[float], None]) -> None:
+        self.worker, self.report, self.embedder = worker, report, worker.recipe.open()
+        embedder = self.embedder
+        self.infos = made_by(embedder.encoder, embedder.methods, worker.recipe.options, worker.recipe.model)
+        for path in list(shards_in(worker.folder).values())[:1]:
+            _check_made_by(worker.folder, read_info(path), self.infos)
+        self.plan = Job.open(worker.folder).plan
+        self.empty = self.embedder.encode([])
+        self._items: Iterator[Item] = iter(())
+        self._at = (-1, 0)  # the file that `_items` reads, and its next row
+
+    def __call__(self, number: int) -> Counts:
+        """Embed a shard and write its file.
+
+        Raises:
+            JobError: the disk is full, or the input has become shorter.
+        """
+        import pyarrow.parquet as pq
+
+        table, counts = self.table(number)
+        try:
+            with atomic_file(shard_file(self.worker.folder, number)) as file:
+                pq.write_table(table, file)
+        except DataError as e:
+            raise JobError(f"{e}; finished shards are kept: run the same command again to go on") from None
+        return counts
+
+    def _read(self, shard: Shard) -> list[Item]:
+        """The rows of a shard; in ascending order of shards, each file is read once."""
+        file, at = self._at
+        if file != shard.file or at > shard.first:
+            self._items, at = self.worker.inputs.items(shard.file), 0
+        items = list(islice(self._items, shard.first - at, shard.first - at + shard.rows))
+        self._at = shard.file, shard.first + shard.rows
+        if len(items) < shard.rows:
+            name = self.worker.inputs.files[shard.file]
+            raise JobError(f"{name} has changed since the job was begun: it has fewer rows")
+        return items
+
+    def table(self, number: int) -> tuple[Any, Counts]:
+        """The rows of a shard as a `pyarrow.Table`, and what was counted."""
+        shard, worker, embedder = self.plan[number], self.worker, self.embedder
+        items = self._read(shard)
+        row_of = {item.line: shard.row + i for i, item in enumerate(items)}
+        columns: dict[str, list[Any]] = {name: [] for name in (ROW, *worker.kinds, PROBLEM)}
+        vectors = {name: [rows] for name, rows in self.empty.items()}
+        reported = 0.0
+        with counted_losses() as losses:
+            for part in windows(self.embedder.split(iter(items)), worker.window):
+                share = min(1, shard.rows / len(part))  # of chunks, in rows of the input
+
+                def report(rows: float, share: float = share) -> None:
+                    nonlocal reported
+                    reported += rows * share
+                    self.report(rows * share)
+
+                found = embed_window(part, lambda some: embedder.encode(some, report), embedder.why_nan, self.empty)
+                for name, rows in found.items():
+                    vectors[name].append(rows)
+                columns[ROW] += [row_of[item.line] for item in part]
+                columns[PROBLEM] += [i.problem and {"line": i.line, "reason": i.problem} for i in part]
+                for name, values in self.embedder.columns(part, worker.kinds, True).items():
+                    columns[name] += values
+        self.report(shard.rows - reported)  # rows without a text, and those that were tried twice
+        rejected = sum(problem is not None for problem in columns[PROBLEM])
+        counts = {"rows": shard.rows, "rejected": rejected, "unknown": losses.unknown}
+        notes = to_notes(self.infos, losses.unknown) | ({REJECTED: str(rejected)} if rejected else {})
+        made = {name: np.concatenate(rows) for name, rows in vectors.items()}
+        return self._table(columns, made, notes), {**counts, "cut": len(losses.lost), "lost": sum(losses.lost)}
+
+    def _table(self, columns: dict[str, list[Any]], vectors: dict[str, Array], notes: dict[str, str]) -> Any:
+        import pyarrow as pa
+
+        worker, types = self.worker, {"number": pa.int64()}
+        problem = pa.struct([("line", pa.int64()), ("reason", pa.string())])
+        kinds = {ROW: pa.int64(), **worker.kinds, PROBLEM: problem}
+        names = {ROW: worker.prefix + ROW, PROBLEM: worker.prefix + PROBLEM} | ({worker.id: ID} if worker.id else {})
+        arrays = {
+            names.get(name, name): pa.array(
+                columns[name], types.get(kind, pa.string()) if isinstance(kind, str) else kind
+            )
+            for name, kind in kinds.items()
+        }
+        for name, rows in vectors.items():
+            missing = np.isnan(rows).any(axis=1)
+            flat = pa.array(np.where(np.isnan(rows), 0, rows).reshape(-1))  # 0 under each null
+            arrays[name] = pa.FixedSizeListArray.from_arrays(flat, rows.shape[1], mask=pa.array(missing))
+        return pa.table(arrays, metadata=notes)
 
 
 def made_by(
-    encoder: Encoder, methods: Mapping[str, AnyMethod], settings: Mapping[str, Any], model: str, probed: bool
+    encoder: Encoder, methods: Mapping[str, AnyMethod], options: Mapping[str, Any], model: str, probed: bool = True
 ) -> dict[str, VectorsInfo]:
-    """What each column of vectors is made by.
+    """What makes each column of vectors.
 
     Args:
         encoder: the encoder.
         methods: the method of each column.
-        settings: the options of `Encoder.encode`.
+        options: those of `Encoder.encode`.
         model: the model, as the command names it.
-        probed: whether probe vectors are computed, which .parquet files store.
+        probed: compute the probe vectors.
 
     Raises:
-        InputError: no prompt has the name that the settings give.
+        InputError: no prompt has the name that the options give.
     """
-    prompt = choose_prompt(
-        encoder.prompts, encoder.default_prompt_name, settings.get("prompt"), settings.get("prompt_name")
-    )
+    names = [options.get(name) for name in ("prompt", "prompt_name")]
+    prompt = choose_prompt(encoder.prompts, encoder.default_prompt_name, *names)
     weights, infos = weights_digest(encoder.backbone.model), {}
     for column, method in methods.items():
         one = replace(encoder, method=method)
         infos[column] = VectorsInfo(
-            model=model,
-            method=to_json(method),
-            fingerprint=fingerprint(one, weights),
-            identity=identity(one, weights),
-            dimension=settings.get("truncate_dim") or one.dimension,
-            normalized=bool(settings.get("normalize_embeddings")),
-            prompt=prompt or None,
-            probes=probes(one) if probed else None,
-        )
+            model, to_json(method), fingerprint(one, weights), identity(one, weights),
+            options.get("truncate_dim") or one.dimension, bool(options.get("normalize_embeddings")), prompt or None,
+            probes(one) if probed else None,
+        )  # fmt: skip
     return infos
+
+
+def _check_made_by(folder: Path, before: Mapping[str, VectorsInfo], now: Mapping[str, VectorsInfo]) -> None:
+    """Raise a JobError if a different model, method or setting made the finished shards."""
+    for column, info in now.items():
+        names = ("model", "method", "identity", "prompt", "dimension")
+        old, new = ({name: getattr(one, name) for name in names} for one in (before.get(column, info), info))
+        if old["identity"] == new["identity"]:
+            old["model"] = new["model"]
+        check_same(folder, old, new)
 
 
 @contextmanager
 def counted_losses() -> Iterator[Truncation]:
-    """Note what encode would warn of: the tokens that each cut text loses, the number of texts that are unknown."""
+    """Count what encode would warn of: the tokens that each truncated text loses, and texts that are unknown."""
     losses = Truncation()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", TextsCut)
@@ -81,138 +288,13 @@ def counted_losses() -> Iterator[Truncation]:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-@dataclass(frozen=True)
-class ShardWorker:
-    """What a process needs to embed shards; it can be pickled.
-
-    Args:
-        folder: of the job.
-        inputs: its files.
-        recipe: how texts become vectors.
-        columns: the type of each column besides the vectors and the row's number, by the field of the input.
-        model: the model, as the command names it.
-        window: the most rows that are sorted by length together.
-        id: the field whose values the column "id" holds.
-        row, problem: the columns of the row's number (None = no such column), and of why a row has no vector.
-    """
-
-    folder: Path
-    inputs: Inputs
-    recipe: Recipe
-    columns: Mapping[str, Any]
-    model: str
-    window: int
-    id: str | None = None
-    row: str | None = ROW
-    problem: str = PROBLEM
-
-    def start(self, report: Callable[[float], None] = lambda _: None) -> ShardEmbedder:
-        """Load the encoder.
-
-        Args:
-            report: called with the number of rows that were embedded since its last call.
-
-        Raises:
-            JobError: the encoder is not the one that made the finished shards.
-        """
-        rows = self.recipe.open()
-        embedder = rows.embedder
-        infos = made_by(embedder.encoder, embedder.methods, self.recipe.options, self.model, True)
-        for path in list(parts_in(self.folder).values())[:1]:
-            check_made_by(self.folder, read_info(path), infos)
-        return ShardEmbedder(self, rows, infos, report)
-
-
-def check_made_by(folder: Path, before: Mapping[str, VectorsInfo], now: Mapping[str, VectorsInfo]) -> None:
-    """Raise a JobError if finished shards were made by a different model, method or setting."""
-    names = ("method", "identity", "prompt", "normalized", "dimension")
-    old, new = ({c: {n: getattr(i, n) for n in names} for c, i in infos.items()} for infos in (before, now))
-    found = first_difference(old, new)
-    if found is None:
-        return
-    models = [next(iter(infos.values())).model for infos in (before, now)]
-    name, was, is_now = ("model", *models) if "identity" in found[0] and models[0] != models[1] else found
-    raise JobError(
-        f"{folder} was begun with {name} {spelled(was)}, and now it is {spelled(is_now)}: give the same command, or "
-        "--overwrite to start again"
-    )
-
-
-class ShardEmbedder:
-    """Embed the shards of a job in this process."""
-
-    def __init__(
-        self, worker: ShardWorker, rows: Rows, infos: Mapping[str, VectorsInfo], report: Callable[[float], None]
-    ) -> None:
-        self.worker, self.rows, self.infos, self.report = worker, rows, infos, report
-        self.plan = shards_of(json.loads((worker.folder / JOB).read_bytes())["plan"])
-        self.read, self.empty = ShardRows(worker.inputs), rows.encode([], lambda _: None)
-
-    def __call__(self, number: int) -> Counts:
-        """Embed a shard and write its file.
-
-        Raises:
-            JobError: the disk is full, or the input has become shorter.
-        """
-        content, counts = self.content(number)
-        try:
-            with atomic_file(part(self.worker.folder, number)) as file:
-                file.write(content)
-        except DataError as e:
-            raise JobError(f"{e}; finished shards are kept, and the same command goes on") from None
-        return counts
-
-    def content(self, number: int) -> tuple[bytes, Counts]:
-        """Embed a shard, and return what its file holds."""
-        import pyarrow as pa
-
-        shard, worker, kinds = self.plan[number], self.worker, dict(self.worker.columns)
-        names = {name: "id" if name == worker.id else name for name in kinds}
-        items = self.read.of(shard)
-        row_of = {item.line: shard.row + i for i, item in enumerate(items)}
-        embedding, blocks, rejected, reported = self.rows.embedding(kinds, True), list[Block](), 0, 0.0
-        with counted_losses() as losses:
-            for some in windows(self.rows.split(iter(items)), worker.window):
-
-                def more(rows: float, some: list[Any] = some) -> None:
-                    nonlocal reported
-                    rows *= min(1, shard.rows / len(some))  # of chunks, a share of their text
-                    reported += rows
-                    self.report(rows)
-
-                def encode(part: Sequence[Item], more: Callable[[float], None] = more) -> dict[str, Array]:
-                    return embedding.encode(part, more)
-
-                vectors = embed_window(some, encode, embedding.why_nan, self.empty)
-                values = {names[name]: column for name, column in embedding.columns(some).items() if name in names}
-                problems = [None if i.problem is None else {"line": i.line, "reason": i.problem} for i in some]
-                rejected += sum(problem is not None for problem in problems)
-                numbers = {} if worker.row is None else {worker.row: [row_of[i.line] for i in some]}
-                blocks.append(Block({**numbers, **values, worker.problem: problems}, vectors))
-        self.report(shard.rows - reported)  # rows without a text, and those that were tried twice
-        columns: dict[str, Any] = {} if worker.row is None else {worker.row: "number"}
-        columns |= {names[name]: kind for name, kind in kinds.items()}
-        columns[worker.problem] = pa.struct([("line", pa.int64()), ("reason", pa.string())])
-        notes = to_notes(self.infos, losses.unknown) | ({REJECTED: str(rejected)} if rejected else {})
-        with io.BytesIO() as file:
-            with ParquetSink(file, columns, self.empty, notes) as sink:
-                for block in blocks:
-                    sink.write(block)
-            counts = {"rows": shard.rows, "rejected": rejected, "unknown": losses.unknown}
-            return file.getvalue(), {**counts, "cut": len(losses.lost), "lost": sum(losses.lost)}
-
-
-TOLERANCE = 1e-5
-"""The largest difference of a component, as a share of the shard's largest one."""
-
-
 def verify(job: Job, worker: ShardWorker, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
-    """Embed some finished shards again, and compare them within `TOLERANCE`.
+    """Embed some finished shards again, and compare them within `VERIFIED`.
 
     Args:
         job: the job; its files are not touched.
-        worker: what its shards were embedded by.
-        count: how many shards, drawn at random.
+        worker: what embedded its shards.
+        count: the number of shards, which are drawn at random.
         seed: of the draw.
 
     Returns:
@@ -223,13 +305,11 @@ def verify(job: Job, worker: ShardWorker, count: int, seed: int = 0) -> tuple[li
     """
     import pyarrow.parquet as pq
 
-    done = list(parts_in(job.folder))
-    numbers = sorted(Random(seed).sample(done, min(count, len(done))))
-    if not numbers:
-        return [], []
-    embed = worker.start()
-    fresh = {number: pq.read_table(io.BytesIO(embed.content(number)[0])) for number in numbers}
-    return numbers, [n for n in numbers if not _alike(pq.read_table(part(job.folder, n)), fresh[n])]
+    done = shards_in(job.folder)
+    numbers = sorted(Random(seed).sample(list(done), min(count, len(done))))
+    embed = worker.start() if numbers else None
+    differing = [n for n in numbers if embed and not _alike(pq.read_table(done[n]), embed.table(n)[0])]
+    return numbers, differing
 
 
 def _alike(before: Any, now: Any) -> bool:
@@ -238,9 +318,7 @@ def _alike(before: Any, now: Any) -> bool:
         return False
     for name in vectors:
         a, b = (table[name].combine_chunks() for table in (before, now))
-        if not a.is_valid().equals(b.is_valid()) or a.type != b.type:
-            return False
         x, y = (column.drop_null().flatten().to_numpy(zero_copy_only=False) for column in (a, b))
-        if not np.allclose(x, y, rtol=0, atol=TOLERANCE * np.abs(y).max(initial=0)):
+        if x.shape != y.shape or not np.allclose(x, y, rtol=0, atol=VERIFIED * np.abs(y).max(initial=0)):
             return False
     return True

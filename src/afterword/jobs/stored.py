@@ -16,133 +16,17 @@ from numpy.typing import NDArray
 
 from ..errors import DataError
 from ..files.lines import TEXT
-from . import JOB
+from . import CHUNK_COLUMNS, JOB, WORD_COLUMNS
 from .rows import Array
 
 PREFIX = "afterword."
-
-
 UNKNOWN = f"{PREFIX}unknown"
-
-
-@dataclass(frozen=True, eq=False)
-class VectorsInfo:
-    """What a column of vectors was made by.
-
-    Attributes:
-        model: the model, as the command named it.
-        method: the method as plain data, from which `methods.serialize.from_json` makes it again.
-        fingerprint: of the encoder: with an equal one, vectors are equal on the same machine.
-        identity: of the encoder: only vectors of equal identities can be compared.
-        dimension: D, the number of components of a stored vector.
-        normalized: whether vectors were scaled to length 1 at the end (``--normalize``).
-        prompt: the instruction that was put in front of every text; None if there was none.
-        probes: (8, P) the encoder's `jobs.probes`, before ``--truncate-dim`` and ``--normalize``;
-            None where they are not stored.
-    """
-
-    model: str
-    method: Mapping[str, Any]
-    fingerprint: str
-    identity: str
-    dimension: int
-    normalized: bool
-    prompt: str | None
-    probes: NDArray[np.floating[Any]] | None
-
-    def to_metadata(self) -> dict[str, str]:
-        """The values as strings, by their names."""
-        return {
-            "model": self.model,
-            "method": json.dumps(self.method, ensure_ascii=False),
-            "fingerprint": self.fingerprint,
-            "identity": self.identity,
-            "dimension": str(self.dimension),
-            "normalized": str(self.normalized).lower(),
-            **({} if self.prompt is None else {"prompt": self.prompt}),
-            **(
-                {}
-                if self.probes is None
-                else {"probes": base64.b64encode(self.probes.astype("<f4").tobytes()).decode()}
-            ),
-        }
-
-    @classmethod
-    def from_metadata(cls, values: Mapping[str, str]) -> VectorsInfo:
-        """The inverse of `to_metadata`.
-
-        Raises:
-            KeyError: a value is missing.
-            ValueError: a value cannot be read.
-        """
-        probes = np.frombuffer(base64.b64decode(values["probes"], validate=True), "<f4").reshape(8, -1)
-        method = json.loads(values["method"])
-        if not isinstance(method, dict) or values["normalized"] not in {"true", "false"}:
-            raise ValueError("method or normalized")
-        return cls(
-            values["model"], method, values["fingerprint"], values["identity"], int(values["dimension"]),
-            values["normalized"] == "true", values.get("prompt"), probes,
-        )  # fmt: skip
-
-
-def to_notes(infos: Mapping[str, VectorsInfo], unknown: int = 0) -> dict[str, str]:
-    """The metadata of a file with these columns of vectors, of which so many texts are mostly unknown to the model."""
-    counted = {UNKNOWN: str(unknown)} if unknown else {}
-    return counted | {
-        f"{_prefix(column, len(infos) == 1)}{name}": value
-        for column, info in infos.items()
-        for name, value in info.to_metadata().items()
-    }
-
-
-def read_unknown(path: Path) -> int:
-    """How many texts of a .parquet file are mostly unknown to the model; 0 if the file does not say it."""
-    import pyarrow.parquet as pq
-
-    written = (pq.read_schema(path).metadata or {}).get(UNKNOWN.encode(), b"0")
-    return int(written) if written.isdigit() else 0
-
-
-def read_info(path: Path) -> dict[str, VectorsInfo]:
-    """What each column of vectors of a .parquet file was made by, in the order of the columns.
-
-    Raises:
-        DataError: it is no such file, or was not written by ``embed``.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowInvalid, OSError) as e:
-        raise DataError(f"{path} cannot be read as a .parquet file: {str(e).splitlines()[0]}") from None
-    notes = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items() if k.startswith(PREFIX.encode())}
-    columns = [field.name for field in schema if pa.types.is_fixed_size_list(field.type)]
-    only = _prefix("", True) + "identity" in notes
-    infos: dict[str, VectorsInfo] = {}
-    for column in columns[:1] if only else columns:
-        start = _prefix(column, only)
-        values = {name.removeprefix(start): value for name, value in notes.items() if name.startswith(start)}
-        try:
-            infos[column] = VectorsInfo.from_metadata(values)
-        except (KeyError, ValueError):
-            continue
-    if not infos:
-        raise DataError(
-            f"{path} does not say what its vectors were made by: write it anew, by `afterword embed -o {path.name}`"
-        )
-    return infos
-
-
-def _prefix(column: str, only: bool) -> str:
-    return PREFIX if only else f"{PREFIX}{column}."
-
-
+"""The number of texts of a file that are mostly unknown to the model."""
+READ = 4096  # rows that are read at a time
 TOLERANCE = 1e-4
 """The largest difference of probe vectors that agree, as a share of their length."""
 
-
-TEXTS = (
+PROBE_TEXTS = (
     "The bank raised its rates.",
     "We walked along the bank of the river.",
     "是的，银行昨天提高了利率。",
@@ -154,24 +38,129 @@ TEXTS = (
     "the old ferryman sat under his roof and told whoever came by of the flood that his father had seen. " * 4,
 )
 
+Rows = NDArray[np.int64]
 
-class _Embedder(Protocol):
+
+@dataclass(frozen=True, eq=False)
+class VectorsInfo:
+    """What made a column of vectors.
+
+    Attributes:
+        model: the model, as the command named it.
+        method: the method as JSON, which `methods.serialize.from_json` reads.
+        fingerprint: of the encoder: with an equal one, vectors are equal on the same machine.
+        identity: of the encoder: only vectors of equal identities can be compared.
+        dimension: D, the number of components of a stored vector.
+        normalized: whether vectors were scaled to length 1 at the end.
+        prompt: the instruction before every text; None if there was none.
+        probes: (8, P) the encoder's `probes`, not truncated or normalized; None where they are not stored.
+    """
+
+    model: str
+    method: Mapping[str, Any]
+    fingerprint: str
+    identity: str
+    dimension: int
+    normalized: bool
+    prompt: str | None
+    probes: Array | None
+
+    def to_metadata(self) -> dict[str, str]:
+        """The values as strings, by their names."""
+        values = {name: getattr(self, name) for name in ("model", "fingerprint", "identity", "prompt")}
+        values |= {"method": json.dumps(self.method, ensure_ascii=False), "dimension": str(self.dimension)}
+        values["normalized"] = str(self.normalized).lower()
+        if self.probes is not None:
+            values["probes"] = base64.b64encode(self.probes.astype("<f4").tobytes()).decode()
+        return {name: value for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_metadata(cls, values: Mapping[str, str]) -> VectorsInfo:
+        """The inverse of `to_metadata`.
+
+        Raises:
+            KeyError, ValueError: a value is missing or cannot be read.
+        """
+        return cls(
+            values["model"], json.loads(values["method"]), values["fingerprint"], values["identity"],
+            int(values["dimension"]), values["normalized"] == "true", values.get("prompt"),
+            np.frombuffer(base64.b64decode(values["probes"], validate=True), "<f4").reshape(8, -1),
+        )  # fmt: skip
+
+
+def to_notes(infos: Mapping[str, VectorsInfo], unknown: int = 0) -> dict[str, str]:
+    """The metadata of a file with these columns of vectors and this number of mostly unknown texts."""
+    notes = {UNKNOWN: str(unknown)} if unknown else {}
+    for column, info in infos.items():
+        prefix = PREFIX if len(infos) == 1 else f"{PREFIX}{column}."
+        notes |= {f"{prefix}{name}": value for name, value in info.to_metadata().items()}
+    return notes
+
+
+def read_notes(path: Path) -> dict[str, str]:
+    """The metadata that Afterword wrote into a .parquet file.
+
+    Raises:
+        DataError: it is not a .parquet file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowInvalid, OSError) as e:
+        raise DataError(f"{path} cannot be read as a .parquet file: {str(e).splitlines()[0]}") from None
+    return {k.decode(): v.decode() for k, v in metadata.items() if k.startswith(PREFIX.encode())}
+
+
+def read_info(path: Path) -> dict[str, VectorsInfo]:
+    """What made each column of vectors of a .parquet file, in the order of the columns.
+
+    Raises:
+        DataError: it is not a .parquet file, or ``embed`` did not write it.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    notes, infos = read_notes(path), dict[str, VectorsInfo]()
+    columns = [field.name for field in pq.read_schema(path) if pa.types.is_fixed_size_list(field.type)]
+    for column in columns:
+        prefix = PREFIX if f"{PREFIX}identity" in notes else f"{PREFIX}{column}."
+        values = {name.removeprefix(prefix): value for name, value in notes.items() if name.startswith(prefix)}
+        try:
+            infos[column] = VectorsInfo.from_metadata(values)
+        except (KeyError, ValueError):
+            continue
+        if prefix == PREFIX:
+            break
+    if not infos:
+        raise DataError(f"{path} does not say what made its vectors: write it with `afterword embed -o {path.name}`")
+    return infos
+
+
+def holds_vectors(path: Path) -> bool:
+    """Whether ``embed`` wrote the path: a .parquet file that says what made its vectors, or the folder of a job."""
+    if path.is_dir():
+        return (path / JOB).is_file()
+    try:
+        notes = read_notes(path) if path.suffix.lower() == ".parquet" and path.is_file() else {}
+    except DataError:
+        return False
+    return any(name.endswith("identity") for name in notes)
+
+
+class _Encoder(Protocol):
     method: Any
 
     def encode(self, texts: Any, **options: Any) -> Any:
         """Vectors (n, D)."""
 
 
-def probes(encoder: _Embedder) -> Array:
-    """The vectors of the probe texts (8, D), as ``encoder.encode`` gives them; NaN for one that holds no token.
-
-    >>> from afterword import Encoder
-    >>> probes(Encoder.load("afterword-mini")).shape
-    (8, 256)
-    """
-    wanted = any("condition" in method.layout.fields for method in encoder.method.members)
-    conditions = ["topic"] * len(TEXTS) if wanted else None
-    vectors: Array = encoder.encode(list(TEXTS), conditions=conditions, on_long="ignore", on_empty="nan")
+def probes(encoder: _Encoder) -> Array:
+    """The vectors of the probe texts (8, D), as ``encoder.encode`` computes them; NaN for one without tokens."""
+    conditional = any("condition" in method.layout.fields for method in encoder.method.members)
+    conditions = ["topic"] * len(PROBE_TEXTS) if conditional else None
+    vectors: Array = encoder.encode(list(PROBE_TEXTS), conditions=conditions, on_long="ignore", on_empty="nan")
     return vectors
 
 
@@ -186,29 +175,12 @@ def probe_difference(stored: Array, found: Array) -> float:
     if stored.shape != found.shape:
         return float("inf")
     stored, found = stored.astype(np.float64), found.astype(np.float64)
-    gone, too = np.isnan(stored).any(1), np.isnan(found).any(1)
-    if not np.array_equal(gone, too):
+    missing = np.isnan(stored).any(1)
+    if not np.array_equal(missing, np.isnan(found).any(1)):
         return float("inf")
     lengths = np.maximum(np.linalg.norm(stored, axis=1), np.finfo(np.float32).tiny)
     shares = np.abs(stored - found).max(1, initial=0) / lengths
-    return float(shares[~gone].max(initial=0))
-
-
-def probes_agree(stored: Array, found: Array) -> bool:
-    """Whether two sets of probe vectors (8, D) are of encoders whose vectors can be compared."""
-    return probe_difference(stored, found) <= TOLERANCE
-
-
-ROWS = 4096  # number of rows that are read at a time
-
-
-CHUNK = "chunk"  # a column of files of chunks, whose equal texts may have other vectors
-
-
-OF_WORDS = {"line", "text", "word", "start", "end"}  # the columns of a file of words
-
-
-Rows = NDArray[np.int64]
+    return float(shares[~missing].max(initial=0))
 
 
 class StoredVectors:
@@ -216,19 +188,14 @@ class StoredVectors:
 
     Args:
         path: the file, or the folder of the parts.
-        parts: the parts in their order; by default the file alone.
-        unknown: how many texts are mostly unknown to the model; None = as the file says.
+        parts: the parts in their order; None = the file alone.
+        unknown: the number of texts that are mostly unknown to the model; None = as the file says.
 
     Raises:
-        DataError: it was not written by ``embed``, or not from texts; there is no part, or the parts were made by
-            different encoders.
-        MissingExtra: pyarrow is not installed.
+        DataError: ``embed`` did not write it, or not from texts; there is no part, or parts differ in their encoder.
 
     Attributes:
-        infos: what each column of vectors was made by.
-        unknown: how many texts are mostly unknown to the model; 0 where that was not written down.
-        first: (n,) for each row, the first row with the same text and a vector; if none has one, the first row. Each
-            row of a file of chunks stands for itself.
+        infos: what made each column of vectors.
     """
 
     def __init__(self, path: Path, parts: Sequence[Path] | None = None, unknown: int | None = None) -> None:
@@ -236,13 +203,14 @@ class StoredVectors:
         if not self.parts:
             raise DataError(f"{path} holds no vectors yet")
         self.infos: Mapping[str, VectorsInfo] = read_info(self.parts[0])
+        identities = {name: info.identity for name, info in self.infos.items()}
         for part in self.parts[1:]:
-            if _made_by(read_info(part)) != _made_by(self.infos):
-                raise DataError(f"{part} was made by another encoder than {self.parts[0]}: embed the texts again")
-        self.unknown = read_unknown(self.parts[0]) if unknown is None else unknown
+            if {name: info.identity for name, info in read_info(part).items()} != identities:
+                raise DataError(f"{part} and {self.parts[0]} were made by different encoders: embed the texts again")
+        self.unknown = int(read_notes(self.parts[0]).get(UNKNOWN, 0)) if unknown is None else unknown
         names = set(_opened(self.parts[0]).schema_arrow.names)
-        self._chunks = CHUNK in names
-        if TEXT not in names or names >= OF_WORDS:
+        self._chunks = names >= CHUNK_COLUMNS.keys()
+        if TEXT not in names or names >= WORD_COLUMNS.keys():
             raise DataError(f"{path} holds no vectors of texts: it has the columns {', '.join(sorted(names))}")
 
     def __len__(self) -> int:
@@ -254,16 +222,19 @@ class StoredVectors:
         start = 0
         for part in self.parts:
             with _opened(part) as file:
-                for batch in file.iter_batches(ROWS, columns=[column]):
+                for batch in file.iter_batches(READ, columns=[column]):
                     yield start, batch.column(0)
                     start += batch.num_rows
 
     @cached_property
     def first(self) -> Rows:
-        """For each row, the first row with the same text and a vector; if none has one, the first row."""
+        """(n,) for each row, the first row with the same text and a vector; if none has one, the first row.
+
+        Chunks with equal texts may have different vectors, so each row of a file of chunks is its own first row.
+        """
         if self._chunks:
             return np.arange(len(self))
-        digests = np.zeros(len(self), "S16" if not len(self) else [("a", "<u8"), ("b", "<u8")])
+        digests = np.zeros(len(self), [("a", "<u8"), ("b", "<u8")])
         for start, texts in self._batches(TEXT):
             keys = b"".join(hashlib.blake2b(repr(text).encode(), digest_size=16).digest() for text in texts.to_pylist())
             digests[start : start + len(texts)] = np.frombuffer(keys, digests.dtype)
@@ -275,7 +246,7 @@ class StoredVectors:
 
     @cached_property
     def valid(self) -> NDArray[np.bool_]:
-        """Whether each row has a vector (n,). A row has one in every column of vectors, or in none."""
+        """Whether each row has a vector (n,), in every column of vectors or in none."""
         parts = [np.asarray(lists.is_valid(), bool) for _, lists in self._batches(next(iter(self.infos)))]
         return np.concatenate([np.zeros(0, bool), *parts])
 
@@ -314,24 +285,4 @@ class StoredVectors:
 def _opened(path: Path) -> Any:
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(path, pre_buffer=False)  # which would hold the whole file
-
-
-def _made_by(infos: Mapping[str, VectorsInfo]) -> list[tuple[str, str, int]]:
-    return [(column, info.identity, info.dimension) for column, info in infos.items()]
-
-
-def holds_vectors(path: Path) -> bool:
-    """Whether ``embed`` has written the path: a .parquet file with what its vectors were made by, or a job's folder."""
-    if path.is_dir():
-        return (path / JOB).is_file()
-    if path.suffix.lower() != ".parquet" or not path.is_file():
-        return False
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        notes = pq.read_schema(path).metadata or {}
-    except (pa.ArrowInvalid, OSError):
-        return False
-    return any(key.startswith(PREFIX.encode()) and key.endswith(b"identity") for key in notes)
+    return pq.ParquetFile(path, pre_buffer=False)  # which would hold the complete file
