@@ -33,8 +33,8 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from afterword import Encoder, classical
 from afterword.backbone.self_check import check
-from afterword.jobs.job import Job, Silent
-from afterword.jobs.recipe import JobRecipe, Load
+from afterword.jobs import VECTOR, Job, Listener
+from afterword.jobs.recipe import MethodsEmbedder, Recipe
 from afterword.jobs.rows import Inputs
 from afterword.jobs.run import run_by, run_job
 from afterword.jobs.shard import ShardWorker
@@ -46,17 +46,17 @@ WORKERS = 2
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Loaded(Recipe):
     """A model that is loaded already: loading is not what is measured."""
 
-    encoder: Encoder
+    encoder: Any = None
 
-    def load(self, method: Any) -> Encoder:
+    def open(self) -> MethodsEmbedder:
         """The encoder."""
-        return self.encoder
+        return MethodsEmbedder(self.encoder, {VECTOR: self.encoder.method})
 
 
-class Clock(Silent):
+class Clock(Listener):
     """Notes when each shard was done."""
 
     def __init__(self) -> None:
@@ -97,13 +97,9 @@ def folder_of(lines: Iterator[str]) -> Iterator[tuple[Path, Path]]:
         yield Path(name) / "vectors", file
 
 
-def worker_of(folder: Path, file: Path, load: Any) -> ShardWorker:
-    return ShardWorker(folder, Inputs((file,)), JobRecipe(load), {"text": "text"}, "model", 2048)
-
-
-def begun(folder: Path, file: Path, load: Any, rows: int) -> tuple[Job, ShardWorker]:
-    worker = worker_of(folder, file, load)
-    return Job.create(worker, {"--model": "model"}, rows), worker
+def begun(folder: Path, file: Path, recipe: Recipe, rows: int) -> tuple[Job, ShardWorker]:
+    worker = ShardWorker.of(folder, Inputs((file,)), recipe)
+    return Job.create(worker, rows), worker
 
 
 def one_worker(texts: list[str], rounds: int) -> Row:
@@ -113,7 +109,7 @@ def one_worker(texts: list[str], rounds: int) -> Row:
 
         def job() -> None:
             shutil.rmtree(folder, ignore_errors=True)
-            made, worker = begun(folder, file, Loaded(encoder), 8192)
+            made, worker = begun(folder, file, Loaded("model", encoder=encoder), 8192)
             assert run_job(made, worker).complete
 
         seconds = in_turns({"encode": lambda: encoder.encode(texts), "job": job}, rounds)
@@ -130,7 +126,7 @@ def steady(times: Sequence[float], rows: int, workers: int) -> float:
 def ours(file: Path, workers: int, rows: int) -> float:
     """Rows per second of a job with so many workers of one thread."""
     with TemporaryDirectory() as name:
-        made, worker = begun(Path(name) / "vectors", file, Load(str(minilm_folder()), {"device": "cpu"}), rows)
+        made, worker = begun(Path(name) / "vectors", file, Recipe(str(minilm_folder()), load={"device": "cpu"}), rows)
         clock = Clock()
 
         assert run_job(made, worker, run_by(workers, threads=1), clock).complete
@@ -220,7 +216,7 @@ def memory_of(rows: int) -> dict[str, float]:
     Path("/proc/self/clear_refs").write_text("5")
     before = resident("VmRSS")
     with folder_of(f"row {i} of many" for i in range(rows)) as (folder, file):
-        made, worker = begun(folder, file, Loaded(encoder), 8192)
+        made, worker = begun(folder, file, Loaded("model", encoder=encoder), 8192)
         done = run_job(made, worker)
     assert done.complete and done.rows == rows
     return {"before": before, "highest": resident("VmHWM")}
@@ -240,15 +236,15 @@ def going_on(rows: int, shard: int, rounds: int) -> Row:
     encoder, seconds = small_encoder(384), list[float]()
     lines = [f"row {i} of many" for i in range(rows)]
     with folder_of(iter(lines)) as (folder, file), folder_of(iter(lines[-shard:])) as (alone, last):
-        made, worker = begun(folder, file, Loaded(encoder), shard)
+        made, worker = begun(folder, file, Loaded("model", encoder=encoder), shard)
         assert run_job(made, worker).complete
 
         def again() -> None:
-            found, same = begun(folder, file, Loaded(encoder), shard)
+            found, same = begun(folder, file, Loaded("model", encoder=encoder), shard)
             assert run_job(found, same).complete
 
         def only() -> None:
-            found, same = begun(alone, last, Loaded(encoder), shard)
+            found, same = begun(alone, last, Loaded("model", encoder=encoder), shard)
             assert run_job(found, same).complete
 
         for _ in range(rounds):
