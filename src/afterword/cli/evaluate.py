@@ -16,8 +16,7 @@ from ..errors import plural
 from . import options as o
 from .console import REJECTED, ending, interruptible, say
 from .embed import check_fit, fit_texts
-from .model import check_device, title_of
-from .option_groups import Model
+from .option_groups import Model, check_device
 from .progress import Bar
 from .tables import laid_out, terminal
 
@@ -242,3 +241,13 @@ def report(evaluation: Evaluation, out: Path) -> int:
         rest = f"the rest is in {out}" if by_name else "nothing was scored"
         say(f"{plural(len(evaluation.failures), 'task')} could not be run; {rest}")
     return REJECTED if evaluation.failures else 0
+
+
+def title_of(model: str) -> str:
+    """The name of a model in results.
+
+    >>> title_of("models/gpt2/"), title_of("openai-community/gpt2")
+    ('gpt2', 'openai-community/gpt2')
+    """
+    path = Path(model)
+    return path.resolve().name if path.exists() else model

@@ -14,7 +14,7 @@ import typer
 from . import options as o
 from .console import REJECTED, say
 from .option_groups import Form, Input, Method, Model
-from .progress import RowsBar
+from .progress import Bar
 from .sides import Side, embed_side, encode_options, indexed_side, read_items, stored_side
 from .tables import Column, page_width, table
 
@@ -82,9 +82,8 @@ def duplicates(
         raise typer.BadParameter(f"{repeats} is the file of --output", param_hint="--repeats")
     side = _read_side(path, model, source, method, batch_tokens)
     (vectors,) = side.vectors.values()
-    with RowsBar(len(vectors), progress) as bar:
-        bar.begin(len(vectors), len(vectors))
-        kept, others = _kept_and_repeats(side, near_duplicates(vectors, over, bar.more))
+    with Bar("", "rows", len(vectors), progress) as bar:
+        kept, others = _kept_and_repeats(side, near_duplicates(vectors, over, bar.update))
     texts = {row: text for text, rows in zip(side.texts, side.rows, strict=True) for row in rows}
     columns: dict[str, Sequence[Any]] = {
         "text": [texts[row] for row, _, _ in others],

@@ -18,7 +18,7 @@ from . import options as o
 from .console import REJECTED, interruptible, say
 from .embed import read_chunking
 from .option_groups import Input, Model, Speed, check_condition, check_one, read_keep, read_methods
-from .progress import RowsBar, say_loading
+from .progress import Bar, say_loading
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
@@ -210,7 +210,7 @@ class Build:
         update = Update(index, kinds, min(window, STEP))
         rows = update.documents(chain(first, items))
         rows = rows if chunking is None else chunking.items(rows, embedder)
-        with Rejects(self.listing, say) as rejected, RowsBar(reader.total, self.progress) as bar:
+        with Rejects(self.listing, say) as rejected, Bar("", "rows", show=self.progress) as bar:
             _embed(update, rows, embedder, chunking, window, reader, bar, rejected)
         return self._finish(update)
 
@@ -319,7 +319,7 @@ class Build:
 
 def _embed(
     update: Update, rows: Iterator[Item], embedder: MethodsEmbedder, chunking: Chunking | None, window: int,
-    reader: Reader, bar: RowsBar, rejected: Rejects,
+    reader: Reader, bar: Bar, rejected: Rejects,
 ) -> None:  # fmt: skip
     """Embed new rows a window at a time, and merge them.
 
@@ -329,21 +329,20 @@ def _embed(
 
     def encode(items: Sequence[Item]) -> dict[str, Array]:
         if chunking is None:
-            return embedder([item.text or "" for item in items], None, bar.more)
-        return chunking.encode([Item(i.line, i.text, None, i.beside.context) for i in items], embedder, bar.more)
+            return embedder([item.text or "" for item in items], None, bar.update)
+        return chunking.encode([Item(i.line, i.text, None, i.beside.context) for i in items], embedder, bar.update)
 
     empty, read = encode([]), 0
     for part in windows(rows, window):
         new = update.new(part)
         read += len(part)
         if not new:
-            bar.skip(reader.at, read)
+            bar.update(len(part))
             continue
-        bar.begin(reader.at, read, [len(item.text or "") for item in new if item.problem is None])
+        bar.read(read, reader.at, reader.total)
         (vectors,) = embed_window(new, encode, embedder.why_nan, empty).values()
         _list(update, new, rejected, lines=True)
         update.write(new, vectors)
-        bar.end()
 
 
 def _list(update: Update, items: Sequence[Item], rejected: Rejects, lines: bool = False) -> None:

@@ -253,8 +253,11 @@ class Figure:
     dark: o.Dark = False
 
     def check(self) -> None:
-        """Refuse a figure that cannot be drawn, before a long computation."""
-        check_plot(self.plot, self.dark)
+        """Check, before a long computation, that the figure can be drawn."""
+        if self.plot is not None:
+            from ..papers.figure import check
+
+            check(self.plot, self.dark)
 
     def draw(self, draw: Callable[..., None], *results: Any, model: str = "", **options: Any) -> None:
         """Call ``draw(path, *results)`` if there is --plot; with a model, the file is named after it too."""
@@ -369,16 +372,6 @@ def check_condition(methods: Iterable[AnyMethod], options: str, given: bool) -> 
             raise typer.BadParameter(f"the template holds {{condition}}: give {options}", param_hint="--method")
         if given and not wanted:
             raise typer.BadParameter(f"the template of {method} holds no {{condition}}", param_hint="--condition")
-
-
-def title_of(model: str) -> str:
-    """The name of a model in results.
-
-    >>> title_of("models/gpt2/"), title_of("openai-community/gpt2")
-    ('gpt2', 'openai-community/gpt2')
-    """
-    path = Path(model)
-    return path.resolve().name if path.exists() else model
 
 
 GENERIC = re.compile(r"(model|encoder|final|best|out|checkpoint-\d+)")
@@ -503,14 +496,6 @@ def numbers(spelled: str | None, option: str, kind: Callable[[str], Any] = int) 
         return tuple(kind(part) for part in spelled.split(",")) if spelled else ()
     except ValueError:
         raise typer.BadParameter(f"{spelled!r}: write numbers separated by commas", param_hint=option) from None
-
-
-def check_plot(plot: Path | None, dark: bool = False) -> None:
-    """Check, before a long computation, that a figure can be drawn."""
-    if plot is not None:
-        from ..papers.figure import check
-
-        check(plot, dark)
 
 
 ModelChoice = Model

@@ -26,11 +26,9 @@ Methods = Annotated[list[str] | None, Option("--method", metavar="METHOD",
     help=f"{METHOD} May be given several times. Default: the method saved in the folder, or classical.")]
 Method = Annotated[str | None, Option("--method", metavar="METHOD",
     help=f"{METHOD} Default: the method saved in the folder, or classical.")]
-ModelOfTexts = Annotated[str | None, Option("-m", "--model", metavar="MODEL",
+ModelOfTexts = Annotated[str, Option("-m", "--model", show_default=False, metavar="MODEL",
     help="The model that embeds the texts of the input, as for `afterword embed`. Without it, the input is a .parquet "
     "file of vectors that `afterword embed` wrote, or the folder of an index.")]
-MethodOrColumn = Annotated[str | None, Option("--method", metavar="METHOD",
-    help="The method for texts; see `afterword methods`. In a file with vectors of several methods: which to take.")]
 Input = Annotated[Path | None, Option("-i", "--input", metavar="FILE",
     help="Read texts from this .txt, .jsonl, .csv, .tsv or .parquet file; all but .parquet may be gzipped (.gz). - is "
     "stdin.")]

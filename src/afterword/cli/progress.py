@@ -70,9 +70,10 @@ class Bar:
             self._bar.start()
         return self
 
-    def expect(self, total: float) -> None:
-        """Set the total, which may be an estimate."""
-        self.total = max(total, self.done)
+    def read(self, rows: int, at: int, size: int | None) -> None:
+        """Estimate the total, after ``rows`` rows were read from the first ``at`` of ``size`` bytes or rows."""
+        if size and at:
+            self.total = max(rows * size / at, self.done)
 
     def update(self, count: float = 1) -> None:
         """Count more as done."""
@@ -113,8 +114,7 @@ class RowsBar(Bar):
 
     def begin(self, at: int, rows: int, characters: Sequence[int] = ()) -> None:
         """Estimate the number of rows, after `rows` rows were read from the first `at` of the file."""
-        if self._size and at:
-            self.expect(rows * self._size / at)
+        self.read(rows, at, self._size)
 
     def more(self, rows: float) -> None:
         """Count rows as done."""
