@@ -57,7 +57,6 @@ def jobs(specs: Sequence[str], data: str | Path | None, mteb_task: Callable[[str
     Raises:
         InputError: there is no such group, name or file; two files have one name; a task needs `data`.
         MethodError: an option is unknown or invalid.
-        MissingDataset: there is no such folder.
 
     >>> [job.name for job in jobs(["STS12,STS-B"], ".", lambda name: pairs.sts(name))]
     ['STS12', 'STSB']

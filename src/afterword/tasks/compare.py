@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,21 +19,14 @@ SAME = 1e-6  # largest difference between a score and the same score recomputed 
 
 
 class Kind(NamedTuple):
-    """What results have in common that go into one test. A set has one result of each kind at most.
-
-    Attributes:
-        group: group of the tasks: "sts" and "sts-raw" hold the same sets.
-        metric: name of the main score.
-        protocol: the options of the task, as in "decision=cosine"; "" = none.
-    """
+    """What results of one test have in common: group, metric, and the options of the task ("decision=cosine")."""
 
     group: str
     metric: str
     protocol: str = ""
 
 
-def kind_of(result: Result) -> Kind:
-    """The group, metric and protocol of a result."""
+def _kind(result: Result) -> Kind:
     return Kind(result.group, result.metric, result.task.partition(":")[2])
 
 
@@ -42,10 +35,8 @@ class Difference:
     """The scores of two encoders on a task, in percent, and the interval of their difference.
 
     Attributes:
-        task: name of the task.
-        kind: its group, metric and protocol.
-        first: score of the first encoder.
-        second: score of the second encoder.
+        task, kind: the task; its group, metric and protocol.
+        first, second: the scores.
         interval: bootstrap interval of their difference over pairs or questions; NaN if there is none.
         note: why there is no interval.
         paired: whether both were scored on the same data by the same protocol and metric.
@@ -67,14 +58,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The paired t-test of two encoders over sets of one group, metric and protocol.
+    """The paired t-test of two encoders over tasks of one kind, each of a different set.
 
     Attributes:
-        kind: that group, metric and protocol.
-        tasks: the tasks that are counted, each of a different set.
         mean: the mean difference, in percent.
-        t: Student's t, with one degree of freedom fewer than tasks; NaN if all differences are equal.
-        p: its two-sided p-value.
+        t, p: Student's t and its two-sided p-value; NaN if all differences are equal.
     """
 
     kind: Kind
@@ -138,12 +126,12 @@ def _difference(a: Result, b: Result, draws: int, seed: int) -> Difference:
     interval, note = (math.nan, math.nan), reason
     if draws and not reason:
         interval, note = _interval(a, b, draws, seed)
-    return Difference(a.task, kind_of(a), 100 * a.main, 100 * b.main, interval, note, not reason)
+    return Difference(a.task, _kind(a), 100 * a.main, 100 * b.main, interval, note, not reason)
 
 
 def _incomparable(a: Result, b: Result) -> str:
     """What makes two results incomparable; "" = nothing."""
-    if kind_of(a) != kind_of(b):
+    if _kind(a) != _kind(b):
         return "not the same metric"
     if a.revision != b.revision:
         return "not the same data"
@@ -152,8 +140,9 @@ def _incomparable(a: Result, b: Result) -> str:
 
 def _interval(a: Result, b: Result, draws: int, seed: int) -> tuple[tuple[float, float], str]:
     """The interval, or the reason why there is none."""
-    score, ours, theirs = _statistic(a), _columns(a.items), _columns(b.items)
-    if score is None or ours is None or theirs is None:
+    score = _accuracy if "correct" in a.items else pearson if "pearson" in a.metric else spearman
+    ours, theirs = _columns(a.items), _columns(b.items)
+    if ours is None or theirs is None:
         return (math.nan, math.nan), "no pairs or questions to draw from"
     if abs(score(*ours) - a.main) > SAME or abs(score(*theirs) - b.main) > SAME:
         several = len(a.scores) > 1 or len(b.scores) > 1
@@ -165,16 +154,12 @@ def _interval(a: Result, b: Result, draws: int, seed: int) -> tuple[tuple[float,
     return bootstrap(difference, *ours, theirs[1], draws=draws, seed=seed), ""
 
 
-def _statistic(result: Result) -> Callable[[Column, Column], float] | None:
-    """The function from items to the main score; None if the items have none."""
-    if "correct" in result.items:
-        return lambda _, correct: float(np.mean(correct))
-    if "similarity" in result.items:
-        return pearson if "pearson" in result.metric else spearman
-    return None
+def _accuracy(_: Column, correct: Column) -> float:
+    return float(np.mean(correct))
 
 
 def _columns(items: Items) -> tuple[Column, Column] | None:
+    """Gold scores and similarities; of questions, twice whether they were answered correctly."""
     if "correct" in items:
         return items["correct"], items["correct"]
     return (items["gold"], items["similarity"]) if "similarity" in items else None

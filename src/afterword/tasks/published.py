@@ -76,8 +76,7 @@ class Line:
 
     Attributes:
         name: model and method, as printed.
-        scores: one per column; None for a missing one.
-        deviations: their standard deviations over runs, where they are known.
+        scores, deviations: one per column; None for a missing one.
         group: the heading above the line.
         source: the work that the table cites for the line; "" = the paper itself; `HERE` for our results.
         notes: for each column, what the reader must know of its score.
@@ -109,13 +108,10 @@ class Published:
 
     Attributes:
         id: its name on the command line, as in "bellm-1".
-        paper: name of the paper's method.
-        reference: authors and title.
-        table: number of the table.
-        title: caption.
+        paper, reference: name of the paper's method; its authors and title.
+        table, title: number and caption.
         scale: 100 for percent, 1 for fractions, as printed.
-        columns: the columns, in the order of the table.
-        rows: its lines, in the order of the table.
+        columns, rows: in the order of the table.
         note: remarks for the reader.
         ours: what our data of a task differ in from the table's, by task.
     """
@@ -207,9 +203,6 @@ def chosen(ids: Sequence[str], rows: Sequence[Row]) -> list[Published]:
         ids: ids of tables; "all" = every table in which one of `rows` has a place, cut to the rows that are nearest in
             score; without `rows`, all tables.
         rows: our results.
-
-    Raises:
-        InputError: there is no such table.
     """
     if unknown := set(ids) - {"all", *published()}:
         name = min(unknown)

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
@@ -122,9 +122,6 @@ def key(task: Task, digests: Mapping[str, str], encoder: str, fit: str | None = 
         digests: hashes of its data, by name.
         encoder: the encoder's fingerprint, library versions included.
         fit: a hash of the texts that the encoder is fitted on.
-
-    Raises:
-        MissingExtra: a library of the task is not installed.
     """
     described = {
         "task": f"{type(task).__module__}.{type(task).__qualname__}", "options": asdict(task), "files": dict(digests),
@@ -139,18 +136,11 @@ def revision(digests: Mapping[str, str]) -> str:
 
 
 def versions(task: Task) -> dict[str, str]:
-    """The versions of the libraries that score a task.
-
-    Raises:
-        MissingExtra: a library is not installed.
-    """
-    by_name = {}
-    for name in ("numpy", *task.libraries):
-        try:
-            by_name[name] = version(name)
-        except PackageNotFoundError:
-            raise MissingExtra(name, "evaluate") from None
-    return by_name
+    """The versions of the libraries that score a task; MissingExtra if one is not installed."""
+    try:
+        return {name: version(name) for name in ("numpy", *task.libraries)}
+    except PackageNotFoundError as e:
+        raise MissingExtra(str(e.name), "evaluate") from None
 
 
 def write(path: Path, result: Result) -> None:
@@ -204,12 +194,7 @@ class Row:
 
 
 def read_results(*folders: Path) -> list[Row]:
-    """Read the results of all encoders below folders, sorted by path; incomplete files are left out with a warning.
-
-    Raises:
-        MissingDataset: there is no such folder.
-        DataError: one holds no results.
-    """
+    """Read the results of all encoders below folders, sorted by path; incomplete files are left out with a warning."""
     inside: dict[Path, list[Result]] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -249,8 +234,7 @@ class ScoreTable:
     """Scores of a group of tasks in percent; the last column is the average, for rows without gaps.
 
     Attributes:
-        title: name of the group.
-        metric: name of the main score.
+        title, metric: of the group.
         columns: tasks, and the average if there is one.
         rows: for each encoder its name, scores, and standard deviations over seeds.
         notes: remarks on the tasks, in the order of the columns.
@@ -286,8 +270,10 @@ def tables(rows: Sequence[Row]) -> list[ScoreTable]:
 
 def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> ScoreTable:
     lines, present = [], [row for row in rows if any(task in row.results for task in members)]
-    reason = _no_average(members)
-    averaged = len(members) > 1 and not reason
+    metrics = dict.fromkeys(r.metric for r in members.values())
+    several_metrics = len(metrics) > 1
+    repeated = len({task.partition(":")[0] for task in members}) < len(members)
+    averaged = len(members) > 1 and not several_metrics and not repeated
     for row in present:
         results = [row.results.get(task) for task in members]
         scores = [None if r is None else 100 * r.main for r in results]
@@ -296,39 +282,21 @@ def _table(group: str, members: Mapping[str, Result], rows: Sequence[Row]) -> Sc
             scores.append(_average(scores))
             deviations.append(None if scores[-1] is None else _deviation([r for r in results if r is not None]))
         lines.append((row.name, tuple(scores), tuple(deviations)))
-    metric = " or ".join(dict.fromkeys(r.metric for r in members.values()))
-    notes = [reason] if reason else _undefined(members, lines) if averaged else []
+    notes = [f"no average: the metrics are {' and '.join(metrics)}"] if several_metrics else []
+    notes += ["no average: a task appears more than once"] if repeated else []
     notes += [note for task in members for note in _notes(task, present)]
-    return ScoreTable(group, metric, (*members, *([AVERAGE] if averaged else [])), tuple(lines), tuple(notes))
-
-
-def _no_average(members: Mapping[str, Result]) -> str:
-    """Why these tasks have no average; "" if they have one."""
-    metrics = dict.fromkeys(r.metric for r in members.values())
-    if len(metrics) > 1:
-        return f"no average: the metrics are {' and '.join(metrics)}"
-    names = [task.partition(":")[0] for task in members]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    return f"no average: {twice} appears more than once" if twice else ""
-
-
-def _undefined(members: Iterable[str], lines: Sequence[tuple[str, tuple[float | None, ...], object]]) -> list[str]:
-    """Which rows have no average because a score is NaN."""
-    bad = {task: [name for name, at, _ in lines if math.isnan(at[i] or 0)] for i, task in enumerate(members)}
-    return [
-        f"no average{'' if len(names) == len(lines) else ' of ' + ', '.join(names)}: {task} is undefined"
-        for task, names in bad.items()
-        if names
-    ]
+    return ScoreTable(
+        group, " or ".join(metrics), (*members, *([AVERAGE] if averaged else [])), tuple(lines), tuple(notes)
+    )
 
 
 def _notes(task: str, rows: Sequence[Row]) -> list[str]:
-    """Remarks on a task: those of all its rows, those of some, and whether the rows are of the same data."""
+    """Remarks on a task, with the names of the rows if they are not of all, and whether the data are the same."""
     by_row = {row.name: row.results[task] for row in rows if task in row.results}
     notes = []
     for note in dict.fromkeys(note for r in by_row.values() for note in r.notes):
         names = [name for name, r in by_row.items() if note in r.notes]
-        notes.append(f"{task}: {note}" if len(names) == len(by_row) else f"{task}, {', '.join(names)}: {note}")
+        notes.append(": ".join([", ".join([task, *(names if len(names) < len(by_row) else [])]), note]))
     if len({r.revision for r in by_row.values()}) > 1:
         notes.append(f"{task}: the rows are of different data, and cannot be compared")
     return notes

@@ -40,7 +40,7 @@ class Source(ABC):
 
     @abstractmethod
     def digest(self, name: str) -> str:
-        """A hexadecimal hash of a data set's content: it changes when a row does; `name` and errors as for `rows`."""
+        """A hash of a data set's content: it changes when a row does; `name` and errors as for `rows`."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,7 @@ class Folder(Source):
     root: Path
 
     def find(self, name: str) -> Path:
-        """The file of a data set.
-
-        Args:
-            name: relative, as in "en/sts/sts12.test"; with its ending, or with any of `ENDINGS`.
-
-        Raises:
-            MissingDataset: there is no file with the name and one of these endings.
-        """
+        """The file of a data set, whose name may lack its ending."""
         for ending in ("", *ENDINGS):
             path = self.root / (name + ending)
             if path.is_file():
@@ -85,16 +78,10 @@ def read_rows(path: Path, fields: Mapping[str, Check], optional: Mapping[str, Ch
 
     Args:
         path: a .jsonl or .csv file, also gzipped, or a .parquet file.
-        fields: the required fields, with a check for each.
-        optional: the optional fields, with a check for each; a missing one is None.
+        fields, optional: as for `Source.rows`, which has the errors too.
 
     Yields:
         The fields of each row; other fields are ignored.
-
-    Raises:
-        MissingDataset: there is no such file.
-        BadRow: a line cannot be read, or a field is missing or invalid.
-        DataError: the file has another format, is corrupt, or has no rows.
     """
     empty = True
     with closing(open_rows(path, next(iter(fields)))) as reader:
@@ -166,11 +153,9 @@ class Part:
     """One split of one repository on the hub.
 
     Args:
-        repository: owner and name, as in "mteb/sts12-sts".
-        split: name of the split there.
+        repository, split, configuration: their names there, as in "mteb/sts12-sts".
         fields: our field names to the repository's.
         fixed: our fields that the repository lacks, with one value for all rows.
-        configuration: name of the configuration there.
         revision: a commit; None = the newest.
     """
 
@@ -236,11 +221,7 @@ class Hub(Source):
     mirror: Path | None = None
 
     def rows(self, name: str, fields: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> list[Row]:
-        """All rows of a data set, checked as in `Source.rows`.
-
-        Raises:
-            MissingExtra: the datasets package is not installed.
-        """
+        """All rows of a data set, checked as in `Source.rows`."""
         return [checked(place, n, raw, fields, optional or {}) for place, n, raw in self._records(name)]
 
     def digest(self, name: str) -> str:
@@ -281,17 +262,7 @@ class Hub(Source):
 
 
 def source(where: str | Path) -> Source:
-    """The source of data sets that a string names.
-
-    Args:
-        where: "hub", or a folder.
-
-    Raises:
-        MissingDataset: there is no such folder.
-
-    >>> source("hub") == Hub()
-    True
-    """
+    """The `Hub` for "hub", else the `Folder` of this path; MissingDataset if it does not exist."""
     if where == "hub":
         return Hub()
     if not Path(where).is_dir():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,8 @@ from .rows import Source, label, text
 from .task import Array, Embedder, Loaded, Scores, Task, as_read, embed
 
 Classes = NDArray[np.integer]
+Folds = Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
+"""Indices of rows to train on and of held-out rows."""
 
 CROSS_VALIDATED, BY_FOLDS, BY_SPLIT = ("all",), ("train", "test"), ("train", "dev", "test")
 """The splits of the three protocols."""
@@ -134,9 +136,9 @@ SEED = 1111
 TOLERANCE = 1e-4
 """Of each component of the gradient, for vectors scaled so that their components have size 1 or so."""
 ITERATIONS = 1000
-NESTED_GRID = SPLIT_GRID = tuple(2.0**t for t in range(-2, 4))
+GRID = tuple(2.0**t for t in range(-2, 4))
 FOLDS_GRID = tuple(2.0**t for t in range(-1, 6))
-"""The values of C that the three protocols try."""
+"""The values of C that are tried; the second by folds of a training split."""
 
 
 @dataclass
@@ -197,63 +199,57 @@ class Classifier:
         except ImportError:
             raise MissingExtra("scikit-learn", "evaluate") from None
         x, factor = well_scaled(x)
+        grid = [c * factor for c in (FOLDS_GRID if len(sizes) == 2 else GRID)]
         with threadpool_limits(1):  # the matrices are small: more threads are slower
             if len(sizes) == 1:
-                return self._cross_validated(x, y, [c * factor for c in NESTED_GRID])
-            if len(sizes) == 2:
-                return self._by_folds(x, y[: sizes[0]], [c * factor for c in FOLDS_GRID])
-            return self._by_split(x, y[: sum(sizes[:2])], sizes[0], [c * factor for c in SPLIT_GRID])
+                return self._cross_validated(x, y, grid)
+            train, seen = sizes[0], sum(sizes[:-1])
+            held_out = self._folds_of(y[:train]) if seen == train else [(np.arange(train), np.arange(train, seen))]
+            c, accuracy = self.best(x[:seen], y[:seen], grid, held_out)
+            return self.fit(x[:train], y[:train], c).predict(x[seen:]), accuracy
 
     def _cross_validated(self, x: Array, y: Classes, grid: Sequence[float]) -> tuple[Classes, float]:
         predicted, accuracies = np.empty_like(y), []
         for train, test in self._folds_of(y):
-            c, accuracy = self.best(x[train], y[train], grid)
-            predicted[test] = next(self._fits(x[train], y[train], [c])).predict(x[test])
+            c, accuracy = self.best(x[train], y[train], grid, self._folds_of(y[train]))
+            predicted[test] = self.fit(x[train], y[train], c).predict(x[test])
             accuracies.append(accuracy)
         return predicted, float(np.mean(accuracies))
 
-    def _by_folds(self, x: Array, y: Classes, grid: Sequence[float]) -> tuple[Classes, float]:
-        c, accuracy = self.best(x[: len(y)], y, grid)
-        return next(self._fits(x[: len(y)], y, [c])).predict(x[len(y) :]), accuracy
+    def best(self, x: Array, y: Classes, grid: Sequence[float], held_out: Folds) -> tuple[float, float]:
+        """The C with the highest mean accuracy on held-out rows, the smaller of equals, and that accuracy."""
+        from sklearn.linear_model import LogisticRegressionCV
 
-    def _by_split(self, x: Array, y: Classes, train: int, grid: Sequence[float]) -> tuple[Classes, float]:
-        fits = list(self._fits(x[:train], y[:train], grid))
-        accuracies = [_percent((fit.predict(x[train : len(y)]) == y[train:]).mean()) for fit in fits]
-        best = int(np.argmax(accuracies))
-        return fits[best].predict(x[len(y) :]), accuracies[best] / 100
-
-    def best(self, x: Array, y: Classes, grid: Sequence[float]) -> tuple[float, float]:
-        """The C with the highest mean accuracy over folds, the smaller of equals, and that accuracy."""
-        accuracies = np.array([
-            [(fit.predict(x[test]) == y[test]).mean() for fit in self._fits(x[train], y[train], grid)]
-            for train, test in self._folds_of(y)
-        ])  # fmt: skip
-        means = [_percent(m) for m in accuracies.mean(0)]
+        search = LogisticRegressionCV(
+            Cs=list(grid), cv=held_out, scoring="accuracy", tol=TOLERANCE, max_iter=ITERATIONS, l1_ratios=(0,),
+            refit=False, use_legacy_attributes=False,
+        )  # fmt: skip
+        fitted = self._fitted(search, x, y)
+        means = [round(100 * float(mean), 2) for mean in fitted.scores_.mean(axis=(0, 1))]
         at = int(np.argmax(means))
         return grid[at], means[at] / 100
 
-    def _folds_of(self, y: Classes) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    def fit(self, x: Array, y: Classes, c: float) -> Any:
+        """A model of scikit-learn, fitted."""
+        from sklearn.linear_model import LogisticRegression
+
+        return self._fitted(LogisticRegression(C=c, tol=TOLERANCE, max_iter=ITERATIONS), x, y)
+
+    def _fitted(self, model: Any, x: Array, y: Classes) -> Any:
+        from sklearn.exceptions import ConvergenceWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # `notes` reports it
+            model.fit(x, y)
+        self.unconverged += int((np.asarray(model.n_iter_) >= ITERATIONS).sum())
+        return model
+
+    def _folds_of(self, y: Classes) -> Folds:
         from sklearn.model_selection import StratifiedKFold
 
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # harmless in an inner fold
-            yield from StratifiedKFold(self.folds, shuffle=True, random_state=SEED + self.seed).split(y, y)
-
-    def _fits(self, x: Array, y: Classes, grid: Sequence[float]) -> Iterator[Any]:
-        """Fitted classifiers, one for each C in order."""
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-
-        last = None
-        for c in grid:
-            fit = LogisticRegression(C=c, tol=TOLERANCE, max_iter=ITERATIONS, warm_start=True)
-            if last is not None:
-                fit.coef_, fit.intercept_ = last.coef_, last.intercept_
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # `notes` reports it
-                last = fit.fit(x, y)
-            self.unconverged += int(max(fit.n_iter_) >= ITERATIONS)
-            yield last
+            return list(StratifiedKFold(self.folds, shuffle=True, random_state=SEED + self.seed).split(y, y))
 
 
 def well_scaled(x: Array) -> tuple[Array, float]:
@@ -266,10 +262,6 @@ def well_scaled(x: Array) -> tuple[Array, float]:
     centred = np.asarray(x - x.mean(0, dtype=np.float64), np.float32)
     size = float(np.sqrt(np.square(centred).mean(dtype=np.float64))) or 1.0
     return centred / np.float32(size), size**2
-
-
-def _percent(accuracy: float) -> float:
-    return round(100 * float(accuracy), 2)
 
 
 TASKS: tuple[Task, ...] = (
