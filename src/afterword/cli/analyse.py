@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Option
@@ -23,14 +23,9 @@ from .progress import CountedBar
 from .tables import aligned
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ..encode.limits import Limits
     from ..encoder import Encoder
     from ..papers.attention import AttentionMatrix
     from ..papers.measurement import Table
-    from ..tasks.pairs import ScoredPairs
     from ..text.layout import Layout
     from ..text.tokenizer import Tokenizer
 
@@ -79,31 +74,23 @@ def turning_point(
         for p in pool or ("mean", "last")
     }
     methods = {name: one_method(parse_method(spec), "a turning point") for name, spec in specs.items()}
-    names = run.names(model)
-    sets = {name: turning.read_pairs(path) for path, name in distinct(list(map(str, dev)), _stem, "--dev").items()}
+    files = distinct([str(path) for path in dev], lambda path: Path(path).name, "--dev")
+    sets = {name: turning.read_pairs(path) for path, name in files.items()}
     results, curves, notes = [], [], []
-    for path, short in names.items():
+    for path, short in run.names(model).items():
         encoder = run.load(path, classical())
         with CountedBar("turning point", "vectors") as bar:
             of_model = turning.degradation(
                 encoder, sets, methods, margin=margin, batch_tokens=run.batch_tokens, show_progress_bar=bar.update
             )
-        asked = [
-            spec.replace("auto", str(curve.turning.last)) if curve.turning else None
-            for spec, curve in zip(specs.values(), of_model, strict=True)
-        ]
-        rows = [{**curve.to_json(), "method": spec} for curve, spec in zip(of_model, asked, strict=True)]
-        results.append({"model": path, "layers": encoder.backbone.facts.layers, "margin": margin, "curves": rows})
-        notes += ["" if spec is None else f": --method {shlex.quote(spec)}" for spec in asked]
-        for curve in of_model:
-            parts = [short] * (len(model) > 1) + [curve.name] * (len(model) == 1 or len(methods) > 1)
-            curves.append(replace(curve, name=", ".join(parts)))
+        for curve, spec in zip(of_model, specs.values(), strict=True):
+            spelled = spec.replace("auto", str(curve.turning.last)) if curve.turning else None
+            results.append({"model": path, "method": spelled, **curve.to_json()})
+            notes.append(f": --method {shlex.quote(spelled)}" if spelled else "")
+            name = [short] * (len(model) > 1) + [curve.name] * (len(model) == 1 or len(methods) > 1)
+            curves.append(replace(curve, name=", ".join(name)))
     figure.draw(turning.draw, curves, list(sets))
-    return run.show(results if len(results) > 1 else results[0], lines([turning.table(curves, notes, list(sets))]))
-
-
-def _stem(path: str) -> str:
-    return Path(path).name.removesuffix(".gz").rpartition(".")[0] or path
+    return run.show(results, lines([turning.table(curves, notes, list(sets))]))
 
 
 def _quoted(template: str) -> str:
@@ -187,14 +174,12 @@ def impact(
     corpus: Corpus = None,
     first: Annotated[int, Option(min=1, metavar="N",
         help="Use the first N texts. A text of k tokens is run k*k/2 times.")] = 200,
-    heads: Annotated[int, Option(min=0, metavar="N", help="Print the N best attention heads.")] = 5,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Measure how well the importance of tokens to an encoder correlates with TF-IDF.
 
-    Importance is measured by perturbed masking (the impact matrix), and by each head's attention of a token to
-    itself. A correlation is that of the tokens of one text, averaged over texts. The plot shows the impact matrix of
-    the first text, a file for each model. --json has the matrices of all texts.
+    Importance is measured by perturbed masking (the impact matrix); `afterword analyse heads` does it by attention.
+    The plot shows the impact matrix of the first text, a file for each model. --json has those of all texts.
 
     Examples:
         afterword analyse impact -m minilm -i texts.txt --first 20
@@ -205,20 +190,17 @@ def impact(
     from ..methods import classical
     from ..papers import importance
 
-    results: list[dict[str, Any]] = []
-    tables = []
+    results, tables = [], []
     for name, encoder, limits in run.encoders(model, {"": classical()}):
         weights, matrices = importance.tfidf_weights(encoder, used, counted), []
-        by_head = importance.head_agreements(encoder, used, weights, limits=limits)[:heads] if heads else ()
         with CountedBar("impact matrices", "texts", len(used)) as bar:
             for text in used:
                 matrices.append(importance.impact(encoder, text, limits=limits))
                 bar.update()
-        agreements = [importance.impact_agreement(matrices, weights), *by_head]
+        agreement = importance.impact_agreement(matrices, weights)
         of_texts = [{**m.to_json(), "tfidf": w.tolist()} for m, w in zip(matrices, weights, strict=True)]
-        results.append({"model": name, **agreements[0].to_json(), "texts_measured": of_texts})
-        results += [{"model": name, **head.to_json()} for head in by_head]
-        tables.append(importance.impact_table(name, agreements, len(used)))
+        results.append({"model": name, **agreement.to_json(), "texts_measured": of_texts})
+        tables.append(importance.table(name, [agreement], len(used)))
         figure.draw(importance.draw, matrices[0], model=name if len(model) > 1 else "", name=name, text=used[0])
     return run.show(results, lines(tables))
 
@@ -230,9 +212,6 @@ def heads(
     dev: Annotated[Path | None, Option(metavar="FILE",
         help="Scored pairs by which Ditto's heads are ranked: a file of sentence1, sentence2 and score. Without "
         "--input and --pairs, correlations are of their texts.")] = None,
-    test: Annotated[list[Path] | None, Option(metavar="FILE",
-        help="Scored pairs on which to score Ditto with every head too. May be given several times; the mean is shown."
-        )] = None,
     states: Annotated[str, Option(metavar="STATES", help="The states that Ditto weighs: first_last, last, static."
         )] = "first_last",
     top: Annotated[int, Option(min=1, metavar="N", help="Print the N best heads.")] = 4,
@@ -243,8 +222,8 @@ def heads(
     """Show which attention heads follow TF-IDF, and how well Ditto does with each (Ditto's Table 4).
 
     For each head: Pearson's and Spearman's correlation of its diagonal attention with TF-IDF, over the tokens of a
-    text, averaged over texts; and with --dev and --test the score of Ditto with that head. Heads are ranked by the
-    score on --dev, or else by Pearson's correlation, as by `afterword tune --texts`. The plot shows what ranks them.
+    text, averaged over texts; and with --dev the score of Ditto with that head. Heads are ranked by that score, or
+    else by Pearson's correlation, as by `afterword tune --texts`. The plot shows what ranks them.
 
     Examples:
         afterword analyse heads -m minilm --dev pairs.jsonl
@@ -252,39 +231,25 @@ def heads(
     figure.check()
     from ..methods import ditto, parse_head
     from ..papers import importance
-    from ..papers.measurement import for_json
     from ..tasks.pairs import read_pairs
+    from ..tune.heads import head_scores
 
     also = [f"{layer + 1}-{number + 1}" for layer, number in map(parse_head, head or ())]
     read = (replace(texts, pairs=dev) if texts.input is None and texts.pairs is None else texts).read()
     counted = read if corpus is None else read_input(corpus)
-    sets = {"dev": [read_pairs(dev)] if dev else [], "test": [read_pairs(path) for path in test or ()]}
+    pairs = None if dev is None else read_pairs(dev)
     results, tables = [], []
     for name, encoder, limits in run.encoders(model, {"": ditto((0, 0), states)}):
         weights = importance.tfidf_weights(encoder, read, counted)
-        agreements = importance.head_agreements(encoder, read, weights, limits=limits)
-        scores = {kind: _ditto_scores(encoder, pairs, states, limits) for kind, pairs in sets.items() if pairs}
-        rows = [
-            {**a.to_json(), **{kind: for_json(of[importance.place(a.name)]) for kind, of in scores.items()}}
-            for a in agreements
-        ]
-        if "dev" in scores:
-            rows.sort(key=lambda row: (row["dev"] is None, -(row["dev"] or 0)))
-        results += [{"model": name, "states": states, **row} for row in rows]
-        tables.append(importance.heads_table(name, rows, len(read), top, also))
-        figure.draw(importance.draw_heads, name, rows, model=name if len(model) > 1 else "")
+        scores = None
+        if pairs is not None:
+            with CountedBar("heads", "texts", 2 * len(pairs.gold)) as bar:
+                scores = head_scores(encoder, pairs, states, limits, bar.update)
+        agreements = importance.head_agreements(encoder, read, weights, scores, limits=limits)
+        results += [{"model": name, "states": states, **agreement.to_json()} for agreement in agreements]
+        tables.append(importance.table(name, agreements, len(read), top, also))
+        figure.draw(importance.draw_heads, name, agreements, model=name if len(model) > 1 else "")
     return run.show(results, lines(tables))
-
-
-def _ditto_scores(
-    encoder: Encoder, sets: Sequence[ScoredPairs], states: str, limits: Limits
-) -> NDArray[np.floating[Any]]:
-    """The score of Ditto with each head (L, H), a mean over sets of pairs."""
-    from ..tune.heads import head_scores
-
-    with CountedBar("heads", "texts", sum(2 * len(pairs.gold) for pairs in sets)) as bar:
-        tables = [head_scores(encoder, pairs, states, limits, bar.update) for pairs in sets]
-    return sum(tables[1:], tables[0]) / len(tables)
 
 
 def isotropy(
@@ -413,7 +378,6 @@ def attention(
     model: o.Model,
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text. Default: --input or stdin.")] = None,
     input: o.Input = None,
-    row: Annotated[int | None, Option(min=1, metavar="N", help="Use text N of the input, counted from 1.")] = None,
     format: o.Format = None,
     field: o.Field = None,
     method: o.Methods = None,
@@ -422,8 +386,6 @@ def attention(
         )] = None,
     layer: Annotated[list[int] | None, Option(min=1, metavar="N",
         help="Show the mean over all heads of layer N, counted from 1. May be given several times.")] = None,
-    token: Annotated[str | None, Option(metavar="WORD",
-        help="Show only the rows of this word: what its tokens attend to.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Show the attention of one text, token by token.
@@ -433,7 +395,7 @@ def attention(
     layer's attention that goes to later tokens is printed.
 
     Examples:
-        afterword analyse attention -m afterword-mini --method reba --token bank "The bank was steep."
+        afterword analyse attention -m afterword-mini --method reba "The bank was steep."
         afterword analyse attention -m minilm --head 2-1 --head 2-3 "The bank was steep."
     """
     from ..methods import one_method, parse_head
@@ -441,14 +403,12 @@ def attention(
     figure.check()
     heads, methods = [parse_head(h) for h in head or ()], read_methods(method)
     texts = list(items(text, input, format, field))
-    if len(texts) < (row or 1):
-        raise typer.BadParameter(f"the input has {len(texts)} texts", param_hint="--row" if row else "--input")
-    texts = texts if row is None else [texts[row - 1]]
-    if len(texts) != 1 and (heads or layer or token is not None or figure.plot is not None):
-        raise typer.BadParameter(f"there are {len(texts)} texts, and a matrix is that of one", param_hint="--row")
+    if not texts or (len(texts) > 1 and (heads or layer or figure.plot is not None)):
+        raise typer.BadParameter(f"there are {len(texts)} texts: pass one", param_hint="TEXT")
     from ..papers import attention as claim
 
-    results, tables, drawn, forwards = [], [], [], []
+    results: list[dict[str, object]] = []
+    drawn, forwards = [], []
     for name, encoder, limits in run.encoders([model], methods):
         views = _views(encoder, texts[0], heads, layer or ()) if len(texts) == 1 else []
         forward = None
@@ -460,16 +420,14 @@ def attention(
                 f"{encoder.method.name} reads no attention: pass --head or --layer, or a method that does, as reba",
                 param_hint="--method",
             )
-        rows = None if token is None else claim.rows_of_word(encoder, texts[0], token)
-        results.append({"name": name, "matrices": [v.to_json() for v in views], "rows": rows,
-                        "forward": None if forward is None else forward.to_json()})  # fmt: skip
-        views = [replace(view, name=f"{name}: {view.name}") for view in views]
-        tables += [claim.matrix_table(v) if rows is None else claim.rows_table(v, rows) for v in views]
-        drawn += views
+        matrices = [view.to_json() for view in views]
+        results.append({"name": name, "matrices": matrices, "forward": forward and forward.to_json()})
+        drawn += [replace(view, name=f"{name}: {view.name}") for view in views]
     if figure.plot is not None and not drawn:
         raise typer.BadParameter("there is no matrix to draw: pass --head or --layer", param_hint="--plot")
     figure.draw(claim.draw, drawn, texts[0])
-    return run.show(results, lines(tables + ([claim.forward_table(forwards)] if forwards else [])))
+    tables = [*map(claim.matrix_table, drawn), *([claim.forward_table(forwards)] if forwards else [])]
+    return run.show(results, lines(tables))
 
 
 def _views(

@@ -25,10 +25,9 @@ from ..errors import InputError, MethodError, NoSuchHead, plural
 from ..methods import Method, one_method
 from ..methods.weights import Backward, SelfAttention
 from ..text.batch import lay
-from ..text.inputs import check_texts, is_blank
+from ..text.inputs import check_texts
 from ..text.layout import Text
 from ..text.segments import TokenizedText
-from ..text.words import span_of, tokens_of
 from . import figure
 from .measurement import Measurement, Table, sweep
 
@@ -101,7 +100,7 @@ def attention_heads(
     Raises:
         NoSuchHead: the model does not have such a head or layer.
         AttentionNotSeen: the model's attention cannot be read.
-        InputError: the text is blank, one token, or longer than the model's limit.
+        InputError: the text is longer than the model's limit.
         MethodError: the method cuts texts into chunks, or sums two streams.
     """
     facts, written = encoder.backbone.facts, _write(encoder, text)
@@ -192,25 +191,6 @@ def forward_attention(
     )
 
 
-def rows_of_word(encoder: Encoder, text: str, word: str) -> list[int]:
-    """The indices, among the tokens that the model reads, of those of a word in the first copy of the text.
-
-    Args:
-        encoder: its method gives the input format.
-        text: the text.
-        word: every occurrence of it counts.
-
-    Raises:
-        WordNotFound: the text does not contain it, or was truncated before it.
-    """
-    (written,) = _method(encoder).layout.write([text], encoder.backbone.tokenizer, encoder.max_length, offsets=True)
-    span_of(word, text)
-    start, rows = written.segments[0].copies[0][0], set[int]()
-    for i in range(text.count(word)):
-        rows.update(tokens_of(span_of((word, i), text), written, 1, f"the word {word!r}"))
-    return [start + row for row in sorted(rows)]
-
-
 def matrix_table(view: AttentionMatrix) -> Table:
     """All numbers of a matrix, times 100; a dot is 0. Columns are numbered like the tokens."""
     rows = [
@@ -219,17 +199,6 @@ def matrix_table(view: AttentionMatrix) -> Table:
         for i, token in enumerate(view.tokens)
     ]  # fmt: skip
     return Table(rows, [view.name, "x 100"], names=2)
-
-
-def rows_table(view: AttentionMatrix, rows: Sequence[int]) -> Table:
-    """What some tokens attend to, one token per line, with the head that has the maximum."""
-    cells = [{"": token} for token in view.tokens]
-    for r in rows:
-        for k, line in enumerate(cells):
-            line[f"{r + 1} {view.tokens[r]}"] = f"{view.matrix[r, k]:.3f}"
-            if view.layer is not None and view.head is not None:
-                line[f"head of {r + 1}"] = f"{view.layer[r, k]}-{view.head[r, k]}" if view.layer[r, k] else "-"
-    return Table(cells, [view.name])
 
 
 def forward_table(results: Sequence[ForwardAttention]) -> Table:
@@ -249,10 +218,6 @@ def plot(*panels: Axes, views: Sequence[AttentionMatrix]) -> None:
 
     In backward attention a row's token takes in the tokens of the columns. Heads as in Figure 2 of Ditto; ReBA's
     matrix, with the weights of the tokens above it, as in its Figures 1 and 2.
-
-    Args:
-        panels: the axes to draw on, one per matrix or more.
-        views: the matrices.
     """
     most = max(float(view.matrix.max()) for view in views)
     for axes in panels[len(views) :]:
@@ -317,16 +282,12 @@ def _write(encoder: Encoder, text: Text) -> TokenizedText:
     """One text as the model reads it, not truncated."""
     _check_method(encoder)
     (checked,) = check_texts([text])
-    if is_blank(checked):
-        raise InputError("the text is blank: pass a text with a word")
     (written,) = _method(encoder).layout.write([checked], encoder.backbone.tokenizer, encoder.max_length)
     if written.kept < written.total:
         raise InputError(
             f"the text has {written.total} tokens, and {written.kept} of them fit into "
             f"max_length={encoder.max_length}: pass a shorter text"
         )
-    if written.size < 2:
-        raise InputError(f"{text!r:.40} is one token for the model, which attends to itself alone: pass a longer text")
     return written
 
 

@@ -117,12 +117,7 @@ def table(results: Sequence[Dependency]) -> Table:
 
 
 def plot(axes: Axes, results: Sequence[Dependency]) -> None:
-    """Draw a box per result, as in Figures 2 and 5 of BeLLM; triangles are means, dotted lines the paper's.
-
-    Args:
-        axes: the axes to draw on.
-        results: at least one.
-    """
+    """Draw a box per result, as in Figures 2 and 5 of BeLLM; triangles are means, dotted lines the paper's."""
     from matplotlib import rcParams
 
     line = {"color": rcParams["text.color"]}

@@ -10,8 +10,7 @@ import json
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -63,9 +62,12 @@ def draw(
     from matplotlib.figure import Figure
 
     kind = path.suffix[1:]
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts of the style may be missing
     for file, styles in zip(_files(path, dark), ([LIGHT], [LIGHT, DARK]), strict=False):
         content = BytesIO()
-        with style.context(styles), _fonts_by_the_viewer(kind == "svg"):
+        with style.context(styles), warnings.catch_warnings():
+            if kind == "svg":  # the viewer has its own fonts
+                warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")
             drawn = Figure(figsize=size)
             if title:
                 drawn.suptitle(printable(title, 400), x=0.01, ha="left", wrap=True)
@@ -119,21 +121,6 @@ def text_on(colour: Any) -> str:
 
 def _files(path: Path, dark: bool) -> list[Path]:
     return [path, path.with_stem(f"{path.stem}-dark")][: 1 + dark]
-
-
-@contextmanager
-def _fonts_by_the_viewer(svg: bool) -> Iterator[None]:
-    """No warnings about fonts of the style that are not installed; of an .svg, none about missing letters either."""
-    log = logging.getLogger("matplotlib.font_manager")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            if svg:
-                warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")
-            yield
-    finally:
-        log.setLevel(level)
 
 
 @dataclass(frozen=True)
@@ -219,8 +206,7 @@ def draw_losses(curve: Path, path: Path, score: str, title: str = "") -> None:
     Args:
         curve: ``loss.jsonl`` of the run.
         path: a .png, .svg or .pdf file.
-        score: the key of the dev score that chose the checkpoint, such as "eval_dev_spearman_cosine"; different
-            correlations on the same pairs are drawn too.
+        score: the key of the dev score that chose the checkpoint, such as "eval_dev_spearman_cosine".
         title: the name of the run.
 
     Raises:
@@ -235,24 +221,15 @@ def draw_losses(curve: Path, path: Path, score: str, title: str = "") -> None:
 def _plot_losses(losses: Axes, scores: Axes | None = None, *, rows: Sequence[Mapping[str, Any]], score: str) -> None:
     """Draw the losses, and on a second panel the dev scores: a ring marks the best of those that chose."""
     losses.plot(*_column(rows, "loss"), markersize=2.5)
-    for row in rows:
-        if "train_loss" in row:
-            losses.axhline(row["train_loss"], color="C1", linewidth=0.8)
-            losses.annotate(f"mean of {row['step']} steps: {row['train_loss']:.4g}", (0, row["train_loss"]))
     losses.set(ylabel="loss", xlabel="" if scores else "step")
     if scores is None:
         return
-    start = score.rpartition("_")[0].rpartition("_")[0]
-    keys = dict.fromkeys(key for row in rows for key in row if key.startswith(f"{start}_") and key.endswith("_cosine"))
-    for key in {score: None, **keys}:
-        steps, values = _column(rows, key)
-        values = [100 * value for value in values]
-        scores.plot(steps, values, label=key.split("_")[-2].capitalize())
-        defined = [(value, step) for value, step in zip(values, steps, strict=True) if not math.isnan(value)]
-        if key == score and defined:
-            best, at = max(defined)
-            scores.scatter(at, best, s=120, facecolors="none", edgecolors="C0", zorder=3, gid="best")
-    scores.set(ylabel="dev score × 100", xlabel="step", xlim=losses.get_xlim())
+    steps, values = _column(rows, score)
+    scores.plot(steps, values, label=score.split("_")[-2].capitalize())
+    if defined := [(value, step) for value, step in zip(values, steps, strict=True) if not math.isnan(value)]:
+        best, at = max(defined)
+        scores.scatter(at, best, s=120, facecolors="none", edgecolors="C0", zorder=3, gid="best")
+    scores.set(ylabel="dev score", xlabel="step", xlim=losses.get_xlim())
     scores.legend()
 
 

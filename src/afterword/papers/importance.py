@@ -8,8 +8,8 @@ weighs the tokens of a text against each other. The paper does not say whether i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -74,6 +74,7 @@ class Agreement(Measurement):
         tokens: number of tokens of all texts.
         texts: number of texts in the mean.
         undefined: number of texts left out, in which the measure or TF-IDF is the same for all tokens.
+        dev: of a head, the score of Ditto with it on development pairs; NaN without them.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Agreement(Measurement):
     tokens: int
     texts: int
     undefined: int
+    dev: float = math.nan
 
 
 def impact(encoder: Encoder, text: Text, *, limits: Limits | None = None) -> Impact:
@@ -156,15 +158,24 @@ def impact_agreement(matrices: Sequence[Impact], weights: Sequence[Array]) -> Ag
 
 
 def head_agreements(
-    encoder: Encoder, texts: Sequence[str], weights: Sequence[Array], *, limits: Limits | None = None
-) -> tuple[Agreement, ...]:
-    """Correlate every head's diagonal attention with TF-IDF weights (Table 4), sorted by Pearson's correlation.
+    encoder: Encoder,
+    texts: Sequence[str],
+    weights: Sequence[Array],
+    dev: Array | None = None,
+    *,
+    limits: Limits | None = None,
+) -> list[Agreement]:
+    """Correlate every head's diagonal attention with TF-IDF weights (Table 4).
 
     Args:
         encoder: an encoder whose model's attention can be read; its method is not used.
         texts: sentences.
         weights: weights per text (N,), from `tfidf_weights`.
+        dev: the score of Ditto with each head (L, H), from `afterword.tune.head_scores`.
         limits: batch size.
+
+    Returns:
+        One result per head, sorted by dev, or else by Pearson's correlation.
 
     Raises:
         AttentionNotSeen: the model's attention weights cannot be read.
@@ -183,8 +194,11 @@ def head_agreements(
         diagonal[..., slice(*w.segments[0].copies[0])].double().cpu().numpy().reshape(len(names), -1)
         for diagonal, w in zip(diagonals, writings, strict=True)
     ]
-    results = correlate(names, measured, weights)
-    return tuple(sorted(results, key=lambda r: math.inf if math.isnan(r.pearson) else -r.pearson))
+    scores = np.full(len(names), np.nan) if dev is None else dev.ravel()
+    results = [replace(r, dev=float(d)) for r, d in zip(correlate(names, measured, weights), scores, strict=True)]
+    ranks_by = [r.pearson if dev is None else r.dev for r in results]
+    order = sorted(range(len(results)), key=lambda i: math.inf if math.isnan(ranks_by[i]) else -ranks_by[i])
+    return [results[i] for i in order]
 
 
 def correlate(names: Sequence[str], measured: Sequence[Array], weights: Sequence[Array]) -> tuple[Agreement, ...]:
@@ -219,55 +233,36 @@ def _pearsons(a: Array, b: Array) -> Array:
     return np.where(constant, np.nan, (x @ y) / np.where(constant, 1, lengths))
 
 
-def impact_table(name: str, agreements: Sequence[Agreement], texts: int) -> Table:
-    """A row for the impact matrix, which is first, and each head."""
-    matrix = agreements[0]
-    title = f"{name}: correlation x 100 with TF-IDF within a text, mean over {plural(matrix.texts, 'text')}"
-    rows = [
-        {"": r.name if r is matrix else f"head {r.name}", "Pearson": percent(r.pearson),
-         "Spearman": percent(r.spearman)}
-        for r in agreements
-    ]  # fmt: skip
-    return Table(rows, [title], _left_out(matrix.undefined, texts))
-
-
-def heads_table(name: str, rows: Sequence[Mapping[str, Any]], texts: int, top: int, also: Sequence[str]) -> Table:
-    """The best heads and some others, with their rank.
+def table(name: str, results: Sequence[Agreement], texts: int, top: int = 1, also: Sequence[str] = ()) -> Table:
+    """The best results and some others, with their rank.
 
     Args:
         name: name of the model.
-        rows: each head's `Agreement` as JSON, and its scores on "dev" and "test", the best first.
+        results: the best first.
         texts: number of texts.
-        top: number of best heads.
-        also: names of other heads.
+        top: number of results to show.
+        also: names of others to show.
     """
-    kinds = [kind for kind in ("dev", "test") if kind in rows[0]]
-    mean = f"mean over {plural(rows[0]['texts'], 'text')}"
-    title = [f"{name}: diagonal attention and TF-IDF, correlation x 100 within a text, {mean}"]
-    if kinds:
-        title.append(f"{' and '.join(kinds)}: Ditto with this head, Spearman x 100")
-    cells = [
-        {"head": row["name"], "rank": f"{rank}/{len(rows)}", "Pearson": percent(row["pearson"]),
-         "Spearman": percent(row["spearman"]), **{kind: percent(row[kind]) for kind in kinds}}
-        for rank, row in enumerate(rows, 1)
-        if rank <= top or row["name"] in also
-    ]  # fmt: skip
-    return Table(cells, title, _left_out(texts - rows[0]["texts"], texts))
-
-
-def _left_out(undefined: int, texts: int) -> list[str]:
-    note = f"{undefined} of {plural(texts, 'text')} left out: TF-IDF, or the measure, is the same for all their tokens"
-    return [note] if undefined else []
+    mean = f"mean over {plural(results[0].texts, 'text')}"
+    title = [f"{name}: correlation x 100 with TF-IDF within a text, {mean}"]
+    scored = not math.isnan(results[0].dev)
+    if scored:
+        title.append("dev: Ditto with this head, Spearman x 100")
+    rows = [
+        {"": r.name, "rank": f"{rank}/{len(results)}", "Pearson": percent(r.pearson), "Spearman": percent(r.spearman)}
+        | ({"dev": percent(r.dev)} if scored else {})
+        for rank, r in enumerate(results, 1)
+        if rank <= top or r.name in also
+    ]
+    out = results[0].undefined
+    note = f"{out} of {plural(texts, 'text')} left out: TF-IDF, or the measure, is the same for all their tokens"
+    return Table(rows, title, [note] if out else [])
 
 
 def plot(axes: Axes, result: Impact) -> None:
     """Draw the content tokens' impact matrix, as in Figure 1 of Ditto, with the means of its columns above.
 
     The diagonal is 0 by definition and is left blank; the scale begins at the 2nd percentile of the rest.
-
-    Args:
-        axes: the axes to draw on.
-        result: the result of `impact`.
     """
     inside = slice(*result.content)
     names = [figure.printable(token, 24) for token in result.tokens[inside]]
@@ -334,22 +329,17 @@ def plot_heads(
     axes.get_figure(root=True).colorbar(image, ax=axes, label=label, pad=0.02)  # type: ignore[union-attr]
 
 
-def draw_heads(path: Path, name: str, rows: Sequence[Mapping[str, Any]], *, dark: bool = False) -> None:
-    """Draw what ranks the heads to a file, the rows being those of `heads_table`; errors as for `figure.draw`."""
-    kind = "dev" if "dev" in rows[0] else "pearson"
-    layers, heads = (n + 1 for n in map(max, zip(*(place(row["name"]) for row in rows), strict=True)))
+def draw_heads(path: Path, name: str, results: Sequence[Agreement], *, dark: bool = False) -> None:
+    """Draw what ranks the heads of a model to a file; errors as for `figure.draw`."""
+    best, scored = results[0], not math.isnan(results[0].dev)
+    places = [(int(layer) - 1, int(head) - 1) for layer, head in (r.name.split("-") for r in results)]
+    layers, heads = np.max(places, axis=0) + 1
     scores = np.full((layers, heads), np.nan)
-    for row in rows:
-        scores[place(row["name"])] = np.nan if row[kind] is None else row[kind]
-    label, what = ("Spearman", "of Ditto on dev") if kind == "dev" else ("Pearson", "of its diagonal with TF-IDF")
+    for at, r in zip(places, results, strict=True):
+        scores[at] = r.dev if scored else r.pearson
+    label, what = ("Spearman", "of Ditto on dev") if scored else ("Pearson", "of its diagonal with TF-IDF")
     figure.draw(
-        path, partial(plot_heads, scores=scores, label=f"{label} × 100", best=place(rows[0]["name"])),
-        size=(2.4 + 0.38 * heads, 1.6 + 0.3 * layers), title=f"{name}: attention heads", dark=dark,
-        note=f"head {rows[0]['name']} is first: {label} × 100 {what} is {percent(rows[0][kind])}",
+        path, partial(plot_heads, scores=scores, label=f"{label} × 100", best=places[0]), dark=dark,
+        size=(2.4 + 0.38 * heads, 1.6 + 0.3 * layers), title=f"{name}: attention heads",
+        note=f"head {best.name} is first: {label} × 100 {what} is {percent(best.dev if scored else best.pearson)}",
     )  # fmt: skip
-
-
-def place(name: str) -> tuple[int, int]:
-    """Layer and head, from 0, of a name such as "1-10"."""
-    layer, head = name.split("-")
-    return int(layer) - 1, int(head) - 1

@@ -182,12 +182,7 @@ def _counts(result: Isotropy) -> str:
 
 
 def plot(axes: Axes, results: Sequence[Isotropy]) -> None:
-    """Draw alignment over uniformity, a point per encoder, as in Figure 4 of Ditto. Lower is better on both axes.
-
-    Args:
-        axes: the axes to draw on.
-        results: results with positive pairs, at least one.
-    """
+    """Draw alignment over uniformity, a point per encoder with positive pairs, as in Figure 4 of Ditto."""
     for r in results:
         axes.plot(r.uniformity, r.alignment, linestyle="", markersize=7, label=figure.printable(r.name))
     axes.margins(0.15)

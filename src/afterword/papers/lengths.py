@@ -99,12 +99,7 @@ def table(results: Sequence[Lengths]) -> Table:
 
 
 def plot(axes: Axes, results: Sequence[Lengths]) -> None:
-    """Draw the share of texts up to each length, a line per result; a vertical line marks a limit.
-
-    Args:
-        axes: the axes to draw on.
-        results: at least one.
-    """
+    """Draw the share of texts up to each length, a line per result; a vertical line marks a limit."""
     from matplotlib import rcParams
     from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, ScalarFormatter
 

@@ -38,6 +38,7 @@ MARGIN = 0.01
 
 FEWEST = 30  # minimum number of pairs: with fewer, one pair changes the curve more than a layer does
 UNSURE = 0.5  # a turning point that a smaller share of the resamples agrees on is drawn in grey
+UNDEFINED = "all pairs have one score or one similarity, so the curve is undefined: try other pairs or pool="
 WINDOW = 512  # number of pairs whose vectors of all layers are in memory together
 
 
@@ -140,7 +141,7 @@ def _curve(name: str, rows: Mapping[str, Array], golds: Mapping[str, Array], mar
     several, count = each if len(each) > 1 else {}, sum(map(len, golds.values()))
     turning = turning_point(scores, margin)
     if turning is None:
-        return Curve(name, scores, count, None, _why(golds), sets=several)
+        return Curve(name, scores, count, None, UNDEFINED, sets=several)
     again = _resampled(rows, golds, draws)
     points = [turning_point(one, margin) for one in again]
     same = [point is not None and point.last == turning.last for point in points]
@@ -243,14 +244,6 @@ def _resampled(rows: Mapping[str, Array], golds: Mapping[str, Array], draws: int
     return np.asarray(np.mean(np.array(of_sets, float), axis=0))
 
 
-def _why(golds: Mapping[str, Array]) -> str:
-    for key, gold in golds.items():
-        if np.ptp(gold) == 0:
-            of = f" of {key}" if key else ""
-            return f"all {len(gold)} pairs{of} have the score {gold[0]:g}: a correlation needs different scores"
-    return "all pairs are equally similar, or vectors are not finite, so the curve is undefined: try another pool="
-
-
 def table(curves: Sequence[Curve], notes: Sequence[str], sets: Sequence[str] = ()) -> Table:
     """A row per curve, its turning point marked; the notes, one per curve, follow what the curve says."""
     several = f" in {len(sets)} sets ({', '.join(sets)})" if len(sets) > 1 else ""
@@ -277,10 +270,6 @@ def plot(axes: Axes, curves: Sequence[Curve]) -> None:
 
     A ring marks the turning point of a curve that falls at its end, in grey if less than half of the resamples
     agree; a band is the 95 % interval.
-
-    Args:
-        axes: the axes to draw on.
-        curves: from `degradation`, at least one.
     """
     from matplotlib import rcParams
     from matplotlib.ticker import MaxNLocator
