@@ -40,29 +40,14 @@ def test_shapes(llama) -> None:
     assert encoder.dimension == encoder.get_embedding_dimension() == 64
 
 
-def test_order_is_kept_and_equal_texts_are_equal(llama) -> None:
-    vectors = Encoder(llama, classical()).encode(TEXTS)
-    assert (vectors[1] == vectors[3]).all()
-    assert (vectors[::-1] == Encoder(llama, classical()).encode(TEXTS[::-1])).all()
-
-
-def test_tensors(llama) -> None:
-    encoder = Encoder(llama, echo())
-    tensor = encoder.encode(TEXTS, convert_to_tensor=True)
-    assert isinstance(tensor, torch.Tensor) and tensor.shape == (5, 64)
-    assert encoder.encode("dog", convert_to_tensor=True).shape == (64,)
-    listed = encoder.encode(TEXTS, convert_to_numpy=False)
-    assert isinstance(listed, list) and torch.equal(torch.stack(listed), tensor)
-
-
 def test_normalise_and_truncate(llama) -> None:
     encoder = Encoder(llama, reba(pool="mean"))
     plain = encoder.encode(TEXTS)
     assert np.allclose(np.linalg.norm(encoder.encode(TEXTS, normalize_embeddings=True), axis=1), 1)
     cut = encoder.encode(TEXTS, truncate_dim=8, normalize_embeddings=True)
     assert np.allclose(cut, plain[:, :8] / np.linalg.norm(plain[:, :8], axis=1, keepdims=True))
-    with pytest.raises(InputError, match="truncate_dim=0"):
-        encoder.encode(TEXTS, truncate_dim=0)
+    tensor = encoder.encode(TEXTS, convert_to_tensor=True)
+    assert torch.equal(torch.stack(encoder.encode(TEXTS, convert_to_numpy=False)), tensor)
 
 
 def test_ids_are_content(llama) -> None:
@@ -73,16 +58,6 @@ def test_ids_are_content(llama) -> None:
         encoder.encode([1, 2, 3])
     with pytest.raises(InputError, match="vocabulary ends at"):
         encoder.encode([[5, 100_000]])
-
-
-def test_out_is_written_to(llama, tmp_path: Path) -> None:
-    encoder = Encoder(llama, classical())
-    out = np.lib.format.open_memmap(tmp_path / "v.npy", "w+", np.float32, (5, 64))
-    encoder.encode(TEXTS, out=out)
-    out.flush()
-    assert (np.load(tmp_path / "v.npy") == encoder.encode(TEXTS)).all()
-    with pytest.raises(InputError, match=r"\(5, 64\)"):
-        encoder.encode(TEXTS, out=np.empty((4, 64), np.float32))
 
 
 @pytest.mark.parametrize("blank", ["", "  \n", []])
@@ -97,7 +72,7 @@ def test_empty_texts(llama, blank) -> None:
 def test_a_text_of_no_token(oracle: Path) -> None:
     """BERT's normaliser drops control characters: nothing is left of this text."""
     encoder = Encoder.load(oracle / "models/bert", classical())
-    with pytest.raises(InputError, match="no token that the model knows"):
+    with pytest.raises(InputError, match="text 0"):
         encoder.encode(["\x01\x02"])
 
 
@@ -121,14 +96,6 @@ def test_prompts(llama) -> None:
     assert (encoder.encode("dog", prompt="q: ") == encoder.encode("dog", prompt_name="query")).all()
     with pytest.raises(InputError, match="query, document"):
         encoder.encode("dog", prompt_name="passage")
-
-
-def test_conditions(llama) -> None:
-    encoder = Encoder(llama, prompt("csts"))
-    one, other = encoder.encode(["a dog", "a dog"], conditions=["the size", "the colour of it"])
-    assert np.abs(one - other).max() > 1e-3
-    with pytest.raises(InputError, match="conditions="):
-        encoder.encode(["a dog"])
 
 
 SHARED = {
@@ -159,17 +126,6 @@ def test_a_trailing_special_token_is_not_shared(bert, oracle: Path) -> None:
         many = Encoder(own, classical()).encode_many(TEXTS, methods)
         for name, method in methods.items():
             assert (many[name] == Encoder(own, method).encode(TEXTS)).all(), name
-
-
-def test_many_methods_with_texts_too_long_to_share(llama) -> None:
-    encoder = Encoder(llama, classical(), max_length=30)
-    texts = ["a" * 25, "b" * 8, "c" * 14]
-    methods = {"classical": classical(), "echo-3": echo(3)}
-    with pytest.warns(UserWarning, match="truncated"):
-        many = encoder.encode_many(texts, methods)
-    for name, method in methods.items():
-        alone = Encoder(llama, method, max_length=30).encode(texts, on_long="ignore")
-        assert np.abs(many[name] - alone).max() < 1e-5, name
 
 
 def test_groups(llama, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,12 +164,9 @@ def test_groups_that_cannot_be_used(llama, groups, value: str) -> None:
 
 
 def test_methods_that_do_not_fit(llama, bert) -> None:
-    with pytest.raises(NoSuchHead, match="3 layers"):
-        Encoder(llama, bellm(last=4))
-    with pytest.raises(NoSuchHead, match="head 1-10"):
-        Encoder(bert, ditto("1-10"))
-    with pytest.raises(NoSuchHead, match="hidden states 0 to 3"):
-        Encoder(llama, classical(states="layer:9"))
+    for backbone, method in ((llama, bellm(last=4)), (bert, ditto("1-10")), (llama, classical(states="layer:9"))):
+        with pytest.raises(NoSuchHead):
+            Encoder(backbone, method)
     with pytest.warns(UserWarning, match="A_11 = 1"):
         Encoder(llama, ditto("1-2"))
     with pytest.warns(UserWarning, match="bidirectional already"):
@@ -232,12 +185,6 @@ def test_a_model_without_attention_refuses_by_name(tmp_path: Path) -> None:
     assert Encoder(own, classical()).encode(TEXTS).shape[0] == 5
     with pytest.raises(AttentionNotSeen, match="mamba"):
         Encoder(own, reba()).encode(TEXTS)
-
-
-@pytest.mark.parametrize("option", [{"batch_size": 0}, {"batch_tokens": -1}, {"on_long": "x"}, {"on_empty": "x"}])
-def test_options_that_make_no_sense(llama, option) -> None:
-    with pytest.raises(InputError, match=next(iter(option))):
-        Encoder(llama, classical()).encode(["a"], **option)
 
 
 def test_the_real_model(minilm: Path) -> None:
@@ -275,7 +222,7 @@ def test_a_fitted_encoder_keeps_all_else_and_the_unfitted_one_stays(llama) -> No
     assert fitted.similarity_fn_name == "dot" and fitted.max_length == 30
     assert not encoder.fitted and fitted.fitted and fitted.fit(MANY[:3]).post == fitted.post
     np.testing.assert_allclose(np.cov(fitted.encode(MANY).T), np.eye(2), atol=1e-4)  # with the prompt, as encode has it
-    with pytest.raises(NotFitted, match=r"encoder = encoder\.fit\(texts\)"):
+    with pytest.raises(NotFitted, match="Whiten"):
         encoder.encode(MANY)
 
 
@@ -287,7 +234,7 @@ def test_texts_to_fit_are_cut_without_a_word_and_blank_ones_refused(llama, monke
     monkeypatch.setattr("afterword.encoder.WINDOW", 5)
     with pytest.raises(InputError, match="text 27 is blank"):
         encoder.fit([*MANY, " "])
-    with pytest.raises(InputError, match="give a list of strings"):
+    with pytest.raises(InputError, match="'one text'"):
         encoder.fit("one text")
     with pytest.raises(InputError, match="at least one vector"):
         encoder.fit([])

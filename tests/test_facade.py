@@ -5,9 +5,13 @@ import sys
 from importlib.metadata import entry_points, version
 from pathlib import Path
 
+import jaxtyping
 import pytest
+import torch
 
 import afterword
+from afterword.backbone.attention_views import ScoreView
+from afterword.shapes import States
 
 NAMES = """
     AfterwordError Encoder Ensemble Method bellm classical ditto echo ensemble errors methods parse_method prompt reba
@@ -29,20 +33,12 @@ def look(code: str) -> tuple[list[str], str]:
     return heavy.split()[1:], "\n".join(printed)
 
 
-def test_the_names():
+def test_the_names_cost_no_import_of_heavy_libraries():
     assert sorted(set(afterword.__all__) - {"__version__"}) == sorted(NAMES)
     for name in afterword.__all__:
         assert getattr(afterword, name) is not None
-    assert set(afterword.__all__) <= set(dir(afterword))
-
-
-def test_the_version_is_the_package_version():
-    assert afterword.__version__ == version("afterword")
-
-
-def test_import_is_light():
-    heavy, _ = look("import afterword; dir(afterword); afterword.__version__\n")
-    assert heavy == []
+    assert set(afterword.__all__) <= set(dir(afterword)) and afterword.__version__ == version("afterword")
+    assert look("import afterword; dir(afterword); afterword.__version__\n")[0] == []
 
 
 HELP = """
@@ -70,3 +66,10 @@ def test_the_command_is_installed():
     )
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
+
+
+def test_shapes_are_checked_wherever_tensors_pass() -> None:
+    assert isinstance(torch.zeros(3, 2), States) and not isinstance(torch.zeros(3), States)
+    q, k = torch.zeros(2, 4, 5, 8), torch.zeros(2, 2, 6, 8)  # five queries, six keys
+    with pytest.raises(jaxtyping.TypeCheckError):
+        ScoreView(0, 0, True, q, k, 1.0)

@@ -1,4 +1,4 @@
-"""The trained models that the package ships: small, open by name in either library, better than what they come from."""
+"""The models that the package ships: small, open by name in either library, better than what they come from."""
 
 import gzip
 import json
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, logging
 
 from afterword import Encoder, bellm
@@ -22,9 +23,13 @@ PAID = {1: [64.88, 75.20, 58.62], 5: [59.48, 77.77, 55.76]}
 """Spearman x 100 of the two trained models, and of the untrained one by BeLLM."""
 
 
-def test_all_of_them_together_are_small():
+def test_they_are_small_and_say_what_they_are():
     assert sum(path.stat().st_size for path in OWN.rglob("*") if path.is_file()) < 40e6
     assert {path.name for path in OWN.iterdir()} == {"afterword-mini", *METHODS}
+    for folder in OWN.iterdir():
+        assert json.loads((folder / "config.json").read_text())["dtype"] == "float16"
+        card = (folder / "README.md").read_text()
+        assert "cc-by-sa" in card.lower().replace(" ", "-") and "recipes/" in card
 
 
 def test_they_bring_their_method_and_say_nothing(capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder):
@@ -40,13 +45,6 @@ def test_they_bring_their_method_and_say_nothing(capfd: pytest.CaptureFixture[st
         logging.set_verbosity(before)
     assert {name: encoder.method for name, encoder in loaded.items()} == METHODS
     assert capfd.readouterr() == ("", "") and not recwarn.list
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_their_folders_tell_what_they_are(name: str):
-    assert json.loads((OWN / name / "config.json").read_text())["dtype"] == "float16"
-    card = (OWN / name / "README.md").read_text()
-    assert "license: cc-by-sa-4.0" in card and "recipes/" in card and "evaluation" in card
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -67,3 +65,24 @@ def test_training_paid(data: Path, tmp_path: Path, step: int):
     scores = {name: 100 * task.run(Encoder.load(name), dev).main for name in METHODS}
     scores["untrained"] = 100 * task.run(Encoder.load("afterword-mini", bellm()), dev).main
     assert [scores[name] for name in (*METHODS, "untrained")] == pytest.approx(PAID[step], abs=0.05)
+
+
+def test_common_characters_are_single_tokens_and_bos_comes_first():
+    tokenizer = AutoTokenizer.from_pretrained(OWN / "afterword-mini")
+    ids = tokenizer("我们今天吃什么").input_ids
+    assert len(ids) == 8 and ids[0] == tokenizer.bos_token_id
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "我们今天吃什么"
+
+
+@pytest.mark.parametrize(
+    "text", ["The city is the capital of the province and has a large population.", "中国是世界上人口最多的国家之一。"]
+)
+def test_it_prefers_sentences_to_their_words_in_disorder(text: str):
+    model = AutoModelForCausalLM.from_pretrained(OWN / "afterword-mini", dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(OWN / "afterword-mini")
+    ids = tokenizer(text, return_tensors="pt").input_ids
+    order = torch.randperm(ids.shape[1] - 1, generator=torch.Generator().manual_seed(1)) + 1
+    shuffled = torch.cat([ids[:, :1], ids[:, order]], 1)
+    with torch.inference_mode():
+        right, wrong = (model(input_ids=row, labels=row).loss.item() for row in (ids, shuffled))
+    assert right < wrong - 0.5

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .backbone.backbone import Backbone
-from .encode.limits import Limits, OnEmpty, OnLong
+from .encode.limits import Limits, OnEmpty, OnLong, ShowProgress
 from .encode.options import SENTENCES, WAY, Form, also_as_inputs, check_device, choose_prompt
 from .encode.processes import Workers, workers
 from .encode.sentences import WINDOW, joined_rows, member_steps, sentence_vectors, steps_of
@@ -26,7 +26,15 @@ from .files.read_encoder import read_encoder
 from .files.write_encoder import write_encoder
 from .methods.method import AnyMethod, Method, by_name, check_method, one_method
 from .post import Post, Unfitted, after, resolved, width_after
-from .text.inputs import check_conditions, check_groups, check_texts, refuse_blank, with_prompt, words_by_text
+from .text.inputs import (
+    check_conditions,
+    check_groups,
+    check_texts,
+    one_or_many,
+    refuse_blank,
+    with_prompt,
+    words_by_text,
+)  # fmt: skip
 from .text.layout import Text
 
 
@@ -39,13 +47,9 @@ class Encoder:
         method: how a text becomes a vector.
         post: post-processing steps, applied to every vector in this order.
         max_length: maximum number of tokens, template and special tokens included; None = the model's own limit.
-        prompts: named instructions, to be put in front of texts.
+        prompts: named instructions, to be put before texts.
         default_prompt_name: the prompt that is used if a call names none.
         similarity_fn_name: the similarity function: "cosine", "dot", "euclidean" or "manhattan".
-
-    >>> encoder = Encoder.load("afterword-mini")
-    >>> encoder.encode(["a text", "another"]).shape[0]
-    2
     """
 
     backbone: Backbone
@@ -57,7 +61,6 @@ class Encoder:
     similarity_fn_name: str = "cosine"
 
     def __post_init__(self) -> None:
-        """Check that the model supports the method; warn of options without effect; fit steps to the model."""
         self.max_length = self.max_length or self.backbone.facts.max_length
         check_method(self.backbone, self.method)
         self.post = resolved(self.post, self.backbone)
@@ -94,13 +97,12 @@ class Encoder:
             ModelError: the model cannot be loaded, or cannot be run exactly.
             MethodError: the model does not support the method.
         """
-        fields = read_encoder(
+        return cls(**read_encoder(
             name, method, device=device, dtype=dtype, max_length=max_length, revision=revision,
             trust_remote_code=trust_remote_code, token=token, cache_folder=cache_folder,
             local_files_only=local_files_only, subfolder=subfolder, model_kwargs=model_kwargs,
             quantization_config=quantization_config,
-        )  # fmt: skip
-        return cls(**fields)
+        ))  # fmt: skip
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Save as a sentence-transformers model folder, which `load` reads too.
@@ -115,24 +117,15 @@ class Encoder:
         write_encoder(self, folder, overwrite)
 
     def sentence_transformer(self, **options: Any) -> Any:
-        """This encoder as a SentenceTransformer with the same weights in memory.
+        """This encoder as a SentenceTransformer with the same weights in memory; ``options`` are passed to that class.
 
-        It is for training, for tools that accept no other class (BERTopic, KeyBERT) and for arguments that `encode`
-        refuses.
-
-        Args:
-            options: passed to SentenceTransformer; ``device`` defaults to the encoder's device.
-
-        Raises:
-            MissingExtra: sentence-transformers is not installed.
-            ModelError: a post-processing step has no module in sentence-transformers.
+        For training, tools that accept no other class (BERTopic, KeyBERT), and arguments that `encode` refuses.
         """
         from .st import sentence_transformer
 
         return sentence_transformer(self, **options)
 
     def __repr__(self) -> str:
-        """The model, the method and D, in one line."""
         path = PurePath(str(self.backbone.model.name_or_path))
         name = path.parent.name if path.name == "model" else path.name
         return f"{type(self).__name__}({name or self.backbone.facts.kind}, {self.method}, {self.dimension})"
@@ -164,16 +157,12 @@ class Encoder:
         return fitted and not any(isinstance(step, Unfitted) for step in self.post)
 
     def fit(
-        self,
-        texts: Sequence[Text],
-        *,
-        batch_tokens: int | None = None,
-        show_progress_bar: bool | Callable[[int], object] = False,
+        self, texts: Sequence[Text], *, batch_tokens: int | None = None, show_progress_bar: ShowProgress = False
     ) -> Encoder:
         """A new encoder whose token weights and post-processing steps are fitted to texts, in bounded memory.
 
-        The token weights come first, then each step, on the vectors that the steps before it give. What is fitted
-        already stays as it is.
+        The token weights come first, then each step, on the vectors after the steps before it. What is fitted already
+        stays unchanged.
 
         Args:
             texts: strings, or lists of token ids; texts longer than `max_length` are truncated.
@@ -202,7 +191,7 @@ class Encoder:
     @also_as_inputs
     def encode(
         self, texts: str | Sequence[Text], prompt_name: str | None = None, prompt: str | None = None,
-        batch_size: int | None = None, show_progress_bar: bool | Callable[[int], object] | None = False,
+        batch_size: int | None = None, show_progress_bar: ShowProgress | None = False,
         output_value: str | None = SENTENCES, precision: str | None = "float32", convert_to_numpy: bool = True,
         convert_to_tensor: bool = False, device: Any = None, normalize_embeddings: bool = False,
         truncate_dim: int | None = None, pool: Workers | None = None, chunk_size: int | None = None, *,
@@ -213,8 +202,8 @@ class Encoder:
 
         Args:
             texts: one string, or a list whose items are strings or lists of token ids.
-            prompt_name: name of a prompt in `prompts`, put in front of every text; ignored if `prompt` is given.
-            prompt: an instruction, put in front of every text.
+            prompt_name: name of a prompt in `prompts`, put before every text; ignored if `prompt` is passed.
+            prompt: an instruction, put before every text.
             batch_size: maximum number of texts in a batch.
             show_progress_bar: show a bar on stderr; or a function, called with the number of newly finished texts.
             output_value: "token_embeddings" returns each text's hidden states (n, D), of all n tokens that the model
@@ -223,18 +212,17 @@ class Encoder:
                 `quantize_embeddings`; for "int8" and "uint8" the ranges are those of this call's vectors.
             convert_to_numpy: return a numpy array; False returns a list of tensors.
             convert_to_tensor: return one tensor; overrides `convert_to_numpy`.
-            device: the model's own device, or a list of devices: this call starts one process on each.
+            device: the model's device, or a list of devices: this call starts one process on each.
             normalize_embeddings: scale vectors to length 1.
-            truncate_dim: keep only the first so many components.
+            truncate_dim: number of components to keep, the first ones.
             pool: processes that `start_multi_process_pool` started.
             chunk_size: number of texts that are sent to a process at a time.
             batch_tokens: approximate number of tokens in a batch; lowered if memory runs out.
             conditions: one per text, for a template with {condition}.
-            on_long: a text longer than `max_length` is cut with a warning ("warn") or without ("ignore"), or refused.
-                "ignore" also leaves out the warning that texts are mostly tokens that the vocabulary lacks.
-            on_empty: an empty or blank text is refused ("error") or gives a row of NaN ("nan").
+            on_long: truncate a text longer than `max_length` with a warning ("warn") or without ("ignore"), or refuse
+                it ("error"). "ignore" also omits the warning that texts are mostly tokens that the vocabulary lacks.
+            on_empty: refuse an empty or blank text ("error"), or give it a row of NaN ("nan").
             out: an array (n, D) that the vectors are written to, such as a memory map.
-            others: refused, with a message that names the first one.
 
         Returns:
             Vectors (n, D) in float32, in the order of the texts; (D,) for one string.
@@ -242,56 +230,46 @@ class Encoder:
         Raises:
             InputError: a text or an argument cannot be used; the message names it.
             TooLong: a text is longer than `max_length`, under on_long="error".
-            MissingExtra: a precision other than float32 needs sentence-transformers.
         """
         if unknown := [name for name, value in others.items() if value is not None]:
             raise InputError(f"encode has no argument {unknown[0]!r}; {WAY}")
-        many, single = pool is not None or isinstance(device, list | tuple), isinstance(texts, str)
+        many = pool is not None or isinstance(device, list | tuple)
         if device is not None and not many:
             check_device(self.backbone, device)
         form = Form(output_value, precision, convert_to_numpy, convert_to_tensor, self.device)
         method = self._prompted(self.method, prompt, prompt_name)
         steps = steps_of(self.backbone, [method], self.post, truncate_dim, normalize_embeddings)
-        checked = check_texts([texts] if single else texts)
-        given = check_conditions(conditions, checked)
+        checked, single = one_or_many(texts)
+        paired = check_conditions(conditions, checked)
         limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar or False)
         if output_value != SENTENCES:
             one = one_method(method, f"output_value={output_value!r}")
-            return form.tokens(token_states(self.backbone, one, checked, limits, steps, given), single)
+            return form.tokens(token_states(self.backbone, one, checked, limits, steps, paired), single)
         if many:
             with workers(self.backbone, pool, device) as processes:
-                vectors = processes.vectors(self.backbone, method, checked, limits, steps, given, out, chunk_size)
+                vectors = processes.vectors(self.backbone, method, checked, limits, steps, paired, out, chunk_size)
         else:
-            vectors = sentence_vectors(self.backbone, [method], checked, limits, steps, given, out)[0]
+            vectors = sentence_vectors(self.backbone, [method], checked, limits, steps, paired, out)[0]
         return form.sentences(vectors, single)
 
     def _prompted(self, method: AnyMethod, prompt: str | None, name: str | None) -> AnyMethod:
         chosen = choose_prompt(self.prompts, self.default_prompt_name, prompt, name)
-        if chosen is None or chosen == "":
-            return method
-        return method.changed(lambda one: replace(one, layout=with_prompt(one.layout, chosen)))
+        return method.changed(lambda one: replace(one, layout=with_prompt(one.layout, chosen))) if chosen else method
 
     def encode_groups(
         self, groups: Sequence[Sequence[Text]], prompt_name: str | None = None, prompt: str | None = None, *,
-        batch_size: int | None = None, batch_tokens: int | None = None,
-        show_progress_bar: bool | Callable[[int], object] = False, normalize_embeddings: bool = False,
-        truncate_dim: int | None = None, on_long: OnLong = "warn",
+        batch_size: int | None = None, batch_tokens: int | None = None, show_progress_bar: ShowProgress = False,
+        normalize_embeddings: bool = False, truncate_dim: int | None = None, on_long: OnLong = "warn",
     ) -> Array:  # fmt: skip
-        """The mean vector of each group of texts: of a text and paraphrases of it made elsewhere (GenEOL).
+        """The mean vector (n, D) of each of n groups of texts: of a text and its paraphrases, made elsewhere (GenEOL).
 
-        Equal texts are embedded once, in whichever groups they are. Source: Thirukovalluru & Dhingra 2025, NAACL.
+        Equal texts are embedded once. Source: Thirukovalluru & Dhingra 2025, NAACL.
 
         Args:
             groups: lists of texts, each of one text or more.
             prompt_name, prompt, batch_size, batch_tokens, show_progress_bar, on_long: as for `encode`; messages number
                 the texts of all groups as one list.
             normalize_embeddings, truncate_dim: as for `encode`, applied to the means.
-
-        Returns:
-            (n, D) for n groups.
-
-        Raises:
-            InputError: a group is empty or no list, or a text cannot be used.
         """
         checked = check_groups(groups)
         steps = steps_of(self.backbone, [self.method], self.post, truncate_dim, normalize_embeddings)[len(self.post) :]
@@ -299,10 +277,8 @@ class Encoder:
             [text for group in checked for text in group], prompt_name, prompt, batch_size, show_progress_bar,
             batch_tokens=batch_tokens, on_long=on_long,
         )  # fmt: skip
-        ends = list(accumulate(map(len, checked)))
-        means = [
-            vectors[end - len(group) : end].mean(0, dtype=np.float64) for group, end in zip(checked, ends, strict=True)
-        ]
+        starts = itertools.accumulate(map(len, checked), initial=0)
+        means = [vectors[a:b].mean(0, dtype=np.float64) for a, b in itertools.pairwise(starts)]
         rows = np.array(means, vectors.dtype).reshape(len(checked), vectors.shape[1])
         return np.asarray(after(torch.from_numpy(rows), steps))
 
@@ -333,16 +309,14 @@ class Encoder:
     def encode_many(
         self, texts: str | Sequence[Text], methods: Mapping[str, AnyMethod] | Sequence[AnyMethod], *,
         prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,
-        batch_tokens: int | None = None, show_progress_bar: bool | Callable[[int], object] = False,
+        batch_tokens: int | None = None, show_progress_bar: ShowProgress = False,
         normalize_embeddings: bool = False, truncate_dim: int | None = None, on_long: OnLong = "warn",
         on_empty: OnEmpty = "error",
     ) -> dict[str, Array]:  # fmt: skip
         """Compute sentence vectors by several methods. Methods that can share a forward pass do.
 
-        In a causal model, the first copy of a text cannot attend to the second. So classical pooling, Echo and ReBA
-        share the forward pass with the most copies, if the tokenizer adds no token after the text and the methods
-        have no template. Their vectors then differ from those of `encode` by float32 rounding, by up to about 1e-6
-        of their length.
+        In a causal model, the first copy of a text cannot attend to the second: classical pooling, Echo and ReBA share
+        the forward pass of the most copies, if no token follows the text and there is no template.
 
         Args:
             texts: as for `encode`.
@@ -352,28 +326,21 @@ class Encoder:
 
         Returns:
             For each name, vectors (n, D); (D,) for one string.
-
-        Raises:
-            MethodError: two methods of a list have the same name.
         """
         named = by_name(methods)
         for method in named.values():
             check_method(self.backbone, method)
-        single = isinstance(texts, str)
-        vectors = sentence_vectors(
-            self.backbone,
-            [self._prompted(method, prompt, prompt_name) for method in named.values()],
-            check_texts([texts] if single else texts),
-            Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar),
-            steps_of(self.backbone, list(named.values()), self.post, truncate_dim, normalize_embeddings),
-        )
+        checked, single = one_or_many(texts)
+        limits = Limits(self.max_length, batch_size, batch_tokens, on_long, on_empty, show_progress_bar)
+        steps = steps_of(self.backbone, list(named.values()), self.post, truncate_dim, normalize_embeddings)
+        prompted = [self._prompted(method, prompt, prompt_name) for method in named.values()]
+        vectors = sentence_vectors(self.backbone, prompted, checked, limits, steps)
         return {name: rows[0] if single else rows for name, rows in zip(named, vectors, strict=True)}
 
     def encode_words(
         self, texts: str | Sequence[Text], words: Sequence[Any], *, prompt_name: str | None = None,
         prompt: str | None = None, batch_size: int | None = None, batch_tokens: int | None = None,
-        show_progress_bar: bool | Callable[[int], object] = False, normalize_embeddings: bool = False,
-        on_long: OnLong = "warn",
+        show_progress_bar: ShowProgress = False, normalize_embeddings: bool = False, on_long: OnLong = "warn",
     ) -> Any:  # fmt: skip
         """Compute vectors of words in context; that of a word of several tokens is their mean (ReBA, Algorithm 2).
 
@@ -392,8 +359,7 @@ class Encoder:
         Raises:
             WordNotFound: a word is not in its text (checked before the model runs), or was cut off.
         """
-        single = isinstance(texts, str)
-        listed = check_texts([texts] if isinstance(texts, str) else texts)
+        listed, single = one_or_many(texts)
         per_text, one_each = words_by_text(words, listed, single)
         method = self._prompted(self.method, prompt, prompt_name)
         limits = Limits(self.max_length, batch_size, batch_tokens, on_long, show_progress_bar=show_progress_bar)
@@ -413,27 +379,26 @@ class Encoder:
             texts, chunks, tokens, prompt_name, prompt: as for `encode_chunks`.
             overlap: number of tokens that two chunks of ``tokens`` share, unless that divides a letter.
         """
-        method, single = self._prompted(self.method, prompt, prompt_name), isinstance(texts, str)
+        method, (listed, single) = self._prompted(self.method, prompt, prompt_name), one_or_many(texts)
         chunker = narrowest(Chunker(self.backbone, one, Limits(self.max_length)) for one in method.members)
-        spans = chunker.spans(check_texts([texts] if single else texts), chunks, tokens, overlap)
+        spans = chunker.spans(listed, chunks, tokens, overlap)
         return spans[0] if single else spans
 
     def encode_chunks(
         self, texts: str | Sequence[Text], chunks: Any = None, *, tokens: int | None = None, late: bool = True,
         overlap: int | None = None, prompt_name: str | None = None, prompt: str | None = None,
-        batch_size: int | None = None, batch_tokens: int | None = None,
-        show_progress_bar: bool | Callable[[int], object] = False, normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
+        batch_size: int | None = None, batch_tokens: int | None = None, show_progress_bar: ShowProgress = False,
+        normalize_embeddings: bool = False, truncate_dim: int | None = None,
     ) -> Any:  # fmt: skip
         """Compute vectors of chunks of texts of any length: late chunking (Guenther et al., arXiv 2409.04701).
 
-        The text is run as a whole, and a chunk's vector is the mean over its tokens, as that of a word. A text over
-        `max_length` is run in windows, and each chunk is taken from the one where it lies most central.
+        The model reads the full text, and a chunk's vector is the mean over its tokens, as that of a word. A text over
+        `max_length` is run in windows, and each chunk is taken from the one where it is most central.
 
         Args:
             texts: one string, or a list whose items are strings or lists of token ids.
             chunks: "sentences", "paragraphs", or for each text spans (start, end) of characters, in order.
-            tokens: split into chunks of so many tokens; with sentences or paragraphs, join whole ones up to so many.
+            tokens: split into chunks of this many tokens; with sentences or paragraphs, join them up to this many.
             late: False embeds each chunk by itself, without its context, as `encode` does.
             overlap: number of tokens that two windows of a text share; None = half a window. With late=False, that two
                 chunks of ``tokens`` share; None = 0.
@@ -442,25 +407,25 @@ class Encoder:
 
         Returns:
             `SpanVectors` for one string, else a list of them: vectors (c, D) and the c spans, which cover the text
-            unless they are given; one that is longer than a window is split.
+            unless ``chunks`` are spans; one that is longer than a window is split.
 
         Raises:
-            InputError: a span is empty, blank, outside, or overlaps another; or a text is blank.
-            TooLong: a given span is longer than a window.
+            InputError: a span is blank, outside, longer than a window, or overlaps another; or a text is blank.
         """
         limits = Limits(self.max_length, batch_size, batch_tokens, show_progress_bar=show_progress_bar)
         method = self._prompted(self.method, prompt, prompt_name)
         steps = steps_of(self.backbone, [method], self.post, truncate_dim, normalize_embeddings)
-        chunkers, own = [Chunker(self.backbone, one, limits) for one in method.members], member_steps(method, steps)
-        chunker, single = narrowest(chunkers), isinstance(texts, str)
-        listed = check_texts([texts] if single else texts)
+        chunkers, each = [Chunker(self.backbone, one, limits) for one in method.members], member_steps(method, steps)
+        chunker, (listed, single) = narrowest(chunkers), one_or_many(texts)
         chunks = [chunks] if single and not isinstance(chunks, str | None) else chunks
         spans = chunker.spans(listed, chunks, tokens, 0 if late or overlap is None else overlap)
-        parts = [
-            each.late(listed, spans, own, overlap) if late else each.alone(listed, spans, own) for each in chunkers
-        ]
-        found = [SpanVectors(joined_rows(method, rows, steps), text) for *rows, text in zip(*parts, spans, strict=True)]
-        return found[0] if single else found
+        if late:
+            parts = [one.late(listed, spans, each, overlap) for one in chunkers]
+        else:
+            parts = [one.alone(listed, spans, each) for one in chunkers]
+        rows = zip(*parts, spans, strict=True)
+        results = [SpanVectors(joined_rows(method, of_text, steps), where) for *of_text, where in rows]
+        return results[0] if single else results
 
     def encode_tokens(
         self, texts: str | Sequence[Text], *, prompt_name: str | None = None, prompt: str | None = None,
@@ -477,18 +442,15 @@ class Encoder:
         limits = Limits(self.max_length, batch_size, batch_tokens, on_long)
         method = self._prompted(one_method(self.method, "encode_tokens"), prompt, prompt_name).members[0]
         steps = steps_of(self.backbone, [method], self.post, None, normalize_embeddings)
-        single = isinstance(texts, str)
-        found = token_vectors(self.backbone, method, check_texts([texts] if single else texts), limits, steps)
-        return found[0] if single else found
+        listed, single = one_or_many(texts)
+        results = token_vectors(self.backbone, method, listed, limits, steps)
+        return results[0] if single else results
 
     def weights(self, text: Text) -> tuple[list[str], Array]:
         """The weight of each token in the vector of a text: one string, or one list of token ids.
 
         Returns:
             The n tokens that the model reads, template, copies and special tokens included; their weights (n,).
-
-        Raises:
-            MethodError: the encoder's method is an ensemble.
         """
         method = one_method(self.method, "weights")
         return token_weights(self.backbone, method, check_texts([text])[0], self.max_length)
@@ -499,31 +461,21 @@ class Encoder:
         Returns:
             The n tokens that the model reads; the matrix (n, n), where triangle="upper" leaves only the part k >= i.
         """
-        checked = check_texts([text])[0]
-        return attention_matrix(self.backbone, one_method(self.method, "attention"), checked, self.max_length)
+        method = one_method(self.method, "attention")
+        return attention_matrix(self.backbone, method, check_texts([text])[0], self.max_length)
 
     def similarity(self, a: Any, b: Any) -> Any:
-        """The similarity of each row of ``a`` (n, D) to each row of ``b`` (m, D), by `similarity_fn_name`.
+        """The similarity (n, m) of each row of ``a`` (n, D) to each row of ``b`` (m, D), by `similarity_fn_name`.
 
-        Args:
-            a, b: vectors as an array, a tensor or a list of either; (D,) for one vector.
-
-        Returns:
-            (n, m) float32, a tensor if ``a`` or ``b`` is one, else an array; distances are negated.
-
-        Raises:
-            InputError: their numbers of components differ.
+        Both are arrays, tensors or lists of either; (D,) is one vector. The result is a tensor if one of them is.
+        Distances are negated.
         """
         scores = similarity(a, b, self.similarity_fn_name)
         tensor = next((x for x in (a, b) if isinstance(x, Tensor)), None)
         return scores if tensor is None else torch.from_numpy(scores).to(tensor.device)
 
     def similarity_pairwise(self, a: Any, b: Any) -> Tensor:
-        """The similarity of each row of ``a`` (n, D) to the same row of ``b`` (n, D), as a tensor (n,).
-
-        Raises:
-            InputError: their shapes differ.
-        """
+        """The similarity of each row of ``a`` (n, D) to the same row of ``b`` (n, D), as a tensor (n,)."""
         return torch.from_numpy(pairwise(a, b, self.similarity_fn_name))
 
     def get_embedding_dimension(self) -> int:
@@ -556,9 +508,6 @@ class Encoder:
         """The object that sentence-transformers' evaluators write their scores to.
 
         Its ``base_model`` is the fingerprint, by which `mine_hard_negatives` names its cache.
-
-        Raises:
-            MissingExtra: sentence-transformers is not installed.
         """
         if "_model_card_data" not in self.__dict__:
             try:
@@ -570,18 +519,13 @@ class Encoder:
         return self.__dict__["_model_card_data"]
 
     def eval(self) -> Encoder:
-        """The encoder itself: it always computes vectors without dropout."""
+        """Return the encoder: it always computes vectors without dropout."""
         return self
 
     def start_multi_process_pool(self, target_devices: Sequence[Any] | None = None) -> Workers:
         """Start processes that hold copies of the model, for many calls of ``encode(..., pool=...)``.
 
-        Args:
-            target_devices: devices such as "cuda:0" or "cpu", one process on each; None = every GPU, or four
-                processes on the CPU.
-
-        Raises:
-            InputError: there is no such device.
+        One process is started on each of the devices, such as "cuda:0"; None = every GPU, or four on the CPU.
         """
         return Workers(self.backbone, target_devices)
 

@@ -1,7 +1,7 @@
 """A sentence-transformers module for any method, so that sentence-transformers can encode, train and save with it.
 
 `preprocess` tokenizes texts into padded rows of token ids, with the positions of their segments and copies. `forward`
-removes the padding again and concatenates the texts, so no token ever attends to padding.
+removes the padding and concatenates the texts, so that no token attends to padding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .backbone.facts import inside
 from .backbone.loading import base_of, load_backbone
 from .backbone.saving import write_model
 from .encode.tokens import features_of, vectors_of
-from .errors import InputError, MethodError, MissingExtra, ModelError
+from .errors import MethodError, MissingExtra, ModelError
 from .files.read_encoder import CONFIG, read_flow, read_ours
 from .files.write_encoder import module_steps, write_config, write_flow
 from .methods import AnyMethod, one_method
@@ -45,14 +45,7 @@ class Afterword(InputModule):
     Args:
         backbone: the model and its tokenizer.
         method: how a text becomes a vector.
-        max_seq_length: maximum number of tokens; None = the model's own limit.
-
-    >>> from sentence_transformers import SentenceTransformer
-    >>> from afterword import Encoder, reba
-    >>> encoder = Encoder.load("afterword-mini", reba())
-    >>> model = SentenceTransformer(modules=[Afterword(encoder.backbone, encoder.method)], device="cpu")
-    >>> bool(abs(model.encode("a text") - encoder.encode("a text")).max() < 1e-6)
-    True
+        max_seq_length: maximum number of tokens; None = the model's limit.
     """
 
     config_file_name = CONFIG
@@ -64,14 +57,13 @@ class Afterword(InputModule):
         for member in method.members:
             backbone.require(member.weigh.reads_attention, member.sight)
             member.weigh.require_fitted()
-            member.states.width(backbone)  # what is read inside layers is found once, before threads run replicas
+            member.states.width(backbone)  # modules inside layers are looked up once, before threads run replicas
         self.model = backbone.model
         self.method = method
         self.max_seq_length = max_seq_length or backbone.facts.max_length
         self._backbone = backbone
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state to pickle."""
         remove_recorders(self.model)
         return vars(self).copy()
 
@@ -99,18 +91,11 @@ class Afterword(InputModule):
         old = self._backbone
         self._backbone = Backbone(old.model, Tokenizer(value), old.facts, old.modules, old.insides)
 
-    @property
-    def processor(self) -> Any:
-        """The same, under the name that the trainer uses."""
-        return self.tokenizer
+    processor = tokenizer  # the name that the trainer uses
 
     @property
     def backbone(self) -> Backbone:
-        """The model that is run: with an adapter's layers in it; in a DataParallel replica, the replica's own modules.
-
-        Raises:
-            MethodError: an adapter puts learned tokens in front of the text instead of changing layers.
-        """
+        """The model that is run: with an adapter's layers in it; in a DataParallel replica, the replica's modules."""
         if getattr(getattr(self.model, "active_peft_config", None), "is_prompt_learning", False):
             raise MethodError("an adapter of learned prompt tokens is not supported: use one in the layers, as LoRA")
         base, ours = base_of(self.model), self._backbone
@@ -127,47 +112,39 @@ class Afterword(InputModule):
 
         Args:
             inputs: T strings, or lists of token ids; pairs (text, condition) for a template with {condition}.
-            prompt: an instruction, put in front of every text.
+            prompt: an instruction, put before every text.
             max_length: maximum number of tokens, for this call.
             kwargs: ignored, such as ``task``.
 
         Returns:
-            ``input_ids`` and ``attention_mask`` (T, n), and ``segments`` (T, S, 5 + 2 copies). If some texts have
-            no token to pool, ``blank`` (T,) says which: another text is run in their place, and their vectors are 0.
-            The further forwards of an ensemble have features of their own, as ``input_ids.1``.
-
-        Raises:
-            InputError: a text cannot be used, or the tokenizer knows no token of any text.
+            ``input_ids`` and ``attention_mask`` (T, n), and ``segments``, see `to_features`. If some texts have no
+            token to pool, ``blank`` (T,) says which: another text is run in their place, and their vectors are 0.
+            The further forwards of an ensemble have separate features, as ``input_ids.1``.
         """
-        inputs, conditions = _conditions(inputs)
+        conditions = None
+        if inputs and all(isinstance(i, list | tuple) and len(i) == 2 and isinstance(i[0], str) for i in inputs):
+            inputs, conditions = zip(*inputs, strict=True)
         texts, length = check_texts(inputs), max_length or self.max_seq_length
-        given = check_conditions(conditions, texts)
-        return features_of(self._backbone, self.method, texts, given, prompt, length)
+        paired = check_conditions(conditions, texts)
+        return features_of(self._backbone, self.method, texts, paired, prompt, length)
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Run a batch, with gradients if torch has them enabled.
-
-        Args:
-            features: the result of `preprocess`, on any device.
-            kwargs: ignored.
+        """Run a batch of features from `preprocess`, with gradients if torch has them enabled.
 
         Returns:
             The features with ``sentence_embedding`` (T, D) and, for a single method that does not split texts into
             chunks, ``token_embeddings`` (T, n, D), zero for padding.
 
         Raises:
-            InputError: the features are not from `preprocess`.
             MethodError: the method is an ensemble and is trained, or is trained under gradient checkpointing and
                 cannot be.
         """
-        if "segments" not in features:
-            raise InputError(f"features {', '.join(features)} hold no 'segments': make them with preprocess()")
         backbone = self.backbone
         self.check_recomputed(backbone.model)
         return features | vectors_of(backbone, self.method, features, keep_mode=self.training)
 
     def check_recomputed(self, model: Any) -> None:
-        """Refuse ensembles; and under gradient checkpointing what reads attention or inside layers, or needs hooks.
+        """Refuse to train ensembles; and with gradient checkpointing, methods that read attention or inside layers.
 
         It runs the layers a second time in the backward pass, after the hooks that these methods need were removed.
         """
@@ -179,20 +156,18 @@ class Afterword(InputModule):
         reads = method.weigh.reads_attention or any(map(inside, method.states.layers))
         if checkpointing and (reads or method.sight.hooks):
             raise MethodError(
-                f"{method.name} cannot be trained under gradient checkpointing, which runs layers again after "
-                "their attention was read: switch it off, or use a method that only reads states"
+                f"{method.name} reads attention, which gradient checkpointing does not keep: switch it off, or train a "
+                "method that only reads states"
             )
 
     def get_embedding_dimension(self) -> int:
         """D, the number of components of a vector."""
         return self.method.width(self._backbone)
 
-    def get_sentence_embedding_dimension(self) -> int:
-        """The same, under its older name."""
-        return self.get_embedding_dimension()
+    get_sentence_embedding_dimension = get_embedding_dimension
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What `repr` shows."""
+        """The values that `repr` shows."""
         return {"method": to_json(self.method), "max_length": self.max_seq_length}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
@@ -202,53 +177,36 @@ class Afterword(InputModule):
 
     @classmethod
     def load(
-        cls,
-        model_name_or_path: str,
-        subfolder: str = "",
-        token: bool | str | None = None,
-        cache_folder: str | None = None,
-        revision: str | None = None,
-        local_files_only: bool = False,
-        trust_remote_code: bool = False,
-        model_kwargs: dict[str, Any] | None = None,
-        processor_kwargs: dict[str, Any] | None = None,
-        config_kwargs: dict[str, Any] | None = None,
-        backend: str = "torch",
-        **kwargs: Any,
-    ) -> Afterword:
+        cls, model_name_or_path: str, subfolder: str = "", trust_remote_code: bool = False,
+        model_kwargs: dict[str, Any] | None = None, processor_kwargs: dict[str, Any] | None = None,
+        config_kwargs: dict[str, Any] | None = None, backend: str = "torch", **kwargs: Any,
+    ) -> Afterword:  # fmt: skip
         """Load a saved module, as `Encoder.load` does.
 
         Args:
-            model_name_or_path, subfolder, token, cache_folder, revision, local_files_only: the module's folder.
+            model_name_or_path, subfolder: the module's folder.
             trust_remote_code: run the Python code that comes with the model.
-            model_kwargs: only ``dtype`` is accepted: other arguments would be lost when the model is saved.
-            processor_kwargs: only ``padding_side`` is accepted, which has no effect here.
-            config_kwargs: refused.
+            model_kwargs, processor_kwargs, config_kwargs: only ``dtype``, and ``padding_side`` without effect, are
+                accepted: other arguments would be lost when the model is saved.
             backend: "torch".
-            kwargs: ignored; sentence-transformers passes them to modules of other kinds.
+            kwargs: ``token``, ``cache_folder``, ``revision`` and ``local_files_only``, for a download.
 
         Raises:
             ModelError: the folder is broken, or an argument is not supported.
         """
-        options = {k: v for k, v in (model_kwargs or {}).items() if k != "torch_dtype"}
-        dtype = options.pop("dtype", (model_kwargs or {}).get("torch_dtype"))
-        left = {k for k in processor_kwargs or {} if k != "padding_side"}
-        if strange := sorted({*options, *left, *(config_kwargs or {})}) or ([] if backend == "torch" else [backend]):
-            raise ModelError(f"{strange[0]} cannot be set when an encoder is loaded: set it on the model that is saved")
-        where = {"token": token, "cache_folder": cache_folder, "revision": revision}
-        folder = cls.load_dir_path(model_name_or_path, subfolder, local_files_only=local_files_only, **where)
-        if folder is None:
-            raise ModelError(f"{model_name_or_path} does not exist, or is not in the cache")
-        method, max_length = read_ours(Path(folder))
+        options = {**(model_kwargs or {}), **(processor_kwargs or {}), **(config_kwargs or {})}
+        older = options.pop("torch_dtype", None)
+        dtype, _ = options.pop("dtype", older), options.pop("padding_side", None)
+        if options or backend != "torch":
+            option = next(iter(options), f"backend={backend!r}")
+            raise ModelError(f"{option} cannot be set when an encoder is loaded: set it on the model that is saved")
+        folder = _downloaded(cls, model_name_or_path, subfolder, kwargs)
+        method, max_length = read_ours(folder)
         return cls(load_backbone(folder, dtype=dtype, trust_remote_code=trust_remote_code), method, max_length)
 
 
 class Flow(Module):
-    """A fitted normalising flow as a module; its weights can be trained further.
-
-    Args:
-        net: the network from vectors to latents.
-    """
+    """A fitted normalising flow as a module: a network from vectors to latents, which can be trained further."""
 
     def __init__(self, net: Glow) -> None:
         super().__init__()
@@ -264,7 +222,7 @@ class Flow(Module):
         return int(self.net.shape["width"])
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What `repr` shows."""
+        """The values that `repr` shows."""
         return dict(self.net.shape)
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
@@ -273,27 +231,17 @@ class Flow(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Flow:
-        """Load a saved flow.
-
-        Args:
-            model_name_or_path, subfolder: the module's folder.
-            kwargs: ``token``, ``cache_folder``, ``revision`` and ``local_files_only``, for a download.
-
-        Raises:
-            ModelError: the folder is broken, or does not exist.
-        """
-        where = {k: kwargs[k] for k in ("token", "cache_folder", "revision", "local_files_only") if k in kwargs}
-        folder = cls.load_dir_path(model_name_or_path, subfolder, **where)
-        if folder is None:
-            raise ModelError(f"{model_name_or_path}/{subfolder} does not exist, or is not in the cache")
-        return cls(read_flow(Path(folder)).net)
+        """Load a saved flow; ``kwargs`` as for `Afterword.load`."""
+        return cls(read_flow(_downloaded(cls, model_name_or_path, subfolder, kwargs)).net)
 
 
-def _conditions(inputs: Sequence[Any]) -> tuple[Sequence[Any], list[str] | None]:
-    """The texts; and the conditions, if each input is a pair (text, condition)."""
-    if inputs and all(isinstance(i, list | tuple) and len(i) == 2 and isinstance(i[0], str) for i in inputs):
-        return [text for text, _ in inputs], [condition for _, condition in inputs]
-    return inputs, None
+def _downloaded(cls: type[Module], name: str, subfolder: str, options: dict[str, Any]) -> Path:
+    """The folder of a module, downloaded if need be; raises ModelError."""
+    where = {k: v for k, v in options.items() if k in ("token", "cache_folder", "revision", "local_files_only")}
+    folder = cls.load_dir_path(name, subfolder, **where)
+    if folder is None:
+        raise ModelError(f"{name} {subfolder} does not exist, or is not in the cache".replace("  ", " "))
+    return Path(folder)
 
 
 def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransformer:
@@ -302,14 +250,6 @@ def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransforme
     Args:
         encoder: the encoder; its post-processing steps become modules.
         options: passed to SentenceTransformer; ``device`` defaults to the encoder's device.
-
-    Raises:
-        ModelError: a step has no module in sentence-transformers.
-
-    >>> from afterword import Encoder
-    >>> model = sentence_transformer(Encoder.load("afterword-mini"))
-    >>> model.encode(["a text"]).shape[0]
-    1
     """
     modules: list[nn.Module] = [Afterword(encoder.backbone, encoder.method, encoder.max_length)]
     steps, cut = module_steps(encoder)
@@ -317,21 +257,14 @@ def sentence_transformer(encoder: Encoder, **options: Any) -> SentenceTransforme
         if isinstance(step, Normalise):
             modules.append(theirs.Normalize())
         elif isinstance(step, Dense):
-            modules.append(_dense(step))
+            (out, width), bias = step.weight.shape, None if step.bias is None else step.bias.clone()
+            activation, weight = getattr(nn, step.activation)(), step.weight.clone()
+            modules.append(theirs.Dense(width, out, bias is not None, activation, init_weight=weight, init_bias=bias))
         elif isinstance(step, FittedFlow):
             modules.append(Flow(copy.deepcopy(step.net)))
         else:
-            raise ModelError(f"{type(step).__name__} is no module of sentence-transformers yet")
+            raise ModelError(f"{type(step).__name__} has no module in sentence-transformers")
     options = {"device": str(encoder.device), "truncate_dim": cut, "prompts": encoder.prompts,
                "default_prompt_name": encoder.default_prompt_name,
                "similarity_fn_name": encoder.similarity_fn_name} | options  # fmt: skip
     return SentenceTransformer(modules=modules, **options)
-
-
-def _dense(step: Dense) -> nn.Module:
-    out, width = step.weight.shape
-    activation = getattr(nn, step.activation)()
-    return theirs.Dense(  # type: ignore[no-any-return]
-        width, out, step.bias is not None, activation,
-        init_weight=step.weight.clone(), init_bias=None if step.bias is None else step.bias.clone(),
-    )  # fmt: skip

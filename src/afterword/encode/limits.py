@@ -16,6 +16,8 @@ from ..text.segments import TokenizedText
 
 OnEmpty = Literal["error", "nan"]
 OnLong = Literal["warn", "error", "ignore"]
+ShowProgress = bool | Callable[[int], object]
+"""Show a bar on stderr; or a function, called with the number of newly finished texts."""
 
 Output = TypeVar("Output")
 
@@ -42,8 +44,7 @@ class Limits:
         on_long: truncate a text longer than `max_length` with a warning ("warn") or without ("ignore"), or refuse it
             ("error"). "ignore" also omits the warning that texts are mostly tokens that the vocabulary lacks.
         on_empty: refuse a text without tokens ("error"), or give it a row of NaN ("nan").
-        show_progress_bar: show a progress bar on stderr; or a function, called with the number of texts that were
-            finished since its last call.
+        show_progress_bar: see `ShowProgress`.
     """
 
     max_length: int | None = None
@@ -51,7 +52,7 @@ class Limits:
     batch_tokens: int | None = None
     on_long: OnLong = "warn"
     on_empty: OnEmpty = "error"
-    show_progress_bar: bool | Callable[[int], object] = False
+    show_progress_bar: ShowProgress = False
 
     def __post_init__(self) -> None:
         for name in ("max_length", "batch_size", "batch_tokens"):
@@ -152,9 +153,6 @@ class Budget:
 
         Yields:
             The indices of a batch, and what `run` returned for it.
-
-        Raises:
-            ModelError: one text alone does not fit into memory.
 
         >>> [batch for batch, _ in Budget(6).batches([3, 9, 1, 2], len)]
         [[1], [0, 3, 2]]

@@ -107,12 +107,7 @@ class Form:
 
 
 def quantise(vectors: Any, precision: str) -> Any:
-    """Quantise vectors (n, D) by sentence-transformers' own function.
-
-    Args:
-        vectors: (n, D), float32.
-        precision: "int8" or "uint8", which give (n, D); "binary" or "ubinary", which give (n, D / 8).
-    """
+    """Quantise vectors (n, D) by sentence-transformers' function: (n, D), or (n, D / 8) for binary precisions."""
     try:
         from sentence_transformers import quantize_embeddings
     except ImportError as e:

@@ -140,11 +140,10 @@ class Workers:
         post: Sequence[Post] = (), conditions: Sequence[str] | None = None, out: Array | None = None,
         chunk_size: int | None = None,
     ) -> Array:  # fmt: skip
-        """Sentence vectors (n, D).
+        """Sentence vectors (n, D), as `sentence_vectors` gives them.
 
         Args:
             backbone: the model that the processes were started with.
-            method, texts, limits, post, conditions, out: as for `sentence_vectors`.
             chunk_size: number of texts that are sent to a process at a time; None = a tenth of its share, but at most
                 5,000.
 

@@ -183,11 +183,10 @@ class Share:
 def shares(methods: Sequence[Method], backbone: Backbone) -> list[Share]:
     """Which methods share a forward.
 
-    Methods with the same layout and the same bidirectional layers do. In a causal model, so do methods whose input
-    is nothing but copies of the text: they share the forward with the most copies, since a first copy cannot attend
-    to a second one. This does not hold if a special token follows the text, nor if the rotary frequencies depend on
-    the length of the input. A user's custom weighting may read tokens that ours ignore: it shares a forward only
-    with custom weightings of the same layout.
+    Methods with the same layout and the same bidirectional layers do. In a causal model, so do methods whose input is
+    only copies of the text: a first copy cannot attend to a second one. This does not hold if a special token follows
+    the text, nor if rotary frequencies depend on the length of the input. A user's custom weighting may read tokens
+    that ours ignore: it shares a forward only with custom weightings of the same layout.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     causal = backbone.facts.causal and backbone.facts.split_at is None
@@ -373,9 +372,6 @@ def weigh(
     """Run a batch once, and compute the token weights of several weightings.
 
     Args:
-        backbone: the model.
-        batch: texts without padding, concatenated.
-        weighings: the weightings.
         layers: the layers whose hidden states are returned.
         sight: layers with bidirectional attention.
         keep_mode: leave the model in its training or evaluation mode, so that dropout works as set.

@@ -30,12 +30,7 @@ TEXTS = 256  # texts whose windows are sorted by length together
 
 
 class SpanVectors(NamedTuple):
-    """Vectors of spans of one text.
-
-    Attributes:
-        vectors: (c, D).
-        spans: the c half-open spans of characters (of tokens, in a text of token ids).
-    """
+    """Vectors (c, D) of c half-open spans of characters of one text (of tokens, in a text of token ids)."""
 
     vectors: Array
     spans: list[Span]
@@ -133,12 +128,7 @@ def token_rows(backbone: Backbone, method: Method, batch: Batch, keep_mode: bool
 
 
 class Chunker:
-    """Splits texts into chunks, and computes the vectors of these from windows of the text.
-
-    Args:
-        backbone: the model.
-        method: its ``truncate`` has no effect, as nothing is truncated.
-        limits: limits on texts and batches.
+    """Splits texts into chunks, and computes the vectors of these from windows of the text: nothing is truncated.
 
     Attributes:
         room: the most tokens of a text in one window; None = any number.

@@ -31,10 +31,6 @@ def in_turns(parts: Parts, chat: bool | str, tokenizer: Tokenizer, condition: st
         chat: True = the tokenizer's chat template, with the prompt for an answer; or a string with {text}.
         tokenizer: the model's.
         condition: the text for {condition}.
-
-    Raises:
-        InputError: the condition holds a mark of the chat.
-        MethodError: the tokenizer has no chat template, or it cannot write these turns.
     """
     template = "".join(HOLE if part is None else part for part in parts)
     written = chat.replace("{text}", template) if isinstance(chat, str) else _written(template, tokenizer.hf)

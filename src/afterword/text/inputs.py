@@ -39,14 +39,17 @@ def check_texts(texts: object) -> list[Text]:
 
     Raises:
         InputError: a text is not valid; the message names it.
-
-    >>> check_texts(("a", [1, 2]))
-    ['a', [1, 2]]
     """
     items = listed(texts, "texts")
     if items and all(isinstance(t, numbers.Integral) for t in items):
         raise InputError(f"{items!r:.60} is a list of numbers: one text of token ids is written [{items!r:.60}]")
     return [_text(t, i) for i, t in enumerate(items)]
+
+
+def one_or_many(texts: object) -> tuple[list[Text], bool]:
+    """Validated texts as a list, and whether they are one string."""
+    single = isinstance(texts, str)
+    return check_texts([texts] if single else texts), single
 
 
 def _text(text: Any, i: int) -> Text:
@@ -97,11 +100,7 @@ def check_ids(texts: Sequence[Text], vocabulary: int) -> None:
 def check_written(
     tokenized: list[TokenizedText], tokenizer: Tokenizer, vocabulary: int, rows: Sequence[Sequence[int]] | None = None
 ) -> list[TokenizedText]:
-    """Validate that the model has an embedding for every token, and return the texts.
-
-    Raises:
-        InputError: a token was added to the tokenizer, but not to the model's input embedding table.
-    """
+    """Validate that the model's input embedding table has every token, also added ones, and return the texts."""
     if tokenizer.top >= vocabulary:
         for i, text in enumerate(tokenized):
             largest = max((max(s.ids, default=0) for s in text.segments), default=0)
@@ -120,9 +119,6 @@ def with_prompt(layout: Layout, prompt: str | None) -> Layout:
     Prompt and text are tokenized as one string, as sentence-transformers does. If a layout repeats the text's ids,
     the copies repeat the ids that the text has after the prompt.
 
-    >>> with_prompt(Layout(), "query: ").template
-    'query: {text}'
-
     Raises:
         InputError: the prompt is not a valid text.
         MethodError: the layout splits texts into chunks, which take no prompt.
@@ -138,11 +134,7 @@ def with_prompt(layout: Layout, prompt: str | None) -> Layout:
 
 
 def words_by_text(words: object, texts: Sequence[Text], single: bool) -> tuple[list[list[Word]], bool]:
-    """The words of each text, and whether each text has a single word, passed without a list.
-
-    Raises:
-        InputError: the number of words, or of lists of words, is not that of the texts.
-    """
+    """The words of each text, and whether each text has a single word, passed without a list."""
     is_word = isinstance(words, str) or _is_tuple(words)
     if single:
         return [[words] if is_word else listed(words, "words")], False  # type: ignore[list-item]
@@ -192,11 +184,7 @@ class Distinct:
     def from_texts(
         cls, texts: Sequence[Text], conditions: Sequence[str] | None = None, numbers: Sequence[int] | None = None
     ) -> Distinct:
-        """Find duplicates by strings or token ids, and by conditions.
-
-        >>> Distinct.from_texts(["a", "b", "a"]).rows
-        [[0, 2], [1]]
-        """
+        """Find duplicates by strings or token ids, and by conditions."""
         keys: list[object] = [text if isinstance(text, str) else tuple(text) for text in texts]
         if conditions is not None:
             keys = list(zip(keys, conditions, strict=True))

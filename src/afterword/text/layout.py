@@ -127,15 +127,10 @@ class Layout:
         return self.template is None and self.join != "text" and not self.separator and self.chunk is None
 
     def write(
-        self,
-        texts: Sequence[Text],
-        tokenizer: Tokenizer,
-        max_length: int | None = None,
-        *,
-        conditions: Sequence[str] | None = None,
-        offsets: bool = False,
-    ) -> list[TokenizedText]:
-        """Put each text into the layout and tokenize it.
+        self, texts: Sequence[Text], tokenizer: Tokenizer, max_length: int | None = None, *,
+        conditions: Sequence[str] | None = None, offsets: bool = False,
+    ) -> list[TokenizedText]:  # fmt: skip
+        """Put each text into the layout and tokenize it, in order.
 
         Args:
             texts: strings, or lists of token ids without special tokens.
@@ -143,9 +138,6 @@ class Layout:
             max_length: the most tokens of one segment, special tokens and template included.
             conditions: one per text, for a template with ``{condition}``.
             offsets: keep character offsets, for words.
-
-        Returns:
-            One `TokenizedText` per text, in order.
 
         Raises:
             InputError: a template leaves no room for the text; a condition is missing, or the template has none.
@@ -197,9 +189,6 @@ def punctuated(text: str, how: Punctuate) -> str:
         how: "stop" adds a full stop where the text does not end with one of ``. ? " '`` (kongds/Prompt-BERT,
             evaluation.py:193-202); "all" also replaces ``"`` by ``'`` and a final question mark by a full stop
             (kongds/scaling_sentemb, evaluation.py:191-223).
-
-    >>> punctuated('Is it a "bank"?', "all")
-    "Is it a 'bank'."
     """
     if not text:
         return text

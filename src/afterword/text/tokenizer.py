@@ -99,11 +99,7 @@ class Tokenizer:
         return [e.ids for e in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def spell(self, texts: Sequence[str]) -> list[Spelled]:
-        """Token ids and character offsets of each text, without special tokens.
-
-        Raises:
-            ModelError: the tokenizer gives no offsets: it is a slow one, or rewrites texts in Python first.
-        """
+        """Token ids and character offsets of each text, without special tokens; raises ModelError for a slow one."""
         if self._backend is None:
             raise ModelError(
                 f"{type(self.hf).__name__} gives no character offsets, which words, prompts and templates need: "
@@ -176,11 +172,6 @@ class Tokenizer:
 
         Each of the tokens of one letter is the letter with the number of the part, as in "字 1/3"; a token of blanks
         alone is "␣".
-
-        >>> from afterword import Encoder
-        >>> tokenizer = Encoder.load("afterword-mini").backbone.tokenizer
-        >>> tokenizer.letters(tokenizer.ids(["the 银行"])[0])
-        ['the', '␣', '银', '行']
         """
         letters: list[str] = []
         while (at := len(letters)) < len(ids):

@@ -88,11 +88,7 @@ def find_tokens(
     words: Sequence[Sequence[Word]], texts: Sequence[Text], tokenized: Sequence[TokenizedText], copy: int,
     first: int = 0,
 ) -> WordTokens:  # fmt: skip
-    """The tokens of every word of every text, in a copy of the text (from 1), by the offsets of the tokenized texts.
-
-    Raises:
-        WordNotFound: a word is not in its text, or was truncated; the message numbers texts from ``first``.
-    """
+    """The tokens of every word of every text, in a copy of the text (from 1); errors number texts from ``first``."""
     return [
         [tokens_of(span_of(w, text, f"text {t}"), tokens, copy, f"the word {w!r} of text {t}") for w in mine]
         for t, (text, tokens, mine) in enumerate(zip(texts, tokenized, words, strict=True), first)
@@ -100,14 +96,7 @@ def find_tokens(
 
 
 def check_spans(spans: Sequence[object], text: Text, where: str) -> list[Span]:
-    """Validate spans: half-open, in order, without overlap, none of them blank.
-
-    Raises:
-        InputError: they are not; the message names text and span.
-
-    >>> check_spans([(0, 2), (3, 5)], "ab cd", "text 0")
-    [(0, 2), (3, 5)]
-    """
+    """Validate spans: half-open, in order, without overlap, none of them blank; an error names text and span."""
     checked: list[Span] = []
     for span in spans:
         pair = list(span) if isinstance(span, list | tuple) else []
