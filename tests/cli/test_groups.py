@@ -121,13 +121,6 @@ def test_lists_have_what_was_kept(run: Run, tmp_path: Path, stored: str):
     assert {row["raw"] for row in rows_of(tmp_path / "c.jsonl")} == {"YQ==", "Yg==", "Yw==", None}
 
 
-def test_a_list_without_rows_has_its_columns(run: Run, vectors: Path, tmp_path: Path):
-    assert run("duplicates", "-i", vectors, "--over", 1, "--repeats", tmp_path / "none.csv").code == 0
-    again = run("duplicates", "-i", vectors, "--over", 1, "--repeats", tmp_path / "none.csv", "--overwrite")
-    assert again.code == 0 and len((tmp_path / "none.csv").read_text().splitlines()) == 2
-    assert (tmp_path / "none.csv").read_text().startswith("row,text,repeats,cosine\n4,")
-
-
 def test_the_folder_of_a_job_is_read_as_its_file(run: Run, tmp_path: Path):
     texts = tmp_path / "t.txt"
     texts.write_text("the bank\n\nrain\nthe bank\nmoney\nrain!\n")
@@ -147,16 +140,6 @@ def test_the_folder_of_a_job_is_read_as_its_file(run: Run, tmp_path: Path):
     (tmp_path / "job" / "shards" / "000001.parquet").unlink()
     ended = run("duplicates", "-i", tmp_path / "job")
     assert ended.code == 2 and "4 of 6 rows" in ended.err
-
-
-def test_equal_texts_of_an_index_are_one_as_they_are_in_a_file(run: Run, tmp_path: Path):
-    pytest.importorskip("lancedb")
-    texts = ["a cat sat"] * 9 + ["rates rose", "rates fell", "a loan", "dogs bark", "rates rose"]
-    (tmp_path / "t.csv").write_text("n,text\n" + "".join(f"r{i},{text}\n" for i, text in enumerate(texts)))
-    given = ["-m", "afterword-mini", "-i", tmp_path / "t.csv"]
-    assert run("index", tmp_path / "i", *given, "--id", "n").code == 0
-    found = json.loads(run("duplicates", "-i", tmp_path / "i", "--over", 1, "--json").out)
-    assert (found["rows"], found["kept"]) == (14, 5) and {row["id"][0] for row in found["repeats"]} == {"r"}
 
 
 CLUSTERED = [f"the parcel number {i} is late" for i in range(9)] + [f"第{i}家银行的利率上升了" for i in range(5)] + [""]

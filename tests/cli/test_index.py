@@ -1,7 +1,6 @@
 """An index holds the vectors of `encode`; an update embeds what is new, and deletes what is gone."""
 
 import csv
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -78,15 +77,6 @@ def test_prune_deletes_what_the_input_no_longer_has(indexed: Indexed):
     assert indexed.rows[long[0]]["text"] == "other" and len(indexed.rows) == 1
 
 
-def test_chunks_of_a_rejected_text_stay(indexed: Indexed):
-    indexed([("a", "One. Two.", "x"), ("b", "Three.", "x")], "--chunk", "sentences")
-    before = set(indexed.rows)
-    assert indexed([("a", " ", "x")], "--chunk", "sentences").code == 1
-    assert set(indexed.rows) == before
-    assert indexed([("a", " ", "x"), ("c", "Four.", "x")], "--chunk", "sentences", "--prune").code == 1
-    assert set(indexed.rows) == {*(id for id in before if id[0] == "a"), "c#0"}
-
-
 def test_rows_without_a_vector_are_listed_and_left_out(indexed: Indexed):
     ended = indexed([*ROWS, ("9", " ", "mail"), ("1", "another text", "mail")])
     assert ended.code == 1 and ended.last == f"2 rejected, listed in {indexed.folder / 'rejects.jsonl'}"
@@ -96,30 +86,6 @@ def test_rows_without_a_vector_are_listed_and_left_out(indexed: Indexed):
     assert indexed([*ROWS, ("9", " ", "mail")]).code == 1
     (again,) = (indexed.folder / "rejects.jsonl").read_text().splitlines()
     assert json.loads(again) == {"row": 4, "line": 7, "reason": "is blank"} == {**listed[0], "line": 7}
-
-
-def test_a_rejected_row_has_its_number_in_the_input_at_the_first_build_and_at_an_update(indexed: Indexed):
-    given, lists = [ROWS[0], ROWS[0], ("9", " ", "mail"), ROWS[1], ROWS[0], ("8", "", "mail")], []
-    for _ in range(2):
-        assert indexed(given, "--window", 2).code == 1
-        lists.append((indexed.folder / "rejects.jsonl").read_text())
-    assert [json.loads(line)["row"] for line in lists[0].splitlines()] == [2, 5] and lists[1] == lists[0]
-
-
-def test_chunks_that_share_tokens_are_an_index_of_their_own(indexed: Indexed):
-    text = "  The bank raised its rates, and so did O'Brien's. 银行提高了利率。"
-    words = ("--chunk", "16", "--overlap", "5")
-    assert indexed([("a", text, "x")], *words, method="echo").code == 0
-    rows = sorted(indexed.rows.values(), key=lambda row: row["chunk"])
-    assert len(rows) > 3 and all(text[row["start"] : row["end"]] == row["text"] for row in rows)
-    shared = [a["end"] - b["start"] for a, b in itertools.pairwise(rows)]
-    assert min(shared) > 0 and rows[0]["start"] == 2 and rows[-1]["end"] == len(text)
-    assert f"0 embedded, {len(rows)} known" in indexed([("a", text, "x")], *words, method="echo").last
-    for other in ["--overlap", "4"], []:
-        ended = indexed([("a", text, "x")], "--chunk", "16", *other, method="echo")
-        assert ended.code == 2 and "--overlap" in ended.err
-    status = json.loads(indexed.run("index", indexed.folder, "--status", "--json").out)
-    assert status["chunk"] == "16, overlap 5"
 
 
 @pytest.mark.parametrize("late", [[], ["--late"]])
@@ -152,17 +118,6 @@ def test_rejected_rows_are_not_pruned_and_one_without_an_id_stops_pruning(indexe
     assert ended.code == 1 and "nothing is pruned" in ended.err and len(indexed.rows) == 3
     ended = indexed([], "--prune")
     assert ended.code == 2 and "nothing is pruned" in ended.last and len(indexed.rows) == 3
-
-
-def test_an_unreadable_line_stops_pruning(run: Run, gpt2: Path, tmp_path: Path):
-    path = tmp_path / "t.jsonl"
-    given = ("index", tmp_path / "a", "-m", gpt2, "-i", path)
-    lines = ['{"text": "a bank"}', '{"text": "a river"}']
-    path.write_text("\n".join(lines))
-    assert run(*given).code == 0
-    path.write_text("\n".join([lines[0], lines[1][:9], '{"text": "new"}']))
-    ended = run(*given, "--prune")
-    assert ended.code == 1 and "nothing is pruned" in ended.err and Index.open(tmp_path / "a").rows == 3
 
 
 def test_kept_values_change_and_columns_are_added_without_embedding(indexed: Indexed):

@@ -53,13 +53,6 @@ def test_json_of_two_queries_is_that_of_each(run: Run, folder: Path):
     assert (hit["text"], hit["start"], hit["end"], hit["kept"]) == (ROWS[0][1], 0, 19, {"n": "O'Brien"})
 
 
-def test_a_table_and_queries_of_a_file(run: Run, folder: Path):
-    out = run("search", folder, "-i", of_file(folder, "parcel", "bank"), "--by", "text").out
-    blocks = [block.splitlines() for block in out.split("\n\n")]
-    assert [block[0] for block in blocks] == ["parcel", "bank"] and "O'Brien" in blocks[0][2]
-    assert run("search", folder, "zebra", "--by", "text").out == "no row was found\n"
-
-
 def test_no_word_in_any_row_is_said_once(run: Run, folder: Path):
     ended = run("search", folder, "-i", of_file(folder, "zzz", "zebra", "bank"))
     assert ended.err == "found by vectors alone: no row has a word of 2 of 3 queries\n"
@@ -92,20 +85,6 @@ def test_mistakes_are_named(run: Run, folder: Path, words: list[str], told: str)
 def test_a_wrong_condition_is_named_before_the_model_is_loaded(run: Run, folder: Path):
     ended = run("search", folder, "x", "--where", "channel = 'mail'", "-m", folder / "no-model")
     assert ended.code == 2 and "'channel'" in ended.err and ended.err.rstrip().endswith(", text, n")
-
-
-def test_a_folder_without_an_index(run: Run, tmp_path: Path):
-    assert "does not exist" in run("search", tmp_path / "none", "x").err
-
-
-def test_a_kept_column_named_score_stays_what_it_is(run: Run, gpt2: Path, tmp_path: Path):
-    texts = tmp_path / "scored.jsonl"
-    texts.write_text('{"id": "a", "text": "one parcel", "score": 5}\n{"id": "b", "text": "a dog", "score": 6}\n')
-    made = run("index", tmp_path / "scored", "-m", gpt2, "-i", texts, "--id", "id", "--keep", "score")
-    assert made.code == 0, made.err
-    for by in ("hybrid", "vector", "text"):
-        (hit,) = json.loads(run("search", tmp_path / "scored", "parcel", "--by", by, "--top", 1, "--json").out)["hits"]
-        assert hit["id"] == "a" and hit["kept"] == {"score": "5"} and hit["score"] != 5
 
 
 def test_kept_values_of_any_type_are_written_as_embed_writes_them(run: Run, gpt2: Path, tmp_path: Path):
@@ -151,17 +130,6 @@ def test_queries_with_judgements_measure_the_index(run: Run, judged: list[object
     (found,) = run(*judged, "--json").rows
     assert [[by, *(f"{x:.4f}" for x in one.values())] for by, one in found["by"].items()] == [r.split() for r in rows]
     assert (found["queries"], found["skipped"], found["not_in_index"]) == (2, 1, 0)
-
-
-def test_where_holds_for_queries_with_judgements(run: Run, judged: list[object]):
-    out = run(*judged, "--by", "text", "--where", "n != '😀'").out
-    assert out.splitlines()[1].split() == ["text", "0.5000", "0.5000", "0.5000"]
-
-
-def test_queries_with_judgements_need_both_files(run: Run, judged: list[object]):
-    assert "--qrels" in run(*judged[:4]).err
-    assert "--queries" in run(*judged[:2], *judged[4:]).err
-    assert "QUERY" in run(*judged, "parcel").err
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """``afterword similar``: the numbers are those of `Encoder.similarity`, each next to its texts, stored or not."""
 
-import base64
 import importlib
 import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,7 @@ from tests.cli.conftest import Run
 from afterword import Encoder, classical
 from afterword.cli.similar import nearest
 from afterword.errors import TextsUnknown
-from afterword.jobs.stored import PREFIX, StoredVectors
+from afterword.jobs.stored import StoredVectors
 
 module = importlib.import_module("afterword.cli.similar")
 TEXTS = ["The bank raised its rates.", "银行提高了利率。", "We sat on the bank of the river."]
@@ -51,15 +49,6 @@ def test_two_lists_and_several_methods(run: Run, gpt2: Path, tmp_path: Path):
     echo = found["similarity"]["echo"][i][j]
     assert lines[1].split()[:2] == [f"{wanted.max():.3f}", f"{echo:.3f}"]
     assert TEXTS[i] in lines[1] and lines[1].endswith(f"  {j + 2}  {['money', 'water'][j]}")
-
-
-def test_other_ways_of_comparing(run: Run, gpt2: Path):
-    spec = ("similar", "-m", gpt2, "--method", "classical", "--json", *TEXTS, "--by")
-    vectors = Encoder.load(gpt2, classical()).encode(TEXTS)
-    found = json.loads(run(*spec, "dot").out)["similarity"]["vector"]
-    assert np.allclose(found, vectors @ vectors.T, rtol=1e-5)
-    found = json.loads(run(*spec, "manhattan").out)["similarity"]["vector"]
-    assert found[0][1] == pytest.approx(-np.abs(vectors[0] - vectors[1]).sum(), rel=1e-5)
 
 
 def test_rejected_rows_keep_their_numbers_and_are_summed_up_behind_the_answer(run: Run, gpt2: Path):
@@ -202,17 +191,6 @@ def test_vectors_with_conditions_are_searched_with_a_condition(run: Run, gpt2: P
     wanted = stored[0] @ stored[1] / np.linalg.norm(stored[0]) / np.linalg.norm(stored[1])
     assert two["pairs"][0]["similarity"]["vector"] == pytest.approx(wanted, abs=1e-5)
     assert run("similar", "-m", gpt2, *method, "a", "--against", path).code == 2
-
-
-def test_probes_that_differ_are_refused(run: Run, gpt2: Path, stored: Path):
-    table = pq.read_table(stored)
-    notes = dict(table.schema.metadata)
-    key = f"{PREFIX}probes".encode()
-    other = StoredVectors(stored).infos["vector"].probes * np.float32(1.001)
-    notes[key] = base64.b64encode(other.astype("<f4").tobytes())
-    pq.write_table(table.replace_schema_metadata(notes), stored)
-    ended = run("similar", "-m", gpt2, "a bank", "--against", stored)
-    assert ended.code == 2 and str(stored) in ended.err
 
 
 def test_stored_vectors_are_compared_with_each_other(run: Run, gpt2: Path, stored: Path):

@@ -19,7 +19,7 @@ ODD = ["O'Brien", 'say "no"', "👩‍👩‍👧", "x" * 10_000, "%_\\", "'; DR
 
 def test_an_update_done_twice_is_done_once(tmp_path: Path):
     index = made(tmp_path / "a", ["x", "y"])
-    assert add(index, ["new y", "z"], ["1", "2"]).counts == {"embedded": 2, "rejected": 0}
+    assert add(index, ["new y", "z"], ["1", "2"]).counts == {"embedded": 2}
     assert add(index, ["new y", "z"], ["1", "2"]).counts["known"] == 2
     assert sorted((row["id"], row["text"]) for row in index.read(["id", "text"]).to_pylist()) == [
         ("0", "x"), ("1", "new y"), ("2", "z")
@@ -36,7 +36,8 @@ def test_repeated_and_contradictory_rows(tmp_path: Path, id: str | None):
     problems = [item.problem for item in new]
     assert [problem is None for problem in problems] == ([True, False, False] if id else [True, False, True])
     assert "line 1" in (problems[1] or "") and update.counts == {"repeated": 1}
-    assert [update.row_number(item) for item in new] == [0, 2, 3]
+    update.write(new, random_vectors(3))
+    assert [row for row, _, _ in update.rejected] == ([2, 3] if id else [2])
 
 
 def test_a_row_with_an_empty_id_or_a_problem_is_passed_on(tmp_path: Path):

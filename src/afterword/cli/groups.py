@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from . import options as o
 from .console import REJECTED, say
@@ -26,8 +27,22 @@ MEMBERS = 3  # repeats of a group that are printed
 TYPICAL = 5  # texts of a cluster that are printed
 ENDINGS = (".jsonl", ".csv", ".parquet")
 
-File = Annotated[Path | None, typer.Argument(metavar="FILE", help="Texts or vectors, as --input.", show_default=False)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
+# fmt: off
+File = Annotated[Path | None, Argument(metavar="FILE", show_default=False, help="Texts or vectors, as --input.")]
+Over = Annotated[float, Option("--over", metavar="X",
+    help="Texts whose vectors have a cosine of at least X repeat each other.")]
+KeptFile = Annotated[Path | None, Option("-o", "--output", metavar="FILE",
+    help="Write the rows that are kept to this .jsonl, .csv or .parquet file.")]
+RepeatsFile = Annotated[Path | None, Option("--repeats", metavar="FILE",
+    help="Write the other rows to this file: row, line or id, text, the row that each repeats, their cosine.")]
+Number = Annotated[str, Option("--k", metavar="N",
+    help="Number of clusters, or auto: the one with the best silhouette.")]
+Seed = Annotated[int, Option("--seed", min=0, metavar="N",
+    help="Seed: the same one gives the same clusters on one machine.")]
+ClustersFile = Annotated[Path | None, Option("-o", "--output", metavar="FILE",
+    help="Write line, text and cluster of each row to this .jsonl, .csv or .parquet file.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
+# fmt: on
 
 
 @dataclass(frozen=True)
@@ -42,28 +57,14 @@ def duplicates(
     source: Input,
     method: Method,
     file: File = None,
-    over: Annotated[
-        float,
-        typer.Option("--over", metavar="X", help="Texts whose vectors have a cosine of at least X repeat each other."),
-    ] = 0.9,
-    batch_tokens: o.BatchTokens = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Write the rows that are kept to this .jsonl, .csv or .parquet file."
-        ),
-    ] = None,
-    repeats: Annotated[
-        Path | None,
-        typer.Option(
-            "--repeats", metavar="FILE",
-            help="Write the other rows to this file: row, line or id, text, the row that each repeats, their cosine.",
-        ),
-    ] = None,
+    over: Over = 0.9,
+    output: KeptFile = None,
+    repeats: RepeatsFile = None,
     overwrite: Overwrite = False,
+    batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False,
     progress: o.Progress = None,
-) -> int:  # fmt: skip
+) -> int:
     """Find texts that repeat others, or nearly so, and keep one of each.
 
     All pairs are compared. A text is in a group if it is near any text of it; the first row is kept.
@@ -111,26 +112,13 @@ def cluster(
     source: Input,
     method: Method,
     file: File = None,
-    k: Annotated[
-        str, typer.Option("--k", metavar="N", help="Number of clusters, or auto: the one with the best silhouette.")
-    ] = "auto",
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed", min=0, metavar="N", help="Seed: the same one gives the same clusters on one machine."
-        ),
-    ] = 0,
-    batch_tokens: o.BatchTokens = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE",
-            help="Write line, text and cluster of each row to this .jsonl, .csv or .parquet file.",
-        ),
-    ] = None,
+    k: Number = "auto",
+    seed: Seed = 0,
+    output: ClustersFile = None,
     overwrite: Overwrite = False,
+    batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False,
-) -> int:  # fmt: skip
+) -> int:
     """Sort texts into clusters, and print the size, the most distinctive words and five typical texts of each.
 
     Each different text counts once. Cluster 0 is the one with the most texts.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from ..errors import DataError, plural
 from ..jobs import VECTOR
@@ -22,7 +23,6 @@ from .progress import Bar, say_loading
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
-    from ..jobs.output import Rejects
     from ..jobs.recipe import Chunking, MethodsEmbedder
     from ..jobs.rows import Array, Item
     from ..methods import AnyMethod
@@ -34,77 +34,58 @@ SAMPLE = 1000  # rows that are read before the model is loaded, and whose texts 
 STORED_STEP = 50_000  # stored rows of one merge
 
 
+# fmt: off
+Folder = Annotated[Path, Argument(metavar="FOLDER", help="The folder of the index.")]
+MadeBy = Annotated[str, Option("-m", "--model", metavar="MODEL", show_default=False,
+    help="The model, as for `afterword embed`.")]
+Stored = Annotated[Path | None, Option("--from", metavar="PATH",
+    help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder. -m names "
+    "the model that made them.")]
+Id = Annotated[str | None, Option("--id", metavar="NAME",
+    help="The column or field that holds each text's id. Default: a hash of the text, so equal texts are one.")]
+PromptName = Annotated[str | None, Option("--prompt-name", metavar="NAME",
+    help="Put the model's prompt of this name before every text. Default: its prompt for documents.")]
+QueryPromptName = Annotated[str | None, Option("--query-prompt-name", metavar="NAME",
+    help="The model's prompt for queries. Default: the one named query, if there is one.")]
+Chunk = Annotated[str | None, Option("--chunk", metavar="HOW",
+    help="Split texts, each chunk a row: N tokens, sentences, paragraphs, or sentences:N for as many as fit.")]
+Late = Annotated[bool, Option("--late",
+    help="Late chunking: a chunk's vector is taken from a forward of its complete text.")]
+Language = Annotated[str | None, Option("--language", metavar="NAME",
+    help="Language of the text index, such as English or German: its stems; or none. Default: English, or none where "
+    "most letters are not Latin.")]
+Prune = Annotated[bool, Option("--prune", help="Delete what the input no longer has.")]
+Status = Annotated[bool, Option("--status", help="Print what is in the index, and nothing else.")]
+# fmt: on
+
+
 @dataclass(frozen=True)
 class IndexedModel(Model):
     """The model of an index, which --status does not need."""
 
-    model: Annotated[
-        str,
-        typer.Option("-m", "--model", metavar="MODEL", show_default=False, help="The model, as for `afterword embed`."),
-    ] = ""
+    model: MadeBy = ""
 
 
 def index(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the index.")],
+    folder: Folder,
     model: IndexedModel,
     source: Input,
     speed: Speed,
-    stored: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="PATH",
-            help="Take texts and vectors of this .parquet file of `afterword embed`, or of a finished job's folder. "
-            "-m names the model that made them.",
-        ),
-    ] = None,
-    id: Annotated[
-        str | None,
-        typer.Option(
-            "--id", metavar="NAME",
-            help="The column or field that holds each text's id. Default: a hash of the text, so equal texts are one.",
-        ),
-    ] = None,
+    stored: Stored = None,
+    id: Id = None,
     keep: o.Keep = None,
     method: o.Method = None,
-    prompt_name: Annotated[
-        str | None,
-        typer.Option(
-            "--prompt-name", metavar="NAME",
-            help="Put the model's prompt of this name before every text. Default: its prompt for documents.",
-        ),
-    ] = None,
-    query_prompt_name: Annotated[
-        str | None,
-        typer.Option(
-            "--query-prompt-name", metavar="NAME",
-            help="The model's prompt for queries. Default: the one named query, if there is one.",
-        ),
-    ] = None,
-    chunk: Annotated[
-        str | None,
-        typer.Option(
-            "--chunk", metavar="HOW",
-            help="Split texts, each chunk a row: N tokens, sentences, paragraphs, or sentences:N for as many as fit.",
-        ),
-    ] = None,
-    late: Annotated[
-        bool,
-        typer.Option("--late", help="Late chunking: a chunk's vector is taken from a forward of its complete text."),
-    ] = False,
+    prompt_name: PromptName = None,
+    query_prompt_name: QueryPromptName = None,
+    chunk: Chunk = None,
+    late: Late = False,
     overlap: o.Overlap = None,
-    language: Annotated[
-        str | None,
-        typer.Option(
-            "--language", metavar="NAME",
-            help="Language of the text index, such as English or German: its stems; or none. "
-            "Default: English, or none where most letters are not Latin.",
-        ),
-    ] = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Delete what the input no longer has.")] = False,
-    status: Annotated[bool, typer.Option("--status", help="Print what is in the index, and nothing else.")] = False,
+    language: Language = None,
+    prune: Prune = False,
+    status: Status = False,
     on_long: o.OnLong = "warn",
     as_json: o.AsJson = False,
-) -> int:  # fmt: skip
+) -> int:
     """Build an index of texts, or update it: texts that it already has are not embedded again.
 
     Search it by `afterword search`. A row that cannot be embedded is left out and listed, and the run ends with exit
@@ -183,11 +164,6 @@ class Build:
     prune: bool
     progress: bool | None
 
-    @property
-    def listing(self) -> Path:
-        """The file that lists rejected rows."""
-        return self.folder / "rejects.jsonl"
-
     def from_texts(
         self, reader: Reader, names: Sequence[str], id: str | None, chunking: Chunking | None, window: int
     ) -> int:
@@ -196,8 +172,7 @@ class Build:
         Raises:
             DataError: no row can be embedded.
         """
-        from ..jobs.output import Rejects
-        from ..jobs.rows import items_of
+        from ..jobs.rows import items_of, windows
         from ..search.rows import STEP, Update
 
         items = items_of(reader, None, None, _with_id(names, id))
@@ -210,8 +185,8 @@ class Build:
         update = Update(index, kinds, min(window, STEP))
         rows = update.documents(chain(first, items))
         rows = rows if chunking is None else chunking.items(rows, embedder)
-        with Rejects(self.listing, say) as rejected, Bar("", "rows", show=self.progress) as bar:
-            _embed(update, rows, embedder, chunking, window, reader, bar, rejected)
+        with Bar("", "rows", show=self.progress) as bar:
+            _embed(update, windows(rows, window), embedder, chunking, reader, bar)
         return self._finish(update)
 
     def from_stored(self, path: Path, names: Sequence[str], id: str | None, every: bool) -> int:
@@ -223,7 +198,6 @@ class Build:
             id: the column of ids.
             every: keep all columns that the file or job has.
         """
-        from ..jobs.output import Rejects
         from ..search.rows import Update
         from ..search.stored import StoredRows, same_encoder
 
@@ -237,13 +211,10 @@ class Build:
         blocks = stored.blocks(_with_id(names, stored.id))
         first = list(islice(blocks, 1))
         index = self._open(embedder, info, kinds, [item.text for items, _ in first for item in items if item.text])
-        update = Update(index, kinds, STORED_STEP)
-        with Rejects(self.listing, say) as rejected:
-            for items, vectors in chain(first, blocks):
-                start = items[0].line if items else 0
-                new = update.new(update.documents(items))
-                _list(update, new, rejected)
-                update.write(new, vectors[[item.line - start for item in new]])
+        update = Update(index, kinds, STORED_STEP, lines=False)
+        for items, vectors in chain(first, blocks):
+            new = update.new(update.documents(items))
+            update.write(new, vectors[[item.line - items[0].line for item in new]])
         return self._finish(update)
 
     def _load(self, id: str | None) -> tuple[MethodsEmbedder, IndexInfo]:
@@ -291,41 +262,42 @@ class Build:
         Raises:
             DataError: the index has no rows.
         """
+        from ..jobs.output import Rejects
         from ..search.index import exists
 
-        counts, prune = update.counts, self.prune
+        listing, prune = self.folder / "rejects.jsonl", self.prune
+        with Rejects(listing, say) as listed:
+            for row, line, reason in update.rejected:
+                listed.add(row, line, reason)
+        rejected = f"{len(update.rejected):,} rejected, listed in {listing}"
         if prune and update.nameless:
             nameless = plural(update.nameless, "rejected row")
             say(f"nothing is pruned: {nameless} without an id may be any row of the index")
             prune = False
-        deleted = update.finish(prune)
-        index = update.index
-        if not exists(self.folder):
-            if not index.rows:
-                index.remove()
-                raise DataError(f"no row could be embedded: {counts['rejected']:,} rejected, listed in {self.listing}")
-            index.optimize()
-            index = index.publish()
-        else:
-            index.optimize()
-        done = [f"{counts['embedded']:,} embedded"]
-        done += [f"{counts[name]:,} {name}" for name in ("known", "updated", "repeated") if counts[name]]
+        deleted, index = update.finish(prune), update.index
+        if not index.rows and not exists(self.folder):
+            index.remove()
+            raise DataError(f"no row could be embedded: {rejected}")
+        index.optimize()
+        index = index.publish()
+        done = [f"{update.counts['embedded']:,} embedded"]
+        done += [f"{update.counts[name]:,} {name}" for name in ("known", "updated", "repeated") if update.counts[name]]
         done += [f"{deleted:,} deleted"] if deleted else []
         say(f"{', '.join(done)}; {self.folder} has {plural(index.rows, 'row')}")
-        if counts["rejected"]:
-            say(f"{counts['rejected']:,} rejected, listed in {self.listing}")
-        return REJECTED if counts["rejected"] else 0
+        if update.rejected:
+            say(rejected)
+        return REJECTED if update.rejected else 0
 
 
 def _embed(
-    update: Update, rows: Iterator[Item], embedder: MethodsEmbedder, chunking: Chunking | None, window: int,
-    reader: Reader, bar: Bar, rejected: Rejects,
+    update: Update, parts: Iterator[list[Item]], embedder: MethodsEmbedder, chunking: Chunking | None, reader: Reader,
+    bar: Bar,
 ) -> None:  # fmt: skip
     """Embed new rows a window at a time, and merge them.
 
     Windows are cut by the input alone, so that a build that goes on has the vectors of an uninterrupted one.
     """
-    from ..jobs.rows import Item, embed_window, windows
+    from ..jobs.rows import Item, embed_window
 
     def encode(items: Sequence[Item]) -> dict[str, Array]:
         if chunking is None:
@@ -333,7 +305,7 @@ def _embed(
         return chunking.encode([Item(i.line, i.text, None, i.beside.context) for i in items], embedder, bar.update)
 
     empty, read = encode([]), 0
-    for part in windows(rows, window):
+    for part in parts:
         new = update.new(part)
         read += len(part)
         if not new:
@@ -341,15 +313,7 @@ def _embed(
             continue
         bar.read(read, reader.at, reader.total)
         (vectors,) = embed_window(new, encode, embedder.why_nan, empty).values()
-        _list(update, new, rejected, lines=True)
         update.write(new, vectors)
-
-
-def _list(update: Update, items: Sequence[Item], rejected: Rejects, lines: bool = False) -> None:
-    """List the rows with a problem."""
-    for item in items:
-        if item.problem is not None:
-            rejected.add(update.row_number(item), item.line if lines else item.beside, item.problem)
 
 
 def _print_status(folder: Path, as_json: bool) -> int:

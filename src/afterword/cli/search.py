@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from ..errors import AfterwordError, DataError, plural
 from ..jobs import VECTOR
@@ -28,66 +29,53 @@ if TYPE_CHECKING:
 By = Literal["hybrid", "vector", "text"]
 
 
+# fmt: off
+Folder = Annotated[Path, Argument(metavar="FOLDER", help="The folder of the index.")]
+Query = Annotated[list[str] | None, Argument(metavar="QUERY", help="The query. Default: those of --input or stdin.")]
+IndexedBy = Annotated[str, Option("-m", "--model", metavar="MODEL", show_default=False,
+    help="The model. Default: the one that the index names.")]
+IndexMethod = Annotated[str | None, Option("--method", metavar="METHOD",
+    help="The method. Default: the one that the index names.")]
+JudgedQueries = Annotated[Path | None, Option("--queries", metavar="FILE",
+    help="Measure the index by this .jsonl, .csv, .tsv or .parquet file of queries, with an id (_id or id) and a text "
+    "in each row: print nDCG@10, recall@10 and MRR@10 by the judgements of --qrels.")]
+Qrels = Annotated[Path | None, Option("--qrels", metavar="FILE",
+    help="Relevance judgements: BEIR's columns query-id, corpus-id and score, or TREC's four columns. A document with "
+    "a score above 0 is relevant.")]
+Top = Annotated[int, Option("--top", min=1, max=1_000_000, metavar="N", help="Number of rows of a query.")]
+SearchBy = Annotated[By | None, Option("--by", metavar="BY",
+    help="vector finds by meaning and scores by the cosine; text finds by words and scores by BM25; hybrid joins both "
+    "by their ranks. Default: hybrid.")]
+Where = Annotated[str | None, Option("--where", metavar="SQL",
+    help="Only rows that fit this condition, as in \"channel = 'email'\".")]
+Exact = Annotated[bool, Option("--exact", help="Compare all vectors, and use no vector index.")]
+Each = Annotated[bool, Option("--each", help="One row per document: its best chunk.")]
+# fmt: on
+
+
 @dataclass(frozen=True)
 class IndexModel(Model):
     """The model that made an index."""
 
-    model: Annotated[
-        str,
-        typer.Option(
-            "-m", "--model", metavar="MODEL", show_default=False,
-            help="The model. Default: the one that the index names.",
-        ),
-    ] = ""  # fmt: skip
+    model: IndexedBy = ""
 
 
 def search(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the index.")],
+    folder: Folder,
     model: IndexModel,
     source: Input,
-    query: Annotated[
-        list[str] | None, typer.Argument(metavar="QUERY", help="The query. Default: those of --input or stdin.")
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option("--method", metavar="METHOD", help="The method. Default: the one that the index names."),
-    ] = None,
-    judged_queries: Annotated[
-        Path | None,
-        typer.Option(
-            "--queries", metavar="FILE",
-            help="Measure the index by this .jsonl, .csv, .tsv or .parquet file of queries, with an id (_id or id) and "
-            "a text in each row: print nDCG@10, recall@10 and MRR@10 by the judgements of --qrels.",
-        ),
-    ] = None,
-    qrels: Annotated[
-        Path | None,
-        typer.Option(
-            "--qrels", metavar="FILE",
-            help="Relevance judgements: BEIR's columns query-id, corpus-id and score, or TREC's four columns. A "
-            "document with a score above 0 is relevant.",
-        ),
-    ] = None,
-    top: Annotated[
-        int, typer.Option("--top", min=1, max=1_000_000, metavar="N", help="Number of rows of a query.")
-    ] = 10,
-    by: Annotated[
-        By | None,
-        typer.Option(
-            "--by", metavar="BY",
-            help="vector finds by meaning and scores by the cosine; text finds by words and scores by BM25; hybrid "
-            "joins both by their ranks. Default: hybrid.",
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option("--where", metavar="SQL", help="Only rows that fit this condition, as in \"channel = 'email'\"."),
-    ] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Compare all vectors, and use no vector index.")] = False,
-    each: Annotated[bool, typer.Option("--each", help="One row a document: its best chunk.")] = False,
+    query: Query = None,
+    method: IndexMethod = None,
+    judged_queries: JudgedQueries = None,
+    qrels: Qrels = None,
+    top: Top = 10,
+    by: SearchBy = None,
+    where: Where = None,
+    exact: Exact = False,
+    each: Each = False,
     on_long: o.OnLong = "warn",
     as_json: o.AsJson = False,
-) -> int:  # fmt: skip
+) -> int:
     """Search an index that `afterword index` made, by meaning and by words.
 
     The words after FOLDER are one query; --input takes a file with a query in each row. The model is the one that made

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from ..errors import one_line
 from . import options as o
@@ -28,57 +29,43 @@ MATRIX = 12  # maximum number of columns of a printed matrix
 TOP = 10  # number of pairs that are printed by default
 HEAD = 12  # maximum length of a method's name above its scores; longer ones are numbered
 BLOCK = 2**22  # maximum number of pairs whose similarities are in memory at once
+
+# fmt: off
 By = Literal["cosine", "dot", "euclidean", "manhattan"]
+Texts = Annotated[list[str] | None, Argument(metavar="TEXT",
+    help="Texts to compare. Default: those of --input or stdin.")]
+Against = Annotated[Path | None, Option("--against", metavar="FILE",
+    help="Compare with the texts of this file instead of with each other. Vectors in a .parquet file or a folder that "
+    "`afterword embed` wrote are used as they are, if the same model and method made them.")]
+Similarity = Annotated[By | None, Option("--by", metavar="BY",
+    help="Similarity function: cosine, dot, euclidean or manhattan (distances are negated). Default: the model's own, "
+    "or cosine.")]
+Top = Annotated[int | None, Option("--top", min=0, metavar="N",
+    help="Print the N most similar pairs of all texts. Default: 10, or all with --threshold.")]
+Threshold = Annotated[float | None, Option("--threshold", metavar="X",
+    help="Only pairs with a similarity of at least X.")]
+Centre = Annotated[bool, Option("--centre",
+    help="Subtract the mean of all vectors, of both sides together, before they are compared: vectors of a language "
+    "model all point one way. A similarity then depends on the other texts.")]
+Condition = Annotated[str | None, Option("--condition", metavar="TEXT",
+    help="The value of {condition} in the template, for every text.")]
+# fmt: on
 
 
 def similar(
     model: Model,
     source: Input,
     method: Method,
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to compare. Default: those of --input or stdin.")
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            "--against", metavar="FILE",
-            help="Compare with the texts of this file instead of with each other. Vectors in a .parquet file or a "
-            "folder that `afterword embed` wrote are used as they are, if the same model and method made them.",
-        ),
-    ] = None,
-    by: Annotated[
-        By | None,
-        typer.Option(
-            "--by", metavar="BY",
-            help="Similarity function: cosine, dot, euclidean or manhattan (distances are negated). Default: the "
-            "model's own, or cosine.",
-        ),
-    ] = None,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            "--top", min=0, metavar="N",
-            help="Print the N most similar pairs of all texts. Default: 10, or all with --threshold.",
-        ),
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option("--threshold", metavar="X", help="Only pairs with a similarity of at least X.")
-    ] = None,
-    centre: Annotated[
-        bool,
-        typer.Option(
-            "--centre",
-            help="Subtract the mean of all vectors, of both sides together, before they are compared: vectors of a "
-            "language model all point one way. A similarity then depends on the other texts.",
-        ),
-    ] = False,
-    condition: Annotated[
-        str | None,
-        typer.Option("--condition", metavar="TEXT", help="The value of {condition} in the template, for every text."),
-    ] = None,
+    texts: Texts = None,
+    against: Against = None,
+    by: Similarity = None,
+    top: Top = None,
+    threshold: Threshold = None,
+    centre: Centre = False,
+    condition: Condition = None,
     batch_tokens: o.BatchTokens = None,
     as_json: o.AsJson = False,
-) -> int:  # fmt: skip
+) -> int:
     """Print how similar texts are: a matrix, and the most similar pairs.
 
     Equal texts are compared once. Several methods give several columns; pairs are sorted by the first.

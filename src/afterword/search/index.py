@@ -220,6 +220,8 @@ class Index:
 
     def publish(self) -> Index:
         """Give the table of a first build its final name; returns the index."""
+        if exists(self.folder):
+            return self
         with written(self.folder):
             os.replace(_path(self.folder, FIRST), _path(self.folder, TABLE))
         return Index.open(self.folder)

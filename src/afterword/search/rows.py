@@ -48,16 +48,19 @@ class Update:
         index: the index.
         kept: the types of the kept columns, as `Reader.kinds` has them.
         step: the number of rows of one merge, which an interruption loses.
+        lines: whether an item's `line` is a line of the input; else it numbers stored rows, whose line is `beside`.
 
     Attributes:
-        counts: the rows that were ``embedded``, ``known``, ``updated`` (only their kept values), ``repeated`` in the
-            input and ``rejected``.
+        counts: the rows that were ``embedded``, ``known``, ``updated`` (only their kept values) and ``repeated`` in the
+            input.
+        rejected: the number of each row with a problem, from 0, its line in the input if it is known, and the problem.
         nameless: the number of rejected rows without an id, each of which may be any row of the index.
     """
 
-    def __init__(self, index: Index, kept: Mapping[str, Any], step: int = STEP) -> None:
-        self.index, self.kept, self.step = index, kept, step
+    def __init__(self, index: Index, kept: Mapping[str, Any], step: int = STEP, lines: bool = True) -> None:
+        self.index, self.kept, self.step, self.lines = index, kept, step, lines
         self.counts: Counter[str] = Counter()
+        self.rejected: list[tuple[int, int | None, str]] = []
         self.nameless = 0
         self._known = dict(_known_rows(index))
         self._lines: list[int] = []
@@ -132,19 +135,18 @@ class Update:
     def _values(self, item: Item) -> list[str | None]:
         return [as_text(value) for (value,) in kept_columns([item], self.kept, parquet=True).values()]
 
-    def row_number(self, item: Item) -> int:
-        """The number of an item's row in the input, from 0."""
-        return bisect_left(self._lines, item.line)
-
     def write(self, items: Sequence[Item], vectors: Array) -> None:
-        """Merge rows with their vectors (n, D); those with a problem are counted.
+        """Merge rows with their vectors (n, D); those with a problem are rejected.
 
         Raises:
             DataError: the index cannot be written, or a kept value does not fit its column.
         """
         good = [i for i, item in enumerate(items) if item.problem is None]
         self.counts["embedded"] += len(good)
-        self.counts["rejected"] += len(items) - len(good)
+        for item in items:
+            if item.problem is not None:
+                line = item.line if self.lines else item.beside
+                self.rejected.append((bisect_left(self._lines, item.line), line, item.problem))
         if good:
             self._new.append(_batch([items[i] for i in good], self.index.table.schema, self.kept, vectors[good]))
             self._merge(self._new, self.step)
