@@ -55,9 +55,3 @@ def test_both_ways_layers_and_the_template_are_read_too(tmp_path: Path):
     asked = dependency(Encoder(encoder.backbone, bellm(1)), TEXTS)
     assert both.name == "both" and np.abs(both.values - causal.values)[[0, 2, 3]].min() > 1e-4
     assert math.isnan(causal.values[1]) and not math.isnan(asked.values[1])
-
-
-def test_only_texts_of_one_token(tmp_path: Path):
-    found = dependency(Encoder.load(tiny("gpt2", tmp_path), classical()), ["a", "b"])
-    assert math.isnan(found.mean) and found.undefined == 2
-    assert found.to_json()["values"] == [None, None] and found.to_json()["quartiles"] == [None] * 3

@@ -84,12 +84,6 @@ def test_a_kind_against_all_other_pairs(two: tuple[Encoder, Encoder]):
         assert g.others_interval[0] < g.others < g.others_interval[1]
 
 
-def test_an_encoder_gains_nothing_over_itself(two: tuple[Encoder, Encoder]):
-    for g in gains(two[0], two[0], pairs(60)):
-        assert math.isnan(g.gain) or (g.gain == 0 and g.interval == (0, 0)), g
-        assert math.isnan(g.forward)
-
-
 def test_too_few_pairs_and_equal_scores_are_refused(two: tuple[Encoder, Encoder]):
     scored = pairs(40)
     flat = ScoredPairs(scored.left, scored.right, np.full(40, 3.0), scored.subsets)

@@ -49,13 +49,6 @@ def test_formulas_in_blocks_of_any_size(block: int, monkeypatch: pytest.MonkeyPa
     assert alignment(X, Y, 1) == pytest.approx(distance.mean(), abs=1e-13)
 
 
-def test_equal_vectors_are_one_point():
-    x = np.tile(X[:1], (7, 1))
-    assert average_cosine(x) == pytest.approx(1, abs=1e-14)
-    assert uniformity(x) == pytest.approx(0, abs=1e-13)
-    assert alignment(x, 3 * x) == pytest.approx(0, abs=1e-14)
-
-
 @pytest.mark.parametrize(
     ("call", "value"),
     [
