@@ -6,8 +6,8 @@ Every row is trained anew, in a process of its own, with the same triplets, seed
 sets. Rows differ in what Table 4 varies, and LoRA from every weight in the learning rate. What is finished lies in
 <out>/*.json and is not run again. --page has the table written between its marks. Another decoder:
 
-    python recipes/table4.py --data ../shared/data --out runs/table4-tok361 --page docs/train.md \\
-        --model ../shared/data/models/babyllama-tok361 --max-length 160 --mark "table 4, babyllama"
+    python recipes/table4.py --data ../shared/data --out runs/table4-tok361 \\
+        --model ../shared/data/models/babyllama-tok361 --max-length 160
 """
 
 from __future__ import annotations
