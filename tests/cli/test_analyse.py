@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 from tests.papers.drawn import drawn
 
 from afterword import Encoder, bellm, classical, ditto, prompt
-from afterword.cli.model import read_methods
+from afterword.cli.option_groups import read_methods
 from afterword.papers.dependency import dependency
 from afterword.papers.isotropy import isotropy, positive_pairs
 from afterword.papers.turning import degradation
@@ -25,7 +25,6 @@ WRONG = [
     ("turning-point -m LLAMA --dev none.jsonl", "none.jsonl"),
     ("turning-point -m LLAMA --dev DEV --plot a.gif", "a.gif"),
     ("turning-point -m LLAMA --dev DEV --template x", "'x'"),
-    ("turning-point -m LLAMA -m LLAMA --dev DEV", "is repeated"),
     ("words -m BERT --pairs DEV --frequencies DEV --method classical", "bert"),
     ("words -m LLAMA --pairs DEV --frequencies no.txt", "no.txt"),
     ("dependency -m LLAMA --pairs DEV -i DEV", "--pairs"),

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.cli.option_groups import open_reader, read_form
+from afterword.cli.option_groups import Form
 from afterword.files.lines import JsonLinesReader, ListedReader
 from afterword.jobs.rows import items_of
 
 
 def test_a_text_may_look_like_a_file_that_is_not_there():
     texts = ["none.txt", "a" * 5000 + ".txt", "\0.txt"]
-    assert [record.fields["text"] for record in open_reader(texts, None, None, None)] == texts
+    assert [record.fields["text"] for record in Form().open(None, texts)] == texts
 
 
 def test_a_row_keeps_its_own_text_and_values(tmp_path: Path):
@@ -45,7 +45,7 @@ def test_how_a_file_is_written_can_be_said(run: Run, gpt2: Path, tmp_path: Path)
     assert (ended.code, ended.err) == (0, "") and ended.rows[0]["word"] == "café"
     similar = run("similar", "-m", gpt2, "--method", "classical", "-i", tmp_path / "a.csv", *said)
     assert similar.code == 0 and "thé" in similar.out
-    assert read_form("tab", None, False).delimiter == read_form("\\t", None, False).delimiter == "\t"
+    assert Form(delimiter="tab").form().delimiter == Form(delimiter="\\t").form().delimiter == "\t"
 
 
 @pytest.mark.parametrize(

@@ -26,5 +26,5 @@ def test_names_and_json():
     assert short_name("some/folder/gpt2/") == "gpt2"
     assert short_name("a/checkpoint-5") == "a/checkpoint-5" and short_name("model") == "model"
     given = ["a/gpt2", "b/gpt2", "c/llama"]
-    assert distinct(given, short_name, "-m") == {"a/gpt2": "a/gpt2", "b/gpt2": "b/gpt2", "c/llama": "llama"}
+    assert distinct(given, short_name) == {"a/gpt2": "a/gpt2", "b/gpt2": "b/gpt2", "c/llama": "llama"}
     assert as_text([{"a": "ä"}]) == '[{"a": "ä"}]' and as_text({"a": 1}) == '{\n  "a": 1\n}'

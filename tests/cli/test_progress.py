@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from afterword.cli.progress import Bar
+from afterword.cli.console import Bar
 
 
 def drained(terminal: int) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import platform
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version as installed
-from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import typer.core
 
-from .console import State, guarded
-from .help import SETTINGS, Verb, Verbs, expanded
+from .console import OPTIONS, State, guarded, option_names
+from .option_groups import TITLES, expanded
+from .tables import definitions
 
 VERBS = {
     "embed": "embed", "job": "job", "words": "words", "similar": "similar", "duplicates": "groups",
@@ -21,6 +22,78 @@ VERBS = {
     "analyse": "analyse", "train": "train", "evaluate": "evaluate", "tune": "tune", "compare": "compare",
 }  # fmt: skip
 """The module of each verb."""
+
+
+SETTINGS: dict[str, Any] = {
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+    "rich_markup_mode": None,  # help without rich: quick, and the same everywhere
+    "pretty_exceptions_enable": False,
+    "add_completion": False,
+}
+"""Of every `typer.Typer`."""
+
+
+class Page:
+    """A help page: options under the titles of their groups, and the examples of the docstring at the end."""
+
+    params: list[Any]
+
+    def __init__(self, *args: Any, help: str | None = None, **options: Any) -> None:
+        text, _, examples = inspect.cleandoc(help or "").partition("\n\nExamples:\n")
+        options["epilog"] = f"\b\nExamples:\n{examples}" if examples else None
+        super().__init__(*args, help=text, **options)  # type: ignore[call-arg]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, and the options in groups."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
+            if row := parameter.get_help_record(ctx):
+                title = parameter.rich_help_panel or TITLES.get(parameter.name, "Options")
+                if parameter.param_type_name == "argument":
+                    title, row = "Arguments", (row[0].split(" ")[0], row[1])
+                sections.setdefault(title, []).append(row)
+        sections["Options"] = sections.pop("Options")
+        for title, rows in sections.items():
+            if rows:
+                write_rows(formatter, title, rows)
+
+
+def write_rows(formatter: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Write a section of names and their meanings; unlike click's, it breaks no option at its hyphens."""
+    with formatter.section(title):
+        formatter.write("\n".join(definitions(rows, formatter.width, "  ")) + "\n")
+
+
+class Verb(Page, typer.core.TyperCommand):
+    """A verb of the command line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb; messages name its options."""
+        OPTIONS.update(option_names(self.params))
+        return super().invoke(ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; a missing model is answered with an example."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as e:
+            if "--model" in getattr(e.param, "opts", ()) and not e.message:
+                e.message = "Pass one, such as -m minilm."
+            raise
+
+
+class Verbs(Page, typer.core.TyperGroup):
+    """A command with several verbs."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, and the verbs with their summaries."""
+        super().format_options(ctx, formatter)
+        rows = [(name, _summary(self.get_command(ctx, name))) for name in self.list_commands(ctx)]
+        write_rows(formatter, "Commands", rows)
+
+
+def _summary(command: Any) -> str:
+    return " ".join((command.help or "").split("\n\n")[0].split())
 
 
 class Afterword(Verbs):
@@ -72,16 +145,8 @@ def _version(wanted: bool) -> None:
         typer.echo(f"afterword {__version__}")
         for package in ("torch", "transformers"):
             typer.echo(f"{package} {installed(package)}")
-        typer.echo(f"python {platform.python_version()}\nprocessor {_processor()}")
+        typer.echo(f"python {platform.python_version()}\nprocessor {platform.processor() or platform.machine()}")
         raise typer.Exit
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 @app.callback(invoke_without_command=True)
@@ -110,10 +175,7 @@ def _command() -> Callable[..., object]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line.
-
-    Args:
-        argv: the words after ``afterword``; None = those of this process.
+    """Run a command line: the words after ``afterword``, or those of this process.
 
     Returns:
         The exit code: 0 for success; 1 if rows were rejected or tasks failed; 2 for a user's error, with a message of

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Option
 
+from . import SETTINGS, Verb, Verbs
 from . import options as o
-from .help import SETTINGS, Verb, Verbs, expanded
-from .model import ModelChoice, read_methods
-from .option_groups import Figure, Models, Run, Texts, distinct, items, read_input
-from .progress import CountedBar
+from .console import Bar
+from .option_groups import Figure, Model, Models, Run, Texts, distinct, expanded, items, read_input, read_methods
 from .tables import aligned
 
 if TYPE_CHECKING:
@@ -74,12 +73,12 @@ def turning_point(
         for p in pool or ("mean", "last")
     }
     methods = {name: one_method(parse_method(spec), "a turning point") for name, spec in specs.items()}
-    files = distinct([str(path) for path in dev], lambda path: Path(path).name, "--dev")
+    files = distinct(map(str, dev), lambda path: Path(path).name)
     sets = {name: turning.read_pairs(path) for path, name in files.items()}
     results, curves, notes = [], [], []
     for path, short in run.names(model).items():
         encoder = run.load(path, classical())
-        with CountedBar("turning point", "vectors") as bar:
+        with Bar("turning point", "vectors") as bar:
             of_model = turning.degradation(
                 encoder, sets, methods, margin=margin, batch_tokens=run.batch_tokens, show_progress_bar=bar.update
             )
@@ -193,7 +192,7 @@ def impact(
     results, tables = [], []
     for name, encoder, limits in run.encoders(model, {"": classical()}):
         weights, matrices = importance.tfidf_weights(encoder, used, counted), []
-        with CountedBar("impact matrices", "texts", len(used)) as bar:
+        with Bar("impact matrices", "texts", len(used)) as bar:
             for text in used:
                 matrices.append(importance.impact(encoder, text, limits=limits))
                 bar.update()
@@ -243,7 +242,7 @@ def heads(
         weights = importance.tfidf_weights(encoder, read, counted)
         scores = None
         if pairs is not None:
-            with CountedBar("heads", "texts", 2 * len(pairs.gold)) as bar:
+            with Bar("heads", "texts", 2 * len(pairs.gold)) as bar:
                 scores = head_scores(encoder, pairs, states, limits, bar.update)
         agreements = importance.head_agreements(encoder, read, weights, scores, limits=limits)
         results += [{"model": name, "states": states, **agreement.to_json()} for agreement in agreements]
@@ -333,7 +332,7 @@ def lengths(
     sets = _task_texts(tasks, data, texts) if tasks else {"": texts.read()}
     run, results = Run(revision=revision, trust_remote_code=trust_remote_code, as_json=as_json), []
     for path, short in run.names(model).items():
-        tokenizer, layout, limit = _read_tokenizer(ModelChoice(path, None, None, None, revision, trust_remote_code))
+        tokenizer, layout, limit = _read_tokenizer(Model(path, None, None, None, revision, trust_remote_code))
         for name, of_set in sets.items():
             full = " ".join([short] * (len(model) > 1 or not name) + [name] * bool(name))
             layout = chosen.layout if chosen else layout
@@ -352,7 +351,7 @@ def _task_texts(tasks: Sequence[str], data: str | None, texts: Texts) -> dict[st
     return {job.name: list(dict.fromkeys(job.task.load(job.source).texts())) for job in jobs(tasks, data, mteb_task)}
 
 
-def _read_tokenizer(choice: ModelChoice) -> tuple[Tokenizer, Layout, int | None]:
+def _read_tokenizer(choice: Model) -> tuple[Tokenizer, Layout, int | None]:
     """A model's tokenizer, the layout of its saved method, and its limit of tokens; no weights are loaded."""
     from ..backbone.loading import load_tokenizer
     from ..backbone.model_source import ModelSource

@@ -14,7 +14,7 @@ import typer
 from ..errors import JobError, TextsUnknown, plural
 from ..jobs import CHUNK_COLUMNS, ID, JOB, PROBLEM, ROW, VECTOR, Listener
 from . import options as o
-from .console import REJECTED, interruptible, say
+from .console import REJECTED, Bar, clock_time, interruptible, say, say_loading
 from .option_groups import (
     Form,
     Method,
@@ -22,13 +22,9 @@ from .option_groups import (
     Speed,
     check_condition,
     check_device,
-    check_one,
-    members_of,
-    open_reader,
     read_keep,
     stdin_bytes,
 )
-from .progress import Bar, RowsBar, clock_time, say_loading
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
@@ -119,7 +115,7 @@ class Fitting:
 
     def check(self, methods: Mapping[str, AnyMethod], overwrite: bool) -> None:
         """Validate the options before a model is loaded, and report rows without a text to fit on."""
-        unfitted = any(not member.weigh.fitted for member in members_of(methods.values()))
+        unfitted = any(not member.weigh.fitted for method in methods.values() for member in method.members)
         if self.post is None and self.fit is None and self.save is None and not unfitted:
             return
         from ..files.atomic import check_folder
@@ -191,8 +187,6 @@ def embed(
 
     folder, path = target_of(output, jobs)
     methods = method.methods()
-    check_one(prompt=method.prompt, prompt_name=method.prompt_name)
-    check_one(condition=condition.condition, condition_field=condition.condition_field)
     conditional = condition != Condition()
     check_condition(methods.values(), "--condition or --condition-field", conditional)
     own = {"text": "text"} if chunks.chunk is None else CHUNK_COLUMNS
@@ -431,6 +425,7 @@ def to_stdout(
     save: Path | None = None, overwrite: bool = False,
 ) -> int:  # fmt: skip
     """Embed rows to the standard output, each window at once; arguments as for `to_file`."""
+    from ..files.read import open_texts
     from ..jobs.output import Rejects, check_some, json_lines
     from ..jobs.rows import embed_window, windows
 
@@ -443,16 +438,18 @@ def to_stdout(
     reader = listed or (
         inputs.open(0, say)
         if inputs.files
-        else open_reader(None, None, inputs.format, inputs.field, {"": columns}, inputs.form)
+        else open_texts(
+            None, stdin_bytes(), kind=inputs.format, field=inputs.field, beside=columns, form=inputs.form, tell=say
+        )
     )
     say_loading(recipe.model, speed.progress)
     with closing(reader), interruptible(kept), Rejects(listing, say) as rejects:
         embedder = recipe.open()
         empty, kinds = embedder.encode([]), {**recipe.columns, **{name: reader.kinds[name] for name in inputs.keep}}
-        with RowsBar(reader.total, speed.progress) as bar:
+        with Bar("", "rows", show=speed.progress) as bar:
             for part in windows(embedder.split(inputs.items_in(reader)), speed.window):
-                bar.begin(reader.at, rows + len(part))
-                vectors = embed_window(part, lambda some: embedder.encode(some, bar.more), embedder.why_nan, empty)
+                bar.read(rows + len(part), reader.at, reader.total)
+                vectors = embed_window(part, lambda some: embedder.encode(some, bar.update), embedder.why_nan, empty)
                 stdout.write(json_lines(embedder.columns(part, kinds, False), vectors))
                 stdout.flush()
                 for row, item in enumerate(part, rows):
@@ -518,7 +515,9 @@ def check_fit(fit: object, methods: Iterable[AnyMethod], steps: Iterable[Post]) 
     """Refuse --fit where no method and no step is fitted."""
     from ..post import Unfitted
 
-    unfitted = any(not m.weigh.fitted for m in members_of(methods)) or any(isinstance(step, Unfitted) for step in steps)
+    unfitted = any(not m.weigh.fitted for method in methods for m in method.members) or any(
+        isinstance(step, Unfitted) for step in steps
+    )
     if fit is not None and not unfitted:
         raise typer.BadParameter(
             "has no effect: no method (tfidf, sif, remove_biases) and no step (centre, whiten, ...) is fitted to texts",

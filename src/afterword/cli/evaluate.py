@@ -14,10 +14,9 @@ import typer
 
 from ..errors import plural
 from . import options as o
-from .console import REJECTED, ending, interruptible, say
+from .console import REJECTED, Bar, ending, interruptible, say
 from .embed import check_fit, fit_texts
 from .option_groups import Model, check_device
-from .progress import Bar
 from .tables import laid_out, terminal
 
 if TYPE_CHECKING:

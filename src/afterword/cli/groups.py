@@ -13,9 +13,8 @@ import typer
 from typer import Argument, Option
 
 from . import options as o
-from .console import REJECTED, say
+from .console import REJECTED, Bar, say
 from .option_groups import Form, Input, Method, Model
-from .progress import Bar
 from .sides import Side, embed_side, encode_options, indexed_side, read_items, stored_side
 from .tables import Column, page_width, table
 

@@ -16,10 +16,9 @@ from typer import Argument, Option
 from ..errors import DataError, plural
 from ..jobs import VECTOR
 from . import options as o
-from .console import REJECTED, interruptible, say
+from .console import REJECTED, Bar, interruptible, say, say_loading
 from .embed import read_chunking
-from .option_groups import Input, Model, Speed, check_condition, check_one, read_keep, read_methods
-from .progress import Bar, say_loading
+from .option_groups import Input, Model, Speed, check_condition, read_keep, read_methods
 
 if TYPE_CHECKING:
     from ..files.lines import Reader
@@ -101,7 +100,8 @@ def index(
         raise typer.BadParameter("pass one, such as -m minilm", param_hint="--model")
     if stored is not None and chunk is not None:
         raise typer.BadParameter("stored vectors are those of complete texts: leave out --chunk", param_hint="--from")
-    check_one(**{"input": source.input, "from": stored})
+    if stored is not None and source.input is not None:
+        raise typer.BadParameter("pass --input or --from, not both", param_hint="--from")
     from ..search.index import Index, exists, writing
 
     methods = read_methods([method] if method else None)

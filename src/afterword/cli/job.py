@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from ..errors import plural
+from . import SETTINGS, Verb, Verbs
 from . import options as o
 from .console import REJECTED, say
-from .help import SETTINGS, Verb, Verbs
 
 job = typer.Typer(
     help="Look at a job of `embed -o FOLDER/`: what is done, and whether its vectors are right.",

@@ -1,6 +1,6 @@
 """Groups of options that verbs share, and what they stand for: a model to load, texts to read, a file to write.
 
-``help.expanded`` replaces a parameter of a group's type by the fields of the group; ``title`` heads them in the help.
+`expanded` replaces a parameter of a group's type by the fields of the group; ``title`` heads them in the help.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from copy import copy
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, get_type_hints
 
 import typer
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from ..encoder import Encoder
     from ..files.lines import FileForm, Reader
     from ..methods import AnyMethod
-    from ..methods import Method as OneMethod
 
 Models = Annotated[
     list[str],
@@ -54,12 +55,7 @@ class Model:
     trust_remote_code: o.Trust = False
 
     def load(self, method: AnyMethod | None) -> Encoder:
-        """Load the encoder.
-
-        Raises:
-            typer.BadParameter: there is no such device.
-            ModelError: the model cannot be loaded, or cannot be run exactly.
-        """
+        """Load the encoder; without a method, with that of the folder."""
         source = self.located()  # before torch is imported
         from ..encoder import Encoder
         from ..files.read_encoder import read_located
@@ -72,11 +68,7 @@ class Model:
         return Encoder(**parts)
 
     def located(self) -> ModelSource:
-        """Find the model.
-
-        Raises:
-            ModelError: it does not exist, or its folder holds no model.
-        """
+        """Find the model; raises ModelError if it does not exist, or its folder holds no model."""
         from ..backbone.model_source import ModelSource, check_folder
 
         source = ModelSource(self.model, self.revision).located()
@@ -87,23 +79,60 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Form:
-    """How a file of texts is read."""
+class Separated:
+    """How a file of text is written."""
 
     title: ClassVar = "Input"
-    format: o.Format = None
-    field: o.Field = None
     delimiter: o.Delimiter = None
     encoding: o.Encoding = None
     no_header: o.NoHeader = False
 
     def form(self) -> FileForm:
-        """How a table is written."""
-        return read_form(self.delimiter, self.encoding, self.no_header)
+        """How the file is written.
+
+        Raises:
+            typer.BadParameter: the delimiter is not a single character.
+            DataError: the encoding is unknown.
+        """
+        from ..files.lines import FileForm
+        from ..files.read import check_encoding
+
+        delimiter = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            raise typer.BadParameter(f"{delimiter!r}: pass one character, or tab", param_hint="--delimiter")
+        encoding = None if self.encoding is None else check_encoding(self.encoding)
+        return FileForm(delimiter, encoding, not self.no_header)
+
+
+@dataclass(frozen=True)
+class Form(Separated):
+    """How a file of texts is read."""
+
+    format: o.Format = None
+    field: o.Field = None
 
     def open(self, path: Path | None, texts: Sequence[str] | None = None, columns: Sequence[str] = ()) -> Reader:
-        """Open texts from arguments, else a file, else the standard input, with further columns of the file."""
-        return open_reader(texts, path, self.format, self.field, {"": columns} if columns else {}, self.form())
+        """Open texts from arguments, else a file, else the standard input.
+
+        Args:
+            path: of the file; None or ``-`` reads the standard input.
+            texts: the texts.
+            columns: further columns of the file.
+
+        Raises:
+            typer.BadParameter: texts and a file are passed, or the name of a file is passed as a text.
+            DataError: the file cannot be read.
+        """
+        from ..files.lines import ListedReader
+        from ..files.read import open_texts
+
+        if texts:
+            check_texts(texts, path)
+            return ListedReader(list(texts))
+        path = None if path is None or str(path) == "-" else path
+        return open_texts(
+            path, stdin_bytes(), kind=self.format, field=self.field, beside=columns, form=self.form(), tell=say
+        )
 
 
 @dataclass(frozen=True)
@@ -140,10 +169,6 @@ class Output:
     rejects: o.RejectsFile = None
     overwrite: o.Overwrite = False
 
-    def columns(self, taken: Sequence[str]) -> list[str]:
-        """The columns of the input to keep; ``taken`` are columns that the output has already."""
-        return read_keep(self.keep, taken)
-
 
 @dataclass(frozen=True)
 class Speed:
@@ -157,6 +182,39 @@ class Speed:
 
 TITLES = {f.name: str(group.title) for group in (Model, Input, Method, Output, Speed) for f in fields(group)}
 """The headings in the help of options that verbs share."""
+
+
+def expanded(verb: Callable[..., int]) -> Callable[..., int]:
+    """A verb whose parameters that are groups, which are dataclasses, are replaced by the fields of the groups."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+
+    @wraps(verb)
+    def called(**options: Any) -> int:
+        made = {name: group(**{f.name: options.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        return verb(**options, **made)
+
+    parameters: list[Parameter] = []
+    for name, parameter in signature(verb).parameters.items():
+        if name in groups:
+            parameters += _parameters(groups[name])
+        else:
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name]))
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
+
+def _parameters(group: Any) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    parameters = []
+    for f in fields(group):
+        option = copy(hints[f.name].__metadata__[0])
+        option.rich_help_panel = TITLES.get(f.name, group.title)
+        default = Parameter.empty if f.default is MISSING else f.default
+        annotation: Any = Annotated[hints[f.name].__origin__, option]
+        parameters.append(Parameter(f.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+    return parameters
 
 
 @dataclass(frozen=True)
@@ -173,12 +231,7 @@ class Texts:
     field: o.Field = None
 
     def read(self) -> list[str]:
-        """The texts of the input, or those of the pairs, each once.
-
-        Raises:
-            typer.BadParameter: both files are passed.
-            DataError: a row cannot be used.
-        """
+        """The texts of the pairs, each once, or those of the input."""
         from ..tasks.rows import read_rows
 
         if self.pairs is None:
@@ -204,10 +257,8 @@ class Run:
 
     def load(self, model: str, method: AnyMethod | None) -> Encoder:
         """Load a model with a method; None is its own."""
-        choice = Model(
-            model, self.device, self.dtype, self.max_length, self.revision, self.trust_remote_code
-        )  # fmt: skip
-        return choice.load(method)
+        options = (self.device, self.dtype, self.max_length, self.revision, self.trust_remote_code)
+        return Model(model, *options).load(method)
 
     def encoders(
         self, models: Sequence[str], methods: Mapping[str, AnyMethod]
@@ -229,14 +280,8 @@ class Run:
                 yield " ".join(name), encoder, limits
 
     def names(self, models: Sequence[str]) -> dict[str, str]:
-        """The models with their short names.
-
-        Raises:
-            typer.BadParameter: a model is repeated, or several are to have one revision.
-        """
-        if self.revision is not None and len(models) > 1:
-            raise typer.BadParameter("is that of one model: pass one -m", param_hint="--revision")
-        return distinct(models, short_name, "--model")
+        """The models with their short names."""
+        return distinct(models, short_name)
 
     def show(self, results: Any, lines: Iterator[str] | Sequence[str]) -> int:
         """Print the results as JSON, or the lines. Returns the exit code."""
@@ -266,7 +311,7 @@ class Figure:
             draw(path, *results, dark=self.dark, **options)
 
 
-def read_input(input: Path | None, format: str | None = None, field: str | None = None) -> list[str]:
+def read_input(input: Path | None, format: o.Format = None, field: str | None = None) -> list[str]:
     """The texts of a file or of stdin.
 
     Raises:
@@ -279,7 +324,7 @@ def read_input(input: Path | None, format: str | None = None, field: str | None 
     raise DataError(f"{input or 'stdin'} holds no text: pass at least one")
 
 
-def items(text: str | None, input: Path | None, format: str | None, field: str | None) -> Iterator[str]:
+def items(text: str | None, input: Path | None, format: o.Format, field: str | None) -> Iterator[str]:
     """The texts of an argument, a file or stdin.
 
     Raises:
@@ -288,7 +333,7 @@ def items(text: str | None, input: Path | None, format: str | None, field: str |
     from ..errors import BadRow
     from ..jobs.rows import items_of
 
-    with closing(open_reader(None if text is None else [text], input, format, field)) as reader:
+    with closing(Form(format=format, field=field).open(input, None if text is None else [text])) as reader:
         for item in items_of(reader):
             if item.problem is not None:
                 raise BadRow(input or ("the text" if text is not None else "stdin"), item.line, item.problem)
@@ -304,14 +349,9 @@ def _filled(value: Any) -> str:
     return str(value)
 
 
-def distinct(names: Sequence[str], short: Callable[[str], str], option: str) -> dict[str, str]:
-    """A short name for each name; where short names are equal, the long one.
-
-    Raises:
-        typer.BadParameter: a name is repeated.
-    """
-    if repeated := [name for name, n in Counter(names).items() if n > 1]:
-        raise typer.BadParameter(f"{repeated[0]} is repeated: pass it once", param_hint=option)
+def distinct(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str]:
+    """A short name for each name; where short names are equal, the long one."""
+    names = dict.fromkeys(names)
     counts = Counter(map(short, names))
     return {name: short(name) if counts[short(name)] == 1 else name for name in names}
 
@@ -322,18 +362,14 @@ def as_text(results: Any) -> str:
 
 
 def check_device(device: str | None) -> None:
-    """Raise typer.BadParameter if there is no such device; `options` checks how it is written."""
-    if device is None:
-        return
+    """Raise typer.BadParameter if the device is not available."""
     import torch
 
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as e:
-        reason = f"{device!r} cannot be used: {str(e).splitlines()[0]:.160}"
-        if device != "cpu" and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
-            reason = "there is no GPU here: leave --device out"
-        raise typer.BadParameter(reason, param_hint="--device") from None
+        reason = str(e).splitlines()[0]
+        raise typer.BadParameter(f"{device!r} is not available: {reason:.160}", param_hint="--device") from None
 
 
 def read_methods(specs: Sequence[str] | None) -> dict[str, AnyMethod]:
@@ -350,28 +386,20 @@ def read_methods(specs: Sequence[str] | None) -> dict[str, AnyMethod]:
     return {spec: parse_method(spec) for spec in specs}
 
 
-def members_of(methods: Iterable[AnyMethod]) -> list[OneMethod]:
-    """The methods, and those of the ensembles among them."""
-    return [member for method in methods for member in method.members]
-
-
 def check_condition(methods: Iterable[AnyMethod], options: str, given: bool) -> None:
-    """Refuse a condition without a place in the template, and the reverse, before a model is loaded.
+    """Refuse a template with ``{condition}`` without a condition, and the reverse, before a model is loaded.
 
     Args:
         methods: the methods.
-        options: the options that give a condition.
-        given: whether one is given.
-
-    Raises:
-        typer.BadParameter: it is given without effect, or is missing.
+        options: the options that pass a condition.
+        given: whether there is a condition.
     """
     for method in methods:
-        wanted = any("condition" in member.layout.fields for member in method.members)
-        if wanted and not given:
-            raise typer.BadParameter(f"the template holds {{condition}}: give {options}", param_hint="--method")
-        if given and not wanted:
-            raise typer.BadParameter(f"the template of {method} holds no {{condition}}", param_hint="--condition")
+        needed = any("condition" in member.layout.fields for member in method.members)
+        if needed and not given:
+            raise typer.BadParameter(f"the template holds {{condition}}: pass {options}", param_hint="--method")
+        if given and not needed:
+            raise typer.BadParameter(f"the template of {method} does not hold {{condition}}", param_hint="--condition")
 
 
 GENERIC = re.compile(r"(model|encoder|final|best|out|checkpoint-\d+)")
@@ -389,75 +417,21 @@ def short_name(model: str) -> str:
     return "/".join(path.parts[-2:]) if named else path.name or model
 
 
-def open_reader(
-    texts: Sequence[str] | None,
-    path: Path | None,
-    kind: str | None,
-    column: str | None,
-    beside: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    form: FileForm | None = None,
-) -> Reader:
-    """Open the input: texts from arguments, else a file, else the standard input.
+def check_texts(texts: Sequence[str], path: Path | None) -> None:
+    """Raise typer.BadParameter if texts and a file are passed, or the name of a file is passed as a text."""
+    from ..files.read import FORMATS, format_of
 
-    Args:
-        texts: the texts.
-        path: of the file.
-        kind: its format.
-        column: the column that holds the texts.
-        beside: further columns to read, by the option that names them.
-        form: how the file is written, from `read_form`.
-
-    Raises:
-        typer.BadParameter: texts and a file are passed, or the name of a file is passed as a text.
-        DataError: the file cannot be read.
-    """
-    from ..files.lines import USUAL_FORM, ListedReader
-    from ..files.read import FORMATS, format_of, open_texts
-
-    if texts:
-        if path is not None:
-            raise typer.BadParameter("pass texts, or a file with --input, not both")
-        for text in texts:
-            if format_of(Path(text)) in FORMATS and os.path.isfile(text):
-                raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
-        return ListedReader(list(texts))
-    path = None if path is None or str(path) == "-" else path
-    if path is None and sys.stdin.isatty():
-        typer.echo("texts from the keyboard, one a line; Ctrl-D ends them", err=True)
-    columns = [name for names in beside.values() for name in names]
-    return open_texts(path, stdin_bytes(), kind=kind, field=column, beside=columns, form=form or USUAL_FORM, tell=say)
-
-
-def read_form(delimiter: str | None, encoding: str | None, no_header: bool) -> FileForm:
-    """How a table is written.
-
-    Raises:
-        typer.BadParameter: the delimiter is not a single character.
-        DataError: the encoding is unknown.
-    """
-    from ..files.lines import FileForm
-    from ..files.read import check_encoding
-
-    if delimiter is not None:
-        delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
-        if len(delimiter) != 1 or delimiter in '"\r\n':
-            raise typer.BadParameter(f"{delimiter!r}: pass one character, or tab", param_hint="--delimiter")
-    return FileForm(delimiter, None if encoding is None else check_encoding(encoding), not no_header)
-
-
-def check_one(**options: object) -> None:
-    """Refuse two options of which one has no effect: ``check_one(prompt=..., prompt_name=...)``.
-
-    Raises:
-        typer.BadParameter: more than one is given.
-    """
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
-    if len(given) > 1:
-        raise typer.BadParameter(f"pass {given[0]} or {given[1]}, not both", param_hint=given[1])
+    if path is not None:
+        raise typer.BadParameter("pass texts, or a file with --input, not both")
+    for text in texts:
+        if format_of(Path(text)) in FORMATS and os.path.isfile(text):
+            raise typer.BadParameter(f"{text!r} is a file: --input {text} reads it", param_hint="TEXTS")
 
 
 def stdin_bytes() -> BinaryIO:
     """The standard input, as bytes."""
+    if sys.stdin.isatty():
+        say("texts from the keyboard, one a line; Ctrl-D ends them")
     return sys.stdin.buffer
 
 
@@ -467,9 +441,6 @@ def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
     Args:
         spelled: names, separated by commas; a name that holds a comma is written in double quotes.
         taken: names that the output has already.
-
-    Raises:
-        typer.BadParameter: a name is taken.
 
     >>> read_keep(['id,"last, first"', "channel"], ["text", "vector"])
     ['id', 'last, first', 'channel']
@@ -486,9 +457,6 @@ def read_keep(spelled: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
 def numbers(spelled: str | None, option: str, kind: Callable[[str], Any] = int) -> tuple[Any, ...]:
     """The numbers of a list such as ``1,2``.
 
-    Raises:
-        typer.BadParameter: one is not a number.
-
     >>> numbers("1, 2", "--copies")
     (1, 2)
     """
@@ -496,6 +464,3 @@ def numbers(spelled: str | None, option: str, kind: Callable[[str], Any] = int) 
         return tuple(kind(part) for part in spelled.split(",")) if spelled else ()
     except ValueError:
         raise typer.BadParameter(f"{spelled!r}: write numbers separated by commas", param_hint=option) from None
-
-
-ModelChoice = Model

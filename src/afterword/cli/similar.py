@@ -14,7 +14,7 @@ from typer import Argument, Option
 from ..errors import one_line
 from . import options as o
 from .console import REJECTED, say
-from .option_groups import Input, Method, Model, check_condition, check_one
+from .option_groups import Input, Method, Model, check_condition
 from .sides import Side, embed_side, encode_options, load_as_stored, read_items, stored_side
 from .tables import Column, page_width, table, wrapped
 
@@ -78,7 +78,6 @@ def similar(
     from ..jobs.stored import holds_vectors
     from ..search.stored import open_stored
 
-    check_one(prompt=method.prompt, prompt_name=method.prompt_name)
     settings = encode_options(method, batch_tokens)
     alone = against is None and not texts and source.field is None
     stored = next((path for path in (against, source.input if alone else None) if path and holds_vectors(path)), None)

@@ -14,9 +14,8 @@ from typer import Option
 
 from ..jobs import VECTOR
 from . import options as o
-from .console import interruptible, without_advice
+from .console import Bar, interruptible, without_advice
 from .option_groups import Figure, Model, numbers, read_input, read_methods, short_name
-from .progress import Bar
 
 if TYPE_CHECKING:
     from ..encode.limits import Limits

@@ -12,11 +12,11 @@ from ..jobs import VECTOR, WORD_COLUMNS
 from . import options as o
 from .console import interruptible
 from .embed import check_output, recipe_of, to_file, to_stdout
-from .option_groups import Method, Model, Output, Speed, check_device, check_one, open_reader, read_form
+from .option_groups import Method, Model, Output, Separated, Speed, check_device, check_texts, read_keep
 
 
 def words(
-    model: Model, output: Output, speed: Speed,
+    model: Model, separated: Separated, output: Output, speed: Speed,
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text that holds the words.")] = None,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="WORD", help="Words to embed; of each, the first occurrence.")
@@ -39,7 +39,6 @@ def words(
             "word or words; a word is a string, [string, n] or [start, end].",
         ),
     ] = None,
-    delimiter: o.Delimiter = None, encoding: o.Encoding = None, no_header: o.NoHeader = False,
     method: o.Method = None, prompt: o.Prompt = None, prompt_name: o.PromptName = None,
     normalize: o.Normalize = False, on_long: o.OnLong = "warn",
 ) -> int:  # fmt: skip
@@ -56,17 +55,15 @@ def words(
 
     options = Method([method] if method else None, prompt, prompt_name, normalize, None, on_long)
     options.methods()
-    check_one(prompt=prompt, prompt_name=prompt_name)
-    kept = output.columns([*WORD_COLUMNS, VECTOR])
-    form = read_form(delimiter, encoding, no_header)
+    kept = read_keep(output.keep, [*WORD_COLUMNS, VECTOR])
     given: list[Any] = [*(words or []), *map(_occurrence, occurrence or []), *map(_span, span or [])]
     if (text is not None or given) and (input is not None or text is None or not given):
         raise typer.BadParameter("pass a text and words of it, or a file with --input", param_hint="WORDS")
     listed = None
     if text is not None:
-        open_reader([text], None, None, None, {"--keep": kept}, form)  # refuses a file, and options of files
+        check_texts([text], None)
         listed = ListedReader([text], {"words": given})
-    inputs = Inputs((), None, None, tuple(kept), form, words=True)
+    inputs = Inputs((), None, None, tuple(kept), separated.form(), words=True)
     if listed is None:
         inputs = replace(inputs, format="jsonl") if input in (None, Path("-")) else replace(inputs, files=(input,))
     path = None if output.output in (None, Path("-")) else output.output
