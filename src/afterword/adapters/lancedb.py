@@ -1,11 +1,9 @@
-"""Afterword in LanceDB's registry of embedding functions: ``table.search("text")`` embeds by it.
+"""Afterword in LanceDB's registry of embedding functions, under the name ``afterword``.
 
-Importing this module registers the name ``afterword``::
+import afterword.adapters.lancedb
+from lancedb.embeddings import get_registry
 
-    import afterword.adapters.lancedb
-    from lancedb.embeddings import get_registry
-
-    embed = get_registry().get("afterword").create(name="minilm", method="classical")
+embed = get_registry().get("afterword").create(name="minilm", method="classical")
 """
 
 from __future__ import annotations
@@ -29,18 +27,9 @@ NAME = "afterword"
 
 @lru_cache(maxsize=4)
 def loaded(name: str, method: str | None, device: str | None) -> Encoder:
-    """An encoder, which is loaded once per process.
-
-    Args:
-        name: the model.
-        method: as ``--method`` spells it; None = the one saved in the folder, or classical.
-        device: None = a GPU if there is one.
-
-    Raises:
-        InputError: the method is read from a file: a table names the method, and may come from anywhere.
-    """
+    """An encoder, loaded once per process; no method of a file, as a table names it, and may come from anywhere."""
     if method is not None and method.startswith("@"):
-        raise InputError(f"method={method!r}: a table runs no code of a file; give a method by its name")
+        raise InputError(f"method={method!r}: a table runs no code of a file: pass a method by its name")
     return Encoder.load(name, method, device=device)
 
 
@@ -50,7 +39,7 @@ class AfterwordFunction(TextEmbeddingFunction):
 
     Attributes:
         name: the model, as `Encoder.load` takes it. Code that comes with a model is never run.
-        method: as ``--method`` spells it; None = the one saved in the folder, or classical.
+        method: as in "reba:copies=2"; None = the one saved in the folder, or classical.
         device: None = a GPU if there is one.
         max_retries: LanceDB tries again after an error, which would be the same here.
     """
@@ -75,9 +64,6 @@ class AfterwordFunction(TextEmbeddingFunction):
         return list(self.encoder.encode_query([query]))
 
     def generate_embeddings(self, texts: Sequence[str], *args: Any, **kwargs: Any) -> list[Any]:
-        """The vectors of documents, None for one without tokens.
-
-        LanceDB refuses the whole batch then; ``table.add(rows, on_bad_vectors="null")`` keeps the row without a vector.
-        """
+        """The vectors of documents, None for one without tokens (kept by ``on_bad_vectors="null"``)."""
         vectors = self.encoder.encode_document(list(texts), on_empty="nan")
         return [None if np.isnan(vector).any() else vector for vector in vectors]

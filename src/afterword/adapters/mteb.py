@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
 from importlib.util import find_spec
@@ -31,26 +30,19 @@ HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 """A model's name on the Hugging Face Hub."""
 
 FALLBACKS = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""The names that sentence-transformers gives prompts, tried if mteb's order of names finds none."""
+"""Names of prompts in sentence-transformers, tried if mteb's order of names finds none."""
 
 
 def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
-    """An encoder as a model of mteb.
+    """An encoder as a model of mteb, whose `ModelMeta` has the encoder's fingerprint and the method's options.
 
-    mteb passes a `batch_size` of 32 to every model. It is ignored: an encoder's batches have a budget of tokens, and
-    its vectors do not depend on the batches. Equal texts are embedded once; a blank text is replaced by ".".
+    mteb's `batch_size` is ignored: an encoder's batches have a budget of tokens, and its vectors do not depend on the
+    batches. Equal texts are embedded once; a blank text is replaced by ".".
 
     Args:
         encoder: the encoder.
         name: name in results, as "organisation/model"; None = the model's name on the Hub, or "local/" and the name of
             its folder.
-
-    Returns:
-        A model of mteb's `EncoderProtocol`. Its `ModelMeta` has the encoder's fingerprint as revision; its
-        `experiment_kwargs` describe the method by its differences from a plain mean.
-
-    Raises:
-        MissingExtra: mteb is not installed.
 
     >>> from afterword import Encoder
     >>> as_mteb(Encoder.load("afterword-mini", "reba:copies=2")).mteb_model_meta.experiment_kwargs["layout.copies"]
@@ -61,11 +53,7 @@ def as_mteb(encoder: Encoder, name: str | None = None) -> MtebModel:
 
 
 def require_mteb() -> None:
-    """Check that mteb is installed, without importing it, which takes seconds.
-
-    Raises:
-        MissingExtra: mteb is not installed.
-    """
+    """Raise MissingExtra if mteb is not installed, without importing it, which takes seconds."""
     if find_spec("mteb") is None:
         raise MissingExtra("mteb", "evaluate")
 
@@ -74,12 +62,7 @@ def require_mteb() -> None:
 class MtebModel:
     """A model of mteb (its `EncoderProtocol`) that takes vectors from an embedder.
 
-    Args:
-        embedder: the embedder; if there are prompts, its `encode` must take `prompt_name` and `prompt`.
-        mteb_model_meta: the `ModelMeta` that mteb writes into its results.
-        prompts: prompts by name: of a task or a type of task, optionally with "-query" or "-document"; or of a prompt
-            type.
-        similarity_fn_name: "cosine", "dot", "euclidean" or "manhattan".
+    Prompts are by name: of a task or a type of task, optionally with "-query" or "-document"; or of a prompt type.
     """
 
     embedder: Embedder
@@ -100,21 +83,10 @@ class MtebModel:
         batch_size: int | None = None,
         **options: Any,
     ) -> Array:
-        """Sentence vectors, with the signature that mteb calls.
+        """Sentence vectors (n, D) in float32 of the n texts of mteb's batches, with the signature that mteb calls.
 
-        Args:
-            inputs: mteb's batches; "text" holds the texts, n in all.
-            task_metadata: metadata of the task, which select a prompt.
-            hf_split, hf_subset: not used.
-            prompt_type: "query", "document" or None.
-            precision: only "float32" or None.
-            show_progress_bar: show a progress bar on stderr; needs an embedder that has this option, as `Encoder`.
-            batch_size: not used.
-            options: further options of `Encoder.encode`, as in
-                ``mteb.evaluate(..., encode_kwargs={"batch_tokens": 4096})``.
-
-        Returns:
-            (n, D) float32.
+        The task and the prompt type select a prompt. Further options are those of `Encoder.encode`, as in
+        ``mteb.evaluate(..., encode_kwargs={"batch_tokens": 4096})``.
         """
         if precision not in (None, "float32"):
             raise InputError(f"precision={precision!r}: vectors are float32; quantise what encode returns")
@@ -138,7 +110,7 @@ class MtebModel:
         return {} if kind is None else {"prompt": ""}  # as `Encoder.encode_query`: never the default prompt
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """The similarity of each of n vectors with each of m (n, m), by `similarity_fn_name`."""
+        """The similarity of each of n vectors with each of m (n, m)."""
         return torch.from_numpy(similarity(_array(embeddings1), _array(embeddings2), self.similarity_fn_name))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
@@ -151,12 +123,7 @@ def _array(vectors: Any) -> Array:
 
 
 def meta_of(encoder: Encoder, name: str | None = None) -> Any:
-    """The `ModelMeta` of an encoder, which mteb writes into its results; nothing is fetched from the Hub.
-
-    Args:
-        encoder: the encoder.
-        name: as for `as_mteb`.
-    """
+    """The `ModelMeta` of an encoder, which mteb writes into its results; nothing is fetched from the Hub."""
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 
     model: Any = encoder.backbone.model
@@ -177,13 +144,7 @@ def meta_of(encoder: Encoder, name: str | None = None) -> Any:
 
 
 def settings(encoder: Encoder) -> dict[str, Any]:
-    """The `experiment_kwargs` of an encoder: its differences from the plain mean, without nesting.
-
-    Returns:
-        "method": its name; fields of its layout, states, weigh and sight that differ from `classical`, with keys as
-        "layout.copies", or "0.layout.copies" for the first of an ensemble; "post" as `parse_post` reads it;
-        "max_length".
-    """
+    """The `experiment_kwargs` of an encoder: its differences from the plain mean, with keys as "layout.copies"."""
     method, plain = encoder.method, _flat(to_json(classical()))
     changed: dict[str, Any] = {}
     for i, member in enumerate(method.members):
@@ -227,10 +188,6 @@ it averages both."""
 def mteb_task(name: str) -> MtebTask:
     """A task of mteb, by mteb's name or by that of ReBA's tables.
 
-    Raises:
-        MissingExtra: mteb is not installed.
-        InputError: mteb has no such task, or it is not about texts.
-
     >>> mteb_task("STSB").name, mteb_task("STSB-zh").name
     ('STSB-zh.mteb', 'STSB-zh.mteb')
     """
@@ -246,7 +203,6 @@ class MtebTask(Task):
     """A task of mteb, with mteb's data, settings and metrics; the main score is mteb's.
 
     Args:
-        name: name in results.
         official: mteb's name of the task.
         split: the split to evaluate; None = those that mteb evaluates, averaged.
     """
@@ -266,15 +222,7 @@ class MtebTask(Task):
         return next((group for group, names in CMTEB.items() if name in names), "mteb")
 
     def new(self, seed: int = 0) -> Any:
-        """The task as an object of mteb, without data.
-
-        Args:
-            seed: added to mteb's.
-
-        Raises:
-            MissingExtra: mteb is not installed.
-            InputError: mteb has no such task, or it is not about texts.
-        """
+        """The task as an object of mteb, without data; the seed is added to mteb's."""
         require_mteb()
         import mteb
 
@@ -288,30 +236,20 @@ class MtebTask(Task):
         return task.filter_eval_splits([self.split]) if self.split else task
 
     def digests(self, source: Source) -> Mapping[str, str]:
-        """The commit that mteb asks the Hub for; of a copy, a hash of its files.
-
-        Raises:
-            MissingDataset: the copy does not exist.
-        """
+        """The commit that mteb asks the Hub for; of a copy, a hash of its files."""
         data, copy = self.new().metadata.dataset, self._copy(source)
         return {data["path"]: data.get("revision", "main") if copy is None else _digest(copy)}
 
     def load(self, source: Source) -> LoadedMteb:
-        """Load the data by mteb's loader.
-
-        Args:
-            source: the `Hub`; or a folder with copies of repositories under their names, as "C-MTEB/ATEC".
-
-        Raises:
-            MissingExtra: mteb is not installed.
-            MissingDataset: the data cannot be loaded; the message says how to get them.
-        """
+        """Load the data by mteb's loader, from the Hub or a folder with copies of its repositories ("C-MTEB/ATEC")."""
         task, copy = self.new(), self._copy(source)
         if copy is not None:
-            data = {**task.metadata.dataset, "path": str(copy)}
-            task.metadata = task.metadata.model_copy(update={"dataset": data})
+            task.metadata = task.metadata.model_copy(update={"dataset": {**task.metadata.dataset, "path": str(copy)}})
         try:
-            with quiet():
+            import datasets
+
+            datasets.disable_progress_bars()
+            with warnings.catch_warnings(action="ignore"):
                 task.load_data()
         except Exception as e:  # of datasets, the Hub, the network, or mteb's reading: all mean that there is none
             reason = (str(e).strip() or type(e).__name__).splitlines()[0].rstrip(".")
@@ -336,12 +274,7 @@ class MtebTask(Task):
 
 @dataclass(frozen=True)
 class LoadedMteb(Loaded):
-    """A task of mteb with its data in memory.
-
-    Attributes:
-        task: the task.
-        loaded: mteb's object, with its data.
-    """
+    """A task of mteb with mteb's object, which has its data."""
 
     task: MtebTask
     loaded: Any
@@ -363,7 +296,7 @@ class LoadedMteb(Loaded):
         encoder = getattr(embedder, "embedder", embedder)  # that of a candidate
         prompts, similarity_fn = getattr(encoder, "prompts", None), getattr(encoder, "similarity_fn_name", "cosine")
         model = MtebModel(embedder, ModelMeta.create_empty(), prompts or {}, similarity_fn)
-        with quiet():
+        with warnings.catch_warnings(action="ignore"):  # of libraries that mteb uses
             (result,) = mteb.evaluate(
                 model, [task], co2_tracker=False, cache=None, show_progress_bar=False,
                 encode_kwargs={"show_progress_bar": False},
@@ -403,17 +336,3 @@ def _digest(folder: Path) -> str:
             with path.open("rb") as file:
                 total.update(f"{name.as_posix()}\0{file_digest(file, 'sha256').hexdigest()}\n".encode())
     return total.hexdigest()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """A context without progress bars of datasets and warnings of mteb's libraries."""
-    import datasets
-
-    datasets.disable_progress_bars()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        datasets.enable_progress_bars()

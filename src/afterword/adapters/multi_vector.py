@@ -26,18 +26,11 @@ class AfterwordTokens(Afterword):
     """A model and a method as the first module: the vectors are those of `Encoder.encode_tokens`."""
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Run a batch, with gradients if torch has them enabled.
-
-        Args:
-            features: the result of `preprocess`.
-            kwargs: ignored, such as ``task``.
+        """Run a batch, the result of `preprocess`, with gradients if torch has them enabled.
 
         Returns:
-            The features with ``token_embeddings`` (T, n, D) of the texts' own tokens, and ``attention_mask`` (T, n),
-            which is False for padding and for texts without a token.
-
-        Raises:
-            MethodError: the method cannot be trained with gradient checkpointing.
+            The features with ``token_embeddings`` (T, n, D) of the texts' tokens, and ``attention_mask`` (T, n), which
+            is False for padding and for texts without a token.
         """
         backbone, ids = self.backbone, features["input_ids"]
         self.check_recomputed(backbone.model)
@@ -55,13 +48,8 @@ def multi_vector_encoder(encoder: Encoder, **options: Any) -> Any:
 
     Its ``save`` writes a folder that MultiVectorEncoder loads again with ``trust_remote_code=True``.
 
-    Args:
-        encoder: the encoder; its post-processing steps apply to the vectors of tokens.
-        options: passed to MultiVectorEncoder; ``device`` defaults to the encoder's device.
-
-    Raises:
-        MissingExtra: sentence-transformers 6 is not installed.
-        ModelError: a step is neither a matrix nor a normalisation.
+    Post-processing steps apply to the vectors of tokens; one that is neither a matrix nor a normalisation is a
+    ModelError. Options are passed to MultiVectorEncoder; ``device`` defaults to the encoder's device.
 
     >>> from afterword import Encoder
     >>> model = multi_vector_encoder(Encoder.load("afterword-mini"))

@@ -18,17 +18,7 @@ LIBRARIES = ("sentence-transformers", "torch", "transformers", "numpy")
 
 
 class SentenceTransformerModel:
-    """An embedder for tasks that need sentence vectors only.
-
-    Args:
-        folder: the model's folder.
-        device: None = a GPU if there is one.
-
-    Raises:
-        MissingDataset: there is no such folder.
-        ModelError: sentence-transformers cannot load it.
-        MissingExtra: sentence-transformers is not installed.
-    """
+    """An embedder for tasks that need sentence vectors only, from a folder, on a device (None = a GPU if any)."""
 
     def __init__(self, folder: Path, device: str | None = None) -> None:
         try:
@@ -36,7 +26,7 @@ class SentenceTransformerModel:
         except ImportError:
             raise MissingExtra("sentence-transformers", "st") from None
         if not (folder / "modules.json").is_file():
-            raise MissingDataset(f"{folder} holds no modules.json: give a folder that sentence-transformers has saved")
+            raise MissingDataset(f"{folder} has no modules.json: pass a folder that sentence-transformers has saved")
         self.folder = folder
         try:
             self.model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True)
@@ -45,31 +35,21 @@ class SentenceTransformerModel:
             raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {first:.300}") from None
 
     def encode(self, texts: Sequence[str], /, *, conditions: Sequence[str] | None = None) -> Array:
-        """Sentence vectors (n, D), by the model's own `encode`.
-
-        Raises:
-            InputError: conditions are given.
-        """
+        """Sentence vectors (n, D), by the model's `encode`; conditions are an InputError."""
         if conditions is not None:
-            raise InputError(f"{self.folder.name} has no template with a condition: take an encoder of ours")
+            raise InputError(f"{self.folder.name} has no template with a condition: use a method of an encoder")
         return np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
 
     def encode_words(self, texts: Sequence[str], words: Sequence[Any], /) -> Any:
-        """Raise an error: the library has no word vectors.
-
-        Raises:
-            InputError: always.
-        """
+        """Raise an InputError: the library has no word vectors."""
         raise InputError(f"{self.folder.name} is run by sentence-transformers, which has no word vectors")
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all files of the folder and of the libraries' versions."""
-        digest = hashlib.blake2b(digest_size=16)
+        digest = hashlib.sha256(" ".join(f"{name} {version(name)}" for name in LIBRARIES).encode())
         for path in sorted(p for p in self.folder.rglob("*") if p.is_file()):
-            digest.update(f"{path.relative_to(self.folder).as_posix()} {path.stat().st_size} ".encode())
             with path.open("rb") as file:
-                while block := file.read(1 << 20):
-                    digest.update(block)
-        digest.update(" ".join(f"{name} {version(name)}" for name in LIBRARIES).encode())
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.relative_to(self.folder).as_posix()} {content}\n".encode())
         return digest.hexdigest()
