@@ -43,19 +43,14 @@ def curve(*scores: float, name: str = "mean", agreement: float = 0.9) -> Curve:
     return Curve(name, scores, 40, point and replace(point, agreement=agreement), band=band)
 
 
-def backward() -> AttentionMatrix:
-    layers, won = np.triu(np.full((3, 3), 2)), np.triu(np.arange(1, 10).reshape(3, 3))
-    return AttentionMatrix("backward", TOKENS, np.triu(np.full((3, 3), 0.5)), np.ones(3) / 3, layers, won)
-
-
 BOX = Dependency("before", "last", np.array([0.1, 0.2, 0.3, math.nan]), 0.2, (0.15, 0.2, 0.25), 1)
 EMPTY = Dependency(HOSTILE, "first", np.array([math.nan]), math.nan, (math.nan,) * 3, 1)
 MATRIX = np.array([[0, 0, 0, 0], [0, 0, 3.0, 0], [0, 1.0, 0, 0], [0, 0, 0, 0]])
 TABLE = np.array([[0.11, 0.22, 0.33], [0.44, 0.55, math.nan]])
 PLOTS: dict[str, tuple[Callable[..., None], set[str]]] = {
     "attention": (
-        partial(attention.plot, views=[backward()]),
-        {"backward", "银", "$b", "takes in", "weight", "attention weight", "2-1", "2-9"},
+        partial(attention.plot, views=[AttentionMatrix("backward", TOKENS, np.eye(3), np.ones(3) / 3)]),
+        {"backward", "银", "$b", "attends to", "weight", "attention weight"},
     ),
     "dependency": (
         partial(dependency.plot, results=[BOX, EMPTY]),

@@ -389,9 +389,8 @@ def attention(
 ) -> int:  # fmt: skip
     """Show the attention of one text, token by token.
 
-    By default it is the matrix that the method reads: ReBA's backward attention, with the layer and head that has
-    each maximum, or Ditto's head. For a method with bidirectional layers, and for several texts, the share of each
-    layer's attention that goes to later tokens is printed.
+    By default it is the matrix that the method reads: ReBA's backward attention, or Ditto's head. For a method with
+    bidirectional layers, and for several texts, the share of attention to later tokens is printed by layer.
 
     Examples:
         afterword analyse attention -m afterword-mini --method reba "The bank was steep."
@@ -432,12 +431,12 @@ def attention(
 def _views(
     encoder: Encoder, text: str, heads: Sequence[tuple[int, int]], layers: Sequence[int]
 ) -> list[AttentionMatrix]:
-    """The matrices of the heads and layers, and ReBA's; without any, the one that the method reads."""
+    """The matrices of the heads and layers, and ReBA's; without any, the matrix that the method reads."""
     from ..papers.attention import attention_heads, method_attention
 
     views = attention_heads(encoder, text, heads, [n - 1 for n in layers]) if heads or layers else []
     used = method_attention(encoder, text)
-    return views + ([used] if used is not None and (not views or used.layer is not None) else [])
+    return views + ([used] if used is not None and (not views or used.name == "backward attention") else [])
 
 
 def gains(

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 
-FEW = 18  # with at most this many tokens, each cell of a figure names the head that has the maximum
-
 
 @dataclass(frozen=True)
 class AttentionMatrix(Measurement):
@@ -51,16 +49,12 @@ class AttentionMatrix(Measurement):
             the maximum over layers and heads of (A + A^T) / 2, where triangle="upper" leaves only k >= i.
         weights: the weight of each token in the text's vector (n,); None if the method does not take its weights from
             this matrix.
-        layer, head: for backward attention, the layer and the head with the maximum, counted from 1 (n, n), and 0
-            where the matrix is 0; None for another matrix.
     """
 
     name: str
     tokens: tuple[str, ...]
     matrix: Matrix
     weights: Matrix | None = None
-    layer: NDArray[np.int64] | None = None
-    head: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,9 +122,7 @@ def attention_heads(
 
 
 def backward_attention(encoder: Encoder, text: Text) -> AttentionMatrix:
-    """ReBA's matrix of a text, the weights of the tokens, and the head that has each maximum.
-
-    Matrix and weights are those of `Encoder.attention` and `Encoder.weights`.
+    """ReBA's matrix of a text, and the weights of the tokens: those of `Encoder.attention` and `Encoder.weights`.
 
     Args:
         encoder: an encoder with the method `reba`.
@@ -143,14 +135,8 @@ def backward_attention(encoder: Encoder, text: Text) -> AttentionMatrix:
     weigh = _method(encoder).weigh
     if not isinstance(weigh, Backward):
         raise MethodError(f"{_method(encoder).name} has no backward attention: use reba")
-    written = _write(encoder, text)
-    heads, attention = encoder.backbone.facts.heads, _read(encoder, written)
-    first = len(attention) - 1 if weigh.attention == "last_layer" else 0
-    best = ((attention + attention.mT) / 2)[first:].flatten(0, 1).argmax(0).cpu().numpy() + first * heads
-    matrix = encoder.attention(text)[1].astype(np.float64)
-    layer, head = (np.where(matrix > 0, at + 1, 0) for at in divmod(best, heads))
-    weights = encoder.weights(text)[1].astype(np.float64)
-    return AttentionMatrix("backward attention", _tokens(encoder, written), matrix, weights, layer, head)
+    tokens, matrix = _tokens(encoder, _write(encoder, text)), encoder.attention(text)[1].astype(np.float64)
+    return AttentionMatrix("backward attention", tokens, matrix, encoder.weights(text)[1].astype(np.float64))
 
 
 def method_attention(encoder: Encoder, text: Text) -> AttentionMatrix | None:
@@ -216,8 +202,7 @@ def forward_table(results: Sequence[ForwardAttention]) -> Table:
 def plot(*panels: Axes, views: Sequence[AttentionMatrix]) -> None:
     """Draw matrices with one scale: rows are tokens, columns the tokens that they attend to, darker is more weight.
 
-    In backward attention a row's token takes in the tokens of the columns. Heads as in Figure 2 of Ditto; ReBA's
-    matrix, with the weights of the tokens above it, as in its Figures 1 and 2.
+    Heads as in Figure 2 of Ditto; ReBA's matrix, with the weights of the tokens above it, as in its Figures 1 and 2.
     """
     most = max(float(view.matrix.max()) for view in views)
     for axes in panels[len(views) :]:
@@ -236,11 +221,7 @@ def _plot(axes: Axes, view: AttentionMatrix, most: float) -> AxesImage:
     axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=8)
     axes.set_yticks(range(len(tokens)), tokens, fontsize=8)
     axes.grid(visible=False)
-    axes.set(xlabel="attends to" if view.layer is None else "takes in", ylabel="token")
-    if view.layer is not None and view.head is not None and len(tokens) <= FEW:
-        for i, k in np.argwhere(view.layer):
-            colour, head = figure.text_on(image.to_rgba(view.matrix[i, k])), f"{view.layer[i, k]}-{view.head[i, k]}"
-            axes.text(k, i, head, ha="center", va="center", fontsize=5.5, color=colour)
+    axes.set(xlabel="attends to", ylabel="token")
     if view.weights is None:
         axes.set_title(title)
         return image

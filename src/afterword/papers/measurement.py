@@ -65,9 +65,9 @@ class Table:
     names: int = 1
 
 
-def percent(value: float | None, digits: int = 2) -> str:
+def percent(value: float) -> str:
     """A correlation times 100; "-" if it is undefined."""
-    return "-" if value is None or math.isnan(value) else f"{100 * value:.{digits}f}"
+    return "-" if math.isnan(value) else f"{100 * value:.2f}"
 
 
 def sweep(
