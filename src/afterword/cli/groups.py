@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,9 +16,9 @@ import typer
 from typer import Argument, Option
 
 from . import options as o
-from .console import REJECTED, Bar, say
+from .console import Bar
 from .option_groups import Form, Input, Method, Model
-from .sides import Side, embed_side, encode_options, indexed_side, read_items, stored_side
+from .sides import Side, embed_side, encode_options, finish, indexed_side, read_items, stored_side
 from .tables import Column, page_width, table
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ GROUPS = 10  # groups that are printed
 MEMBERS = 3  # repeats of a group that are printed
 TYPICAL = 5  # texts of a cluster that are printed
 ENDINGS = (".jsonl", ".csv", ".parquet")
+Record = tuple[int, dict[str, Any]]
+"""The number of a row, and what is listed of it."""
 
 # fmt: off
 File = Annotated[Path | None, Argument(metavar="FILE", show_default=False, help="Texts or vectors, as --input.")]
@@ -78,32 +83,22 @@ def duplicates(
     path = _path(file, source.input)
     for target, option in ((output, "--output"), (repeats, "--repeats")):
         _check_output(target, path, overwrite, option)
-    if output is not None and repeats is not None and output.resolve() == repeats.resolve():
+    if output is not None and output == repeats:
         raise typer.BadParameter(f"{repeats} is the file of --output", param_hint="--repeats")
     side = _read_side(path, model, source, method, batch_tokens)
     (vectors,) = side.vectors.values()
     with Bar("", "rows", len(vectors), progress) as bar:
         kept, others = _kept_and_repeats(side, near_duplicates(vectors, over, bar.update))
-    texts = {row: text for text, rows in zip(side.texts, side.rows, strict=True) for row in rows}
-    columns: dict[str, Sequence[Any]] = {
-        "text": [texts[row] for row, _, _ in others],
-        "repeats": [side.named(first) for _, first, _ in others],
-        "cosine": [cosine for _, _, cosine in others],
-    }
     if output is not None:
-        _write_list(output, side, kept, {"text": [texts[row] for row in kept]})
+        _write_list(output, side, kept, ("text",))
     if repeats is not None:
-        _write_list(repeats, side, [row for row, _, _ in others], columns)
+        _write_list(repeats, side, others, ("text", "repeats", "cosine"))
     if as_json:
-        named = {side.key: [side.named(row) for row, _, _ in others], **columns}
-        listed = [dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
-        counts = {"over": over, "rows": len(texts), "kept": len(kept), "without_vector": side.missing}
-        typer.echo(json.dumps({**counts, "repeats": listed}, ensure_ascii=False))
+        counts = {"over": over, "rows": len(kept) + len(others), "kept": len(kept), "without_vector": side.missing}
+        typer.echo(json.dumps({**counts, "repeats": [record for _, record in others]}, ensure_ascii=False))
     else:
-        typer.echo("\n".join(_duplicates_page(side, texts, kept, others, over)))
-    for line in side.notes:
-        say(line)
-    return REJECTED if side.rejected else 0
+        typer.echo("\n".join(_duplicates_page(side, kept, others, over)))
+    return finish([side])
 
 
 def cluster(
@@ -136,18 +131,27 @@ def cluster(
     _check_output(output, path, overwrite, "--output")
     side = _read_side(path, model, source, method, batch_tokens)
     (vectors,) = side.vectors.values()
-    clusters = clustered(vectors, number, seed)
-    labels = clusters.labels.tolist()
+    found = clustered(vectors, number, seed)
+    labels = found.labels.tolist()
     if output is not None:
-        rows = sorted((row, text, label) for each, text, label in zip(side.rows, side.texts, labels, strict=True)
-                      for row in each)  # fmt: skip
-        numbers, texts, shown = zip(*rows, strict=True)
-        _write_list(output, side, numbers, {"text": texts, "cluster": shown})
-    words = distinctive_words(side.texts, clusters.labels)
-    typer.echo("\n".join(_clusters_json(side, clusters, words) if as_json else _clusters_page(side, clusters, words)))
-    for line in side.notes:
-        say(line)
-    return REJECTED if side.rejected else 0
+        records = [
+            (row, {side.key: side.named(row), "text": text, "cluster": label})
+            for rows, text, label in zip(side.rows, side.texts, labels, strict=True)
+            for row in rows
+        ]
+        _write_list(output, side, sorted(records, key=itemgetter(0)), ("text", "cluster"))
+    words = distinctive_words(side.texts, found.labels)
+    clusters = [
+        {"cluster": n, "rows": 0, "words": words[n], "nearest": _typical(side, found, n)} for n in range(len(words))
+    ]
+    for rows, label in zip(side.rows, labels, strict=True):
+        clusters[label]["rows"] += len(rows)
+    if as_json:
+        counts = {"rows": sum(map(len, side.rows)), "without_vector": side.missing, "silhouettes": dict(found.scores)}
+        typer.echo(json.dumps({**counts, "clusters": clusters}, ensure_ascii=False))
+    else:
+        typer.echo("\n".join(_clusters_page(clusters, found.scores)))
+    return finish([side])
 
 
 def _path(file: Path | None, input: Path | None) -> Path | None:
@@ -157,19 +161,7 @@ def _path(file: Path | None, input: Path | None) -> Path | None:
 
 
 def _read_side(path: Path | None, model: TextModel, form: Form, method: Method, batch_tokens: int | None) -> Side:
-    """Read stored vectors, or read texts and embed them.
-
-    Args:
-        path: a .parquet file that `embed` wrote, the folder of a job, an index, or a file of texts; None = stdin.
-        model: the model for texts.
-        form: how a file of texts is read; with its column, a file of vectors is read as one of texts.
-        method: the method for texts, or the column of a file with the vectors of several methods.
-        batch_tokens: as --batch-tokens.
-
-    Raises:
-        typer.BadParameter: texts without a model, vectors with one, or an unclear column.
-        DataError: the file cannot be read.
-    """
+    """Read stored vectors, or read texts and embed them."""
     from ..files.read import check_file
     from ..jobs.recipe import MethodsEmbedder
     from ..jobs.stored import holds_vectors
@@ -216,17 +208,11 @@ def _check_output(path: Path | None, source: Path | None, overwrite: bool, optio
         raise typer.BadParameter(f"{path} exists: pass another name, or --overwrite", param_hint=option)
 
 
-def _write_list(path: Path, side: Side, rows: Sequence[int], columns: dict[str, Sequence[Any]]) -> None:
-    """Write rows to a .jsonl, .csv or .parquet file, with the columns that were kept with stored rows.
+def _write_list(path: Path, side: Side, records: Sequence[Record], names: Sequence[str]) -> None:
+    """Write records to a .jsonl, .csv or .parquet file, with the columns that were kept with stored rows.
 
     A kept column with the name of another one is written as kept_NAME.
-
-    Raises:
-        DataError: the file cannot be written.
     """
-    import csv
-    import io
-
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -234,111 +220,82 @@ def _write_list(path: Path, side: Side, rows: Sequence[int], columns: dict[str, 
     from ..files.tables import value_of
     from ..jobs.rows import as_json, as_text
 
-    columns = {side.key: [side.named(row) for row in rows], **columns}
-    kept = {} if side.kept is None else side.kept().take(pa.array(rows, pa.int64()))
-    kept = {f"kept_{name}" if name in columns else name: kept[name] for name in getattr(kept, "column_names", ())}
+    columns: dict[str, Any] = {name: [record[name] for _, record in records] for name in (side.key, *names)}
+    kept = pa.table({}) if side.kept is None else side.kept().take(pa.array([row for row, _ in records], pa.int64()))
+    named = {f"kept_{name}" if name in columns else name: kept[name] for name in kept.column_names}
     with atomic_file(path) as file:
         if path.suffix.lower() == ".parquet":
-            pq.write_table(pa.table({**{name: pa.array(values) for name, values in columns.items()}, **kept}), file)
+            pq.write_table(pa.table({**columns, **named}), file)
             return
-        every = {**columns, **{name: [as_json(value_of(value)) for value in values] for name, values in kept.items()}}
+        columns |= {name: [as_json(value_of(value)) for value in values] for name, values in named.items()}
+        lines = zip(*columns.values(), strict=True)
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-        lines = zip(*every.values(), strict=True)
         if path.suffix.lower() == ".csv":
             writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(every)
+            writer.writerow(columns)
             writer.writerows(map(as_text, line) for line in lines)
         else:
-            text.writelines(
-                json.dumps(dict(zip(every, line, strict=True)), ensure_ascii=False) + "\n" for line in lines
-            )
+            rows = (dict(zip(columns, line, strict=True)) for line in lines)
+            text.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         text.detach()
 
 
-def _kept_and_repeats(side: Side, groups: Duplicates) -> tuple[list[int], list[tuple[int, int, float]]]:
+def _kept_and_repeats(side: Side, groups: Duplicates) -> tuple[list[Record], list[Record]]:
     """The rows that are kept; and the others, each with the row that it repeats and their cosine."""
-    kept: list[int] = []
-    repeats: list[tuple[int, int, float]] = []
+    kept: list[Record] = []
+    repeats: list[Record] = []
     for i, (first, cosine) in enumerate(zip(groups.kept.tolist(), groups.cosines.tolist(), strict=True)):
-        one, *others = side.rows[i]
-        if first == i:
-            kept.append(one)
-        else:
-            others.append(one)
-        repeats += [(row, side.rows[first][0], cosine) for row in others]
-    return sorted(kept), sorted(repeats)
+        for n, row in enumerate(side.rows[i]):
+            record = {side.key: side.named(row), "text": side.texts[i]}
+            if first == i and n == 0:
+                kept.append((row, record))
+            else:
+                repeats.append((row, {**record, "repeats": side.named(side.rows[first][0]), "cosine": cosine}))
+    return sorted(kept, key=itemgetter(0)), sorted(repeats, key=itemgetter(0))
 
 
-def _duplicates_page(
-    side: Side, texts: dict[int, str], kept: Sequence[int], repeats: Sequence[tuple[int, int, float]], over: float
-) -> list[str]:
+def _duplicates_page(side: Side, kept: Sequence[Record], repeats: Sequence[Record], over: float) -> list[str]:
     """A summary, and the largest groups, each under the row that is kept."""
-    groups: dict[int, list[tuple[float, int]]] = {}
-    for row, first, cosine in repeats:
-        groups.setdefault(first, []).append((cosine, row))
-    head = f"{len(texts):,} rows: {len(kept):,} kept, {len(repeats):,} repeat one of {len(groups):,} of them"
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for _, record in repeats:
+        groups.setdefault(record["repeats"], []).append(record)
+    rows = len(kept) + len(repeats)
+    head = f"{rows:,} rows: {len(kept):,} kept, {len(repeats):,} repeat one of {len(groups):,} of them"
     lines = [f"{head} (cosine {over:g} or more)"]
     if not groups:
         return lines
-    cells: list[tuple[str, int]] = []
-    for first, members in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))[:GROUPS]:
-        cells.append((f"{len(members) + 1}x", first))
-        cells += [(f"{cosine:.3f}", row) for cosine, row in members[:MEMBERS]]
-    columns = [
-        Column([cell for cell, _ in cells], "label"),
-        Column([str(side.named(row)) for _, row in cells], "label"),
-        Column([texts[row] for _, row in cells], "text"),
-    ]
-    more = len(groups) - GROUPS
-    return [*lines, "", *table(columns, page_width()), *([f"... and {more:,} more groups"] if more > 0 else [])]
+    texts = {record[side.key]: record["text"] for _, record in kept}
+    cells: list[tuple[str, str, str]] = []
+    for first, members in sorted(groups.items(), key=lambda group: -len(group[1]))[:GROUPS]:
+        cells.append((f"{len(members) + 1}x", str(first), texts[first]))
+        cells += [(f"{one['cosine']:.3f}", str(one[side.key]), one["text"]) for one in members[:MEMBERS]]
+    cosines, names, shown = zip(*cells, strict=True)
+    more = [f"... and {len(groups) - GROUPS:,} more groups"] if len(groups) > GROUPS else []
+    columns = [Column(cosines, "label"), Column(names, "label"), Column(shown, "text")]
+    return [*lines, "", *table(columns, page_width()), *more]
 
 
-def _typical(side: Side, clusters: Clusters, label: int) -> list[tuple[int | str, str]]:
-    """The texts that are nearest to the centre of a cluster, with their first rows; case and punctuation aside."""
-    shown: dict[str, tuple[int | str, str]] = {}
+def _typical(side: Side, clusters: Clusters, label: int) -> list[dict[str, Any]]:
+    """The texts that are nearest to the centre of a cluster, each once apart from case and punctuation."""
+    typical: dict[str, dict[str, Any]] = {}
     for i in clusters.nearest(label).tolist():
         text = side.texts[i]
-        shown.setdefault(re.sub(r"\W+", " ", text.casefold()).strip() or text, (side.named(side.rows[i][0]), text))
-        if len(shown) == TYPICAL:
+        record = {side.key: side.named(side.rows[i][0]), "text": text}
+        typical.setdefault(re.sub(r"\W+", " ", text.casefold()).strip() or text, record)
+        if len(typical) == TYPICAL:
             break
-    return list(shown.values())
+    return list(typical.values())
 
 
-def _sizes(side: Side, clusters: Clusters) -> list[int]:
-    """The number of rows of each cluster."""
-    sizes = [0] * len(clusters.sizes)
-    for rows, label in zip(side.rows, clusters.labels.tolist(), strict=True):
-        sizes[label] += len(rows)
-    return sizes
-
-
-def _clusters_json(side: Side, clusters: Clusters, words: Sequence[Sequence[str]]) -> list[str]:
-    """One line of JSON: the clusters with their texts, and the silhouettes that were compared."""
-    sizes = _sizes(side, clusters)
-    shown = [
-        {
-            "cluster": n,
-            "rows": rows,
-            "words": words[n],
-            "nearest": [{side.key: row, "text": text} for row, text in _typical(side, clusters, n)],
-        }
-        for n, rows in enumerate(sizes)
-    ]
-    counts = {"rows": sum(sizes), "without_vector": side.missing, "silhouettes": dict(clusters.scores)}
-    return [json.dumps({**counts, "clusters": shown}, ensure_ascii=False)]
-
-
-def _clusters_page(side: Side, clusters: Clusters, words: Sequence[Sequence[str]]) -> list[str]:
+def _clusters_page(clusters: Sequence[dict[str, Any]], scores: Mapping[int, float]) -> list[str]:
     """The silhouettes that were compared, and a table of the clusters."""
-    lines = []
-    if clusters.scores:
-        scores = ", ".join(f"{k}: {score:.3f}" for k, score in clusters.scores.items())
-        lines = [f"silhouette by number of clusters: {scores}", ""]
+    silhouettes = ", ".join(f"{k}: {score:.3f}" for k, score in scores.items())
+    lines = [f"silhouette by number of clusters: {silhouettes}", ""] if scores else []
     cells: list[tuple[str, str, str, str]] = []
-    for n, rows in enumerate(_sizes(side, clusters)):
-        for i, (_, text) in enumerate(_typical(side, clusters, n)):
-            cells.append(("", "", "", text) if i else (str(n), f"{rows:,}", ", ".join(words[n]), text))
-    numbers, sizes, names, texts = (list(part) for part in zip(*cells, strict=True))
+    for one in clusters:
+        head = (str(one["cluster"]), f"{one['rows']:,}", ", ".join(one["words"]))
+        cells += [(*(("", "", "") if i else head), record["text"]) for i, record in enumerate(one["nearest"])]
+    numbers, sizes, words, texts = zip(*cells, strict=True)
     columns = [Column(numbers, "label", "cluster"), Column(sizes, "label", "rows")]
-    columns += [Column(names, "text", "words"), Column(texts, "text", "nearest")]
+    columns += [Column(words, "text", "words"), Column(texts, "text", "nearest")]
     return [*lines, *table(columns, page_width())]

@@ -128,11 +128,7 @@ def _with_id(names: Sequence[str], id: str | None) -> list[str]:
 
 
 def _kept_names(known: Sequence[str], keep: Sequence[str] | None) -> list[str]:
-    """The columns that the index has, and those of --keep.
-
-    Raises:
-        typer.BadParameter: a name is one of the index's or LanceDB's.
-    """
+    """The columns that the index has, and those of --keep."""
     from ..search.index import COLUMNS
 
     names = list(dict.fromkeys([*known, *read_keep(keep, ())]))
@@ -144,17 +140,7 @@ def _kept_names(known: Sequence[str], keep: Sequence[str] | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Build:
-    """A run that builds or updates an index.
-
-    Attributes:
-        folder: of the index.
-        choice: the model.
-        methods: the method by name, or nothing.
-        options: of `Encoder.encode`.
-        settings: of the index, by the names of `IndexInfo`.
-        prune: delete what the input no longer has.
-        progress: as --progress.
-    """
+    """A run that builds or updates an index."""
 
     folder: Path
     choice: Model
@@ -167,11 +153,7 @@ class Build:
     def from_texts(
         self, reader: Reader, names: Sequence[str], id: str | None, chunking: Chunking | None, window: int
     ) -> int:
-        """Embed the texts of an open input that the index does not have. Returns the exit code.
-
-        Raises:
-            DataError: no row can be embedded.
-        """
+        """Embed the texts of an open input that the index does not have. Returns the exit code."""
         from ..jobs.rows import items_of, windows
         from ..search.rows import STEP, Update
 
@@ -190,14 +172,7 @@ class Build:
         return self._finish(update)
 
     def from_stored(self, path: Path, names: Sequence[str], id: str | None, every: bool) -> int:
-        """Take the texts and vectors of a file or a job. Returns the exit code.
-
-        Args:
-            path: the .parquet file, or the folder of the job.
-            names: the columns to keep.
-            id: the column of ids.
-            every: keep all columns that the file or job has.
-        """
+        """Take the texts and vectors of a file or a job. Returns the exit code."""
         from ..search.rows import Update
         from ..search.stored import StoredRows, same_encoder
 
@@ -236,12 +211,7 @@ class Build:
     def _open(
         self, embedder: MethodsEmbedder, info: IndexInfo, kinds: Mapping[str, Any], texts: Sequence[str]
     ) -> Index:
-        """The index, with these kept columns; the unfinished first build, if there is one; else a new one.
-
-        Raises:
-            ModelError: another encoder made it.
-            DataError: it was made in another way.
-        """
+        """The index, with these kept columns; the unfinished first build, if there is one; else a new one."""
         from ..search.index import FIRST, TABLE, Index, exists, language_of
         from ..search.stored import same_encoder
 
@@ -257,11 +227,7 @@ class Build:
         return index
 
     def _finish(self, update: Update) -> int:
-        """Delete what is gone, build the indexes, and say what was done. Returns the exit code.
-
-        Raises:
-            DataError: the index has no rows.
-        """
+        """Delete what is gone, build the indexes, and say what was done. Returns the exit code."""
         from ..jobs.output import Rejects
         from ..search.index import exists
 

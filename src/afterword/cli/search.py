@@ -123,17 +123,7 @@ def search(
 
 
 def encoder_of(index: Index, choice: Model, method: str | None) -> Encoder:
-    """The encoder that made an index; code is never run because an index names it.
-
-    Args:
-        index: the index.
-        choice: the model, "" for the one that the index names, and options in place of the index's.
-        method: as --method; None = the one that the index names.
-
-    Raises:
-        DataError: the encoder that the index names cannot be loaded, or needs code.
-        ModelError: the chosen model is not the one that made the index.
-    """
+    """The encoder that made an index; code is never run because an index names it."""
     info = index.info
     loading = {name: getattr(choice, name) or value for name, value in info.loading.items()}
     used = replace(choice, model=choice.model or info.model, **loading)
@@ -170,11 +160,7 @@ def _measured(
 
 
 def _read_queries(reader: Reader) -> list[str]:
-    """The queries of an input.
-
-    Raises:
-        DataError: a row has no query, or there is none.
-    """
+    """The queries of an input."""
     from ..jobs.rows import items_of
 
     items = list(items_of(reader))

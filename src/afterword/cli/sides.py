@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import TextsUnknown, plural
-from .console import without_advice
+from .console import REJECTED, say, without_advice
 from .option_groups import Method, Model, check_condition
 
 if TYPE_CHECKING:
@@ -59,6 +59,14 @@ class Side:
         return row if self.ids is None else self.ids[row]
 
 
+def finish(sides: Sequence[Side]) -> int:
+    """Say what was rejected or repeated. Returns the exit code."""
+    for side in sides:
+        for line in side.notes:
+            say(line)
+    return REJECTED if any(side.rejected for side in sides) else 0
+
+
 def encode_options(method: Method, batch_tokens: int | None) -> dict[str, Any]:
     """The options of `Encoder.encode` that a command line has."""
     return {
@@ -68,11 +76,7 @@ def encode_options(method: Method, batch_tokens: int | None) -> dict[str, Any]:
 
 
 def read_items(reader: Reader) -> list[Item]:
-    """The rows of an input that is embedded now; closes it.
-
-    Raises:
-        typer.BadParameter: there are more than `MOST`, or none has a text.
-    """
+    """The rows of an input that is embedded now; closes it."""
     from ..jobs.rows import items_of
 
     with closing(reader):
@@ -89,16 +93,7 @@ def read_items(reader: Reader) -> list[Item]:
 
 
 def embed_side(items: Sequence[Item], embedder: MethodsEmbedder, path: Path | None) -> Side:
-    """Embed each different text once.
-
-    Args:
-        items: the rows.
-        embedder: embeds them.
-        path: the file that they are from.
-
-    Raises:
-        typer.BadParameter: no row can be embedded.
-    """
+    """Embed each different text once."""
     from ..jobs.rows import Item, embed_window
 
     def encode(part: Sequence[Item]) -> dict[str, Array]:
@@ -162,11 +157,7 @@ def _kept(file: StoredVectors) -> Any:
 
 
 def indexed_side(folder: Path) -> Side:
-    """The texts of an index, each once; chunks with one text may have several vectors.
-
-    Raises:
-        DataError: the index cannot be read.
-    """
+    """The texts of an index, each once; chunks with one text may have several vectors."""
     import numpy as np
 
     from ..search.index import VECTOR, Index
@@ -188,23 +179,7 @@ def indexed_side(folder: Path) -> Side:
 def load_as_stored(
     file: StoredVectors, model: Model, method: Method, settings: Mapping[str, Any], condition: str | None, queries: bool
 ) -> tuple[MethodsEmbedder, str]:
-    """Load the model that made a file's vectors, to embed texts in the same way.
-
-    Args:
-        file: the stored vectors.
-        model: the model.
-        method: the method; by default the file's, with its prompt.
-        settings: options of `Encoder.encode`.
-        condition: of every text that is embedded.
-        queries: whether texts will be embedded.
-
-    Returns:
-        What embeds texts, and the column of the vectors.
-
-    Raises:
-        ModelError: the model or the method is a different one.
-        typer.BadParameter: the file has vectors of several methods; or a condition is missing or has no effect.
-    """
+    """Load the model that made a file's vectors, to embed texts in the same way."""
     from ..jobs.recipe import MethodsEmbedder
 
     methods = list(method.methods().values())
@@ -227,12 +202,7 @@ def load_as_stored(
 def load_same(
     model: Model, infos: Mapping[str, VectorsInfo], path: Path, method: AnyMethod | None
 ) -> tuple[Encoder, str]:
-    """Load the encoder that made stored vectors, and find their column; without a method, with theirs.
-
-    Raises:
-        ModelError: the model or the method is a different one.
-        MethodError: the stored method is a class that is not imported: stored vectors never run code.
-    """
+    """Load the encoder that made stored vectors, and find their column; without a method, with theirs."""
     from ..methods.serialize import from_json
     from ..post import Normalise
     from ..search.stored import same_encoder

@@ -13,9 +13,8 @@ from typer import Argument, Option
 
 from ..errors import one_line
 from . import options as o
-from .console import REJECTED, say
 from .option_groups import Input, Method, Model, check_condition
-from .sides import Side, embed_side, encode_options, load_as_stored, read_items, stored_side
+from .sides import Side, embed_side, encode_options, finish, load_as_stored, read_items, stored_side
 from .tables import Column, page_width, table, wrapped
 
 if TYPE_CHECKING:
@@ -102,10 +101,7 @@ def similar(
     top = TOP if top is None and threshold is None else top
     result = compare(sides, by or embedder.encoder.similarity_fn_name, top, threshold, centre)
     typer.echo("\n".join(_json(result) if as_json else _page(result, bool(texts))))
-    for side in sides:
-        for line in side.notes:
-            say(line)
-    return REJECTED if any(side.rejected for side in sides) else 0
+    return finish(sides)
 
 
 @dataclass(frozen=True)
@@ -141,18 +137,7 @@ class Comparison:
 
 
 def compare(sides: Sequence[Side], by: str, top: int | None, threshold: float | None, centre: bool) -> Comparison:
-    """Compare the texts of one side with each other, or with those of the second side.
-
-    Args:
-        sides: one side or two.
-        by: the similarity function.
-        top: how many pairs; None = all.
-        threshold: the least similarity; None = any.
-        centre: subtract the mean of all vectors first.
-
-    Raises:
-        typer.BadParameter: there are too few texts.
-    """
+    """Compare the texts of one side with each other, or with those of the second side."""
     from ..encode.similarity import pairwise
 
     if len(sides) == 1 and len(sides[0].texts) < 2:
@@ -167,11 +152,7 @@ def compare(sides: Sequence[Side], by: str, top: int | None, threshold: float | 
 
 
 def _centred(sides: Sequence[Side]) -> list[Side]:
-    """The sides with the mean of all their vectors subtracted, by method.
-
-    Raises:
-        typer.BadParameter: there are fewer than three vectors: their differences from the mean say nothing.
-    """
+    """The sides with the mean of all their vectors subtracted, by method."""
     import numpy as np
 
     count = sum(len(side.texts) for side in sides)
@@ -185,20 +166,7 @@ def _centred(sides: Sequence[Side]) -> list[Side]:
 def nearest(
     a: Array, b: Array, by: str, top: int | None = None, threshold: float | None = None, itself: bool = False
 ) -> tuple[Rows, Rows, Array]:
-    """The most similar pairs of a row of ``a`` and a row of ``b``, computed block by block.
-
-    Args:
-        a: (n, D).
-        b: (m, D).
-        by: the similarity function, as for `similarity`.
-        top: how many pairs; None = all.
-        threshold: only pairs that are at least this similar.
-        itself: b is a: each pair once, and no row with itself.
-
-    Returns:
-        The rows of a, the rows of b and the similarities (k,) of the pairs, the most similar first; equal ones in the
-        order of their rows.
-    """
+    """The most similar pairs of rows of ``a`` (n, D) and ``b`` (m, D): the rows of both, and the similarities (k,)."""
     import numpy as np
 
     from ..encode.similarity import similarity

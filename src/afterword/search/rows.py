@@ -203,11 +203,7 @@ def _known_rows(index: Index) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _batch(items: Sequence[Item], schema: Schema, kept: Mapping[str, Any], vectors: Array | None = None) -> RecordBatch:
-    """Rows with a `Row` as an Arrow batch.
-
-    Raises:
-        DataError: a kept value does not fit its column.
-    """
+    """Rows with a `Row` as an Arrow batch."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {name: [getattr(item.beside, name, None) for item in items] for name in COLUMNS}
