@@ -1,4 +1,4 @@
-"""Whether a change made anything slower: this tree beside another revision of it, in turns in one process.
+"""Whether a change made anything slower: this version against another revision, in turns in one process.
 
     python benchmarks/against_revision.py REVISION [--rounds 30] [--only words]
 

@@ -16,7 +16,7 @@ from afterword.methods.weights import Plain
 
 @dataclass(frozen=True)
 class AllDiagonals(Plain):
-    """The weights of the plain average, with every head's diagonal read beside it: what a search of heads needs."""
+    """The weights of the plain average, and every head's diagonal, as a search of heads needs them."""
 
     def tap(self, *_: object) -> Diagonals:
         return Diagonals()

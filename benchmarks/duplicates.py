@@ -1,4 +1,4 @@
-"""All near-duplicates among 100,000 vectors, beside sentence-transformers' paraphrase_mining of the same vectors.
+"""All near-duplicates among 100,000 vectors, against sentence-transformers' paraphrase_mining of the same vectors.
 
 python benchmarks/duplicates.py [--quick]
 

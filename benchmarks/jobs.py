@@ -1,4 +1,4 @@
-"""Jobs: rows per second of one and two workers, memory, the cost of going on; beside what users would take instead.
+"""Jobs: rows per second of one and two workers, memory and the cost of resuming, against other tools.
 
     python benchmarks/jobs.py --packed
 
@@ -124,7 +124,7 @@ def steady(times: Sequence[float], rows: int, workers: int) -> float:
 
 
 def ours(file: Path, workers: int, rows: int) -> float:
-    """Rows per second of a job with so many workers of one thread."""
+    """Rows per second of a job with this number of workers of one thread."""
     with TemporaryDirectory() as name:
         made, worker = begun(Path(name) / "vectors", file, Recipe(str(minilm_folder()), load={"device": "cpu"}), rows)
         clock = Clock()
@@ -208,7 +208,7 @@ def several(texts: list[str], rounds: int) -> list[Row]:
 
 
 def memory_of(rows: int) -> dict[str, float]:
-    """The highest resident memory of a job of so many short rows above the loaded model, in bytes."""
+    """The highest resident memory of a job of short rows above the loaded model, in bytes."""
     encoder = small_encoder(32)
     encoder.encode(["a text to wake the model"] * 64)
     gc.collect()
@@ -231,8 +231,8 @@ def memory(sizes: tuple[int, int]) -> Row:
     return Row(what, many["highest"] / few["highest"], "<= 1.1", parts=parts)
 
 
-def going_on(rows: int, shard: int, rounds: int) -> Row:
-    """What it takes to go on with a job of which one shard is left, beside embedding that shard."""
+def resuming(rows: int, shard: int, rounds: int) -> Row:
+    """The CPU time to resume a job of which one shard is left, less that of embedding the shard."""
     encoder, seconds = small_encoder(384), list[float]()
     lines = [f"row {i} of many" for i in range(rows)]
     with folder_of(iter(lines)) as (folder, file), folder_of(iter(lines[-shard:])) as (alone, last):
@@ -251,7 +251,7 @@ def going_on(rows: int, shard: int, rounds: int) -> Row:
             made.parts()[-1].unlink()
             shutil.rmtree(alone, ignore_errors=True)
             seconds.append(cpu_seconds(again) - cpu_seconds(only))
-    what = f"going on with a job of {rows:,} rows x 384 where the last {shard:,} are left, less embedding these"
+    what = f"resuming a job of {rows:,} rows x 384 with the last {shard:,} left, less embedding these"
     return Row(what, max(0.0, float(np.median(seconds))), "<= 2", "s")
 
 
@@ -262,7 +262,7 @@ def measure(quick: bool) -> list[Row]:
         *([] if quick else several(texts, 3)),
         one_worker(texts if quick else wikipedia(8192), 1 if quick else 3),
         memory((300, 600) if quick else (100_000, 1_000_000)),
-        going_on(*((64, 16, 1) if quick else (100_000, 8192, 3))),
+        resuming(*((64, 16, 1) if quick else (100_000, 8192, 3))),
     ]
 
 

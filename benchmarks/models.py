@@ -52,7 +52,7 @@ def packed(backbone: Backbone) -> Backbone:
 
 
 def mini_backbone(positions: int, layers: int = 6) -> Backbone:
-    """A decoder of afterword-mini's shape with so many positions and layers, random weights."""
+    """A decoder of afterword-mini's shape with random weights."""
     torch.manual_seed(0)
     folder = ROOT / "src/afterword/models/afterword-mini"
     config = AutoConfig.from_pretrained(folder, max_position_embeddings=positions, num_hidden_layers=layers)

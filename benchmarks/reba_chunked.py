@@ -1,4 +1,4 @@
-"""ReBA in chunks (section 6 of the paper) against whole ReBA and the plain mean: time, texts of 64 to 4096 tokens.
+"""ReBA in chunks (section 6 of the paper) against ReBA and the plain mean: time, texts of 64 to 4096 tokens.
 
     python benchmarks/reba_chunked.py
 

@@ -1,4 +1,4 @@
-"""ReBA against Echo, time: what reading attention costs beside the forward that both need.
+"""ReBA against Echo, time: the cost of reading attention on top of the forward that both need.
 
     python benchmarks/reba_time.py
 

@@ -31,7 +31,7 @@ LENGTH = 64
 
 
 def rows(count: int) -> dict[str, list[str]]:
-    """Triplets of the SNLI training set, beside the project."""
+    """Triplets of the SNLI training set."""
     shared = os.environ.get("AFTERWORD_SHARED") or ROOT.parent / "shared"
     with gzip.open(f"{shared}/data/nli/triplets.jsonl.gz", "rt", encoding="utf-8") as file:
         found = [json.loads(line) for line, _ in zip(file, range(count), strict=False)]

@@ -1,4 +1,4 @@
-"""Write the console blocks of README.md anew from what their commands print.
+"""Write the console blocks of README.md from what their commands print.
 
 python scripts/generate_readme.py                      (--check: only say whether they are up to date)
 python scripts/generate_readme.py --check COMMAND...   the same with another `afterword`, such as `venv/bin/afterword`

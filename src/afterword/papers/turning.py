@@ -253,8 +253,8 @@ def table(curves: Sequence[Curve], notes: Sequence[str], sets: Sequence[str] = (
         kept = curve.turning.kept if curve.turning else None
         scores = {str(t): f"{100 * s:.2f}" + ("*" if t == kept else " ") for t, s in enumerate(curve.scores)}
         rows.append({"": curve.name} | scores)
-    told = [f"{_sentence(curve)}{note}" for curve, note in zip(curves, notes, strict=True)]
-    return Table(rows, [title], ["", *told])
+    sentences = [f"{_sentence(curve)}{note}" for curve, note in zip(curves, notes, strict=True)]
+    return Table(rows, [title], ["", *sentences])
 
 
 def _sentence(curve: Curve) -> str:
