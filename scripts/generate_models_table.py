@@ -253,7 +253,7 @@ def _finished(live: dict[Connection, Work]) -> Iterable[dict[str, Any]]:
             row = pipe.recv()
         except (EOFError, TimeoutError) as e:
             work.process.kill()
-            row = {"kind": work.kind, "way": "", "worst": {}, "rounding": {}, "refused": {}, "possible": [],
+            row = {"kind": work.kind, "way": "", "worst": {}, "rounding": {}, "refused": {},
                    "unjudged": {}, "left_out": str(e) or "its process died"}  # fmt: skip
         work.process.join()
         del live[pipe]

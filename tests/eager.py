@@ -10,14 +10,17 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from tests.tiny import tiny
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
 from afterword.backbone.backbone import Backbone
+from afterword.backbone.loading import load_backbone
 from afterword.methods import Method, bellm, classical, ditto, echo, prompt, reba
 
 EOL = ('This sentence : "', '" means in one word:"')
@@ -181,3 +184,10 @@ class Today(Eager):
         with_text = self.tokenizer("a").input_ids
         at = with_text.index(self.tokenizer("a", add_special_tokens=False).input_ids[0])
         self.prefix, self.suffix = with_text[:at], with_text[at + 1 :]
+
+
+@lru_cache
+def loaded(folder: Path, kind: str) -> tuple[Eager, Backbone]:
+    """A tiny model twice: in float64 with its own eager attention, and as the package loads it."""
+    tiny(kind, folder / kind)
+    return Eager(folder / kind, torch.float64), load_backbone(folder / kind)

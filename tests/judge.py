@@ -161,14 +161,6 @@ class Judge:
         """BeLLM is for causal models, a masked prompt for those with a mask token."""
         return self.causal if name.startswith("bellm") else name != "prompt mask" or bool(self.tokenizer.mask_token)
 
-    def could(self, name: str) -> bool:
-        """Whether transformers' own eager attention runs a method at all."""
-        try:
-            FORMULAS[name](self, [*range(20, 32)])
-        except Exception:
-            return False
-        return True
-
 
 @contextmanager
 def as_it_was(model: nn.Module) -> Iterator[None]:
@@ -284,7 +276,6 @@ class Verdict:
         worst: each method's largest difference, of the vector's largest component.
         rounding: where that is over `EXACT`, how far the model's own eager attention in float32 is from float64.
         refused: each method that is refused, and the reason; "every method" where the model is.
-        possible: refused methods that transformers' own eager attention could run.
         unjudged: methods that no one can judge, and why.
         left_out: why the type is not judged at all.
     """
@@ -294,7 +285,6 @@ class Verdict:
     worst: dict[str, float] = field(default_factory=dict)
     rounding: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    possible: list[str] = field(default_factory=list)
     unjudged: dict[str, str] = field(default_factory=dict)
     left_out: str = ""
 
@@ -334,7 +324,6 @@ def judge(
             verdict.left_out = "cannot be built tiny: it takes too much memory"
             return verdict
         verdict.refused["every method"] = _reason(e).replace(f"{folder} ", "").replace(str(folder), kind)
-        verdict.possible = [name for name in METHODS if own.applies(name) and own.could(name)]
         return verdict
     return compare(verdict, own, backbone, make_texts(own, backbone.facts.max_length, lengths))
 
@@ -365,7 +354,6 @@ def _compare(verdict: Verdict, own: Judge, backbone: Backbone, name: str, method
             got = Encoder(backbone, method).encode(texts)
     except Exception as e:
         verdict.refused[name] = _reason(e)
-        verdict.possible += [name] if own.could(name) else []
         return
     try:
         wanted = np.stack([FORMULAS[name](own, t).numpy() for t in texts])

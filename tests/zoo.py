@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.tiny import LONGROPE
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import nn
 from transformers import (
@@ -125,10 +126,6 @@ NEEDS: dict[str, dict[str, Any]] = {
     "zamba": {"attention_hidden_size": 128, "attention_head_dim": 32},
 }  # fmt: skip
 """What single types need besides; also where one is a part of another."""
-LONGROPE = {
-    "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 24, "factor": 21.3,
-    "short_factor": [1.0 + 0.05 * i for i in range(8)], "long_factor": [2.0 + 0.5 * i for i in range(8)],
-}  # fmt: skip
 VARIANTS: dict[str, dict[str, Any]] = {
     "esm, token dropout": {"token_dropout": True, "position_embedding_type": "rotary"},
     "falcon, alibi": {"alibi": True},

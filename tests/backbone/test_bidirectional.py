@@ -6,8 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.beside import loaded
-from tests.eager import ditto_sum, reba_mean
+from tests.eager import ditto_sum, loaded, reba_mean
 from tests.examples import examples
 from tests.judge import EXACT, difference
 from tests.tiny import tiny

@@ -14,8 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.beside import loaded
-from tests.eager import Eager
+from tests.eager import Eager, loaded
 from tests.examples import examples
 from tests.families import batch_of, by_text, texts
 from tests.judge import EXACT, difference

@@ -16,7 +16,7 @@ from tests.families import texts
 from tests.judge import judge
 from tests.tiny import tiny, tiny_tokenizer
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from afterword import Encoder, Method
@@ -77,15 +77,6 @@ def test_layers_of_other_shapes_are_exact_by_every_method(settings: Any, heads: 
     assert verdict.way == "flat" and not verdict.refused and not verdict.wrong and len(verdict.worst) >= 11
 
 
-@pytest.mark.skipif(not PER_LAYER, reason="this transformers has no settings of single layers")
-def test_a_setting_of_single_layers_that_a_model_does_not_read_so_is_refused_by_name(tmp_path: Path):
-    folder = tiny("mistral", tmp_path, per_layer_config={1: {"sliding_window": 12}})
-    with pytest.raises(
-        UnsupportedModel, match=r"mistral does not run by itself .*'sliding_window' is a per-layer attr"
-    ):
-        load_backbone(folder)
-
-
 def stated(folder: Path, **settings: Any) -> Path:
     """A folder whose configuration says what it is to say: older transformers write a Gemma's window halved."""
     file = folder / "config.json"
@@ -142,45 +133,25 @@ def test_windows_beyond_those_of_the_check_are_kept(kind: str, settings: dict[st
     assert not same(vectors(backbone, method, long[:1]), [formula(Eager(wide), long[0])])  # the window matters
 
 
-@pytest.mark.parametrize("scale", [1, 1e3, 1e6])
+@pytest.mark.parametrize("scale", [1, 1e6])
 def test_scores_without_a_bound_give_eagers_vectors(scale: float):
-    """MobileBERT has no norms: scores of 1e7, 1e10 and 1e13, of which float32 keeps some seven digits."""
-    model: Any = mobilebert("no_norm")
-    projections = [m for n, m in model.named_modules() if n.endswith(("attention.self.query", "attention.self.key"))]
-    found: list[Tensor] = []
-    for layer in projections:
-        layer.weight.data.mul_(scale**0.5)
-        layer.register_forward_hook(lambda _, args, out: found.append(out[0]))
-    with torch.no_grad():
-        model(input_ids=torch.tensor([texts()[1]]))
-    scores = max(float((q @ k.T).abs().max()) / 4 for q, k in zip(found[::2], found[1::2], strict=True))
-    assert scores > 5e6 * scale
-    for layer in projections:
-        layer._forward_hooks.clear()
+    """MobileBERT has no norms: scores of 1e7 and 1e13, of which float32 keeps some seven digits."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        "mobilebert", vocab_size=300, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
+        embedding_size=32, intra_bottleneck_size=32, normalization_type="no_norm",
+    )  # fmt: skip
+    model: Any = AutoModel.from_config(config, attn_implementation="eager").eval()
+    zoo.randomise(model)
+    for name, layer in model.named_modules():
+        if name.endswith(("attention.self.query", "attention.self.key")):
+            layer.weight.data.mul_(scale**0.5)
     model.set_attn_implementation("afterword")
     backbone = check(model, Tokenizer(tiny_tokenizer("bert")))
     today = Today(backbone)
     for name in ("classical mean", "reba last", "reba mean", "ditto"):
         method, formula = {**STATES, **READING}[name]
         assert same(vectors(backbone, method, texts()), [formula(today, t) for t in texts()]), name
-
-
-def mobilebert(norm: str) -> PreTrainedModel:
-    torch.manual_seed(0)
-    config = AutoConfig.for_model(
-        "mobilebert", vocab_size=300, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
-        embedding_size=32, intra_bottleneck_size=32, normalization_type=norm,
-    )  # fmt: skip
-    model = AutoModel.from_config(config, attn_implementation="eager").eval()
-    zoo.randomise(model)
-    return model  # type: ignore[no-any-return]
-
-
-def test_an_encoder_that_is_no_model_is_refused_for_that():
-    """FSMT's runs on token ids, but has neither a configuration nor a way to be saved."""
-    encoder = AutoModel.from_config(zoo.tiny_config("fsmt")).get_encoder()
-    assert encoder(torch.tensor([[7, 8, 9]])).last_hidden_state.shape == (1, 3, 64)
-    assert not isinstance(encoder, PreTrainedModel) and not hasattr(encoder, "config")
 
 
 @pytest.mark.parametrize(
@@ -197,16 +168,3 @@ def test_what_eager_attention_runs_on_some_inputs_only_is_refused_with_the_reaso
     with pytest.raises(UnsupportedModel, match=reason) as error:
         load_backbone(zoo.write(kind, tmp_path))
     assert "\n" not in str(error.value)
-
-
-def test_the_reasons_are_true(tmp_path: Path):
-    udop: Any = AutoModel.from_pretrained(zoo.write("udop", tmp_path / "udop")).get_encoder().eval()
-    canine: Any = AutoModel.from_pretrained(zoo.write("canine", tmp_path / "canine")).eval()
-    ids = torch.tensor([[7, 8, 9, 10]])
-    with torch.no_grad():
-        assert udop(ids, bbox=torch.zeros(1, 4, 4)).last_hidden_state.isfinite().all()
-        assert canine(ids).last_hidden_state.isfinite().all()
-        with pytest.raises(ValueError, match="Bbox is required"):
-            udop(ids)
-        with pytest.raises(RuntimeError, match="Invalid computed output size"):
-            canine(ids[:, :3])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from afterword.backbone.loading import load_backbone
 from afterword.errors import AfterwordError, InputError, MethodError, WordNotFound
 from afterword.methods import CATALOGUE
-from afterword.methods.serialize import from_json, make, parse_method, to_json
+from afterword.methods.serialize import from_json, parse_method, to_json
 from afterword.text.layout import Layout, punctuated
 from afterword.text.tokenizer import Tokenizer, check_text
 from afterword.text.words import find_tokens, span_of
@@ -218,11 +218,3 @@ def test_json(read: dict) -> None:
     """A method or a MethodError."""
     with suppress(MethodError):
         from_json(read)
-
-
-@given(name=st.sampled_from(list(CATALOGUE)), given_options=st.dictionaries(st.sampled_from(
-    "copies pool states template head layers last couple chunk variant".split()), values, max_size=3))  # fmt: skip
-def test_make(name: str, given_options: dict) -> None:
-    """A method or a MethodError."""
-    with suppress(MethodError):
-        make(name, given_options)

@@ -11,11 +11,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agreement import close
 from tests.examples import examples
 from tests.tiny import tiny
 
-from afterword import Encoder, bellm, classical, echo, prompt, reba
+from afterword import Encoder, bellm, classical, prompt, reba
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
 from afterword.backbone.loading import load_backbone
@@ -92,12 +91,3 @@ def test_a_first_copy_does_not_know_of_the_second(models: Path, kind: str, text:
     own = backbone(models, kind)
     once, often = states(own, text), states(own, text * k)
     assert np.abs(once - often[: len(text)]).max() <= 2e-6 * np.abs(often).max()
-
-
-def test_a_padded_batch_would_differ_and_ours_does_not(models: Path) -> None:
-    """Texts of many lengths, both ways, in one batch: each as alone."""
-    own = backbone(models, "llama")
-    texts = [[20 + i] * n for i, n in enumerate((1, 30, 2, 7, 7, 19))]
-    for method in (bellm(last=2, template=None), bellm(layers=[0], template=None), echo(3), reba(2, "mean")):
-        encoder = Encoder(own, method)
-        assert close(encoder.encode(texts), np.stack([encoder.encode([t])[0] for t in texts]), 1e-5), method

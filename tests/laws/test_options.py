@@ -110,48 +110,30 @@ def options_of(call: Any) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("option", options_of(Encoder.encode))
-def test_every_option_of_encode(prompted, forwards, option: str) -> None:
+CHUNKED = ["a dog. two dogs and a cat. a c. the end of it all.", "x" * 40]
+CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "encode": ((TEXTS,), {}),
+    "encode_many": ((TEXTS, {"one": classical(), "last": classical("last")}), {}),
+    "encode_words": ((TEXTS, ["dog", "cat", "x", "dog"]), {}),
+    "encode_chunks": ((CHUNKED,), {"tokens": 9}),
+    "encode_tokens": ((TEXTS,), {}),
+}
+"""Positional arguments, and options that the others need."""
+
+
+@pytest.mark.parametrize(
+    ("call", "option"), [(call, option) for call in CALLS for option in options_of(getattr(Encoder, call))]
+)
+def test_every_option_changes_something(prompted, forwards, call: str, option: str) -> None:
     value = SEEN[option]  # a new option needs a row there
     if value is None:
         return
-    changed = seen(prompted.encode, TEXTS, forwards=forwards, **{option: value})
-    assert changed != seen(prompted.encode, TEXTS, forwards=forwards)
+    args, needed = CALLS[call]
+    needed = needed | ({"late": option != "overlap"} if call == "encode_chunks" else {})
+    changed = seen(getattr(prompted, call), *args, forwards=forwards, **needed | {option: value})
+    assert changed != seen(getattr(prompted, call), *args, forwards=forwards, **needed)
     if isinstance(changed[0], type):
         assert option in changed[1], "refused, but not by its name"
-
-
-@pytest.mark.parametrize("option", options_of(Encoder.encode_many))
-def test_every_option_of_encode_many(prompted, forwards, option: str) -> None:
-    methods = {"one": classical(), "last": classical("last")}
-    if SEEN[option] is not None:
-        changed = seen(prompted.encode_many, TEXTS, methods, forwards=forwards, **{option: SEEN[option]})
-        assert changed != seen(prompted.encode_many, TEXTS, methods, forwards=forwards)
-
-
-@pytest.mark.parametrize("option", options_of(Encoder.encode_words))
-def test_every_option_of_encode_words(prompted, forwards, option: str) -> None:
-    words = ["dog", "cat", "x", "dog"]
-    if SEEN[option] is None:
-        return
-    changed = seen(prompted.encode_words, TEXTS, words, forwards=forwards, **{option: SEEN[option]})
-    assert changed != seen(prompted.encode_words, TEXTS, words, forwards=forwards)
-
-
-@pytest.mark.parametrize("option", options_of(Encoder.encode_chunks))
-def test_every_option_of_encode_chunks(prompted, forwards, option: str) -> None:
-    if SEEN[option] is None:
-        return
-    texts = ["a dog. two dogs and a cat. a c. the end of it all.", "x" * 40]
-    given = {"tokens": 9, "late": option != "overlap"}
-    changed = seen(prompted.encode_chunks, texts, **{**given, option: SEEN[option]}, forwards=forwards)
-    assert changed != seen(prompted.encode_chunks, texts, **given, forwards=forwards)
-
-
-@pytest.mark.parametrize("option", options_of(Encoder.encode_tokens))
-def test_every_option_of_encode_tokens(prompted, forwards, option: str) -> None:
-    changed = seen(prompted.encode_tokens, TEXTS, **{option: SEEN[option]}, forwards=forwards)
-    assert changed != seen(prompted.encode_tokens, TEXTS, forwards=forwards)
 
 
 @pytest.mark.parametrize("option", options_of(Encoder.fit))
@@ -200,15 +182,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_used_is_refused_by_its_name(prompted, options, named) -> None:
     with pytest.raises(AfterwordError, match=named):
         prompted.encode(TEXTS, **options)
-
-
-@pytest.mark.parametrize(
-    "call",
-    ["encode_many", "encode_words", "encode_chunks", "encode_tokens", "fit", "save", "weights", "attention", "load"],
-)
-def test_the_other_calls_know_no_other_arguments(prompted, call: str) -> None:
-    with pytest.raises(TypeError, match="no_such_option"):
-        getattr(prompted, call)(TEXTS, no_such_option=1)
 
 
 LOADED: dict[str, Any] = {

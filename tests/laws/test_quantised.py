@@ -12,7 +12,6 @@ from tests.families import difference, encode, texts
 from tests.tiny import tiny_model, tiny_tokenizer
 from torch import nn
 
-from afterword import classical
 from afterword.backbone.attention_masks import Rule
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.self_check import check
@@ -89,21 +88,6 @@ def test_vectors_are_as_near_to_the_models_own_as_its_products_allow(products: t
         found = encode(backbone, method, texts())
         assert difference(found, wanted(backbone, name)) < bound, name
         assert np.array_equal(encode(backbone, method, texts()[1:2]), found[1:2]), name
-
-
-def test_with_float32_products_they_are_those_of_the_weights_that_four_bits_hold():
-    backbone = checked("llama", in_four_bits("llama", products=torch.float32))
-    plain: Any = tiny_model("llama")
-    for name, layer in backbone.model.named_modules():
-        if layer in layers_of(backbone.model):
-            weight: Any = layer.weight
-            plain.get_submodule(name).weight.data = bnb.functional.dequantize_4bit(weight.data, weight.quant_state)
-    plain.set_attn_implementation("afterword")
-    own = checked("llama", plain)
-    found = encode(backbone, classical(), texts())
-    assert difference(found, wanted(own, "classical mean")) < 1e-5
-    untouched = checked("llama", tiny_model("llama"))
-    assert difference(found, encode(untouched, classical(), texts())) > 1e-2
 
 
 def test_a_mask_that_is_ignored_is_further_off_than_rounding(monkeypatch: pytest.MonkeyPatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.beside import loaded
+from tests.eager import loaded
 from tests.examples import examples
 from tests.judge import EXACT, difference
 

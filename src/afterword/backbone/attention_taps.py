@@ -168,7 +168,7 @@ class LargestOfRow(Tap):
     def read(self, view: AttentionView) -> None:
         """Update the running maximum with one layer."""
         row, columns = self.rows[view.group], self.columns[view.group]
-        log = view.log_weights_transposed(row[:, None], slice(0, view.length), slice(0, view.heads))[..., 0]
+        log = view.log_weights(slice(0, view.length), row[:, None], slice(0, view.heads))[:, :, 0]
         log = log.masked_fill(~columns[:, None], -math.inf)
         total = log.logsumexp(-1, keepdim=True)  # -inf where a window ends behind the text
         new = (log - total.clamp(min=torch.finfo(log.dtype).min)).amax(1)
@@ -182,7 +182,7 @@ class LargestOfRow(Tap):
 
 def _symmetric(view: AttentionView, columns: Tensor, rows: slice, heads: slice) -> Tensor:
     """A + A^T (G, H, rows, C), for each head."""
-    log, transposed = view.log_weights(columns, rows, heads), view.log_weights_transposed(columns, rows, heads)
+    log, transposed = view.log_weights(columns, rows, heads), view.log_weights(rows, columns, heads).mT
     if view.causal:
         k = torch.arange(rows.start, rows.stop, device=columns.device)[:, None]
         log = log.masked_fill((k < columns[:, None])[:, None], -math.inf)

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..shapes import Keys, Queries
 
-Columns = Tensor | slice
-"""Token indices (G, C), or a slice for all segments."""
+Tokens = Tensor | slice
+"""Indices of tokens (G, C), or a slice for all segments."""
 
 TILE = 64  # rows of scores that are stored at once if the log-sum-exp is computed here
 
@@ -47,17 +47,10 @@ class AttentionView(ABC):
         """A[k, k] of every head (G, H, n)."""
 
     @abstractmethod
-    def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
-        """log A[row, column]: how much each row attends to each column (G, H, rows, C).
+    def log_weights(self, columns: Tokens, rows: Tokens, heads: slice) -> Tensor:
+        """log A[row, column]: how much each row attends to each column (G, H, R, C).
 
         Undefined right of a causal layer's diagonal.
-        """
-
-    @abstractmethod
-    def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-        """log A[column, row]: how much each column's token attends to each row's (G, H, rows, C).
-
-        Undefined left of a causal layer's diagonal.
         """
 
     def weights(self, heads: slice) -> Tensor:
@@ -78,17 +71,11 @@ class MatrixView(AttentionView):
         """A[k, k] of every head (G, H, n)."""
         return self.matrix.diagonal(dim1=-2, dim2=-1)
 
-    def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
-        """log A[row, column] (G, H, rows, C)."""
-        part = self.matrix[:, heads, rows]
-        if isinstance(columns, slice):
-            return _log(part[..., columns])
-        return _log(part.gather(-1, columns[:, None, None].expand(*part.shape[:3], -1)))
-
-    def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-        """log A[column, row] (G, H, rows, C)."""
-        part = self.matrix[:, heads, :, rows]
-        return _log(part.gather(2, columns[:, None, :, None].expand(*part.shape[:2], -1, part.shape[3]))).mT
+    def log_weights(self, columns: Tokens, rows: Tokens, heads: slice) -> Tensor:
+        """log A[row, column] (G, H, R, C); the gradient of a weight of 0 is 0, not NaN."""
+        weights = _take(_take(self.matrix[:, heads], rows, 2), columns, 3)
+        zero = weights == 0
+        return weights.masked_fill(zero, 1).log().masked_fill(zero, -math.inf)
 
 
 @dataclass
@@ -126,14 +113,12 @@ class ScoreView(AttentionView):
         """log of the sum of exp of every query's scores (G, H, n), in float32 or better."""
         if self.fused_lse is not None:
             return wide(self.fused_lse)
-        n = self.length
-        columns = torch.arange(n, device=self.q.device).expand(len(self.q), n)
         tiles = []
-        for start in range(0, n, TILE):
-            rows = slice(start, min(start + TILE, n))
-            s = self._scores(columns[:, : rows.stop] if self.causal else columns, rows, slice(None))
+        for start in range(0, self.length, TILE):
+            rows = slice(start, min(start + TILE, self.length))
+            s = self._scores(slice(0, rows.stop if self.causal else self.length), rows, slice(None))
             if self.causal:
-                below = torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).tril(rows.start)
+                below = torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).tril(start)
                 s = s.masked_fill(~below, -math.inf)
             tiles.append(s.logsumexp(-1))
         lse = torch.cat(tiles, -1)
@@ -141,69 +126,54 @@ class ScoreView(AttentionView):
 
     def diagonal(self) -> Tensor:
         """A[k, k] of every head (G, H, n)."""
-        s = self._capped((wide(self.q) * self._keys(slice(None))).sum(-1) * self.scaling)
+        s = self._capped((wide(self.q) * self._keys(slice(None), slice(None))).sum(-1) * self.scaling)
         if self.bias is not None:
             s = s + self.bias.diagonal(dim1=-2, dim2=-1)
         return (s - self.lse).clamp(max=0).exp()
 
-    def log_weights(self, columns: Columns, rows: slice, heads: slice) -> Tensor:
-        """log A[row, column] (G, H, rows, C)."""
-        lse = self.lse[:, heads, rows]
+    def log_weights(self, columns: Tokens, rows: Tokens, heads: slice) -> Tensor:
+        """log A[row, column] (G, H, R, C)."""
+        lse = _take(self.lse[:, heads], rows, 2)
         if self.softcap is None and self.bias is None and self.mask is None:
-            q, k = wide(self.q[:, heads, rows]), self._keys(heads, columns)
+            q, k = wide(_take(self.q[:, heads], rows, 2)), self._keys(heads, columns)
             scores = torch.baddbmm(
                 lse.flatten(0, 1)[..., None], q.flatten(0, 1), k.flatten(0, 1).mT, beta=-1, alpha=self.scaling
             )
             return scores.view(*q.shape[:3], k.shape[2])
-        if isinstance(columns, slice):
-            columns = torch.arange(columns.start, columns.stop, device=self.q.device).expand(len(self.q), -1)
         return self._scores(columns, rows, heads) - lse[..., None]
 
-    def log_weights_transposed(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-        """log A[column, row] (G, H, rows, C)."""
-        q = wide(self.q[:, heads])
-        q = q.gather(2, columns[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
-        s = self._capped(self._keys(heads)[:, :, rows] @ q.mT * self.scaling)
+    def _scores(self, columns: Tokens, rows: Tokens, heads: slice) -> Tensor:
+        """What the softmax of some rows reads at some columns (G, H, R, C)."""
+        s = self._capped(wide(_take(self.q[:, heads], rows, 2)) @ self._keys(heads, columns).mT * self.scaling)
         if self.bias is not None:
-            bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads]
-            s = s + bias.gather(2, columns[:, None, :, None].expand(*bias.shape[:2], -1, bias.shape[3]))[..., rows].mT
+            s = s + _take(_take(self.bias.expand(len(self.q), -1, -1, -1)[:, heads], rows, 2), columns, 3)
         if self.mask is not None:
-            s = s.masked_fill(~self.mask[columns][..., rows].mT[:, None], -math.inf)
-        return s - self.lse[:, heads].gather(2, columns[:, None].expand(-1, s.shape[1], -1))[:, :, None]
-
-    def _scores(self, columns: Tensor, rows: slice, heads: slice) -> Tensor:
-        """Scores of some rows on some columns (G, H, rows, C)."""
-        s = self._capped(wide(self.q[:, heads, rows]) @ self._keys(heads, columns).mT * self.scaling)
-        if self.bias is not None:
-            bias = self.bias.expand(len(columns), -1, -1, -1)[:, heads, rows]
-            s = s + bias.gather(-1, columns[:, None, None].expand(*bias.shape[:3], -1))
-        if self.mask is not None:
-            s = s.masked_fill(~self.mask[rows][:, columns].transpose(0, 1)[:, None], -math.inf)
+            mask = self.mask.expand(len(self.q), 1, -1, -1)
+            s = s.masked_fill(~_take(_take(mask, rows, 2), columns, 3), -math.inf)
         return s
 
     def _capped(self, scores: Tensor) -> Tensor:
         return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
 
-    def _keys(self, heads: slice, columns: Columns | None = None) -> Tensor:
+    def _keys(self, heads: slice, columns: Tokens) -> Tensor:
         """Keys of some heads, repeated for grouped queries, at some columns (G, H, C, d); a copy only where needed."""
         first, end, _ = heads.indices(self.heads)
         per = self.heads // self.k.shape[1]
-        k = self.k[:, first // per : (end - 1) // per + 1]
-        if isinstance(columns, slice):
-            k = k[:, :, columns]
-        elif columns is not None:
-            k = k.gather(2, columns[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3]))
+        k = _take(self.k[:, first // per : (end - 1) // per + 1], columns, 2)
         if k.shape[1] != end - first:
             k = k[:, torch.arange(first, end, device=k.device) // per - first // per]
         return wide(k)
 
 
+def _take(x: Tensor, tokens: Tokens, dim: int) -> Tensor:
+    """Some tokens along dimension 2 or 3 of x (G, H, ...)."""
+    if isinstance(tokens, slice):
+        return x[:, :, tokens] if dim == 2 else x[..., tokens]
+    sizes = list(x.shape)
+    sizes[dim] = tokens.shape[1]
+    return x.gather(dim, tokens.view(len(tokens), *[-1 if i == dim else 1 for i in range(1, x.ndim)]).expand(sizes))
+
+
 def wide(x: Tensor) -> Tensor:
     """At least float32: rounding a score of 10 to bfloat16 changes its weight by up to 3 %."""
     return x if x.dtype == torch.float64 else x.float()
-
-
-def _log(weights: Tensor) -> Tensor:
-    """The logarithm, -inf of 0, with gradient 0 there instead of NaN."""
-    zero = weights == 0
-    return weights.masked_fill(zero, 1).log().masked_fill(zero, -math.inf)

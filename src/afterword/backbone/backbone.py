@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import threading
 from collections.abc import Iterator, Sequence
@@ -97,12 +96,6 @@ class Backbone:
         """The state to pickle."""
         remove_recorders(self.model)
         return vars(self).copy()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Backbone:
-        """A backbone with a copy of the model."""
-        other = memo[id(self)] = object.__new__(type(self))
-        vars(other).update(copy.deepcopy(vars(self), memo))
-        return other
 
     def renew(self) -> None:
         """Forget what was derived from the weights and the tokenizer; call this after you have edited either."""
