@@ -1,7 +1,6 @@
 """Our attention function against attention by its definition: groups, shared prefixes, masks and every kernel."""
 
 import math
-import pickle
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from transformers import masking_utils
 
 from afterword.backbone import attention, attention_masks
 from afterword.backbone.attention import NAME, attend, group_attention
-from afterword.backbone.attention_masks import FILLER, Mask, MaskCache, PackedGroup, Plan, Rule, identity, running
+from afterword.backbone.attention_masks import FILLER, Mask, PackedGroup, Plan, Rule, running
 from afterword.backbone.attention_taps import Tap
 from afterword.backbone.bidirectional import Sight
 from afterword.errors import UnsupportedModel
@@ -281,63 +280,22 @@ def test_layers_are_numbered_in_order_of_first_call():
     assert [shared.enter(first) for _ in range(6)] == [0, 1, 2, 0, 1, 2]
 
 
-SAME = [
-    lambda: masking_utils.causal_mask_function,
-    lambda: masking_utils.bidirectional_mask_function,
-    lambda: masking_utils.sliding_window_causal_mask_function(6),
-    lambda: masking_utils.sliding_window_causal_mask_function(7),
-    lambda: masking_utils.sliding_window_bidirectional_mask_function(6),
-]
-THRESHOLD = 3
-
-
-def test_mask_functions_with_one_key_are_the_same():
-    first, again = [identity(make()) for make in SAME], [identity(make()) for make in SAME]
-    assert None not in first and first == again and len(set(first)) == len(SAME)
-    window, state = torch.tensor(4), {"w": 4}
-
-    def tensor(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
-        return q - k < window
-
-    def dictionary(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
-        return q - k < state["w"]
-
-    def constant(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
-        return q - k < THRESHOLD
-
-    def nested(b: int, h: int, q: Tensor, k: Tensor) -> Tensor:
-        return masking_utils.causal_mask_function(b, h, q, k) & any(q is k for _ in range(2))  # type: ignore[operator,no-any-return]
-
-    assert identity(tensor) is identity(dictionary) is identity(nested) is identity(nn.Identity()) is None
-    before = identity(constant)
-    globals()["THRESHOLD"] = 5
-    assert before is not None and identity(constant) != before
-
-
-def test_a_mask_is_computed_once_for_all_forwards_of_a_model(monkeypatch: pytest.MonkeyPatch):
+def test_a_mask_is_computed_once_for_all_forwards_or_once_for_each(monkeypatch: pytest.MonkeyPatch):
     built: list[tuple[int, int]] = []
     build = Rule._build
     monkeypatch.setattr(Rule, "_build", lambda rule, p, n, *rest: built.append((p, n)) or build(rule, p, n, *rest))
-    kept = MaskCache()
+    kept: dict[Any, Mask] = {}
+    i = torch.arange(9)
     with torch.inference_mode():
-        for width in (4, 5, 4, 5):
-            rule = Rule(Plan((), masks=kept), masking_utils.sliding_window_causal_mask_function(width))
-            i = torch.arange(9)
-            wanted = (i[:, None] - i < width) & (i <= i[:, None])
-            for both_ways in (False, True):
+        for width in (4, 5, 4, None, None):
+            window = masking_utils.sliding_window_causal_mask_function(width or 9)
+            rule = Rule(Plan((), masks=kept), window if width else masking_utils.causal_mask_function)
+            wanted = (i[:, None] - i < (width or 9)) & (i <= i[:, None])
+            for both_ways in (False, True, False):
                 assert torch.equal(look(rule, 9, both_ways), wanted | wanted.mT if both_ways else wanted)
-            assert not look(rule, 9).is_inference()  # a training step may use it later
+            assert width is None or not look(rule, 9).is_inference()  # a training step may use it later
             rule.mask(3, False, CPU, p=2)
-    assert sorted(built) == [(0, 9)] * 4 + [(2, 5)] * 2 and len(kept.masks) == 6
-
-
-def test_masks_take_a_bounded_memory_and_are_not_copied():
-    kept, mask = MaskCache(limit=3000), Mask(torch.zeros(20, 20, dtype=torch.bool), False, True)  # 400 + 256 bytes
-    for i in range(6):
-        kept.keep(i, mask)
-    assert list(kept.masks) == [4, 5] and not pickle.loads(pickle.dumps(kept)).masks
-    kept.keep(7, Mask(torch.zeros(80, 80, dtype=torch.bool), False, True))
-    assert not kept.masks
+    assert sorted(built) == [(0, 9)] * 8 + [(2, 5)] * 5 and len(kept) == 2
 
 
 # Without a plan: a trainer calls the model

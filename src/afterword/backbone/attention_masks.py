@@ -6,8 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -46,53 +45,6 @@ class Mask(NamedTuple):
     """No token attends to a later one."""
 
 
-class MaskCache:
-    """Attention masks, kept from one forward to the next; all are dropped when they would take more than `limit` bytes.
-
-    The key of a mask function is its code and every constant in its closure, down to the functions that it calls, so
-    two functions with one key cannot differ. The masks of a function that closes over anything else, such as a
-    tensor, are not kept.
-    """
-
-    def __init__(self, limit: int = 1 << 26) -> None:
-        self.limit, self.size = limit, 0
-        self.masks: dict[Hashable, Mask] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copy no masks."""
-        return MaskCache, (self.limit,)
-
-    def keep(self, key: Hashable, mask: Mask) -> None:
-        """Keep a mask, unless it is larger than the limit."""
-        size = 256 + (0 if mask.allowed is None else mask.allowed.nbytes)
-        if self.size + size > self.limit:
-            self.masks, self.size = {}, 0
-        if size <= self.limit:
-            self.masks[key] = mask
-            self.size += size
-
-
-def identity(value: object) -> Hashable | None:
-    """A key for what a mask function does: its code, its constants and the functions it calls; None if unsure."""
-    if value is None or type(value) in (bool, int, float, str):
-        return type(value), value
-    if type(value) is tuple:
-        return _all(tuple, value)
-    if type(value) is not FunctionType or value.__kwdefaults__ or value.__dict__:
-        return None
-    code = value.__code__
-    names = [value.__globals__[name] for name in code.co_names if name in value.__globals__]
-    called = [v for v in names if not isinstance(v, ModuleType)]
-    if value in called or any(isinstance(c, CodeType) for c in code.co_consts):  # calls itself, or makes functions
-        return None
-    return _all(code, (*(cell.cell_contents for cell in value.__closure__ or ()), *(value.__defaults__ or ()), *called))
-
-
-def _all(kind: Hashable, parts: tuple[object, ...]) -> Hashable | None:
-    inner = tuple(identity(part) for part in parts)
-    return None if any(part is None for part in inner) else (kind, inner)
-
-
 @dataclass
 class Plan:
     """One forward pass.
@@ -103,7 +55,8 @@ class Plan:
         both_ways: the layers with bidirectional attention.
         readers: what reads attention while the model runs.
         layers: the number of layers, if several of them share one attention module (ALBERT); else 0.
-        masks: attention masks that earlier forwards of the model computed.
+        masks: those of earlier forwards that need no tensor, by the mask function and the length; transformers makes
+            mask functions with a window anew for each forward.
         sinks_count: the weights that taps read sum to 1 with the attention sinks; False: without them.
         sight: the temperature of attention, and the fate of a window in bidirectional layers.
         force_bidirectional: every layer is bidirectional for now (the second stream of BeLLM's Equation 5).
@@ -116,7 +69,7 @@ class Plan:
     both_ways: frozenset[int] = frozenset()
     readers: tuple[Tap, ...] = ()
     layers: int = 0
-    masks: MaskCache = field(default_factory=MaskCache)
+    masks: dict[Hashable, Mask] = field(default_factory=dict)
     sinks_count: bool = True
     sight: Sight = Sight()
     force_bidirectional: bool = False
@@ -148,8 +101,7 @@ class Rule:
     mask_function: Callable[..., Tensor]
 
     def __post_init__(self) -> None:
-        """Compute the key under which masks are kept for later forwards."""
-        self._key = identity(self.mask_function)
+        """Keep masks for the layers of this forward."""
         self._masks: dict[Hashable, Mask] = {}
 
     def __getitem__(self, key: object) -> Rule:
@@ -167,16 +119,14 @@ class Rule:
         """The mask of a segment of n tokens after a shared prefix of p tokens, which no bidirectional layer has."""
         if both_ways and self.plan.sight.window == "drop":
             return Mask(None, False, n == 1)
-        key = (self._key, n, p, both_ways, device)
-        if key not in self._masks:
-            mask = None if self._key is None else self.plan.masks.masks.get(key)
-            if mask is None:
-                with torch.inference_mode(False):  # a training step may use it later
-                    mask = self._build(p, p + n, both_ways, device)
-                if self._key is not None:
-                    self.plan.masks.keep(key, mask)
-            self._masks[key] = mask
-        return self._masks[key]
+        key = (self.mask_function, n, p, both_ways, device)
+        mask = self._masks.get(key) or self.plan.masks.get(key)
+        if mask is None:
+            with torch.inference_mode(False):  # a training step may use it later
+                mask = self._masks[key] = self._build(p, p + n, both_ways, device)
+            if mask.allowed is None and "<locals>" not in self.mask_function.__qualname__:
+                self.plan.masks[key] = mask
+        return mask
 
     def _build(self, p: int, n: int, both_ways: bool, device: torch.device) -> Mask:
         """Compute every entry: a window or a chunk may change the last row only."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +20,7 @@ from ..shapes import Tokens
 from ..text.batch import Batch, Group
 from ..text.tokenizer import Tokenizer
 from .attention import NAME
-from .attention_masks import FILLER, MaskCache, PackedGroup, Plan, running
+from .attention_masks import FILLER, Mask, PackedGroup, Plan, running
 from .attention_taps import Tap
 from .attention_views import MatrixView, wide
 from .bidirectional import NO_SIGHT, Sight
@@ -87,7 +87,7 @@ class Backbone:
     ) -> None:
         self.model, self.tokenizer, self.facts, self.modules = model, tokenizer, facts, tuple(modules)
         self.insides = insides or Insides()
-        self.masks = MaskCache()
+        self.masks: dict[Hashable, Mask] = {}
         self.observed: list[Plan] | None = None  # while it is a list, in the self-check, each forward appends its plan
         shared = 0 < len(set(map(id, modules))) < facts.layers
         self._shared_layers = facts.layers if shared else 0

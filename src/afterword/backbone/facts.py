@@ -29,10 +29,7 @@ def inside(layer: Layer) -> str:
 def layer_numbers(layer: str, layers: int) -> frozenset[int]:
     """The layers that "attention:..." or "values:..." names, from 0 among the `layers` with attention.
 
-    It ends in "all", "upper" (the second half), "k" or "j+k"; k counts backwards from -1, the last.
-
-    Raises:
-        NoSuchHead: the model has no such layer, or none at all.
+    It ends in "all", "upper" (the second half), "k" or "j+k"; -1 is the last. Raises NoSuchHead for any other layer.
     """
     if not layers:
         raise NoSuchHead(f"states={layer!r}: the model has no layer with attention, use states='layer:k'")
@@ -92,11 +89,7 @@ class Facts:
         return self.depth or self.layers
 
     def require(self, attention: bool, sight: Sight | None) -> None:
-        """Validate that a method can run on the model.
-
-        Args:
-            attention: the method reads attention weights.
-            sight: what it changes in the layers.
+        """Validate that a method that reads attention, or changes layers, can run on the model.
 
         Raises:
             AttentionNotSeen: the model's attention cannot be read, or cannot be changed.

@@ -130,11 +130,7 @@ def quantised(model: Any) -> str:
 
 
 def rotary_split(config: Any) -> tuple[int | None, bool]:
-    """Rotary frequencies that depend on the longest text of a forward.
-
-    Returns:
-        The length beyond which they change (None = never), and whether they then differ for each length.
-    """
+    """The length beyond which rotary frequencies depend on the longest text, and whether they differ for each length."""
     config = text_config(config)
     for kind in _rotary(config):
         if kind.get("rope_type") in ("longrope", "dynamic"):
@@ -189,13 +185,8 @@ def special_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
 def find_stack(model: nn.Module, attention: Sequence[nn.Module], depth: int = 0) -> Stack:
     """The layers that contain the attention modules, in order, and the final norm.
 
-    Args:
-        model: a base model.
-        attention: the attention module of each layer that has one.
-        depth: the number of all layers; 0 = each has attention.
-
-    Raises:
-        UnsupportedModel: the model has no list of layers with one attention module each.
+    `depth` is the number of all layers; 0 = each has attention. Raises UnsupportedModel if there is no list of layers
+    with one attention module each.
     """
     for parent in model.modules():
         for layers in (c for c in parent.children() if isinstance(c, nn.ModuleList)):

@@ -72,17 +72,15 @@ def load_backbone(
 
     Args:
         name: a folder, a model on the Hugging Face hub, or one of the package ("afterword-mini"); or a located source,
-            which replaces the arguments from `revision` to `subfolder`.
+            which replaces the arguments from `revision` to `subfolder` (see `ModelSource`).
         device: None = a GPU if there is one.
         dtype: None = float32 on a CPU, the checkpoint's own on a GPU.
-        revision, token, cache_folder, local_files_only, subfolder: see `ModelSource`.
         trust_remote_code: run the model's own code.
         model_kwargs, quantization_config: passed to transformers when it builds the model.
         adapters: folders whose LoRA adapters are merged into the weights, in this order.
 
     Raises:
-        ModelError: the folder is incomplete, the name is unknown, the weights are not safetensors, an argument in
-            ``model_kwargs`` is not allowed.
+        ModelError: the model or its files are missing, broken or not allowed, or an argument in ``model_kwargs`` is.
         UnsupportedModel: no way of running the model reproduces its own hidden states.
     """
     source = name
@@ -116,15 +114,7 @@ def load_backbone(
 
 
 def load_tokenizer(source: ModelSource, trust_remote_code: bool = False) -> tuple[Tokenizer, int | None]:
-    """Load a model's tokenizer alone, and compute the most tokens that the model reads. No weights are read.
-
-    Args:
-        source: a located source.
-        trust_remote_code: run the model's own code.
-
-    Raises:
-        ModelError: the folder is incomplete, or the tokenizer cannot be loaded.
-    """
+    """Load the tokenizer of a located source, and compute the most tokens that the model reads. No weights are read."""
     path, common = source.name, {**source.options, "trust_remote_code": trust_remote_code}
     with quiet(), _one_line(path):
         _check_files(path, source.options)
@@ -138,12 +128,8 @@ def load_tokenizer(source: ModelSource, trust_remote_code: bool = False) -> tupl
 def load_head(backbone: Backbone, name: str | Path | None = None) -> nn.Module:
     """Load the language-model head of a causal model: from states (..., D) to logits of all tokens (..., V).
 
-    A backbone has no head; this is the only function that loads one.
-
-    Args:
-        backbone: of a decoder.
-        name: the model whose head to load; None = the backbone's own: the input embedding table if the two are tied,
-            else the checkpoint's.
+    `name` is the model whose head to load; None = the backbone's own: the input embedding table if the two are tied,
+    else the checkpoint's.
 
     Raises:
         ModelError: an encoder, a checkpoint without a head, or one of another width.
@@ -318,11 +304,7 @@ def _encoder_of(model: Any) -> Any:
 
 
 def _text_tower(model: Any) -> Any:
-    """The text model inside a multimodal one; any other model itself.
-
-    The rest never runs, so it is neither kept in memory nor saved. A quantised model is not split, since the settings
-    of its quantisation belong to the full model.
-    """
+    """The text model inside a multimodal one; any other model itself, or a quantised one, which cannot be split."""
     config = text_config(model.config)
     if config is model.config or getattr(model.config, "quantization_config", None) is not None:
         return model
@@ -339,9 +321,7 @@ def _text_tower(model: Any) -> Any:
 def base_and_adapters(source: ModelSource, folder: Path) -> tuple[ModelSource, list[Path]]:
     """The model at the bottom of a chain of adapters, and their folders, the one next to the model first.
 
-    Args:
-        source: a located source.
-        folder: its folder: of a model, or of an adapter that names its base.
+    `folder` is that of the located source: of a model, or of an adapter that names its base.
 
     Raises:
         ModelError: an adapter names no base, one that does not exist, or itself; or its files are not allowed.

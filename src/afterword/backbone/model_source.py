@@ -70,10 +70,6 @@ class ModelSource:
         cache_folder: where downloaded files are kept; None = the hub's default.
         local_files_only: download nothing.
         subfolder: of the folder or repository.
-
-    Raises:
-        ModelError: the name is not of a folder, and cannot be one of the hub's; or a folder with a revision.
-        MissingExtra: "minilm" without its package.
     """
 
     name: str
@@ -121,7 +117,7 @@ class ModelSource:
         """
         if Path(self.name).is_dir():
             return self
-        name, cached = self.name, self._in_cache()
+        name, cached = self.name, any(self._cached(file) for file in MODEL_FILES)
         if constants.HF_HUB_OFFLINE or self.local_files_only:
             if cached:
                 return self
@@ -149,12 +145,6 @@ class ModelSource:
             return replace(self, local_files_only=True)
         return self
 
-    def _in_cache(self) -> bool:
-        """Whether the model was downloaded before."""
-        kept, inside = self.options["cache_dir"], f"{self.subfolder}/" if self.subfolder else ""
-        files = (try_to_load_from_cache(self.name, f"{inside}{file}", kept, self.revision) for file in MODEL_FILES)
-        return any(isinstance(file, str) for file in files)
-
     def _meant(self) -> str:
         """Suggest a folder, a downloaded model or one of the package's with a similar name."""
         siblings = {path.parent.name for file in MODEL_FILES for path in Path(self.name).parent.glob(f"*/{file}")}
@@ -166,13 +156,18 @@ class ModelSource:
 
     def commit(self) -> str | None:
         """The hub's commit of a downloaded model; None for a folder."""
-        if Path(self.name).exists():
-            return None
-        config = f"{self.subfolder}/config.json" if self.subfolder else "config.json"
-        kept = self.options["cache_dir"]
-        path = try_to_load_from_cache(self.name, config, cache_dir=kept, revision=self.revision)
-        parts = Path(path).parts if isinstance(path, str) else ()
+        paths = [] if Path(self.name).exists() else [self._cached(CONFIG)]
+        parts = next((path.parts for path in paths if path is not None), ())
         return parts[parts.index("snapshots") + 1] if "snapshots" in parts else None
+
+    def _cached(self, file: str) -> Path | None:
+        """A file of a downloaded repository."""
+        where = {"cache_dir": self.options["cache_dir"], "revision": self.revision}
+        path = try_to_load_from_cache(self.name, self._inside(file), **where)
+        return Path(path) if isinstance(path, str) else None
+
+    def _inside(self, file: str) -> str:
+        return f"{self.subfolder}/{file}" if self.subfolder else file
 
     def folder(self) -> tuple[Path, str | None]:
         """The folder; for a repository with one of `MARKS`, which is downloaded, also the commit.
@@ -183,17 +178,16 @@ class ModelSource:
         if path.exists():
             return path, None
         where = {k: v for k, v in self.options.items() if k != "subfolder"}
-        inside = f"{self.subfolder}/" if self.subfolder else ""
         try:
             for mark in MARKS:
                 with suppress(EntryNotFoundError):
-                    hf_hub_download(self.name, inside + mark, **where)
+                    hf_hub_download(self.name, self._inside(mark), **where)
                     break
             else:
                 return path, None
             snapshot = snapshot_download(
-                self.name, allow_patterns=[inside + pattern for pattern in NEEDED],
-                ignore_patterns=[f"{inside}onnx/*", f"{inside}openvino/*"], **where,
+                self.name, allow_patterns=[self._inside(pattern) for pattern in NEEDED],
+                ignore_patterns=[self._inside("onnx/*"), self._inside("openvino/*")], **where,
             )  # fmt: skip
         except (OSError, ValueError):
             return path, None
@@ -201,11 +195,7 @@ class ModelSource:
 
 
 def check_folder(folder: Path) -> None:
-    """Validate that a folder holds a model or an adapter, with weights that are read from safetensors only.
-
-    Raises:
-        ModelError: a file is missing or not allowed; the message names the first.
-    """
+    """Raise ModelError unless a folder holds a model or an adapter with weights in safetensors only."""
     if not any((folder / name).exists() for name in (CONFIG, ADAPTER)):
         if (folder / "training.json").exists():
             raise ModelError(f"{folder} holds a training run that is not finished: resume it, with resume=True")
@@ -222,11 +212,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Validate that a configuration or an index names no pickled weights, no files elsewhere and no code.
-
-    Raises:
-        ModelError: it does, or cannot be read.
-    """
+    """Raise ModelError if a configuration or an index names pickled weights, files elsewhere or code."""
     content = read_json(path, dict)
     named: Any = []
     if path.name == CONFIG:
@@ -242,11 +228,7 @@ def check_file(path: Path) -> None:
 
 
 def read_json(path: Path, kind: type[Any]) -> Any:
-    """The JSON object or list of a file.
-
-    Raises:
-        ModelError: the file is missing or broken.
-    """
+    """The JSON object or list of a file; raises ModelError if it is missing or broken."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as e:

@@ -27,9 +27,6 @@ class PackedForward:
     The packed weight is used for float32 inputs on the CPU, without gradients. It is packed at the first use, and again
     when the weight is a different tensor or was changed in place. An edit through ``weight.data`` is not noticed: call
     `Backbone.renew` after one.
-
-    Args:
-        module: an ``nn.Linear``, or a ``Conv1D`` of transformers.
     """
 
     def __init__(self, module: Any) -> None:

@@ -46,9 +46,6 @@ def check(model: Any, tokenizer: Tokenizer) -> Backbone:
         model: in eval mode. Half-precision weights are checked with float32 operations; quantised weights as they are.
         tokenizer: its tokenizer.
 
-    Returns:
-        The backbone; ``facts.checks`` holds the result of each way.
-
     Raises:
         UnsupportedModel: no way does, with the reasons; or the model does not run on token ids alone.
     """
@@ -312,7 +309,7 @@ class _InFloat32(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call a function with float32 in place of half precision, in its tensors, its data types and its results."""
+        """Call a function with float32 in place of half precision, in its tensors, data types and results."""
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         if name not in ("__get__", "embedding"):  # a tensor's attributes; and rows of a table, converted afterwards
             args, kwargs = tree_map(_float32, (args, kwargs))
