@@ -1,10 +1,8 @@
 import copy
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -287,23 +285,6 @@ def test_a_model_runs_in_eval_mode_and_every_module_gets_its_own_mode_back():
     assert len(in_training(model)) == 5
     with lock_of(model).running(model, keep_mode=True):
         assert len(in_training(model)) == 5
-
-
-def test_threads_run_together_and_the_last_one_restores_train_mode():
-    model, together = dropouts().train(), Barrier(4)
-    assert lock_of(model) is lock_of(model) is not lock_of(dropouts())
-
-    def encode(_: int) -> int:
-        with lock_of(model).running(model):
-            together.wait(5)  # all four are inside
-            return len(in_training(model))
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(encode, range(4))) == [0] * 4
-    assert len(in_training(model)) == 5
-
-
-# The packed input, computed by hand
 
 
 def texts_of(*texts: list[int], prefix: tuple[int, ...] = ()) -> Batch:

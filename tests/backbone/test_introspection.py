@@ -47,15 +47,6 @@ def test_rotary_frequencies_that_depend_on_the_length(kind: str, split: tuple[An
     assert introspection.rotary_split(tiny_config(kind)) == split
 
 
-def test_one_kind_of_layer_may_have_frequencies_of_its_own():
-    config = tiny_config("llama")
-    config.rope_parameters = {
-        "full_attention": {"rope_type": "longrope", "original_max_position_embeddings": 30},
-        "sliding_attention": {"rope_type": "default"},
-    }
-    assert introspection.rotary_split(config) == (30, False)
-
-
 def test_dynamic_frequencies_are_forgotten():
     model: Any = tiny_model("llama dynamic")
     fresh = model.rotary_emb.inv_freq.clone()
@@ -81,14 +72,6 @@ def test_the_stack_is_the_layers_and_the_norm_behind_them(kind: str, norm: str, 
     assert len(stack.layers) == 3 and stack.norm is getattr(model, norm)
     assert all(a in layer.modules() for a, layer in zip(backbone.modules, stack.layers, strict=True))
     assert model.config._attn_implementation == "afterword"  # type: ignore[union-attr]
-
-
-def test_the_norm_is_found_where_a_padding_token_stays_zero_through_all_layers():
-    model = tiny_model("llama")
-    with torch.no_grad():
-        model.get_input_embeddings().weight[0] = 0
-    stack = introspection.find_stack(model, [layer.self_attn for layer in model.layers])
-    assert stack.norm is model.norm
 
 
 def test_layers_that_are_one_module_cannot_be_taken_apart(tmp_path: Path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from tests.tiny import tiny
 from tests.zoo import write
 from torch import Tensor
 
-from afterword import Encoder, classical, prompt
+from afterword import Encoder
 from afterword.backbone.attention_masks import Plan
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.bidirectional import Sight
@@ -86,28 +85,6 @@ def test_any_texts_in_one_batch(
     assert difference(got, np.stack([wanted(eager, t, *range_, state) for t in texts])) < EXACT
     if not stacked:
         assert (got[-1] == encoder.encode([texts[-1]])[0]).all(), "alone and in a batch"
-
-
-def test_threads_and_other_methods_stay_apart(models: Path) -> None:
-    """Hooks are on the layers while one thread runs: other threads' forwards, with and without a carry, ignore them."""
-    _, own = loaded(models, "llama")
-    carries = [token_prepending(TEMPLATE, 1, stop, "last") for stop in (3, 2)]
-    encoders = [Encoder(own, m) for m in (*carries, classical(), prompt(TEMPLATE))]
-    texts = [f"a text {i} " + "and more " * (i % 5) for i in range(12)]
-    alone = [e.encode(texts) for e in encoders]
-
-    def run(encoder: Encoder) -> np.ndarray:
-        torch.set_num_threads(1)
-        return encoder.encode(texts)
-
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(3):
-            for got, expected in zip(pool.map(run, encoders), alone, strict=True):
-                assert (got == expected).all()
-    assert not any(m._forward_pre_hooks for m in own.model.modules())
-    many = Encoder(own, classical()).encode_many(texts, dict(zip("abcd", (e.method for e in encoders), strict=True)))
-    assert all((v == a).all() for v, a in zip(many.values(), alone, strict=True))
-    assert len({a.tobytes() for a in alone}) == 4
 
 
 def test_what_cannot_carry_is_refused(models: Path, minilm: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.eager import READING, STATES, Eager
 from tests.families import difference, encode, texts
-from tests.tiny import FAMILIES, GROUPED, tiny, tiny_config, tiny_model, tiny_tokenizer
+from tests.tiny import FAMILIES, GROUPED, tiny, tiny_model, tiny_tokenizer
 from torch import nn
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging as hf_logging
@@ -213,13 +213,6 @@ def test_a_quantisation_config_reaches_the_model(tmp_path: Path):
     encoder = Encoder.load(folder, classical(), quantization_config=config)
     kinds = {type(m).__name__ for m in encoder.backbone.model.modules()}
     assert "Linear4bit" in kinds and np.isfinite(encoder.encode("dog")).all()
-
-
-def test_an_encoder_and_decoder_gives_its_encoder(tmp_path: Path):
-    torch.manual_seed(0)
-    AutoModel.from_config(tiny_config("t5")).save_pretrained(tmp_path / "t5")
-    tiny_tokenizer("t5").save_pretrained(tmp_path / "t5")
-    assert type(load_backbone(tmp_path / "t5").model).__name__ == "T5EncoderModel"
 
 
 @pytest.mark.parametrize("kind", ["bart", "m2m_100"])

@@ -8,7 +8,7 @@ import shutil
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +16,8 @@ from pathlib import Path
 
 import huggingface_hub.constants as hub
 import pytest
+import torch
+from safetensors.torch import load_file
 from tests.tiny import tiny
 from transformers.utils import hub as transformers_hub
 
@@ -274,3 +276,83 @@ def test_minilm_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_names_no_model(name) -> None:
     with pytest.raises(ModelError):
         Encoder.load(name)
+
+
+# Promise 6: no code of a folder, no pickle, and nothing of the hub that a folder names
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | changes))
+
+
+def index_of(name: object) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        weights = load_file(folder / "model.safetensors")
+        edit(folder / "model.safetensors.index.json", metadata={}, weight_map=dict.fromkeys(weights, name))
+        torch.save(weights, folder / "weights.bin")
+        shutil.copy(folder / "model.safetensors", folder.parent / "elsewhere.safetensors")
+        (folder / "model.safetensors").rename(folder / "one.safetensors")
+
+    return make
+
+
+def adapter(weights: str = "adapter_model.safetensors", **config: object) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        edit(folder / "adapter_config.json", peft_type="LORA", base_model_name_or_path="org/base", **config)
+        (folder / weights).write_text("")
+
+    return make
+
+
+def setting(**changes: object) -> Callable[[Path], None]:
+    return lambda folder: edit(folder / "config.json", **changes)
+
+
+KERNELS: dict[str, Callable[[Path], None]] = {
+    "attention": setting(_attn_implementation="org/name"),
+    "internal": setting(_attn_implementation_internal="org/name"),
+    "by part": setting(attn_implementation={"": "org/name"}, text_config={"_attn_implementation": "org/name"}),
+    "experts": setting(_experts_implementation="org/name", experts_implementation="org/name"),
+}
+"""Settings that name code of the hub; they have no effect."""
+HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "an index of a pickle": (index_of("weights.bin"), "weights.bin"),
+    "an index outside": (index_of("../elsewhere.safetensors"), "../elsewhere.safetensors"),
+    "weights by name": (setting(transformers_weights="adapter_model.bin"), "adapter_model.bin"),
+    "code": (setting(auto_map={"AutoConfig": "x.C", "AutoModel": "x.M"}, model_type="own"), "trust_remote_code=True"),
+    "code of the hub": (setting(auto_map={"AutoConfig": "org/x--x.C"}, model_type="own"), "trust_remote_code=True"),
+    "a pickled adapter": (adapter("adapter_model.bin"), "adapter_model.safetensors"),
+    "an adapter of code": (adapter(megatron_config={"x": 1}, megatron_core="os"), "megatron_config"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_folder_that_names_pickles_or_code_is_refused(
+    name: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    make, value = HOSTILE[name]
+    shutil.copytree(models, tmp_path / "a", ignore=shutil.ignore_patterns("inside"))
+    make(tmp_path / "a")
+
+    def unpickled(*_: object, **__: object) -> None:
+        raise AssertionError("a pickle was read")
+
+    monkeypatch.setattr(torch, "load", unpickled)
+    with pytest.raises(ModelError, match=value) as caught:
+        Encoder.load(tmp_path / "a", classical())
+    assert "\n" not in str(caught.value)
+
+
+def test_no_folder_makes_us_ask_the_hub(silent, models: Path, tmp_path: Path):
+    changes = {**{name: make for name, (make, _) in HOSTILE.items()}, **KERNELS, "plain": lambda _: None}
+    wanted = Encoder.load(models, classical()).encode("dog")
+    for name, make in changes.items():
+        shutil.copytree(models, tmp_path / name, ignore=shutil.ignore_patterns("inside"))
+        make(tmp_path / name)
+        if name in HOSTILE:
+            with pytest.raises(ModelError):
+                Encoder.load(tmp_path / name, classical())
+        else:
+            assert (Encoder.load(tmp_path / name, classical()).encode("dog") == wanted).all()
+    Encoder.load(models / "inside" / "encoder")
+    assert silent == []

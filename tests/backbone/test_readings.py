@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -115,20 +114,6 @@ def test_a_shared_beginning_and_layers_that_see_both_ways() -> None:
         assert abs(both.encode(TEXTS) - Encoder(own, classical(states=states)).encode(TEXTS)).max() > 1e-3
     with pytest.raises(MethodError, match="states='values:all' is not defined for two streams"):
         Encoder(own, bellm(2, states="values:all", couple="add"))
-
-
-def test_several_threads_read_their_own_forwards() -> None:
-    own = loaded("gpt2")
-    encoders = [Encoder(own, classical(states=s)) for s in ("attention:all", "values:all", "last", "attention:1")]
-    texts = [TEXTS[i:] for i in range(len(TEXTS))]
-    alone = [[e.encode(t) for t in texts] for e in encoders]
-
-    def run(job: tuple[int, int]) -> bool:
-        torch.set_num_threads(1)
-        return bool((encoders[job[0]].encode(texts[job[1]]) == alone[job[0]][job[1]]).all())
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(run, [(e, t) for t in range(len(texts)) for e in range(4)] * 3))
 
 
 def test_what_is_not_there() -> None:

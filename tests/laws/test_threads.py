@@ -12,6 +12,7 @@ import torch
 from tests.tiny import tiny
 
 from afterword import Encoder, Method, bellm, classical, ditto, echo, reba
+from afterword.methods import token_prepending
 
 THREADS = 4
 JOBS = [[f"text {i} of job {j} " + "and more " * ((3 * i + j) % 9) for i in range(12)] for j in range(THREADS)]
@@ -23,6 +24,8 @@ CASES: dict[str, tuple[str, Method]] = {
     "bellm": ("llama", bellm(last=2)),
     "bellm sum": ("llama", bellm(last=2, couple="add")),
     "bellm sum of norms": ("gpt2", bellm(last=1, couple="add_postnorm")),
+    "a carried state": ("llama", token_prepending("for <PST> {text} is:", stop=3, states="last")),
+    "inside layers": ("gpt2", classical(states="attention:all")),
     "lengths apart": ("phi3", classical()),
     "one length at a time": ("llama dynamic", reba()),
     "shared layers": ("albert", ditto("2-1")),
