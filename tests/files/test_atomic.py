@@ -40,13 +40,6 @@ def test_a_folder_appears_complete_with_the_usual_permissions(tmp_path: Path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "usual"]
 
 
-def test_a_link_to_an_empty_folder_is_saved_into(tmp_path: Path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    save(tmp_path / "link")
-    assert (tmp_path / "link").is_symlink() and tree(tmp_path / "real") == {"modules.json": "saved"}
-
-
 def test_an_encoder_is_replaced_with_overwrite_only(tmp_path: Path):
     place = tmp_path / "a"
     save(place, "1_Pooling/config.json", "tune.json")

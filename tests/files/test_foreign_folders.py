@@ -111,18 +111,6 @@ def test_llm2vec(mode: str, skips: bool, root: Path, theirs: dict[str, Any]) -> 
         assert close(encoder.encode(text, prompt="find: "), pool(asked, length(text)))
 
 
-def test_llm2vec_saved_and_loaded(root: Path, tmp_path: Path) -> None:
-    """The merged model with the method is an encoder of ours: alone and in a batch the same, also when loaded again."""
-    write(root / "supervised" / "llm2vec_config.json", pooling_mode="weighted_mean")
-    encoder = Encoder.load(root / "supervised")
-    many = encoder.encode(TEXTS)
-    assert all(close(encoder.encode(text), row) for text, row in zip(TEXTS, many, strict=True))
-    encoder.save(tmp_path / "a")
-    loaded = Encoder.load(tmp_path / "a")
-    assert loaded.fingerprint == encoder.fingerprint and (loaded.encode(TEXTS) == many).all()
-    assert not hasattr(loaded.backbone.model, "peft_config")
-
-
 def test_llm2vec_without_its_own_file(root: Path, theirs: dict[str, Any], tmp_path: Path) -> None:
     """A model that its classes saved is known by their name, and has its defaults."""
     theirs["base"].save_pretrained(tmp_path)
@@ -205,28 +193,6 @@ def test_gritlm(modules: bool, root: Path, theirs: dict[str, Any], tmp_path: Pat
     assert loaded.method == encoder.method and loaded.fingerprint == encoder.fingerprint
     replaced = Encoder.load(tmp_path / "grit", classical())
     assert replaced.method == classical()
-
-
-def test_sgpt(root: Path, tmp_path: Path) -> None:
-    """A folder as SGPT's on the hub: Transformer and Pooling by position, of a GPT-Neo; as sentence-transformers."""
-    library = pytest.importorskip("sentence_transformers", reason="the extra st is not installed")
-    folder = tiny("gpt_neo", tmp_path)
-    rows = [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-    ]
-    (folder / "modules.json").write_text(json.dumps(rows))
-    (folder / "1_Pooling").mkdir()
-    modes = {
-        f"pooling_mode_{name}": False for name in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-    }
-    modes |= {"pooling_mode_weightedmean_tokens": True, "pooling_mode_lasttoken": False}
-    write(folder / "1_Pooling" / "config.json", word_embedding_dimension=64, **modes)
-    write(folder / "sentence_bert_config.json", max_seq_length=75, do_lower_case=False)
-    encoder = Encoder.load(folder)
-    assert encoder.method == classical("weighted")
-    other = library.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
-    assert abs(encoder.encode(TEXTS) - other).max() <= 5e-6 * abs(other).max()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import gzip
 import io
 import json
-import os
-import threading
 import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
@@ -15,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from afterword.errors import DataError, MissingDataset
-from afterword.files.lines import CHECKED, FileForm, LinesReader, Reader
-from afterword.files.read import ENDINGS, check_encoding, open_rows, open_texts
+from afterword.files.lines import CHECKED, FileForm, Reader
+from afterword.files.read import ENDINGS, open_rows, open_texts
 from afterword.files.tables import BATCH
 
 ROWS = [{"text": "one, two", "n": 1}, {"text": "ä", "n": 2}]
@@ -55,28 +53,6 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, ending: str):
         assert rows == [{"text": "one, two", "n": "1"}, {"text": "ä", "n": "2"}]
     with pytest.raises(DataError, match="'score'"):
         list(open_rows(path, "score"))
-
-
-def test_lines_of_a_pipe_come_before_it_ends():
-    """Each line is read while the writer waits for the reader."""
-    read, write = os.pipe()
-    seen = threading.Semaphore(1)
-
-    def writer() -> None:
-        for _ in range(3):
-            assert seen.acquire(timeout=60)
-            os.write(write, b"a line\n")
-        os.close(write)
-
-    thread = threading.Thread(target=writer)
-    thread.start()
-    with os.fdopen(read, "rb") as stream:
-        read_lines = []
-        for record in LinesReader(stream):
-            read_lines.append(record.fields["text"])
-            seen.release()
-    thread.join()
-    assert read_lines == ["a line"] * 3
 
 
 def test_what_cannot_be_opened_is_named(tmp_path: Path):
@@ -153,13 +129,6 @@ def test_the_first_line_that_is_not_ascii_decides_whether_a_file_is_utf8():
 def test_an_encoding_is_followed(encoding: str):
     texts = ["né|à, \\", "b"] if encoding == "cp1252" else ["表\\ソ", "b"]
     assert lines("\n".join(texts).encode(encoding), encoding) == [(1, texts[0]), (2, "b")]
-
-
-def test_an_unknown_encoding_is_named():
-    assert check_encoding("latin1") == "latin1"
-    for name in "cp12522", "rot13":
-        with pytest.raises(DataError, match=repr(name)):
-            check_encoding(name)
 
 
 def test_json_lines():

@@ -11,7 +11,6 @@ from tests.tiny import tiny
 
 from afterword import Encoder, classical, reba
 from afterword.errors import AfterwordError, ModelError
-from afterword.files.read_encoder import with_document_prompt
 from afterword.post import Normalise
 
 SentenceTransformer = pytest.importorskip(
@@ -79,12 +78,6 @@ def test_prompts_for_queries_and_documents_are_those_of_the_library(
     assert agree(ours, other, TEXTS, 5e-6)
     ours.save(tmp_path / "b")
     assert close(theirs(tmp_path / "b").encode_document(TEXTS), ours.encode_document(TEXTS), 5e-6)
-
-
-def test_the_document_prompt():
-    assert with_document_prompt(None) == {} == with_document_prompt({"query": "", "document": ""})
-    assert with_document_prompt({"corpus": "c: ", "passage": "p: "})["document"] == "p: "
-    assert with_document_prompt({"document": "", "passage": "p: "}) == {"passage": "p: "}
 
 
 @pytest.fixture

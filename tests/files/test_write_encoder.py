@@ -216,16 +216,3 @@ def test_a_full_disk_changes_nothing(
     assert capfd.readouterr() == ("", "")
     assert sorted(p.name for p in tmp_path.iterdir()) == (["saved"] if before else [])
     assert not before or Encoder.load(place).method == reba(copies=2)
-
-
-def test_a_model_of_the_hub_keeps_its_modules_and_its_commit(models: Path, tmp_path: Path):
-    stock = tmp_path / "stock"
-    replace(Encoder.load(models / "bert", classical()), post=(DENSE, Normalise())).save(stock)
-    commit = "12" * 20
-    home = tmp_path / "hub" / "models--some--model"
-    (home / "refs").mkdir(parents=True)
-    (home / "refs" / "main").write_text(commit)
-    (home / "snapshots").mkdir()
-    stock.rename(home / "snapshots" / commit)
-    encoder = Encoder.load("some/model", cache_folder=tmp_path / "hub", local_files_only=True)
-    assert (encoder.revision, len(encoder.post), encoder.dimension) == (commit, 2, 24)

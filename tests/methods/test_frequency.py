@@ -12,7 +12,6 @@ from afterword import Encoder, classical
 from afterword.errors import MethodError, NotFitted
 from afterword.methods import remove_biases, sif, tfidf
 from afterword.methods.frequency import Table, TfIdf, count
-from afterword.methods.serialize import parse_method
 
 TEXTS = ["the bank of the river", "the bank", "a cat sat", "the rat ran to the bank", "dog"]
 
@@ -65,12 +64,6 @@ def test_a_vector_is_the_sum_of_tf_idf_and_states(mini: Encoder):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     mean = Encoder(mini.backbone, tfidf("static", pool="mean")).fit(TEXTS)
     np.testing.assert_allclose(mean.encode([[bank, the, bank, dog]])[0], expected / 4, rtol=1e-5, atol=1e-6)
-
-
-def test_special_tokens_weigh_nothing(bert: Encoder):
-    tokens, weights = Encoder(bert.backbone, tfidf()).fit(TEXTS).weights("dog")
-    assert (tokens[0], tokens[-1]) == ("[CLS]", "[SEP]")
-    assert weights[0] == weights[-1] == 0 and (weights[1:-1] > 0).all()
 
 
 def kept(encoder: Encoder, text: str) -> list[str]:
@@ -136,15 +129,6 @@ def test_sif_is_its_formula(mini: Encoder, texts: list[str], text: str, a: float
     np.testing.assert_allclose(encoder.encode(text), wanted, atol=2e-6 * np.abs(wanted).max())
 
 
-def test_words_by_sif_have_the_weights_of_sentences(mini: Encoder):
-    encoder = Encoder(mini.backbone, parse_method("sif:a=0.01")).fit(TEXTS)
-    bank, the = encoder.encode_words("the bank", ["bank", "the"])
-    words, table = encoder.backbone.model.get_input_embeddings().weight.detach(), encoder.method.weigh.table.values
-    for vector, token in ((the, ids(mini, ["the bank"])[0][0]), (bank, ids(mini, ["the bank"])[0][-1])):
-        np.testing.assert_allclose(vector, table[token] * words[token], rtol=1e-5)
-    assert table[0] == 0 and float(table.max()) == 1  # a special token, and tokens that were never seen
-
-
 @pytest.mark.parametrize("method", [tfidf(), sif(), remove_biases()], ids=str)
 def test_before_it_is_fitted_it_is_refused(method, mini: Encoder):
     encoder = Encoder(mini.backbone, method)
@@ -159,11 +143,6 @@ def test_before_it_is_fitted_it_is_refused(method, mini: Encoder):
         with pytest.raises(NotFitted, match=r"encoder\.fit\(texts\)") as caught:
             call()
         assert "\n" not in str(caught.value)
-
-
-def test_a_fitted_method_is_not_fitted_again(mini: Encoder):
-    encoder = Encoder(mini.backbone, tfidf()).fit(TEXTS)
-    assert encoder.fit(["quite another text"]).method == encoder.method
 
 
 def test_every_number_of_a_table_counts_in_the_fingerprint(mini: Encoder):

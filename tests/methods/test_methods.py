@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +12,10 @@ from afterword import Encoder, bellm, classical, ditto, echo, ensemble, prompt, 
 from afterword.errors import MethodError
 from afterword.methods import CATALOGUE, Ensemble, Method, parse_head, scsp, token_prepending
 from afterword.methods.prompts import TEMPLATES
-from afterword.methods.serialize import from_json, parse_method, to_json
+from afterword.methods.serialize import parse_method
 from afterword.methods.states import NAMES, States
 from afterword.methods.weights import Weighting
-from afterword.post import RemoveTop, Whiten
+from afterword.post import RemoveTop
 from afterword.post.embed_filter import EmbedFilter
 from afterword.text.layout import Layout
 
@@ -99,23 +98,6 @@ def test_an_invalid_value_is_refused(call: Callable[[], object]) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda x: classical(temperature=x), "temperature"),
-        (lambda x: prompt(chat=[x]), "chat"),  # type: ignore[arg-type, list-item]
-        (scsp, "alpha"),
-        (lambda x: ensemble("ck", weights=[1, x]), "weights"),
-        (lambda x: Whiten(epsilon=x), "epsilon"),
-        (lambda x: RemoveTop(1, centre=x), "centre"),
-    ],
-)
-def test_a_value_of_another_type_is_named(call: Callable[[Any], object], name: str) -> None:
-    for value in ("no", (2.0, 1.0)):
-        with pytest.raises(MethodError, match=f"{name}="):
-            call(value)
-
-
 def test_numbers_of_numpy_and_torch_are_numbers() -> None:
     assert (
         classical(temperature=torch.tensor(0.5)) == classical(temperature=np.float64(0.5)) == classical(temperature=0.5)
@@ -193,10 +175,3 @@ def test_pretended_cot_is_the_last_tokens_state_before_the_norm() -> None:
 )
 def test_the_placeholder_is_right_before_the_text(template: str, written: str) -> None:
     assert token_prepending(template).layout.template == written
-
-
-def test_token_prepending_as_text_and_json() -> None:
-    method = parse_method("token_prepending:start=2,stop=4,states=layer:3,variant=released")
-    assert method.sight.carry == (2, 4) and method.layout.punctuate == "all"
-    assert method.name == "token_prepending eol start 2 stop 4"
-    assert to_json(method)["sight"]["carry"] == [2, 4] and from_json(to_json(method)) == method

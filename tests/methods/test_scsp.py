@@ -10,10 +10,9 @@ from tests.eager import loaded
 from tests.examples import examples
 from tests.judge import EXACT, difference
 
-from afterword import Encoder, parse_method
+from afterword import Encoder
 from afterword.errors import MethodError
 from afterword.methods import scsp
-from afterword.methods.serialize import from_json, to_json
 
 BEHIND = " Brief: “"
 TEMPLATE = f"{{text}}{BEHIND}"
@@ -51,8 +50,3 @@ def test_a_high_alpha_keeps_all_and_words_are_refused(models: Path) -> None:
     assert (every == none).all() and np.count_nonzero(every) == 3
     with pytest.raises(MethodError, match="word vectors"):
         Encoder(own, scsp()).encode_words(["a b"], ["b"])
-
-
-def test_it_is_written_and_read() -> None:
-    method = parse_method("scsp:alpha=2,states=last")
-    assert from_json(to_json(method)) == method == scsp(2, "last")

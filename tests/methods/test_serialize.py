@@ -14,25 +14,6 @@ from afterword.methods.custom import code_hash
 from afterword.methods.serialize import from_json, parse_method, to_json
 from afterword.methods.weights import Plain, Weighting
 
-METHODS = [
-    classical("cls", "first_last"),
-    echo(3, template=None, variant="table1"),
-    echo(template="rewrite"),
-    reba(4, "mean", normalise="token", chunk=64),
-    reba(variant="released"),
-    ditto("2-3", "static"),
-    prompt("In a word, {text} is"),
-    bellm(layers=[3, 1], couple="replace", template=None),
-    bellm("auto", states="normed:3"),
-    classical("weighted"),
-]
-
-
-@pytest.mark.parametrize("method", METHODS, ids=str)
-def test_json_keeps_everything(method: Method) -> None:
-    again = from_json(json.loads(json.dumps(to_json(method))))
-    assert again == method and again.name == method.name
-
 
 @pytest.mark.parametrize(
     ("text", "method"),
@@ -141,32 +122,3 @@ def test_the_code_hash_of_a_notebooks_cell(monkeypatch: pytest.MonkeyPatch) -> N
         hashes.append(code_hash(names["Late"]))  # type: ignore[arg-type]
     assert None not in hashes
     assert hashes[0] != hashes[1] == hashes[2]
-
-
-WEIGHTING = """
-from afterword.methods import Method
-from afterword.methods.weights import Weighting
-
-FACTOR = {factor}
-
-class Scaled(Weighting):
-    kind = "scaled_{name}"
-
-    def __call__(self, group, targets, reading):
-        return FACTOR * targets
-
-class Further(Scaled):
-    kind = "further_{name}"
-
-method = Method(weigh=Further())
-"""
-
-
-def test_the_code_hash_covers_the_file(tmp_path: Path) -> None:
-    codes = []
-    for name, factor in (("one", 2), ("two", 3)):
-        file = tmp_path / f"{name}_scaled.py"
-        file.write_text(WEIGHTING.format(name="x", factor=factor))
-        codes.append(parse_method(f"@{file}:method").weigh.code)  # type: ignore[union-attr]
-        del Weighting.kinds["scaled_x"], Weighting.kinds["further_x"]
-    assert None not in codes and len(set(codes)) == 2

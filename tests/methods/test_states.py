@@ -47,12 +47,6 @@ def test_a_missing_layer_is_named() -> None:
             States(kind).check(4)
 
 
-def test_the_mean_of_layers() -> None:
-    trace = Trace({0: torch.tensor([[1.0]]), LAST: torch.tensor([[4.0]])})
-    assert States("first_last").mean(trace).tolist() == [[2.5]]
-    assert States().mean(trace).tolist() == [[4.0]]
-
-
 class Twice(CustomStates):
     """The last layer, concatenated with the mean of the first two."""
 

@@ -13,7 +13,7 @@ from tests.tiny import tiny, tiny_tokenizer
 
 from afterword import Encoder, reba
 from afterword.backbone.loading import load_backbone
-from afterword.errors import InputError, MethodError, NoSuchHead
+from afterword.errors import InputError, NoSuchHead
 from afterword.methods.weights import AnyPool, Backward, Copy, Plain, Pool, SelfAttention, Table1, pooled_rows
 from afterword.text.batch import lay
 from afterword.text.layout import Layout
@@ -123,12 +123,6 @@ def test_a_copy_that_was_truncated_to_nothing() -> None:
     group = lay([TokenizedText((Segment([1, 10, 11], ((1, 3), (3, 3)), (1, 0)),), kept=2, total=2)]).groups[0]
     with pytest.raises(InputError, match="no token left"):
         Plain("mean", "last", False).sentence(group)
-
-
-@pytest.mark.parametrize("options", [{"pool": "max"}, {"copy": "second"}])
-def test_an_unknown_pooling_is_refused(options) -> None:
-    with pytest.raises(MethodError):
-        Plain(**options)
 
 
 @pytest.fixture(scope="module")

@@ -53,20 +53,6 @@ def test_a_line_that_was_not_run_keeps_its_figures():
     assert replaced(page, "sts", written(STS, [], cells_of(page, "sts"))) == page
 
 
-def test_cells_of_tasks_that_were_not_run_stay():
-    old = {("echo", "STSB"): "30.00", ("echo", "SICKR"): "40.00", ("echo", "Avg."): "35.00"}
-    table = written(STS, [row("echo", "m", SICKR=0.4), row("classical", "m", MR=0.5)], old)
-    assert table.splitlines()[-1].split() == ["|", "echo", "|", "30.00", "|", "40.00", "|", "35.00", "|"]
-    assert "classical" not in table, "its results are of no task of this table"
-
-
-def test_a_table_over_models_keeps_the_columns_of_those_that_were_not_run():
-    shown = Shown((Run("sts", ("m", "n"), ("classical",)),), average=("STSB",))
-    old = {("classical", "m"): "1.00", ("classical", "n"): "2.00"}
-    table = written(shown, [row("classical", "n", STSB=0.25)], old)
-    assert table.splitlines()[-1].split() == ["|", "classical", "|", "1.00", "|", "25.00", "|"]
-
-
 def test_only_the_lines_that_the_page_lacks_are_run():
     assert [lacking(step, set(lines(PAGE, "sts"))).methods for step in STS.runs] == [("echo",), ("tfidf",)]
     assert lacking(STS.runs[1], {"tfidf, Wikipedia"}).methods == ()

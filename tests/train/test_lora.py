@@ -96,15 +96,6 @@ def test_all_linear_layers_get_matrices_and_nothing_else_is_trained(models: Path
         attach(Encoder.load(models / "llama", bellm()).backbone.model, Settings(targets=("c_attn",)))
 
 
-def test_a_part_can_be_trained_whole(models: Path):
-    encoder = Encoder.load(models / "llama", bellm())
-    last = encoder.backbone.stack.layers[-1]
-    weights = list(last.parameters())
-    adapted = attach(encoder.backbone.model, LORA, [last])
-    assert all(p.requires_grad for p in weights) and not any("lora" in n for n, _ in last.named_parameters())
-    assert any("layers.1." in n and p.requires_grad for n, p in adapted.named_parameters())
-
-
 def test_matrices_move_to_the_weights_of_before(models: Path):
     one, two = (Encoder.load(models / "llama", classical()) for _ in range(2))
     with torch.no_grad():

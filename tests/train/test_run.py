@@ -153,19 +153,6 @@ def test_an_encoder_keeps_its_steps_and_gets_its_prompt(models: Path, tmp_path: 
     assert curve(tmp_path / "b")[1] != curve(tmp_path / "a")[1]
 
 
-def test_a_prompt_that_an_encoder_has_is_trained_with(models: Path, tmp_path: Path):
-    start = Encoder.load(models / "gpt2", BOTH)
-    asked = {**SMALL, "method": None, "epochs": 1}
-    named = train(
-        replace(start, prompts={"query": "find: "}, default_prompt_name="query"), ROWS, tmp_path / "a", **asked
-    )
-    assert (named.prompts, named.default_prompt_name) == ({"query": "find: "}, "query")
-    train(models / "gpt2", ROWS, tmp_path / "b", prompt="find: ", **{**asked, "method": BOTH})
-    train(models / "gpt2", ROWS, tmp_path / "c", **{**asked, "method": BOTH})
-    losses = [curve(tmp_path / x) for x in "abc"]
-    assert losses[0] == losses[1] != losses[2]
-
-
 def test_rows_that_share_their_texts(models: Path, tmp_path: Path):
     alike = [{**row, "anchor": "one anchor"} for row in ROWS]
     with pytest.raises(DataError, match="batch of 6"):
@@ -173,25 +160,6 @@ def test_rows_that_share_their_texts(models: Path, tmp_path: Path):
     assert not (tmp_path / "a" / "modules.json").exists()
     train(models / "llama", alike, tmp_path / "b", distinct=False, **SMALL)
     assert len(curve(tmp_path / "b")) == 12
-
-
-def test_frozen_weights_are_trained(models: Path, tmp_path: Path):
-    start = Encoder.load(models / "llama", BOTH)
-    start.backbone.model.requires_grad_(False)
-    train(start, ROWS, tmp_path / "a", **{**SMALL, "rank": 0})
-    train(models / "llama", ROWS, tmp_path / "b", **{**SMALL, "rank": 0})
-    assert curve(tmp_path / "a") == curve(tmp_path / "b")
-
-
-def test_half_precision_weights_are_trained_in_float32(models: Path, tmp_path: Path):
-    half = Encoder.load(models / "llama", BOTH, dtype=torch.float16)
-    trained = train(half, ROWS, tmp_path / "a", **SMALL)
-    assert trained.backbone.dtype == torch.float32 and np.isfinite(trained.encode(TEXTS)).all()
-    losses = list(curve(tmp_path / "a").values())
-    assert all(np.isfinite(losses)) and min(losses) > 0
-    train(models / "llama", ROWS, tmp_path / "b", precision="bfloat16", **SMALL)
-    theirs = list(curve(tmp_path / "b").values())
-    assert 0 < abs(theirs[0] - losses[0]) < 0.05 * losses[0]
 
 
 def test_the_adapter_can_be_saved(models: Path, tmp_path: Path):
@@ -326,9 +294,3 @@ def test_rows_that_do_not_fit_are_refused(models: Path):
         check(Settings(batch_size=6, prompts={"query": "find: "}), plain, rows, None)
     with pytest.raises(MethodError, match="states='static'"):
         check(pairs, Encoder.load(models / "llama", classical(states="static")), rows, None)
-
-
-def test_a_batch_has_rows_of_all_processes(models: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(DataError, match="40"):
-        check(Settings(batch_size=10), Encoder.load(models / "llama", classical()), TrainingRows.read(ROWS), None)

@@ -11,12 +11,6 @@ from afterword.errors import InputError, ModelError
 from afterword.train.settings import Place, Settings
 
 
-def test_the_papers_values_are_the_defaults():
-    paper = {"rank": 32, "alpha": 32, "dropout": 0.1, "learning_rate": 2e-4, "temperature": 0.05, "seed": 42}
-    assert {name: getattr(Settings(), name) for name in paper} == paper
-    assert Settings().targets == () and Settings().lora and Settings().loss == "ranking"
-
-
 def test_they_come_back_from_json():
     for settings in (
         Settings(),

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from tests.killed import forked
 from tests.train.conftest import BINARY, DEV, REPEATED, ROWS, SMALL, TEXTS, curve
 
-from afterword import Encoder, bellm, classical
+from afterword import Encoder, classical
 from afterword.errors import ModelError
 from afterword.files.fingerprint import weights_digest
 from afterword.train import train
@@ -240,31 +240,3 @@ def test_two_processes_are_one_with_a_batch_of_both(losses: list[str], models: P
         )
         assert Encoder.load(tmp_path / f"two {loss}").encode(TEXTS).shape == (4, 64)
         assert json.loads((tmp_path / f"two {loss}" / "training.json").read_text())["fixed"]["processes"] == 2
-
-
-@pytest.mark.slow
-def test_last_token_and_one_layer_follow_the_causal_run(models: Path, tmp_path: Path):
-    """BeLLM with its last layer and last-token pooling is the causal model; with the mean it is not."""
-    with pytest.warns(UserWarning, match="equals the causal model"):
-        same = bellm(last=1, pool="last", template=None, pool_special_tokens=True)
-    runs = {
-        "causal": classical("last"),
-        "last": same,
-        "mean": bellm(last=1, template=None, pool_special_tokens=True),
-        "causal mean": classical("mean"),
-    }
-    settings = {**SMALL, "dropout": 0.0, "epochs": 4, "steps": 10}
-    for name, method in runs.items():
-        train(models / "llama", ROWS, tmp_path / name, **{**settings, "method": method})
-    found = {name: np.array(list(curve(tmp_path / name).values())) for name in runs}
-    assert all(len(f) == 10 for f in found.values())
-    assert abs(found["last"] - found["causal"]).max() <= 1e-5
-    assert abs(found["mean"] - found["causal mean"]).max() > 1e-2
-
-
-def test_the_bar_shows_the_last_loss_and_score(models: Path, tmp_path: Path, capsys):
-    train(models / "llama", ROWS, tmp_path / "a", dev=DEV, every=6, progress=True, **SMALL)
-    out, err = capsys.readouterr()
-    shown = err.replace("\r", "\n")
-    assert not out and "12/12" in shown
-    assert f"loss={curve(tmp_path / 'a')[11]:.4f}" in shown or f"loss={curve(tmp_path / 'a')[12]:.4f}" in shown

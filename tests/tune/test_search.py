@@ -17,12 +17,9 @@ from afterword.methods.states import States
 from afterword.methods.weights import Plain
 from afterword.post import EmbedFilter, Whiten, parse_post
 from afterword.tasks.scores import cosines, quantize, spearman
-from afterword.text.batch import lay
-from afterword.text.layout import Layout
 from afterword.tune import Grid, tune
-from afterword.tune.recipes import Family, families
-from afterword.tune.search import cosines as pair_cosines
-from afterword.tune.search import mixture, products, raw_and_centred
+from afterword.tune.recipes import Family
+from afterword.tune.search import mixture, raw_and_centred
 
 pytestmark = pytest.mark.filterwarnings("ignore:ditto on")
 
@@ -134,30 +131,6 @@ def test_fewer_directions_than_components_are_whitened(tmp_path):
     assert tuned.encoder_of(at).encode(["a cat"]).shape == (1, 15) and not tuned.notes
 
 
-SOME = ["a cat", "the dogs ran off", "so", "big towns"]
-
-
-@torch.no_grad()
-def test_families_of_one_and_two_copies(tmp_path, monkeypatch):
-    encoder = load("gpt2", tmp_path)
-    found = families(Grid(copies=(2,), published=False), encoder.backbone)
-    batch = lay(Layout(copies=2).write(SOME, encoder.backbone.tokenizer))
-    readings = search.read(encoder.backbone, found, batch)
-    assert [r.rows[0].shape[1] for r in readings] == [3, 2, 4, 4]  # mean, last, weighted; values; Echo and ReBA; heads
-    for family, one in zip(found, readings, strict=True):
-        vectors = one.vectors(slice(None))
-        assert vectors.shape == (4, len(family.rows), len(family.layers), 16)
-        assert torch.allclose(one.total(), vectors.sum(0), atol=1e-12)
-        for cells in (1, 200):
-            monkeypatch.setattr(search, "CELLS", cells)
-            parts = [part for _, part in one.parts()]
-            assert len(parts) > 1 and torch.allclose(torch.cat(parts, 1), vectors, atol=1e-12)
-        for r in range(len(family.rows)):
-            method = family.method(r, 0)[0]
-            slow = torch.from_numpy(Encoder(encoder.backbone, method).encode(SOME))
-            assert torch.allclose(vectors[:, r, family.at(0)].mean(1), slow, atol=1e-9), method
-
-
 KINDS = ("last", "layer:0", "layer:0+1", "first_last")
 FAMILY = Family((Plain(),), (partial(classical, "mean"),), KINDS)
 
@@ -170,12 +143,6 @@ def vectors(dtype=torch.float64, shift: float = 0.0) -> torch.Tensor:
 def mixed(x: torch.Tensor) -> torch.Tensor:
     """The vectors of each kind (T, R, C, D), one by one."""
     return torch.stack([x[:, :, [FAMILY.layers.index(k) for k in States(kind).layers]].mean(2) for kind in KINDS], 2)
-
-
-def test_cosines_of_all_kinds():
-    x, mix = vectors(), mixture(FAMILY).double()
-    slow = mixed(x)
-    assert torch.allclose(pair_cosines(*products(x, mix)), F.cosine_similarity(slow[:5], slow[5:], dim=-1))
 
 
 @pytest.mark.parametrize(("dtype", "shift", "tolerance"), [(torch.float64, 0, 1e-12), (torch.float32, 300, 1e-4)])

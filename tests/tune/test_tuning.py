@@ -1,7 +1,6 @@
 """Tuning: noise is not chosen, a real gain is found and saved, ensembles are tried, invalid pairs are named."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from afterword.post import Normalise
 from afterword.tasks.pairs import ScoredPairs
 from afterword.tasks.scores import cosines
 from afterword.tune import Grid, score, tune
-from afterword.tune.report import as_json, save
-from afterword.tune.tuning import BEST, best_of, of_two
+from afterword.tune.report import save
+from afterword.tune.tuning import BEST, of_two
 
 pytestmark = pytest.mark.filterwarnings("ignore:ditto on")
 
@@ -60,12 +59,6 @@ def test_bad_pairs(tmp_path):
         tune(encoder, same)
 
 
-def test_blank_texts_are_read_as_a_full_stop(tmp_path):
-    encoder, pairs = load("bert", tmp_path), made_up()
-    blank, stop = (ScoredPairs((t, *pairs.left[1:]), pairs.right, pairs.gold, ()) for t in (" ", "."))
-    assert np.array_equal(tune(encoder, blank).cosines, tune(encoder, stop).cosines, equal_nan=True)
-
-
 def test_a_real_gain_is_found_and_saved(tmp_path):
     """With the cosines of one recipe as scores, that recipe wins, and the saved encoder has its score."""
     encoder, pairs = load("bert", tmp_path / "model"), made_up(200)
@@ -94,15 +87,6 @@ def test_fitted_steps_are_saved(tmp_path):
         assert cosines(vectors[:100], vectors[100:]) == pytest.approx(tuned.cosines[at], abs=2e-5)
 
 
-def test_a_recipe_counts_as_undefined_on_either_half(tmp_path):
-    tuned = tune(load("bert", tmp_path / "model"), made_up(60))
-    before = as_json(tuned)["undefined"]
-    at = [i for i, score in enumerate(tuned.choice.rank + tuned.choice.confirm) if np.isfinite(score)][-2:]
-    choice = replace(tuned.choice, rank=tuned.choice.rank.copy(), confirm=tuned.choice.confirm.copy())
-    choice.rank[at[0]], choice.confirm[at] = np.nan, np.nan
-    assert as_json(replace(tuned, choice=choice))["undefined"] == before + 2
-
-
 def leaders(*widths: int) -> list:
     random = torch.Generator().manual_seed(0)
     return [
@@ -117,14 +101,6 @@ def test_only_vectors_of_one_width_are_joined() -> None:
     assert [recipe.post for recipe in found.recipes] == ["none", "centre"] and found.cosines.shape == (2, 44)
     nothing = of_two(leaders(8), np.arange(44))
     assert nothing.recipes == [] and nothing.fits == []
-
-
-def test_the_best_on_the_pairs_that_rank_are_kept_once() -> None:
-    given, gold = leaders(*[8] * (BEST + 2)), np.random.default_rng(0).normal(size=44)
-    found = best_of([*given, *given], gold, np.arange(20))
-    assert len({spec for _, spec, _ in found}) == len(found) == BEST
-    first = next(v for _, spec, v in given if spec == found[0][1])
-    assert cosines(*first[:, :20].numpy()) == pytest.approx(cosines(*found[0][2][:, :20].numpy()))
 
 
 def test_they_are_tried_and_give_what_their_encoder_gives(tmp_path) -> None:

@@ -162,7 +162,6 @@ class Sif(ByToken):
     a: float = 1e-3
 
     def __post_init__(self) -> None:
-        """Validate the values."""
         super().__post_init__()
         if not 0 < self.a < float("inf"):
             raise MethodError(f"sif: a={self.a!r}: pass a number above 0, such as 0.001")
@@ -194,7 +193,6 @@ class WithoutBiases(ByToken):
     punctuation: bool = True
 
     def __post_init__(self) -> None:
-        """Validate the values."""
         super().__post_init__()
         if self.frequent < 0:
             raise MethodError(f"frequent={self.frequent}: pass a number of tokens, 0 or more")

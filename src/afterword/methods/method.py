@@ -39,7 +39,6 @@ class Method:
     name: str = field(default="custom", compare=False)
 
     def __str__(self) -> str:
-        """Its name."""
         return self.name
 
     @property
@@ -76,7 +75,6 @@ class Ensemble:
     name: str = field(default="ensemble", compare=False)
 
     def __post_init__(self) -> None:
-        """Validate the values."""
         methods = self.methods
         if not isinstance(methods, list | tuple) or not methods:
             raise MethodError(f"ensemble: methods={methods!r:.60}: pass a list of at least one method")
@@ -95,7 +93,6 @@ class Ensemble:
             object.__setattr__(self, "weights", tuple(map(float, self.weights)))
 
     def __str__(self) -> str:
-        """Its name."""
         return self.name
 
     @property

@@ -223,7 +223,6 @@ class Selected(Weighting):
     reads_attention: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Validate the values."""
         super().__post_init__()
         if not self.alpha >= 0:
             raise MethodError(f"alpha={self.alpha}: pass a number of at least 0, such as 1.5")

@@ -46,7 +46,6 @@ class States:
     kind: str = "last"
 
     def __post_init__(self) -> None:
-        """Validate the kind."""
         _ = self.layers
 
     @property

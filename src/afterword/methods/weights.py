@@ -59,7 +59,6 @@ class Weighting(Named, ABC):
     """Whether the attention matrices are read."""
 
     def __post_init__(self) -> None:
-        """Validate the values."""
         choose("pool", self.pool, get_args(AnyPool))
         choose("copy", self.copy, get_args(Copy))
         if not is_custom(type(self)):

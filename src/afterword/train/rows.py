@@ -49,7 +49,6 @@ class TrainingRows:
     source: str
 
     def __len__(self) -> int:
-        """The number of rows, N."""
         return len(next(iter(self.columns.values())))
 
     @property

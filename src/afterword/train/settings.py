@@ -106,7 +106,6 @@ class Settings:
     patience: int = 0
 
     def __post_init__(self) -> None:
-        """Validate the values."""
         for name in ("targets", "matryoshka", "weights"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, allowed in (("loss", get_args(Loss)), ("precision", (None, *get_args(Precision)))):

@@ -107,7 +107,6 @@ class Recipe:
         return self.post == "none" and isinstance(method, Method) and isinstance(method.weigh, SelfAttention)
 
     def __str__(self) -> str:
-        """The method and the step, as tables show them."""
         return self.spec if self.post == "none" else f"{self.spec} + {self.post}"
 
 
