@@ -40,7 +40,7 @@ def compare(
         typer.Option(
             "--published", metavar="TABLE",
             help="Add this table of a paper (see --list), all its rows; or all: every table that your results have a "
-            "place in, with the rows nearest to yours. Without results: the papers' tables alone.",
+            "place in. Without results: the papers' tables alone.",
         ),
     ] = None,
     draws: Annotated[
@@ -185,13 +185,12 @@ def _csv_lines(
 def draw(plot: Path, dark: bool, rows: Sequence[Row], theirs: Sequence[Published]) -> None:
     """Draw every table to a file, published ones completely, and print the names of the files."""
     from ..papers import figure
-    from ..tasks.published import published
     from ..tasks.results import tables
 
     drawn = [
         (t.title, t.title, list(t.columns), [figure.Series(*row) for row in t.rows], t.metric) for t in tables(rows)
     ]
-    for t in (published()[cut.id] for cut in theirs):
+    for t in theirs:
         headings = [column.heading for column in t.columns]
         note = "filled: evaluated here, hollow: published; *: of different data, see the notes under the table"
         drawn.append(

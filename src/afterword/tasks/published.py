@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,7 +21,6 @@ CATEGORIES = dict(zip(("Clas.", "Clus.", "P. Cls.", "Rera.", "Retr.", "STS"), CM
 """The tasks behind the headings of ReBA's Table 2."""
 
 HERE = "evaluated here"
-NEAREST = 3  # number of published rows that are shown for each of ours
 
 Numbers = tuple[float | None, ...]
 
@@ -197,13 +195,7 @@ def _table(raw: Mapping[str, Any], cmteb: Mapping[str, str]) -> Published:
 
 
 def chosen(ids: Sequence[str], rows: Sequence[Row]) -> list[Published]:
-    """The tables with these ids.
-
-    Args:
-        ids: ids of tables; "all" = every table in which one of `rows` has a place, cut to the rows that are nearest in
-            score; without `rows`, all tables.
-        rows: our results.
-    """
+    """The tables with these ids; "all" is every table in which one of our rows has a place; without rows, all."""
     if unknown := set(ids) - {"all", *published()}:
         name = min(unknown)
         raise InputError(
@@ -211,24 +203,8 @@ def chosen(ids: Sequence[str], rows: Sequence[Row]) -> list[Published]:
         )
     if "all" not in ids:
         return [published()[name] for name in dict.fromkeys(ids)]
-    tables = [table if table.id in ids or not rows else near(table, rows) for table in published().values()]
-    return [table for table in tables if table is not None]
-
-
-def near(table: Published, rows: Sequence[Row]) -> Published | None:
-    """The table with the rows that are nearest in score to each of ours; None if none of ours has a place in it."""
-    kept: set[int] = set()
-    for row in rows:
-        scores = table.line(row).scores
-        distances = sorted((_distance(one.scores, scores), i) for i, one in enumerate(table.rows))
-        kept |= {i for distance, i in distances[:NEAREST] if distance < math.inf}
-    if len(kept) in (0, len(table.rows)):
-        return table if kept else None
-    more = f"{len(kept)} of {len(table.rows)} rows, the nearest in score."
-    return replace(table, note=f"{table.note} {more}".strip(), rows=tuple(table.rows[i] for i in sorted(kept)))
-
-
-def _distance(theirs: Numbers, ours: Numbers) -> float:
-    differences = [abs(a - b) for a, b in zip(theirs, ours, strict=True) if a is not None and b is not None]
-    finite = [d for d in differences if math.isfinite(d)]
-    return fmean(finite) if finite else math.inf
+    return [
+        table
+        for table in published().values()
+        if not rows or table.id in ids or len(table.lines(rows)) > len(table.rows)
+    ]

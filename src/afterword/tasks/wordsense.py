@@ -264,32 +264,25 @@ class Occurrences(Loaded):
 
     def score(self, embedder: Embedder, seed: int) -> Scores:
         """Score an encoder, word by word; the seed is not used."""
-        counts = dict.fromkeys(("dropped", "truncated", "unknown", "undecided"), 0)
-        by_word: dict[str, list[bool]] = {}
-        by_sense: dict[tuple[str, str], list[bool]] = defaultdict(list)
+        counts = dict.fromkeys(NOTES, 0)
+        hits: dict[str, list[bool]] = {}
         for word, (train, test) in self.words.items():
             senses, vectors = _sense_vectors(train, rows := _vectors(embedder, train))
             counts["dropped"] += sum(row is None for row in rows)
-            by_word[word] = []
+            hits[word] = []
             for occurrence, row in zip(test, _vectors(embedder, test), strict=True):
                 chosen = winner(vectors @ unit(row)) if row is not None and senses else UNDECIDED
                 counts["truncated"] += row is None
                 counts["undecided"] += row is not None and chosen == UNDECIDED
                 counts["unknown"] += occurrence.sense not in senses
-                hit = chosen != UNDECIDED and senses[chosen] == occurrence.sense
-                by_word[word].append(hit)
-                by_sense[word, occurrence.sense].append(hit)
-        correct = np.array([hit for hits in by_word.values() for hit in hits], np.float64)
-        words = {word: float(np.mean(hits)) for word, hits in by_word.items()}
-        metrics: dict[str, Any] = {
-            "accuracy": float(correct.mean()),
-            "accuracy_macro": float(np.mean(list(words.values()))),
-            "recall_macro": float(np.mean([np.mean(hits) for hits in by_sense.values()])),
-            "words": words,
-        }
+                hits[word].append(chosen != UNDECIDED and senses[chosen] == occurrence.sense)
+        correct = np.array([hit for of_word in hits.values() for hit in of_word], np.float64)
+        by_word = float(np.mean([np.mean(of_word) for of_word in hits.values()]))
+        metrics = {"accuracy": float(correct.mean()), "accuracy_macro": by_word}
         if counts["truncated"] + counts["undecided"] == len(correct):
-            metrics = dict.fromkeys(metrics, math.nan) | {"words": dict.fromkeys(words, math.nan)}
-        return Scores(metrics["accuracy"], metrics, {"correct": correct}, _counted(counts, len(correct)))
+            metrics = dict.fromkeys(metrics, math.nan)
+        notes = tuple(f"{number} {NOTES[kind]}" for kind, number in counts.items() if number)
+        return Scores(metrics["accuracy"], metrics, {"correct": correct}, notes)
 
 
 def _vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) -> list[Array | None]:
@@ -305,14 +298,12 @@ def _sense_vectors(train: Sequence[Occurrence], rows: Sequence[Array | None]) ->
     return list(sums), unit(np.stack(list(sums.values()))) if sums else np.zeros((0, 0))
 
 
-def _counted(counts: Mapping[str, int], tested: int) -> tuple[str, ...]:
-    notes = {
-        "dropped": "train occurrences were truncated with the end of their text and are left out",
-        "truncated": f"of {tested} test occurrences were truncated with the end of their text: wrong",
-        "unknown": f"of {tested} test occurrences have a sense without a vector: wrong",
-        "undecided": f"of {tested} test occurrences are equally near to two senses: wrong, or NaN where that is all",
-    }
-    return tuple(f"{counts[kind]} {note}" for kind, note in notes.items() if counts[kind])
+NOTES = {
+    "dropped": "train occurrences were truncated with the end of their text and are left out",
+    "truncated": "test occurrences were truncated with the end of their text: wrong",
+    "unknown": "test occurrences have a sense without a vector: wrong",
+    "undecided": "test occurrences are equally near to two senses: wrong, or NaN where that is all",
+}
 
 
 TASKS: tuple[Task, ...] = (
