@@ -18,6 +18,7 @@ import huggingface_hub.constants as hub
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.agreement import close
 from tests.tiny import tiny
 from transformers.utils import hub as transformers_hub
 
@@ -353,6 +354,6 @@ def test_no_folder_makes_us_ask_the_hub(silent, models: Path, tmp_path: Path):
             with pytest.raises(ModelError):
                 Encoder.load(tmp_path / name, classical())
         else:
-            assert (Encoder.load(tmp_path / name, classical()).encode("dog") == wanted).all()
+            assert close(Encoder.load(tmp_path / name, classical()).encode("dog"), wanted)
     Encoder.load(models / "inside" / "encoder")
     assert silent == []

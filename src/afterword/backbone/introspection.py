@@ -130,7 +130,7 @@ def quantised(model: Any) -> str:
 
 
 def rotary_split(config: Any) -> tuple[int | None, bool]:
-    """The length beyond which rotary frequencies depend on the longest text, and whether they differ for each length."""
+    """The length beyond which rotary frequencies depend on the longest text, and whether on each length."""
     config = text_config(config)
     for kind in _rotary(config):
         if kind.get("rope_type") in ("longrope", "dynamic"):
