@@ -45,13 +45,11 @@ def _root(context: typer.Context) -> None:
 def turning_point(
     model: Models,
     dev: Annotated[list[Path], Option(metavar="FILE", show_default=False,
-        help="Development pairs with human scores: a file of sentence1, sentence2 and score. May be given several "
-        "times: the curve is then the mean of theirs.")],
+        help="Scored pairs: sentence1, sentence2, score. May be given several times: the curve is their mean.")],
     pool: Annotated[list[str] | None, Option(metavar="POOL",
         help="Pooling: mean or last. May be given several times. Default: both.")] = None,
     template: Annotated[list[str] | None, Option(metavar="TEMPLATE",
-        help="A template: its name, a string with {text}, or none. May be given several times. Default: bellm and "
-        "none.")] = None,
+        help="A template, or none. May be given several times. Default: bellm and none.")] = None,
     margin: Annotated[float, Option(min=0, metavar="X", help="Scores that differ by at most X count as equal.")] = 0.01,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
@@ -113,8 +111,7 @@ def dependency(
     texts: Texts,
     method: o.Methods = None,
     pivot: Annotated[Literal["last", "first"] | None, Option(metavar="TOKEN",
-        help="The pivot, the token that represents a sentence: last or first. Default: last in a causal model, else "
-        "first.")] = None,
+        help="The token that represents a sentence. Default: last in a causal model, else first.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Measure how much each sentence's pivot token depends on its other tokens.
@@ -143,8 +140,7 @@ def words(
         help="Count word frequencies in this file: lines of a word and its count, or a text.")],
     method: Annotated[list[str] | None, Option(metavar="METHOD",
         help="A method. May be given several times. Default: bellm.")] = None,
-    top: Annotated[int, Option(min=1, metavar="N", help="Treat the N most frequent words as high-frequency words."
-        )] = 100,
+    top: Annotated[int, Option(min=1, metavar="N", help="Number of high-frequency words.")] = 100,
     head: Annotated[str | None, Option(metavar="MODEL",
         help="Use the language-modelling head of this model instead of the model's own.")] = None,
     show: Annotated[int, Option(min=0, metavar="N", help="Print the words of N texts.")] = 5,
@@ -209,10 +205,8 @@ def heads(
     texts: Texts,
     corpus: Corpus = None,
     dev: Annotated[Path | None, Option(metavar="FILE",
-        help="Scored pairs by which Ditto's heads are ranked: a file of sentence1, sentence2 and score. Without "
-        "--input and --pairs, correlations are of their texts.")] = None,
-    states: Annotated[str, Option(metavar="STATES", help="The states that Ditto weighs: first_last, last, static."
-        )] = "first_last",
+        help="Scored pairs that rank the heads by Ditto. Without --input, correlations are of their texts.")] = None,
+    states: Annotated[str, Option(metavar="STATES", help="The states that Ditto weighs.")] = "first_last",
     top: Annotated[int, Option(min=1, metavar="N", help="Print the N best heads.")] = 4,
     head: Annotated[list[str] | None, Option(metavar="HEAD",
         help="Print this head too, as in 1-10. May be given several times.")] = None,
@@ -258,8 +252,7 @@ def isotropy(
         help="Pairs with a score above X are positive, as in SimCSE and Ditto: 4 of 5.")] = 4.0,
     method: o.Methods = None,
     post: Annotated[list[str] | None, Option(metavar="STEPS",
-        help="Post-processing steps to apply to every method's vectors: none, whiten, flow, ... May be given several "
-        "times. Default: none.")] = None,
+        help="Post-processing steps for every method: none, whiten, flow, ... May be given several times.")] = None,
     fit: Annotated[Path | None, Option(metavar="FILE",
         help="Fit steps and TF-IDF on the texts of this file. Default: on the texts that are measured.")] = None,
     *, figure: Figure, run: Run,
@@ -303,10 +296,8 @@ def lengths(
     model: Models,
     texts: Texts,
     tasks: Annotated[list[str] | None, Option(metavar="TASKS",
-        help="Measure the texts of these tasks, each by itself: groups or names, separated by commas; see `afterword "
-        "evaluate --list`.")] = None,
-    data: Annotated[str | None, Option(metavar="DIR", help="Folder of the tasks' data; or hub, to download them."
-        )] = None,
+        help="Measure the texts of these tasks: groups or names, separated by commas.")] = None,
+    data: Annotated[str | None, Option(metavar="DIR", help="Folder of the tasks' data, or hub.")] = None,
     method: o.Method = None,
     max_length: Annotated[int | None, Option(min=1, metavar="N",
         help="Count the texts over N tokens. Default: the model's limit.")] = None,
@@ -381,10 +372,9 @@ def attention(
     field: o.Field = None,
     method: o.Methods = None,
     head: Annotated[list[str] | None, Option(metavar="LAYER-HEAD",
-        help="Show this head's attention, as in 1-10: layer and head, counted from 1. May be given several times."
-        )] = None,
+        help="Show this head, as in 1-10: layer and head from 1. May be given several times.")] = None,
     layer: Annotated[list[int] | None, Option(min=1, metavar="N",
-        help="Show the mean over all heads of layer N, counted from 1. May be given several times.")] = None,
+        help="Show the mean over all heads of layer N, from 1. May be given several times.")] = None,
     *, figure: Figure, run: Run,
 ) -> int:  # fmt: skip
     """Show the attention of one text, token by token.
@@ -448,9 +438,8 @@ def gains(
 ) -> int:  # fmt: skip
     """Print the gain of a second encoder over a first, by kind of sentence pair.
 
-    Give one model and two methods, two models, or two models and two methods: the first method is then that of the
-    first model. The gain is the difference of Spearman's correlations with the scores. Kinds: the subset that the
-    data name, length, negation, where the texts differ, and how many words they share.
+    Pass two models, two methods, or both. The gain is the difference of Spearman's correlations with the scores. Kinds:
+    the subset that the data name, length, negation, where the texts differ, and how many words they share.
 
     Examples:
         afterword analyse gains -m afterword-mini --method classical --method echo --pairs pairs.jsonl
