@@ -38,11 +38,6 @@ def test_a_bug_is_one_line_and_a_traceback_only_if_asked_for(capsys: pytest.Capt
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_debug_shows_where_an_error_came_from(run: Run, tmp_path: Path):
-    ended = run("--debug", "embed", "-m", "x", "-i", tmp_path / "none.txt")
-    assert ended.code == 2 and "Traceback" in ended.err and ended.last.startswith("error: ")
-
-
 def test_without_a_verb_it_shows_its_help(run: Run):
     ended = run()
     assert ended.code == 0 and "Usage: afterword" in ended.out

@@ -88,14 +88,6 @@ def test_columns_of_a_parquet_file_keep_their_types(run: Run, model: Path, tmp_p
     ]
 
 
-def test_what_cannot_be_kept(run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    Path("in.csv").write_text("id,text\n1,a\n")
-    for words in (["text"], ["id,vector"], ["id", "-o", "out.npy"], ["Id"]):
-        ended = embed(run, model, "-i", "in.csv", "--keep", *words)
-        assert (ended.code, ended.out) == (2, "") and len(ended.err.splitlines()) == 1, words
-
-
 def test_words_keep_columns_too(run: Run, model: Path, tmp_path: Path):
     rows = [{"text": "a b", "words": ["a", "c", "b"], "id": 1}, {"text": " ", "word": "a", "id": [2]},
             {"text": "a", "words": [], "id": 3}]  # fmt: skip

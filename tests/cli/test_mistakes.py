@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.cli.conftest import Run
 from tests.tiny import tiny
 
 from afterword import Encoder, reba
+from afterword.cli import main
 
 MISTAKES = """
 # the model
@@ -40,7 +42,11 @@ embed -m enc -i empty | empty
 embed -m enc -i rows.csv --field nope | 'nope' id, body
 embed -m enc -i latin.csv --field sentence1 | latin.csv 0xe4 line 2
 embed -m enc -i blank.txt -o new.npy | 2 of 2
+embed -m enc -i rows.csv --field body --keep Id | 'Id' 'id'
+embed -m enc -i rows.csv --field body --keep text | 'text' --keep
 embed -m enc -o new.foo a | new.foo .parquet
+embed -m enc -i rows.txt -o vectors | 'vectors' vectors/ vectors.parquet
+embed -m enc -o rows.txt a | rows.txt .parquet
 embed -m enc -o no/new.npy a | no/new.npy
 embed -m enc -i rows.csv --field body -o same.npy --rejects same.npy | same.npy
 embed -m enc -i rows.txt a | --input
@@ -48,6 +54,13 @@ embed -m enc rows.txt | rows.txt --input
 embed -m enc -i pairs.jsonl --field sentence1 -o pairs.jsonl | pairs.jsonl
 embed -m enc --method echo --method reba -o new.npy a | .npy .jsonl
 similar -m enc a | --against
+# search
+duplicates -i vectors.parquet --over 90 | 90 0.9
+duplicates rows.csv | rows.csv --model
+cluster -i vectors.parquet --k two | --k 'two'
+search index a --where colour=1 | 'colour' text
+search nope a | nope index
+search index | --input
 compare nope | nope evaluate
 # tasks
 evaluate -m enc --tasks stss --data . | 'stss' 'sts' --list
@@ -80,6 +93,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "latin.csv").write_bytes("sentence1,sentence2,score\nä,ö,1\n".encode("latin-1"))
     rows = ({"sentence1": f"a {i}", "sentence2": f"b {i * i}", "score": i % 5} for i in range(40))
     (folder / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    texts = ["-m", f"{folder}/enc", "-i", f"{folder}/rows.csv", "--column", "body"]
+    assert main(["embed", *texts, "-o", f"{folder}/vectors.parquet"]) == 0
+    assert main(["index", f"{folder}/index", *texts]) == 0
     return folder
 
 
@@ -98,3 +114,10 @@ def test_a_mistake(line: str, values: str, run: Run, place: Path, monkeypatch: p
     after = listing(place)
     assert {path: content for path, content in after.items() if path in before} == before
     assert all(".rejects." in path or "/results" in path for path in set(after) - set(before))
+
+
+def test_a_missing_extra_is_named(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    ended = run("tune", "-m", "enc", "--dev", "pairs.jsonl", "--out", "new", "--plot", "heads.svg")
+    assert ended.code == 2 and "matplotlib" in ended.last and "afterword[plots]" in ended.last

@@ -1,11 +1,39 @@
-"""What the verbs of ``analyse`` share."""
+"""Groups of options: a model to load, texts to read, names in results."""
 
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.cli.conftest import Run, array
 
-from afterword.cli.option_groups import Texts, as_text, distinct, short_name
+from afterword import Encoder, reba
+from afterword.cli.option_groups import Model, Texts, as_text, distinct, short_name
 from afterword.errors import BadRow
+
+
+def test_how_a_model_is_loaded(gpt2: Path):
+    encoder = Model(str(gpt2), "cpu", "bfloat16", 7).load(reba())
+    assert (str(encoder.backbone.dtype), encoder.max_length, encoder.method) == ("torch.bfloat16", 7, reba())
+
+
+def test_float64_is_written_as_it_is(run: Run, gpt2: Path, tmp_path: Path):
+    words = ("embed", "-m", gpt2, "--method", "classical", "--dtype", "float64", "a text")
+    wanted = Encoder.load(gpt2, "classical", dtype="float64").encode(["a text"])
+    assert run(*words, "-o", tmp_path / "out.npy").code == 0
+    made = np.load(tmp_path / "out.npy")
+    assert made.dtype == np.float64 and np.array_equal(made, wanted)
+    assert np.array_equal([row["vector"] for row in run(*words).rows], wanted)
+
+
+def test_a_saved_encoder_has_its_own_method(run: Run, gpt2: Path, tmp_path: Path):
+    encoder = Encoder.load(gpt2, reba(pool="mean"))
+    encoder.prompts = {"query": "query: "}
+    encoder.save(tmp_path / "saved")
+    ended = run("embed", "-m", tmp_path / "saved", "--prompt-name", "query", "a text")
+    assert (ended.code, ended.err) == (0, "")
+    assert np.array_equal(array(ended.rows), encoder.encode(["a text"], prompt_name="query"))
 
 
 def test_texts_of_pairs_are_those_of_both_sides_each_once(tmp_path: Path):
@@ -28,3 +56,41 @@ def test_names_and_json():
     given = ["a/gpt2", "b/gpt2", "c/llama"]
     assert distinct(given, short_name) == {"a/gpt2": "a/gpt2", "b/gpt2": "b/gpt2", "c/llama": "llama"}
     assert as_text([{"a": "ä"}]) == '[{"a": "ä"}]' and as_text({"a": 1}) == '{\n  "a": 1\n}'
+
+
+LIGHT = """
+0 --version
+0 embed --help
+0 methods reba --json
+0 evaluate --list
+2 embed -m minilm --method ecco a
+2 embed -m minilm -i rows.csv --field nope
+2 embed -m minilm -o out.foo a
+2 embed -m ./nope -o out.npy a
+2 words -m minilm --span 1 a b
+2 inspect -m minilm --method ecco
+2 train -m minilm --data nope.jsonl --out out
+2 tune -m minilm --dev pairs.jsonl --copies x --out out
+2 evaluate -m minilm --tasks stss --data .
+2 analyse impact -m minilm -i nope.csv
+"""
+"""Exit codes and command lines."""
+
+CHILD = """
+import shlex, sys
+from afterword.cli import main
+for line in sys.stdin.read().split("\\n"):
+    code = main(shlex.split(line))
+    heavy = [name for name in ("torch", "transformers", "sentence_transformers", "mteb") if name in sys.modules]
+    print("##", code, line, *heavy, flush=True)
+"""
+
+
+def test_mistakes_are_reported_before_torch_is_imported(tmp_path: Path):
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "pairs.jsonl").write_text('{"sentence1": "a", "sentence2": "b", "score": 1}\n' * 2)
+    lines = LIGHT.strip().splitlines()
+    asked = "\n".join(line.partition(" ")[2] for line in lines)
+    done = subprocess.run([sys.executable, "-c", CHILD], input=asked, capture_output=True, text=True, cwd=tmp_path)
+    told = [line.removeprefix("## ") for line in done.stdout.splitlines() if line.startswith("## ")]
+    assert told == lines, done.stderr

@@ -57,13 +57,6 @@ def test_a_page_and_a_folder(run: Run, bert: Path, dev: Path, tmp_path: Path):
     assert "chosen without labels, place" in shown and "Spearman × 100" in shown
 
 
-def test_a_rerun_gives_the_same(run: Run, bert: Path, dev: Path, tmp_path: Path):
-    spec = ("tune", "-m", bert, "--method", "classical", "--dev", dev, "--seed", 3, "--heads", "none", "--json")
-    first = run(*spec, "--out", tmp_path / "a")
-    assert json.loads(first.out) == json.loads(run(*spec, "--out", tmp_path / "b").out)
-    assert json.loads(first.out)["heads"] is None
-
-
 def test_options_reach_the_grid(run: Run, gpt2: Path, dev: Path, tmp_path: Path):
     ended = run("tune", "-m", gpt2, "--method", "classical", "--dev", dev, "--out", tmp_path / "o", "--json",
                 "--template", "eol", "--copies", "3", "--both-ways", "1", "--heads", "none",
@@ -75,13 +68,6 @@ def test_options_reach_the_grid(run: Run, gpt2: Path, dev: Path, tmp_path: Path)
     }  # fmt: skip
     assert {r["post"] for r in rows} == {"none", "centre", "remove_top:k=1", "whiten:dimensions=4"}
     assert {"echo:copies=3", "reba:copies=3", "prompt", "bellm:last=1,template=none"} <= {r["method"] for r in rows}
-
-
-def test_noise_leaves_the_default(run: Run, bert: Path, tmp_path: Path):
-    dev = write(tmp_path / "dev.jsonl", np.random.default_rng(1).normal(size=48).tolist())
-    ended = run("tune", "-m", bert, "--method", "classical", "--dev", dev, "--out", tmp_path / "o")
-    assert "chosen: classical, the default" in ended.out
-    assert Encoder.load(tmp_path / "o").method == classical()
 
 
 def test_without_labels(run: Run, bert: Path, tmp_path: Path):
