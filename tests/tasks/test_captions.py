@@ -10,9 +10,8 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 from tests.tasks.planted import Planted
 
-from afterword import Encoder
 from afterword.errors import DataError
-from afterword.tasks.captions import TASKS, CaptionRetrieval, Captions
+from afterword.tasks.captions import CaptionRetrieval, Captions
 from afterword.tasks.rows import Folder
 
 TASK = CaptionRetrieval("Toy", "toy")
@@ -70,19 +69,6 @@ def test_against_scikit_learn() -> None:
         assert scores.metrics[f"recall_at_{k}"] == pytest.approx(hits[:, :k].sum(1).mean() / 4)
         assert scores.metrics[f"hit_rate_at_{k}"] == pytest.approx(hits[:, :k].any(1).mean())
     assert 0.1 < scores.main < scores.metrics["recall_at_5"] < 1
-
-
-def test_a_real_encoder(data: Path) -> None:
-    whole = TASKS[0].load(Folder(data))
-    few = Captions.concatenate(whole.images[:8], [whole.sentences[5 * i : 5 * i + 5] for i in range(8)])
-    scores = few.score(Encoder.load("afterword-mini", "classical"), 0)
-    assert scores.metrics["recall_at_10"] > 2 * 10 / 39, "better than chance"
-
-
-def test_the_data_as_they_are(data: Path) -> None:
-    captions = TASKS[0].load(Folder(data))
-    assert len(captions.images) == 1000 and len(captions.sentences) == 5000
-    assert captions.first.tolist() == list(range(0, 5000, 5))
 
 
 def test_vectors_that_say_nothing_give_nan_and_the_reason(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from afterword.errors import InputError
 from afterword.tasks.catalogue import TASKS
-from afterword.tasks.pairs import DIFFERENT_DATA
 from afterword.tasks.published import chosen, published
 from afterword.tasks.results import Result, Row
 from afterword.tasks.task import Scores
@@ -156,7 +155,3 @@ def test_ours_first_then_the_papers_with_their_deviations():
     assert first.notes == (("STS12: a remark",), *[()] * 7)
     assert [line.name for line in others] == [r.name for r in published()["bellm-1"].rows]
     assert others[-1].deviations[-1] == 0.52 and others[0].deviations == (None,) * 8
-
-
-def test_scores_of_different_data_are_marked():
-    assert published()["bellm-1"].line(row(0.5, f"5 rows: {DIFFERENT_DATA}")).different == {0}

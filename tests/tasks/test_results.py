@@ -48,13 +48,6 @@ def test_mteb_reads_it(tmp_path: Path):
     assert mteb.results.TaskResult.from_disk(tmp_path / "STS12.json").languages == ["eng"]
 
 
-def test_an_undefined_score_is_no_zero(tmp_path: Path):
-    mteb = pytest.importorskip("mteb")
-    write(tmp_path / "a.json", result({0: Scores(math.nan, {"cosine_spearman": math.nan}, notes=("constant",))}))
-    assert math.isnan(read(tmp_path / "a.json").main)
-    assert math.isnan(mteb.results.TaskResult.from_disk(tmp_path / "a.json").get_score())
-
-
 def test_seeds_give_a_mean_and_a_deviation(tmp_path: Path):
     scores = {
         seed: Scores(m, {"accuracy": m, "f1": {"a": 2 * m}}, {"correct": np.array([seed == 7, True])})
@@ -172,9 +165,3 @@ def test_results_are_read_in_the_order_of_the_tasks_and_damaged_files_are_left_o
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty"):
         read_results(tmp_path / "empty")
-
-
-def test_two_encoders_of_one_name_are_named_by_their_folders(tmp_path: Path):
-    for folder in "ab":
-        write(tmp_path / folder / "n" / "STS12.json", scored("STS12", 0.5))
-    assert [row.name for row in read_results(tmp_path / "a", tmp_path / "b")] == [f"{tmp_path}/{f}/n: n" for f in "ab"]

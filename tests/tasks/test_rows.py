@@ -9,7 +9,6 @@ import pytest
 from afterword.errors import BadRow, DataError, MissingDataset
 from afterword.tasks.pairs import sts
 from afterword.tasks.rows import Folder, Hub, label, number, read_rows, text
-from afterword.tasks.transfer import TransferPairs
 
 datasets = pytest.importorskip("datasets")
 
@@ -31,11 +30,6 @@ def test_rows_hold_the_fields_asked_for(tmp_path: Path, name: str):
         {"sentence1": "a", "sentence2": "", "score": 2.0, "genre": None},
     ]
     assert Folder(tmp_path).find("sts") == path
-
-
-def test_tables_are_read_by_their_header(tmp_path: Path):
-    path = write(tmp_path / "a.csv", "score,sentence1,sentence2", '3,"one, two",b')
-    assert list(read_rows(path, FIELDS)) == [{"sentence1": "one, two", "sentence2": "b", "score": 3.0}]
 
 
 def test_one_changed_value_changes_the_digest(tmp_path: Path):
@@ -101,22 +95,6 @@ def lines(file: Path, columns: dict[str, list]) -> None:
     )
 
 
-def glue(folder: Path) -> None:
-    """Two configurations, declared as the hub's repositories do."""
-    sentences = {"sentence": ["so fine", "so bad"], "label": [1, 0], "idx": [0, 1]}
-    pairs = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [1, 0], "idx": [0, 1]}
-    for split in ("train", "validation", "test"):
-        unlabelled = {**sentences, "label": [-1, -1]} if split == "test" else sentences
-        parquet(folder / "sst2" / f"{split}-00000-of-00001.parquet", unlabelled)
-        parquet(folder / "mrpc" / f"{split}-00000-of-00001.parquet", pairs)
-    files = "".join(
-        f"- config_name: {name}\n  data_files:\n"
-        + "".join(f"  - split: {s}\n    path: {name}/{s}-*\n" for s in ("train", "validation", "test"))
-        for name in ("sst2", "mrpc")
-    )
-    (folder / "README.md").write_text(f"---\nconfigs:\n{files}---\n")
-
-
 def test_pairs(tmp_path: Path):
     lines(tmp_path / "mteb" / "sts12-sts" / "test.jsonl", {"split": ["test"] * 2, **PAIRS})
     hub = Hub(tmp_path)
@@ -136,21 +114,6 @@ def test_splits_become_rows_of_one_data_set(tmp_path: Path):
     found = Hub(tmp_path).rows("en/transfer/mr", {"text": text, "label": label, "split": text})
     assert [r["text"] for r in found] == ["good", "so good", "fine", "so fine", "bad", "so bad"]
     assert [r["label"] for r in found] == ["1", "0", "1", "0", "0", "0"] and {r["split"] for r in found} == {"all"}
-
-
-def test_configurations_and_two_repositories(tmp_path: Path):
-    glue(tmp_path / "nyu-mll" / "glue")
-    data = tmp_path / "jxm" / "sst2" / "data"
-    for split, words in [("train", ["x", "y"]), ("test", ["great", "poor"]), ("dev", ["x", "y"])]:
-        parquet(data / f"{split}-00000-of-00001.parquet", {"sentence": words, "label": [1, 0]})
-    hub = Hub(tmp_path)
-    found = hub.rows("en/transfer/sst2", {"text": text, "label": label, "split": text})
-    assert [tuple(r.values()) for r in found] == [
-        ("so fine", "1", "train"), ("so bad", "0", "train"), ("so fine", "1", "dev"), ("so bad", "0", "dev"),
-        ("great", "1", "test"), ("poor", "0", "test"),
-    ]  # fmt: skip
-    mrpc = TransferPairs("MRPC", "en/transfer/mrpc", folds=2).load(hub)
-    assert mrpc.sizes == (4, 2) and mrpc.rows[0] in {("a", "c"), ("b", "d")}
 
 
 def test_the_digest_follows_the_rows(tmp_path: Path):

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from afterword.post import Normalise, parse_post
 from afterword.tasks import results
 from afterword.tasks.pairs import Pairs
 from afterword.tasks.rows import Folder, Source
-from afterword.tasks.runner import Evaluation, Fitting, VectorCache, candidates
+from afterword.tasks.runner import Evaluation, Fitting, candidates
 from afterword.tasks.task import Embedder, Loaded, Scores, Task, TaskRun, embed
 
 NONE = {"none": ()}
@@ -117,12 +116,6 @@ def test_one_changed_gold_line_runs_one_task(model: Path, data: Path, tmp_path: 
     assert tree(tmp_path / "out") == tree(tmp_path / "fresh")
 
 
-def test_a_changed_method_option_runs_that_method(model: Path, data: Path, tmp_path: Path):
-    evaluate(model, data, tmp_path / "out")
-    _, told = evaluate(model, data, tmp_path / "out", ("classical", "reba:pool=last"))
-    assert told.ran == [("reba:pool=last", t) for t in "abc"]
-
-
 @dataclass(frozen=True)
 class Drawn(Task):
     """A score that is its seed's, of a library's."""
@@ -169,46 +162,6 @@ def test_broken_data_are_one_line_each_and_the_others_finish(model: Path, data: 
     assert "sentence1" in str(told["e"])
 
 
-class Bug(Pairs):
-    def load(self, source: Source) -> Loaded:
-        raise ZeroDivisionError("a bug")
-
-
-def test_a_bug_in_a_task_does_not_end_the_others(model: Path, data: Path, tmp_path: Path):
-    found, _ = evaluate(model, data, tmp_path / "out", ["classical"], "a", more=[Bug("bug", "b"), Pairs("c", "c")])
-    assert [t for _, t in found.results] == ["a", "c"] and isinstance(found.failures[0].error, ZeroDivisionError)
-
-
-def test_a_result_that_was_cut_off_is_run_again(model: Path, data: Path, tmp_path: Path):
-    evaluate(model, data, tmp_path / "out")
-    whole = tree(tmp_path / "out")
-    path = tmp_path / "out" / "model" / "reba" / "c.json"
-    path.write_bytes(path.read_bytes()[:100])
-    (tmp_path / "out" / "model" / "classical" / "a.json").unlink()
-    _, told = evaluate(model, data, tmp_path / "out")
-    assert sorted(told.ran) == [("classical", "a"), ("reba", "c")] and tree(tmp_path / "out") == whole
-
-
-def test_an_interrupted_run_goes_on(model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    evaluate(model, data, tmp_path / "whole")
-    load = Pairs.load
-
-    def interrupted(task: Pairs, source: Source) -> Loaded:
-        if task.name == "b":
-            raise KeyboardInterrupt
-        return load(task, source)
-
-    monkeypatch.setattr(Pairs, "load", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(model, data, tmp_path / "out")
-    assert sorted(tree(tmp_path / "out")) == [f"model/{m}/a.json" for m in ("classical", "reba")]
-    monkeypatch.undo()
-    shutil.rmtree(tmp_path / "out" / "model" / "classical")  # what shares a forward is made together again
-    _, told = evaluate(model, data, tmp_path / "out")
-    assert told.ran == [("classical", "a"), *((m, t) for t in "bc" for m in ("classical", "reba"))]
-    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
-
-
 def test_fitting_on_a_file_and_on_each_task(model: Path, data: Path, tmp_path: Path):
     posts = {"w": parse_post("whiten:dimensions=3")}
     texts = [f"{a} {b}" for a in ("river", "cat", "the dog") for b in ("sat", "ran", "is old", "was")]
@@ -238,31 +191,6 @@ def test_weights_fitted_on_each_task(model: Path, data: Path, tmp_path: Path):
         wanted = Pairs(task, task).run(Encoder.load(model, "tfidf").fit(own), Folder(data))
         assert found.results["tfidf", task].main == pytest.approx(wanted.main, abs=1e-4)
         assert found.results["tfidf", task].main != found.results["classical", task].main
-
-
-class Counting:
-    """Two methods' vectors of a text: its length and first letter, and the same doubled."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def __call__(self, texts: list[str], told: Callable[[int], object]) -> dict[str, np.ndarray]:
-        self.seen += texts
-        told(2 * len(texts))
-        found = np.array([[len(t), ord(t[0])] for t in texts], np.float32)
-        return {"one": found, "two": 2 * found}
-
-
-def test_each_text_is_run_once_for_all_methods_of_a_forward():
-    run, told = Counting(), []
-    forward = VectorCache(("one", "two"), run)
-    forward.add(["bb", "a", "bb"], told.append)
-    assert forward.missing(["a", "ccc", "ccc"]) == ["ccc"]
-    assert forward.vectors("two", ["ccc", "a", "ccc"]).tolist() == [[6, 198], [2, 194], [6, 198]]
-    assert forward.vectors("one", ["bb"]).tolist() == [[2, 98]]
-    assert run.seen == ["bb", "a", "ccc"] and told == [4]
-    forward.keep(["bb"])
-    assert forward.missing(["a", "bb"]) == ["a"]
 
 
 TEXTS = [

@@ -55,25 +55,6 @@ def test_rows_stand_in_the_order_of_senteval(tmp_path: Path):
     assert loaded.features(Letters())[0].tolist() == [0, 0, 0, 0, 0, 1]
 
 
-def test_one_split_is_cross_validated(tmp_path: Path):
-    loaded = Transfer("mine", "mine", folds=4).load(write(tmp_path, rows(80)))
-    scores = loaded.score(Letters(), seed=0)
-    y = np.array([int(label) for label in loaded.labels])
-    predicted, dev = Classifier(4).predict(Letters().encode([t for (t,) in loaded.rows]), y, (80,))
-    assert scores.items["correct"].tolist() == (predicted == y).tolist() and scores.metrics["dev_accuracy"] == dev
-    assert scores.main == scores.metrics["accuracy"] == (predicted == y).mean() and "f1" not in scores.metrics
-
-
-@pytest.mark.parametrize("splits", [{"test": 20, "train": 60}, {"dev": 15, "train": 50, "test": 15}])
-def test_only_the_test_split_is_scored(tmp_path: Path, splits: dict[str, int]):
-    made = rows(80, splits)
-    loaded = Transfer("mine", "mine", folds=4).load(write(tmp_path, made))
-    scores = loaded.score(Letters(), seed=0)
-    test = sorted((len(r["text"].split()), r["label"]) for r in made if r["split"] == "test")
-    assert [(len(t.split()), int(y)) for (t,), y in zip(loaded.rows, loaded.labels, strict=True)][-len(test) :] == test
-    assert len(scores.items["correct"]) == splits["test"] and scores.main > 0.6
-
-
 def test_the_dev_split_chooses_and_is_not_trained_on(tmp_path: Path):
     made = rows(80, {"train": 50, "dev": 15, "test": 15})
     flipped = [{**r, "label": 1 - r["label"]} if r["split"] == "dev" else r for r in made]  # type: ignore[operator]
@@ -203,9 +184,3 @@ def test_centre_and_scale_leave_the_optimum_where_it_is(sharp: None):
     for c in (0.25, 8):
         ours = Classifier().fit(scaled, y, c * factor)
         assert ours.coef_ * factor**-0.5 == pytest.approx(plain(x, y, c).coef_, rel=2e-3)
-
-
-def test_of_equal_accuracies_the_strongest_regularisation_is_taken():
-    y = np.arange(40) % 2
-    x, classifier = (y[:, None] * 2.0 - 1) * np.ones((1, 3)), Classifier(4)
-    assert classifier.best(x, y, [0.5, 1, 2], classifier._folds_of(y)) == (0.5, 1.0)
