@@ -249,11 +249,12 @@ def table(name: str, results: Sequence[Agreement], texts: int, top: int = 1, als
     if scored:
         title.append("dev: Ditto with this head, Spearman x 100")
     rows = [
-        {"": r.name, "rank": f"{rank}/{len(results)}", "Pearson": percent(r.pearson), "Spearman": percent(r.spearman)}
+        {"": r.name} | ({"rank": f"{rank}/{len(results)}"} if len(results) > 1 else {})
+        | {"Pearson": percent(r.pearson), "Spearman": percent(r.spearman)}
         | ({"dev": percent(r.dev)} if scored else {})
         for rank, r in enumerate(results, 1)
         if rank <= top or r.name in also
-    ]
+    ]  # fmt: skip
     out = results[0].undefined
     note = f"{out} of {plural(texts, 'text')} left out: TF-IDF, or the measure, is the same for all their tokens"
     return Table(rows, title, [note] if out else [])
