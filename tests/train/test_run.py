@@ -277,7 +277,6 @@ def test_rows_that_do_not_fit_are_refused(models: Path):
     plain, conditioned = (Encoder.load(models / "llama", m) for m in (classical(), prompt("{condition}: {text}")))
     rows, dev = TrainingRows.read(ROWS), TrainingRows.read(DEV)
     csts = TrainingRows.read([{"sentence1": "a", "sentence2": "b", "condition": "c", "label": i} for i in range(6)])
-    same = TrainingRows.read([{**row, "score": 3} for row in DEV])
     scored, pairs = Settings(loss="cosent", batch_size=6), Settings(batch_size=6)
     check(Settings(batch_size=36), plain, rows, dev)
     check(scored, conditioned, csts, csts)
@@ -286,7 +285,6 @@ def test_rows_that_do_not_fit_are_refused(models: Path):
         (scored, plain, csts, None, "conditions"),
         (scored, conditioned, csts, dev, "condition"),
         (pairs, plain, rows, rows, "dev"),
-        (pairs, plain, rows, same, "3"),
     ):
         with pytest.raises(DataError, match=value):
             check(settings, encoder, data, pairs_of_dev)

@@ -86,11 +86,7 @@ def atomic_folder(folder: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def check_folder(folder: Path, overwrite: bool = False) -> None:
-    """Check, before a long computation, that an encoder can be saved in a folder.
-
-    Raises:
-        ModelError: it is a file; or it is not empty, and is not an encoder to overwrite.
-    """
+    """Raise ModelError, before a long computation, if an encoder cannot be saved in a folder."""
     if folder.exists() and not folder.is_dir():
         raise ModelError(f"{folder} is a file: choose a different name for the folder")
     names = os.listdir(folder) if folder.exists() else []
@@ -101,11 +97,7 @@ def check_folder(folder: Path, overwrite: bool = False) -> None:
 
 
 def check_target(path: Path) -> None:
-    """Check, before a long computation, that a file can be written under this name.
-
-    Raises:
-        DataError: it is a folder, or its folder does not exist.
-    """
+    """Raise DataError, before a long computation, if a file cannot be written under this name."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: add the name of a file")
     if not path.parent.is_dir():

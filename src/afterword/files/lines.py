@@ -128,14 +128,7 @@ class LinesReader(Reader):
         self.stream.close()
 
     def lines(self, ends: bool = False) -> Iterator[tuple[int, str, str | None]]:
-        """Line number, line and problem; bytes that cannot be decoded become lone surrogates.
-
-        Args:
-            ends: keep the characters that end a line.
-
-        Raises:
-            DataError: the file is damaged, or is not in the expected encoding.
-        """
+        """Line number, line and problem; bytes that cannot be decoded become lone surrogates."""
         number, seekable = 0, self.source.seekable()
         try:
             for number, line in enumerate(self.stream, 1):

@@ -259,11 +259,7 @@ def with_document_prompt(prompts: dict[str, str] | None) -> dict[str, str]:
 
 
 def read_ours(path: Path) -> tuple[AnyMethod, int | None]:
-    """Read the method and the maximum length from the folder of Afterword's module.
-
-    Raises:
-        ModelError: the configuration or the fitted token weights are missing or broken.
-    """
+    """Read the method and the maximum length from the folder of Afterword's module."""
     config = read_json(path / CONFIG, dict)
     try:
         method = from_json(config["method"])
@@ -371,11 +367,7 @@ def _read_dense(saved: SavedEncoder, path: Path) -> None:
 
 
 def read_flow(path: Path) -> FittedFlow:
-    """Read a normalising flow from its module's folder.
-
-    Raises:
-        ModelError: the folder is broken.
-    """
+    """Read a normalising flow from its module's folder."""
     config = read_json(path / "config.json", dict)
     try:
         net = Glow(**config)
@@ -410,9 +402,6 @@ def read_foreign(folder: Path) -> tuple[str, dict[str, Any]] | None:
     """The file of LLM2Vec or AnglE in a folder, and its settings; None for any other folder.
 
     A folder of LLM2Vec without its file is recognised by the classes that its configurations name.
-
-    Raises:
-        ModelError: a file is broken.
     """
     names = (LLM2VEC, ANGLE, MODEL_CONFIG, ADAPTER)
     read = {name: read_json(folder / name, dict) for name in names if (folder / name).exists()}
@@ -424,16 +413,7 @@ def read_foreign(folder: Path) -> tuple[str, dict[str, Any]] | None:
 
 
 def foreign_method(file: str, settings: dict[str, Any], backbone: Backbone) -> Method:
-    """The method of a folder, for its loaded model.
-
-    Args:
-        file: `LLM2VEC` or `ANGLE`.
-        settings: its content.
-        backbone: the model, with its adapters merged.
-
-    Raises:
-        ModelError: the pooling is not supported.
-    """
+    """The method of a folder: `file` is `LLM2VEC` or `ANGLE`, `settings` its content, `backbone` the loaded model."""
     key, default = ("pooling_mode", "mean") if file == LLM2VEC else ("pooling_strategy", "cls")
     pooling, layers = settings.get(key, default), backbone.facts.layers
     if pooling not in POOLS[file]:

@@ -66,11 +66,7 @@ def attach(model: nn.Module, settings: Settings, full: Sequence[nn.Module] = ())
 
 
 def merge(adapted: Any) -> nn.Module:
-    """Merge the LoRA matrices into the weights and unwrap the model.
-
-    Raises:
-        ModelError: a merged weight is NaN or infinite.
-    """
+    """Merge the LoRA matrices into the weights, which must be finite, and unwrap the model."""
     try:
         return adapted.merge_and_unload(safe_merge=True)  # type: ignore[no-any-return]
     except ValueError as e:
@@ -78,13 +74,7 @@ def merge(adapted: Any) -> nn.Module:
 
 
 def merge_into(adapted: Any, base: nn.Module, settings: Settings) -> nn.Module:
-    """Merge trained LoRA matrices into another model of the same shape: the copy from before `quantise`.
-
-    Args:
-        adapted: the trained result of `attach`.
-        base: the model that is changed, in place.
-        settings: the settings given to `attach`.
-    """
+    """Merge trained LoRA matrices into the copy of the model from before `quantise`, in place."""
     target = attach(base, replace(settings, four_bit=False))
     set_peft_model_state_dict(target, get_peft_model_state_dict(adapted))
     return merge(target)
@@ -96,12 +86,7 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def check_four_bit(model: nn.Module, device: torch.device) -> None:
-    """Check that a model's weights can be held in 4 bits.
-
-    Raises:
-        InputError: the model is not on a CUDA GPU, or bitsandbytes does not support the class of its layers.
-        MissingExtra: bitsandbytes is not installed.
-    """
+    """Raise an error if a model's weights cannot be held in 4 bits."""
     if device.type != "cuda":
         raise InputError(f"four_bit=True needs a CUDA GPU, and the model is on {device}")
     if others := {type(m).__name__ for m in model.modules() if is_linear(m) and type(m) is not nn.Linear}:

@@ -128,13 +128,7 @@ def train(
 
 
 class Run:
-    """An encoder during training: a SentenceTransformer, with or without LoRA.
-
-    Args:
-        encoder: its weights are trained in place.
-        settings: of the run.
-        place: the run's folder, for the adapter.
-    """
+    """An encoder during training: a SentenceTransformer, with or without LoRA."""
 
     def __init__(self, encoder: Encoder, settings: Settings, place: Place) -> None:
         self.encoder, self.settings, self.place = encoder, settings, place
@@ -231,16 +225,7 @@ def load(
 ) -> Encoder:
     """Load the encoder to train, with the settings' method, float32 weights and the new layers, if any.
 
-    Args:
-        model: as for `Encoder.load`, or an encoder, whose model is used without a copy.
-        settings: of the run.
-        dev: scored pairs, from which bellm(last="auto") finds the turning point.
-        device: None = a GPU where there is one, each process its own.
-        trust_remote_code: run the model's own code.
-
-    Raises:
-        MethodError: the method asks for bidirectional layers in a model that is bidirectional already, or for a
-            number of them that differs from the number of new layers.
+    Scored `dev` pairs give bellm(last="auto") its turning point; each process has a GPU by default.
     """
     if isinstance(model, Encoder):
         encoder = model
@@ -285,14 +270,7 @@ def complete(settings: Settings, encoder: Encoder) -> Settings:
 
 
 def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: TrainingRows | None) -> None:
-    """Validate settings, model and data together, before anything is written.
-
-    Raises:
-        DataError: too few rows, or of a form that the loss, the method or the evaluation cannot use.
-        InputError: patience without dev pairs; a prompt for a column that is missing; 4 bits without CUDA.
-        MethodError: LoRA with a method that reads states from before the first layer.
-        MissingExtra: 4 bits without bitsandbytes.
-    """
+    """Raise an AfterwordError, before anything is written, if settings, model and data do not fit together."""
     check_rows(settings, rows)
     needed = settings.batch_size * processes()
     if len(rows) < needed:
@@ -309,10 +287,6 @@ def check(settings: Settings, encoder: Encoder, rows: TrainingRows, dev: Trainin
             )
         if part is not None and part.conditioned and not wanted:
             raise DataError(f"{part.source} holds conditions: use a method whose template holds {{condition}}")
-    if dev is not None and len(set(dev.columns["score"])) < 2:
-        raise DataError(
-            f"{dev.source} holds the score {dev.columns['score'][0]:g} for all pairs: no ranking follows it"
-        )
     if settings.patience and dev is None:
         raise InputError(f"patience={settings.patience} waits for a better score on dev: pass dev=")
     columns = list(rows.columns)

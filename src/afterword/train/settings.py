@@ -172,11 +172,7 @@ class Place:
         return self.folder / "checkpoints"
 
     def record(self) -> dict[str, Any] | None:
-        """The content of ``training.json``: settings, data, versions; None if no run was started here.
-
-        Raises:
-            ModelError: the file cannot be read.
-        """
+        """The content of ``training.json``: settings, data, versions; None if no run was started here."""
         path = self.folder / RECORD
         if not path.exists():
             return None
@@ -194,11 +190,7 @@ class Place:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Create and lock the folder; of several processes that train together, the first does.
-
-        Raises:
-            ModelError: another run holds the lock, or the folder cannot be written.
-        """
+        """Create and lock the folder; of several processes that train together, the first does."""
         if not is_first():
             yield
             return
@@ -210,14 +202,9 @@ class Place:
             yield
 
     def begin(self, fixed: Mapping[str, Any], resume: bool) -> Path | None:
-        """Check the folder, and find the checkpoint to resume from.
+        """Check the folder, and find the checkpoint to resume from; None = start from the beginning.
 
-        Args:
-            fixed: everything the run depends on, as plain data; stored under "fixed" in ``training.json``.
-            resume: resume from the last complete checkpoint, if there is one.
-
-        Returns:
-            A checkpoint, or None to start from the beginning.
+        `fixed` is everything the run depends on, stored under "fixed" in ``training.json``.
 
         Raises:
             InputError: the folder holds other files, a run that is not to be resumed, or one with different settings.

@@ -26,11 +26,7 @@ SCORE = "eval_dev_spearman_cosine"
 
 
 class LossLog(TrainerCallback):
-    """Write the logged losses to a file, one JSON object per line.
-
-    Args:
-        path: the file.
-    """
+    """Write the logged losses to a file, one JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,10 +52,9 @@ class StepsBar(ProgressCallback):
 
 
 class Trainer(SentenceTransformerTrainer):
-    """sentence-transformers' trainer, whose checkpoints hold only the trained weights.
+    """sentence-transformers' trainer, whose checkpoints hold the trained weights only.
 
-    Attributes:
-        saved_length: maximum number of tokens of the saved encoder, with which dev is evaluated.
+    `saved_length` is the maximum number of tokens of the saved encoder, with which dev is evaluated.
     """
 
     saved_length: int | None = None
@@ -74,11 +69,7 @@ class Trainer(SentenceTransformerTrainer):
         return loss
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        """Check loss and gradient; the trainer calls this right before it updates the weights.
-
-        Raises:
-            ModelError: the loss or the gradient is NaN or infinite; the weights are unchanged.
-        """
+        """Raise ModelError if loss or gradient is not finite; called before each update."""
         norm = super()._get_grad_norm(model, grad_norm)
         for name, value in (("the loss", float(self.last_loss)), ("the gradient", float(norm))):
             if not math.isfinite(value):
@@ -94,11 +85,7 @@ class Trainer(SentenceTransformerTrainer):
         save_file({n: p.detach().contiguous() for n, p in _trained(self.model).items()}, folder / WEIGHTS)
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: Any = None) -> None:
-        """Copy the weights of a checkpoint into the model.
-
-        Raises:
-            ModelError: the checkpoint holds weights of different names or shapes.
-        """
+        """Copy the weights of a checkpoint into the model."""
         path = Path(checkpoint_path) / WEIGHTS
         weights, parameters = load_file(path), _trained(self.model)
         if weights.keys() != parameters.keys() or any(weights[n].shape != p.shape for n, p in parameters.items()):
@@ -112,11 +99,7 @@ class Trainer(SentenceTransformerTrainer):
         self._load_from_checkpoint(str(self.state.best_model_checkpoint))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint completely or not at all.
-
-        Raises:
-            ModelError: a weight is NaN or infinite, or the checkpoint cannot be written. Earlier ones are kept.
-        """
+        """Write a checkpoint completely or not at all."""
         self._check_weights()
         folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         try:
@@ -150,12 +133,7 @@ class Trainer(SentenceTransformerTrainer):
             raise ModelError(f"step {self.state.global_step}: {bad} is not finite; {kept}; lower learning_rate")
 
     def fit(self, checkpoint: Path | None) -> None:
-        """Train, from the start or from a checkpoint.
-
-        Raises:
-            ModelError: a value is NaN or infinite, or a file cannot be written.
-            DataError: the rows are too few for one batch of distinct texts.
-        """
+        """Train, from the start or from a checkpoint."""
         if checkpoint is not None and self._has_ended(checkpoint):
             return
         try:
@@ -209,18 +187,7 @@ def make_trainer(
     progress: bool,
     saved_length: int | None = None,
 ) -> Trainer:
-    """The trainer of a run.
-
-    Args:
-        model: a SentenceTransformer; its parameters with `requires_grad` are trained.
-        settings: of the run.
-        place: the run's folder, for losses and checkpoints.
-        rows: training rows.
-        dev: scored pairs, or None.
-        log_every: number of steps between two lines of losses.
-        progress: show a progress bar on stderr.
-        saved_length: maximum number of tokens of the saved encoder; dev is evaluated with it.
-    """
+    """Create the trainer of a run, which evaluates dev with up to `saved_length` tokens."""
     callbacks: list[Any] = [LossLog(place.folder / CURVE)]
     if settings.patience and dev is not None:
         callbacks.append(EarlyStoppingCallback(settings.patience))

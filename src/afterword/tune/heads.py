@@ -98,13 +98,7 @@ def label_free(
     limits: Limits | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
 ) -> HeadMap:
-    """The map of heads from texts without labels, in one forward per text: see `HeadCorrelation`.
-
-    Args:
-        encoder: an encoder of the model; its method is not used.
-        texts: some hundreds; document frequencies are counted on them.
-        limits: batch size and maximum length.
-        on_progress: called with the number of texts that were just finished.
+    """The map of heads from some hundreds of texts without labels: see `HeadCorrelation`.
 
     Raises:
         InputError: there are too few texts, or one has no token.
@@ -143,16 +137,8 @@ def head_scores(
 
     Source: Ditto, section 3 and appendix A.2: the head is chosen by this score on STS-B's development pairs.
 
-    Args:
-        encoder: an encoder of the model; its method is not used.
-        pairs: the pairs.
-        states: the states that the diagonals weigh.
-        limits: batch size and maximum length.
-        on_progress: called with the number of texts that were just finished.
-
     Raises:
         AttentionNotSeen: the model's attention weights cannot be read.
-        MethodError: the model does not have these states.
         InputError: all pairs have one score.
     """
     backbone, limits = encoder.backbone, limits or Limits(encoder.max_length)

@@ -169,17 +169,11 @@ class EveryHead(Weighting):
 
 
 def families(grid: Grid, backbone: Backbone, fitted: Mapping[MethodMaker, Weighting] = NOTHING) -> list[Family]:
-    """All methods of a grid that apply to a model, grouped into families.
-
-    Args:
-        grid: what to try.
-        backbone: the model.
-        fitted: methods with token weights that are fitted to texts, and these weights.
+    """All methods of a grid that apply to a model; `fitted` are those with token weights.
 
     Raises:
         InputError: the grid has bidirectional layers that the model cannot have.
         MethodError: a template or a number is invalid for its method.
-        AttentionNotSeen: bidirectional layers, on a model whose attention cannot be changed.
     """
     facts = backbone.facts
     table = backbone.table_width == facts.width  # ELECTRA and ALBERT may have narrower input embeddings

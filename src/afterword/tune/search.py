@@ -221,11 +221,7 @@ def correlations(a: Tensor, b: Tensor, inside: Tensor) -> Tensor:
 
 
 def write_texts(layout: Layout, texts: Sequence[str], backbone: Backbone, limits: Limits) -> list[TokenizedText]:
-    """Write and tokenize texts; a warning reports how many were truncated.
-
-    Raises:
-        InputError: a text has no token.
-    """
+    """Write and tokenize texts; warn if some are truncated, refuse those without tokens."""
     writings = layout.write(texts, backbone.tokenizer, limits.max_length)
     if empty := [t for w, t in zip(writings, texts, strict=True) if not w.total]:
         raise InputError(f"the text {empty[0]!r:.60} has no token in the model's vocabulary: remove it")
