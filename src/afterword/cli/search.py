@@ -89,7 +89,7 @@ def search(
         afterword search tickets "refund" --by text --top 3
         afterword search tickets --queries queries.jsonl --qrels judged.tsv
     """
-    from ..search.find import Search, check_search, find
+    from ..search.find import Search, check_where, find
     from ..search.index import Index
 
     if (judged_queries is None) != (qrels is None):
@@ -98,8 +98,9 @@ def search(
     if judged_queries is not None and (query or source.input is not None):
         raise typer.BadParameter("the queries are those of --queries: leave out QUERY and --input", param_hint="QUERY")
     index = Index.open(folder)
-    settings = Search(top, by, where, exact, each)
-    by_text = check_search(index, settings) == "text"
+    settings, by_text = Search(top, by or "hybrid", where, exact, each), by == "text"
+    if where is not None:
+        check_where(index, where)
 
     def vectors_of(texts: list[str]) -> Any:
         if by_text:
@@ -108,7 +109,7 @@ def search(
         return encoder.encode_query(texts, index.info.query_prompt_name, on_long=on_long, on_empty="nan")
 
     if judged_queries is not None and qrels is not None:
-        typer.echo("\n".join(_measured(index, judged_queries, qrels, settings, vectors_of, as_json)))
+        typer.echo("\n".join(_measured(index, judged_queries, qrels, settings, by, vectors_of, as_json)))
         return 0
     with closing(source.open(source.input, [" ".join(query)] if query else None)) as reader:
         texts = _read_queries(reader)
@@ -137,8 +138,9 @@ def encoder_of(index: Index, choice: Model, method: str | None) -> Encoder:
 
 
 def _measured(
-    index: Index, queries: Path, qrels: Path, settings: Search, vectors_of: Callable[[list[str]], Any], as_json: bool
-) -> list[str]:
+    index: Index, queries: Path, qrels: Path, settings: Search, by: By | None,
+    vectors_of: Callable[[list[str]], Any], as_json: bool,
+) -> list[str]:  # fmt: skip
     """JSON, or a table with a row for each way of searching: the metrics on queries with judgements."""
     from ..search.find import METRICS, JudgedQueries, measure
 
@@ -147,8 +149,8 @@ def _measured(
         missing = plural(len(judged.missing), "judged document")
         say(f"warning: {missing} not in the index, such as {judged.missing[0]!r:.60}: counted as not found")
     vectors = vectors_of(list(judged.queries.values()))
-    ways: tuple[By, ...] = ("hybrid", "vector", "text") if settings.by is None else (settings.by,)
-    scores = {by: measure(index, judged, vectors, replace(settings, by=by)) for by in ways}
+    ways: tuple[By, ...] = ("hybrid", "vector", "text") if by is None else (by,)
+    scores = {way: measure(index, judged, vectors, replace(settings, by=way)) for way in ways}
     if as_json:
         counts = {"queries": len(judged.queries), "skipped": judged.skipped, "not_in_index": len(judged.missing)}
         return [json.dumps({**counts, "by": scores})]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import BadRow, DataError, InputError
 from ..files.lines import TEXT
 from ..files.read import TABLES, format_of, open_rows, open_texts
-from .index import COLUMNS, METRIC, VECTOR, Index, first_line
+from .index import COLUMNS, METRIC, VECTOR, Index, first_line, reported
 
 By = Literal["hybrid", "vector", "text"]
 Vectors = NDArray[np.floating[Any]]
@@ -64,14 +64,14 @@ class Search:
 
     Attributes:
         top: the number of hits.
-        by: hybrid (None), vector or text.
+        by: hybrid, vector or text.
         where: a condition on the columns, in SQL.
         exact: compare all vectors instead of using the vector index.
         each: one hit per document: its best chunk.
     """
 
     top: int = 10
-    by: By | None = None
+    by: By = "hybrid"
     where: str | None = None
     exact: bool = False
     each: bool = False
@@ -92,18 +92,20 @@ class Result:
     matched: bool = True
 
 
-def check_search(index: Index, search: Search) -> By:
-    """Check a search before a model is loaded; returns what it searches by.
+def check_where(index: Index, where: str) -> None:
+    """Check a condition before a model is loaded.
 
     Raises:
-        DataError: LanceDB refuses `where`.
+        DataError: LanceDB refuses it, for example for a column that does not exist.
     """
-    if search.where is not None:
-        try:
-            index.table.search().where(f"({search.where})").select(["id"]).limit(1).to_arrow()
-        except (ValueError, RuntimeError, OSError) as e:
-            raise _refused(index, search.where, e) from None
-    return search.by or "hybrid"
+    try:
+        index.table.search().where(f"({where})").select(["id"]).limit(1).to_arrow()
+    except (ValueError, RuntimeError, OSError) as e:
+        reason = first_line(e)
+        missing = NO_COLUMN.search(reason)
+        if missing:
+            reason = f"there is no column {missing[1]!r}: the columns are {', '.join(_columns(index))}"
+        raise DataError(f"where={where!r:.200}: {reason}") from None
 
 
 def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Search | None = None) -> list[Result]:
@@ -123,24 +125,25 @@ def find(index: Index, texts: Sequence[str], vectors: Vectors | None, search: Se
         DataError: LanceDB refuses `where`.
     """
     search = search or Search()
-    by = check_search(index, search)
+    if search.where is not None:
+        check_where(index, search.where)
     results = []
     for i, text in enumerate(texts):
         if not text.strip():
             raise InputError(f"query {i + 1} is blank: write what to search for")
         vector = None if vectors is None else vectors[i]
-        if by != "text" and (vector is None or not np.isfinite(vector).all()):
+        if search.by != "text" and (vector is None or not np.isfinite(vector).all()):
             raise InputError(f"query {i + 1} has no vector: {text!r:.60}: pass by='text', or change its words")
-        results.append(_find(index, text, vector, search, by))
+        results.append(_find(index, text, vector, search))
     return results
 
 
-def _find(index: Index, text: str, vector: Vectors | None, search: Search, by: By) -> Result:
+def _find(index: Index, text: str, vector: Vectors | None, search: Search) -> Result:
     """Read more rows until they hold enough documents."""
     count = max(search.top, LEAST)
     while True:
-        rows = _rows(index, text, vector, search, by, count)
-        hits = sorted((_hit(index, row, by) for row in rows), key=lambda hit: (-hit.score, hit.id))
+        rows = _rows(index, text, vector, search, count)
+        hits = sorted((_hit(index, row, search.by) for row in rows), key=lambda hit: (-hit.score, hit.id))
         if search.each:
             best: dict[str, Hit] = {}
             for hit in hits:
@@ -151,12 +154,13 @@ def _find(index: Index, text: str, vector: Vectors | None, search: Search, by: B
         count *= 4
 
 
-def _rows(index: Index, text: str, vector: Vectors | None, search: Search, by: By, count: int) -> list[dict[str, Any]]:
+def _rows(index: Index, text: str, vector: Vectors | None, search: Search, count: int) -> list[dict[str, Any]]:
     """The best rows, as LanceDB returns them."""
     from lancedb.query import MatchQuery
     from lancedb.rerankers import RRFReranker
 
     words = MatchQuery(text, "text")  # a string in quotes would be a phrase
+    by = search.by
     if by == "text":
         query: Any = index.table.search(words, query_type="fts")
     elif by == "vector":
@@ -171,27 +175,14 @@ def _rows(index: Index, text: str, vector: Vectors | None, search: Search, by: B
         query = query.where(f"({search.where})", prefilter=True)  # LanceDB ignores what follows a complete condition
     if by != "hybrid":
         query = query.select([*_columns(index), SCORES[by]])
-    try:
+    with reported(index.folder, "read"):
         table = query.limit(count).to_arrow()
-    except (ValueError, RuntimeError, OSError) as e:
-        raise _refused(index, search.where, e) from None
     rows: list[dict[str, Any]] = table.select([name for name in table.schema.names if name != VECTOR]).to_pylist()
     return rows
 
 
 def _columns(index: Index) -> list[str]:
     return [name for name in index.table.schema.names if name not in (VECTOR, "hash")]
-
-
-def _refused(index: Index, where: str | None, error: Exception) -> DataError:
-    """The error of a search that LanceDB refuses: of its condition, or of its files."""
-    reason = first_line(error)
-    if where is None:
-        return DataError(f"{index.folder} cannot be read: {reason}")
-    missing = NO_COLUMN.search(reason)
-    if missing:
-        reason = f"there is no column {missing[1]!r}: the columns are {', '.join(_columns(index))}"
-    return DataError(f"where={where!r:.200}: {reason}")
 
 
 def _hit(index: Index, row: Mapping[str, Any], by: By) -> Hit:

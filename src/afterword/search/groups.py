@@ -28,7 +28,7 @@ def unit(vectors: ArrayLike) -> Vectors:
     """Scale vectors (n, D) to length 1, in float32; a vector of zeros stays.
 
     Raises:
-        InputError: they are not a table, or a row is NaN or infinite.
+        InputError: they are not a table.
 
     >>> unit([[3, 4], [0, 0]]).round(3).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
@@ -39,8 +39,6 @@ def unit(vectors: ArrayLike) -> Vectors:
     for start in range(0, len(scaled), BLOCK):
         part = scaled[start : start + BLOCK]
         lengths = np.linalg.norm(part.astype(np.float64), axis=1)
-        if not np.isfinite(lengths).all():
-            raise InputError(f"row {start + int(np.argmin(np.isfinite(lengths)))} of the vectors is not finite")
         part /= np.where(lengths > 0, lengths, 1)[:, None]
     return scaled
 
@@ -57,11 +55,6 @@ class Duplicates:
 
     kept: Rows
     cosines: NDArray[np.float64]
-
-    @property
-    def repeats(self) -> Rows:
-        """The rows that repeat an earlier one, in ascending order."""
-        return np.flatnonzero(self.kept != np.arange(len(self.kept)))
 
 
 def check_threshold(over: float) -> None:
@@ -82,7 +75,7 @@ def near_duplicates(vectors: ArrayLike, over: float, on_progress: Callable[[int]
         on_progress: called with the number of rows that were finished since its last call.
 
     Raises:
-        InputError: the threshold is out of range, or the vectors are not a finite table.
+        InputError: the threshold is out of range, or the vectors are not a table.
 
     >>> near_duplicates([[1, 0], [0, 1], [2, 0.1]], 0.9).kept.tolist()
     [0, 1, 0]
@@ -164,7 +157,7 @@ def cluster(vectors: ArrayLike, k: int | Literal["auto"], seed: int = 0) -> Clus
         seed: of the random choices.
 
     Raises:
-        InputError: k is out of range; the vectors are not a finite table, or fewer than k differ.
+        InputError: k is out of range; the vectors are not a table, or fewer than k differ.
         MissingExtra: scikit-learn is not installed.
 
     >>> cluster([[1, 0], [0, 1], [0.1, 1], [0.2, 1]], 2).labels.tolist()

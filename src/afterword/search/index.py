@@ -37,7 +37,6 @@ SAME = {
 
 FLAT_BELOW = 100_000  # rows; comparing fewer with a query is quick, and exact
 NOT_LATIN = 0.5  # share of letters from which texts have no stems
-UNKNOWN_LANGUAGE = "does not support the requested language"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +68,7 @@ class IndexInfo(VectorsInfo):
 
     @classmethod
     def from_schema(cls, metadata: Mapping[bytes, bytes] | None) -> IndexInfo:
-        """The inverse of `to_notes` for a table.
-
-        Raises:
-            KeyError, ValueError: a value is missing, or cannot be read.
-        """
+        """The inverse of `to_notes` for a table; raises KeyError or ValueError for metadata of another kind."""
         notes = {name.decode().removeprefix(PREFIX): value.decode() for name, value in (metadata or {}).items()}
         return cls(**vars(VectorsInfo.from_metadata(notes)), **json.loads(notes["index"]))
 
@@ -107,33 +102,43 @@ class Index:
             raise MissingDataset(f"{folder} does not exist: `afterword index {folder} -m MODEL -i FILE` makes an index")
         if not exists(folder, name):
             raise DataError(f"{folder} is not an index, or not complete: run `afterword index` to finish it")
-        try:
+        with reported(folder, "opened"):
             table = _connect(folder).open_table(name)
             schema = table.schema
-        except (RuntimeError, ValueError, OSError) as e:
-            raise DataError(f"{folder} cannot be opened: {first_line(e)}") from None
         try:
             return cls(folder, table, IndexInfo.from_schema(schema.metadata))
         except (KeyError, ValueError, TypeError) as e:
             raise DataError(f"{folder} was not made by `afterword index` ({type(e).__name__} {e})") from None
 
     @classmethod
-    def create(cls, folder: Path, info: IndexInfo, kept: Mapping[str, Any] | None = None, name: str = FIRST) -> Index:
-        """Create an index without rows.
+    def create(cls, folder: Path, info: IndexInfo, kept: Mapping[str, Any] | None = None) -> Index:
+        """Create an index without rows; `publish` gives it its name when its first build is complete.
 
         Args:
             folder: of the index; it is created if it does not exist.
             info: what its rows will be made by.
             kept: the types of the columns kept from the input, as `Reader.kinds` has them.
-            name: of the table; `publish` gives a first build its final name.
 
         Raises:
-            DataError: the folder cannot be written.
+            DataError: LanceDB has no stems for the language, or the folder cannot be written.
         """
-        with written(folder):
+        with reported(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            table = _connect(folder).create_table(name, schema=schema_of(info, kept or {}))
-        return cls(folder, table, info)
+            table = _connect(folder).create_table(FIRST, schema=schema_of(info, kept or {}))
+        index, stems = cls(folder, table, info), info.language != "none"
+        from lancedb.index import FTS
+
+        # LanceDB 0.40 drops the neighbours of stop words too ("the dog" is not found by "dog"), so they stay.
+        words = FTS(
+            base_tokenizer="icu", stem=stems, remove_stop_words=False, lower_case=True, ascii_folding=True,
+            **({"language": info.language} if stems else {}),
+        )  # fmt: skip
+        try:
+            table.create_index("text", config=words)
+        except ValueError as e:
+            index.remove()
+            raise DataError(f"language={info.language!r}: {first_line(e)}") from None
+        return index
 
     @property
     def rows(self) -> int:
@@ -150,25 +155,15 @@ class Index:
         return any(column in index.columns for index in self.table.list_indices())
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Some columns of all rows, as an Arrow table.
-
-        Raises:
-            DataError: the index cannot be read.
-        """
-        try:
+        """Read some columns of all rows, as an Arrow table."""
+        with reported(self.folder, "read"):
             return self.table.search().select(list(columns)).limit(max(1, self.rows)).to_arrow()
-        except (ValueError, RuntimeError, OSError) as e:
-            raise DataError(f"{self.folder} cannot be read: {first_line(e)}") from None
 
     def add_columns(self, kept: Mapping[str, Any]) -> None:
-        """Add the columns that the index does not have yet, null in its rows; types as for `create`.
-
-        Raises:
-            DataError: the index cannot be written.
-        """
+        """Add the columns that the index does not have yet, null in its rows; types as for `create`."""
         new = [field for field in _fields(kept) if field.name not in self.kept]
         if new:
-            with written(self.folder):
+            with reported(self.folder):
                 self.table.add_columns(new)
 
     def check_settings(self, now: IndexInfo) -> None:
@@ -180,36 +175,17 @@ class Index:
         for name, argument in SAME.items():
             old, new = getattr(self.info, name), getattr(now, name)
             if old != new:
-                made = f"with {argument}={old!r}" if old else f"without {argument}="
-                raise DataError(
-                    f"{self.folder} was made {made}, not {f'with {new!r}' if new else 'without it'}: pass the same "
-                    "options, or make a new index"
-                )
+                made = f"with {argument}={old!r}" if old else f"without {argument}={new!r}"
+                raise DataError(f"{self.folder} was made {made}: pass the same options, or make a new index")
 
     def optimize(self) -> None:
-        """Build the missing indexes of words and vectors, add new rows to them, and remove versions older than a day.
+        """Add new rows to the indexes of words and vectors, and remove versions older than a day.
 
         Vectors are indexed from 100,000 rows on: partitions of scalar-quantised vectors (IVF_SQ).
-
-        Raises:
-            DataError: LanceDB has no stems for the language, or the index cannot be written.
         """
-        from lancedb.index import FTS, IvfSq
+        from lancedb.index import IvfSq
 
-        with written(self.folder):
-            if not self.has_index("text"):
-                stems = self.info.language != "none"
-                # LanceDB 0.40 drops the neighbours of stop words too ("the dog" is not found by "dog"): they stay.
-                config = FTS(
-                    base_tokenizer="icu", stem=stems, remove_stop_words=False, lower_case=True, ascii_folding=True,
-                    **({"language": self.info.language} if stems else {}),
-                )  # fmt: skip
-                try:
-                    self.table.create_index("text", config=config)
-                except ValueError as e:
-                    if UNKNOWN_LANGUAGE not in str(e):
-                        raise
-                    raise DataError(f"no text index for language={self.info.language!r}: {e!s:.160}") from None
+        with reported(self.folder):
             if self.rows >= FLAT_BELOW and not self.has_index(VECTOR):
                 self.table.create_index(VECTOR, config=IvfSq(distance_type=METRIC))
             self.table.optimize(cleanup_older_than=timedelta(days=1))
@@ -222,7 +198,7 @@ class Index:
         """Give the table of a first build its final name; returns the index."""
         if exists(self.folder):
             return self
-        with written(self.folder):
+        with reported(self.folder):
             os.replace(_path(self.folder, FIRST), _path(self.folder, TABLE))
         return Index.open(self.folder)
 
@@ -241,12 +217,8 @@ def schema_of(info: IndexInfo, kept: Mapping[str, Any]) -> Schema:
     """The columns of an index with these kept ones, and its metadata."""
     import pyarrow as pa
 
-    types = {
-        "chunk": pa.int64(),
-        "start": pa.int64(),
-        "end": pa.int64(),
-        VECTOR: pa.list_(pa.float32(), info.dimension),
-    }
+    types = {name: pa.int64() for name in ("chunk", "start", "end")}
+    types |= {VECTOR: pa.list_(pa.float32(), info.dimension)}
     *columns, vector = [pa.field(name, types.get(name, pa.string())) for name in COLUMNS]
     return pa.schema([*columns, *_fields(kept), vector], to_notes({VECTOR: info}))
 
@@ -287,16 +259,12 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def written(folder: Path) -> Iterator[None]:
-    """Report a write that LanceDB refuses in one line.
-
-    Raises:
-        DataError: the index cannot be written.
-    """
+def reported(folder: Path, what: str = "written") -> Iterator[None]:
+    """Report an error of LanceDB in one line, as a DataError: the folder cannot be written, read or opened."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as e:
-        raise DataError(f"{folder} cannot be written: {first_line(e)}") from None
+        raise DataError(f"{folder} cannot be {what}: {first_line(e)}") from None
 
 
 def first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DataError, plural
 from ..jobs.rows import Array, Item, as_text, kept_columns
-from .index import COLUMNS, VECTOR, Index, written
+from .index import COLUMNS, VECTOR, Index, reported
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
@@ -156,7 +156,7 @@ class Update:
         import pyarrow as pa
 
         if sum(map(len, batches)) >= least:
-            with written(self.index.folder):
+            with reported(self.index.folder):
                 merging = self.index.table.merge_insert("id").when_matched_update_all()
                 merging = merging.when_not_matched_insert_all() if batches is self._new else merging
                 merging.execute(pa.Table.from_batches(batches))
@@ -183,7 +183,7 @@ class Update:
             doc = id.rpartition("#")[0] if chunked else id
             if doc not in self._rejected and (prune or doc in self._documents):
                 gone.append(id)
-        with written(self.index.folder):
+        with reported(self.index.folder):
             for first in range(0, len(gone), DELETED):
                 quoted = ", ".join("'" + id.replace("'", "''") + "'" for id in gone[first : first + DELETED])
                 self.index.table.delete(f"id IN ({quoted})")
